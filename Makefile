@@ -1,0 +1,52 @@
+# Needs git, make and Python 3.11 or newer. uv is taken from PATH, or fetched into .uv/ when it is missing there.
+
+PYTHON ?= python3
+JOBS ?= auto
+ARGS ?=
+
+ifeq ($(origin UV), undefined)
+UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .uv/bin/uv)
+endif
+UV_FILE := $(filter .uv/bin/uv,$(UV))
+
+# The machine's own Python, never a downloaded one.
+UV_PYTHON_PREFERENCE ?= only-system
+UV_PYTHON_DOWNLOADS ?= never
+export UV_PYTHON_PREFERENCE UV_PYTHON_DOWNLOADS
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test slow check lint fmt bench
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-6s %s\n", $$1, $$2 }'
+
+demo: $(UV_FILE) ## two agents, with and without holdlog, in under 30 seconds
+	@$(UV) run --no-dev holdlog demo $(ARGS)
+
+test: $(UV_FILE) ## every test but the slow ones (ARGS="-k name" picks some, JOBS=0 runs them in one process)
+	$(UV) run pytest -n $(JOBS) --dist loadgroup -m "not slow" $(ARGS)
+
+slow: $(UV_FILE) ## the slow tests, one after the other
+	$(UV) run pytest -m slow --timeout 1800 $(ARGS)
+
+lint: $(UV_FILE) ## format, rules, types
+	$(UV) run ruff format --check
+	$(UV) run ruff check
+	$(UV) run mypy
+
+check: ## all that CI runs: lint, then test
+	@$(MAKE) lint
+	@$(MAKE) test
+
+fmt: $(UV_FILE) ## format the code and mend what can be mended
+	$(UV) run ruff check --fix-only --quiet
+	$(UV) run ruff format
+
+bench: $(UV_FILE) ## measure speed and size against the yardsticks
+	$(UV) run python -m bench $(ARGS)
+
+.uv/bin/uv:
+	@rm -rf .uv
+	@$(PYTHON) -m venv .uv >/dev/null 2>&1 || { rm -rf .uv; \
+	  echo "$(PYTHON) -m venv does not work here: install Python 3.11+ with venv (Debian, Ubuntu: apt install python3-venv) or uv" >&2; exit 1; }
+	@.uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'

@@ -1,0 +1,230 @@
+"""From outcomes, states and refusals to answers: the only place that knows both, and the only place with hints.
+
+A hint is fixed text. It writes the calls it names as `wait()`, so that a surface can give them the names it knows them by.
+"""
+
+from holdlog.adapters import results
+from holdlog.adapters.results import Result
+from holdlog.domain import refusals
+from holdlog.domain.claim import Claim, Let, Taken
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.handle import Changed, Outcome
+from holdlog.domain.message import Event
+from holdlog.domain.record import Record, ValueDeleted, ValueWritten
+from holdlog.domain.refusals import HoldlogError, NotFoundError
+from holdlog.domain.times import utc
+
+MAX_HINT = 200
+
+
+def set_result(outcome: Outcome) -> results.SetResult:
+    assert isinstance(outcome, Changed)
+    (written,) = outcome.results
+    return results.SetResult.model_construct(
+        namespace=written.namespace,
+        key=written.key,
+        version=written.version,
+        previous_version=written.previous_version,
+        position=outcome.position,
+    )
+
+
+def delete_result(outcome: Outcome, by: str) -> results.DeleteResult:
+    assert isinstance(outcome, Changed)
+    (written,) = outcome.results
+    assert written.previous_version is not None
+    return results.DeleteResult(
+        namespace=written.namespace,
+        key=written.key,
+        deleted_by=by,
+        deleted_version=written.previous_version,
+        version=written.version,
+        position=outcome.position,
+    )
+
+
+def clear_result(outcome: Outcome, namespace: str, by: str) -> results.ClearResult:
+    assert isinstance(outcome, Changed)
+    keys = sorted(written.key for written in outcome.results)
+    return results.ClearResult(
+        namespace=namespace, deleted_count=len(keys), deleted_keys=keys, deleted_by=by, position=outcome.position
+    )
+
+
+def state_record(record: Record) -> results.StateRecord:
+    """Raises NotFoundError when there is no value now."""
+    if not record.live:
+        raise NotFoundError.of_record(
+            record.namespace, record.key, record.version, record.updated_by, record.updated_at
+        )
+    return results.StateRecord.model_construct(
+        status="ok",
+        namespace=record.namespace,
+        key=record.key,
+        value=record.value.value,
+        version=record.version,
+        updated_by=record.updated_by,
+        updated_at=utc(record.updated_at),
+    )
+
+
+def listed(record: Record) -> results.ListedRecord:
+    return results.ListedRecord.model_construct(
+        key=record.key,
+        value=record.value.value,
+        version=record.version,
+        updated_by=record.updated_by,
+        updated_at=utc(record.updated_at),
+    )
+
+
+def past(recorded: Recorded[Event]) -> results.Past:
+    event, envelope = recorded.event, recorded.envelope
+    assert isinstance(event, ValueWritten | ValueDeleted)
+    return results.Past(
+        version=envelope.version,
+        value=event.value.value if isinstance(event, ValueWritten) else None,
+        updated_by=event.by,
+        updated_at=utc(envelope.at),
+        event_type="write" if isinstance(event, ValueWritten) else "delete",
+        position=envelope.position,
+        reason=envelope.caller.reason,
+    )
+
+
+def exported(record: Record, history: list[Recorded[Event]]) -> results.ExportedRecord:
+    return results.ExportedRecord(**listed(record).__dict__, history=[past(recorded) for recorded in history])
+
+
+def watched(record: Record) -> results.StateRecord | results.Deleted:
+    if record.live:
+        return state_record(record)
+    return results.Deleted(
+        namespace=record.namespace,
+        key=record.key,
+        version=record.version,
+        deleted_by=record.updated_by,
+        deleted_at=utc(record.updated_at),
+    )
+
+
+def watch_timeout(record: Record, since: int, elapsed: float, cap: float | None) -> results.WatchTimeout:
+    return results.WatchTimeout(
+        namespace=record.namespace,
+        key=record.key,
+        since_version=since,
+        elapsed_seconds=round(elapsed, 3),
+        capped_at_seconds=cap,
+        hint="The key did not change within the timeout. Call watch() again with the same since_version, or read it with get().",
+    )
+
+
+def claim_result(outcome: Outcome) -> results.Claimed | results.AlreadyClaimed:
+    assert isinstance(outcome, Taken)
+    if outcome.already or outcome.position is None:
+        return results.AlreadyClaimed(
+            resource=outcome.resource, version=outcome.version, claimed_at=utc(outcome.claimed_at)
+        )
+    return results.Claimed(
+        resource=outcome.resource,
+        version=outcome.version,
+        position=outcome.position,
+        claimed_at=utc(outcome.claimed_at),
+    )
+
+
+def release_result(outcome: Outcome) -> results.Released | results.AlreadyFree:
+    assert isinstance(outcome, Let)
+    if outcome.already:
+        return results.AlreadyFree(resource=outcome.resource)
+    return results.Released(resource=outcome.resource, version=outcome.version)
+
+
+def claim_status(claim: Claim, now: int) -> results.Available | results.Held:
+    return available(claim) if claim.holder is None else held(claim, now)
+
+
+def available(claim: Claim, elapsed: float | None = None) -> results.Available:
+    rounded = None if elapsed is None else round(elapsed, 3)
+    if claim.previous_holder is None:
+        return results.Available(resource=claim.resource, elapsed_seconds=rounded)
+    return results.Available(
+        resource=claim.resource,
+        elapsed_seconds=rounded,
+        previous_outcome="released",
+        previous_holder=claim.previous_holder,
+        previous_outcome_at=utc(claim.ended_at),
+    )
+
+
+def held(claim: Claim, now: int) -> results.Held:
+    assert claim.holder is not None
+    return results.Held(
+        resource=claim.resource,
+        held_by=claim.holder,
+        claimed_at=utc(claim.claimed_at),
+        held_for_seconds=seconds_between(claim.claimed_at, now),
+        version=claim.granted,
+    )
+
+
+def wait_timeout(claim: Claim, now: int, elapsed: float, cap: float | None) -> results.WaitTimeout:
+    assert claim.holder is not None
+    return results.WaitTimeout(
+        resource=claim.resource,
+        held_by=claim.holder,
+        claimed_at=utc(claim.claimed_at),
+        held_for_seconds=seconds_between(claim.claimed_at, now),
+        elapsed_seconds=round(elapsed, 3),
+        capped_at_seconds=cap,
+        hint="The resource was not released within the timeout. Work on something else, or call wait() again.",
+    )
+
+
+def seconds_between(earlier: int, later: int) -> float:
+    """Seconds between two times in microseconds; 0 when the clock was set back in between."""
+    return max(0, later - earlier) / 1_000_000
+
+
+def refused(refusal: HoldlogError, now: int) -> Result:
+    """The answer to a refusal. Raises it again where it is no expected outcome."""
+    match refusal:
+        case refusals.ConflictError(detail=detail):
+            return _conflict(detail)
+        case refusals.NotFoundError(facts=facts):
+            return results.NeverClaimed(**facts) if "resource" in facts else results.NotFound(**facts)
+        case refusals.BusyError(hold=hold):
+            return results.Busy(
+                **hold.model_dump(),
+                held_for_seconds=max(0.0, (utc(now) - hold.claimed_at).total_seconds()),
+                hint="Another agent holds this resource. Work on something else, or call wait() to be told when it is free.",
+            )
+        case refusals.NotHolderError(hold=hold):
+            return results.NotHolder(
+                resource=hold.resource,
+                held_by=hold.held_by,
+                hint="Only the holder can release it. Call status() to see who holds it, or wait() until it is free.",
+            )
+        case refusals.UnavailableError():
+            return results.Unavailable(
+                message=str(refusal),
+                retry_after=refusal.retry_after,
+                in_doubt=refusal.in_doubt,
+                hint=_UNAVAILABLE_IN_DOUBT if refusal.in_doubt else _UNAVAILABLE,
+            )
+        case _:
+            raise refusal
+
+
+def _conflict(detail: refusals.Conflict) -> results.Conflict:
+    if detail.actual_version == 0:
+        hint = (
+            "The key does not exist now, so its version counts as 0. Read it with get() and decide anew what to write."
+        )
+    else:
+        hint = "Somebody else wrote. Read the current state with get(), merge your changes, and retry with the new version."
+    return results.Conflict(**detail.model_dump(), hint=hint)
+
+
+_UNAVAILABLE = "Nothing was written. Try the same call again in a moment; if it goes on, tell the person you work for."
+_UNAVAILABLE_IN_DOUBT = "The write may or may not have happened. Read the current state before you try again."

@@ -1,0 +1,310 @@
+"""The calls of every surface: arguments checked, then what to run and how to answer. Runs nothing itself."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from holdlog.adapters import answers, results
+from holdlog.domain.claim import Claim, Release, Take
+from holdlog.domain.handle import Command, Outcome
+from holdlog.domain.message import NOBODY, Caller
+from holdlog.domain.names import Agent, Name, record_stream
+from holdlog.domain.ports import Reader
+from holdlog.domain.record import ClearNamespace, Delete, Record, Set, Transact
+from holdlog.domain.refusals import InvalidError
+from holdlog.domain.resource import Resource
+from holdlog.domain.times import utc
+from holdlog.domain.value import Json
+
+MAX_PAGE: Final = 1000
+EXPORT_PAGE: Final = 100
+"""Records in a page of an export; the whole history of each comes with it."""
+MAX_VERSION: Final = 2**63 - 1
+
+Answer = TypeVar("Answer")
+Answered = TypeVar("Answered", covariant=True)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`max_value_bytes`: of a value as JSON. `max_wait`: seconds that one call may wait; many hosts cut calls at 60."""
+
+    max_value_bytes: int = 256 * 1024
+    max_wait: float = 50.0
+
+
+class Write(NamedTuple, Generic[Answered]):
+    """A command, and the answer to its outcome."""
+
+    command: Command
+    answer: Callable[[Outcome], Answered]
+
+
+class Read(NamedTuple, Generic[Answered]):
+    """An answer from one snapshot. `large`: it may take longer than a coroutine should block its loop."""
+
+    answer: Callable[[Reader], Answered]
+    large: bool = False
+
+
+class Wait(NamedTuple, Generic[Answered]):
+    """Look, given the seconds that went by, until there is an answer; after `seconds` the last word is `timed_out`'s."""
+
+    look: Callable[[Reader, float], Answered | None]
+    timed_out: Callable[[Reader, float], Answered]
+    seconds: float
+
+
+class Calls:
+    """Every method raises InvalidError for an argument that breaks a rule. `clock`: microseconds UTC."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], int]) -> None:
+        self._settings = settings
+        self._clock = clock
+
+    # --- state
+
+    def set(
+        self, namespace: str, key: str, value: Any, by: str, expected_version: int | None
+    ) -> Write[results.SetResult]:
+        json_value = self._json(value)
+        expected = None if expected_version is None else whole(expected_version, "expected_version")
+        operation = lambda: Set(namespace=namespace, key=key, value=json_value, expected_version=expected)  # noqa: E731
+        return Write(checked(lambda: Transact(operations=(operation(),), by=by)), answers.set_result)
+
+    def get(self, namespace: str, key: str) -> Read[results.StateRecord]:
+        """Its answer raises NotFoundError."""
+        place = _place(namespace, key)
+        return Read(lambda reader: answers.state_record(reader.record(*place)))
+
+    def delete(self, namespace: str, key: str, by: str, expected_version: int | None) -> Write[results.DeleteResult]:
+        expected = None if expected_version is None else whole(expected_version, "expected_version")
+        operation = lambda: Delete(namespace=namespace, key=key, expected_version=expected)  # noqa: E731
+        command = checked(lambda: Transact(operations=(operation(),), by=by))
+        return Write(command, lambda outcome: answers.delete_result(outcome, command.by))
+
+    def clear_namespace(self, namespace: str, by: str) -> Write[results.ClearResult]:
+        command = checked(lambda: ClearNamespace(namespace=namespace, by=by))
+        return Write(command, lambda outcome: answers.clear_result(outcome, command.namespace, command.by))
+
+    def list_records(
+        self, namespace: str, prefix: str = "", limit: int = MAX_PAGE, after: str | None = None, deleted: bool = False
+    ) -> Read[results.RecordList]:
+        namespace, size = text(namespace, "namespace", _NAME), page_size(limit)
+
+        def answer(reader: Reader) -> results.RecordList:
+            found, more = _page(reader.records(namespace, prefix, after, size + 1, deleted), size)
+            return results.RecordList(
+                namespace=namespace,
+                count=len(found),
+                records=[answers.listed(record) for record in found],
+                position=reader.position(),
+                next_after=found[-1].key if more else None,
+            )
+
+        return Read(answer, large=True)
+
+    def list_namespaces(self, limit: int = MAX_PAGE, after: str | None = None) -> Read[results.NamespaceList]:
+        size = page_size(limit)
+
+        def answer(reader: Reader) -> results.NamespaceList:
+            found, more = _page(reader.namespaces(after, size + 1), size)
+            return results.NamespaceList(
+                count=len(found),
+                namespaces=[results.ListedNamespace(namespace=name, count=count) for name, count in found],
+                position=reader.position(),
+                next_after=found[-1][0] if more else None,
+            )
+
+        return Read(answer, large=True)
+
+    def all_records(self, namespace: str) -> Read[list[results.StateRecord]]:
+        namespace = text(namespace, "namespace", _NAME)
+        return Read(
+            lambda reader: [answers.state_record(it) for it in reader.records(namespace, "", None, -1, False)], True
+        )
+
+    def all_namespaces(self) -> Read[list[str]]:
+        return Read(lambda reader: [namespace for namespace, _ in reader.namespaces(None, -1)], True)
+
+    def history(
+        self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
+    ) -> Read[results.History]:
+        namespace, key = _place(namespace, key)
+        size = page_size(limit)
+        before = None if before_version is None else whole(before_version, "before_version")
+
+        def answer(reader: Reader) -> results.History:
+            found, more = _page(reader.history(record_stream(namespace, key), before, size + 1), size)
+            return results.History(
+                namespace=namespace,
+                key=key,
+                history=[answers.past(recorded) for recorded in found],
+                next_before=found[-1].envelope.version if more else None,
+            )
+
+        return Read(answer, large=True)
+
+    def export(
+        self, namespace: str, include_deleted: bool = False, after: str | None = None, limit: int = EXPORT_PAGE
+    ) -> Read[results.Export]:
+        namespace = text(namespace, "namespace", _NAME)
+
+        def answer(reader: Reader) -> results.Export:
+            records = reader.records(namespace, "", after, limit + 1, deleted=False)
+            if include_deleted:
+                records += reader.records(namespace, "", after, limit + 1, deleted=True)
+                records.sort(key=lambda record: record.key)
+            found, more = _page(records, limit)
+            exported = [answers.exported(record, reader.history(record.stream, None, -1)) for record in found]
+            return results.Export(
+                namespace=namespace,
+                exported_at=utc(self._clock()),
+                record_count=len(exported),
+                history_count=sum(len(record.history) for record in exported),
+                records=exported,
+                position=reader.position(),
+                next_after=found[-1].key if more else None,
+            )
+
+        return Read(answer, large=True)
+
+    def watch(
+        self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10
+    ) -> Wait[results.StateRecord | results.Deleted | results.WatchTimeout]:
+        place = _place(namespace, key)
+        since = whole(since_version, "since_version")
+        seconds, cap = self._timeout(timeout_seconds)
+        known: int | None = None
+
+        def look(reader: Reader, elapsed: float) -> results.StateRecord | results.Deleted | None:
+            nonlocal known
+            record = reader.record(*place)
+            if known is None:  # 0 means "not there": a deletion that lies before the call is then no news
+                known = record.version if since == 0 and not record.live else since
+            return answers.watched(record) if record.version > known else None
+
+        def timed_out(reader: Reader, elapsed: float) -> results.WatchTimeout:
+            return answers.watch_timeout(Record(*place), since, elapsed, cap)
+
+        return Wait(look, timed_out, seconds)
+
+    # --- claims
+
+    def claim(self, resource: str, agent: str) -> Write[results.Claimed | results.AlreadyClaimed]:
+        return Write(checked(lambda: Take(resource=resource, agent=agent)), answers.claim_result)
+
+    def release(self, resource: str, agent: str) -> Write[results.Released | results.AlreadyFree]:
+        return Write(checked(lambda: Release(resource=resource, agent=agent)), answers.release_result)
+
+    def status(self, resource: str) -> Read[results.Available | results.Held]:
+        resource = text(resource, "resource", _RESOURCE)
+        return Read(lambda reader: answers.claim_status(reader.claim(resource), self._clock()))
+
+    def board(self, limit: int = 100, after: str | None = None) -> Read[results.Board]:
+        size = page_size(limit)
+
+        def answer(reader: Reader) -> results.Board:
+            found, more = _page(reader.claims(after, size + 1), size)
+            return results.Board(
+                claims=[answers.held(claim, self._clock()) for claim in found],
+                next_after=found[-1].resource if more else None,
+            )
+
+        return Read(answer, large=True)
+
+    def wait(self, resource: str, timeout_seconds: float = 30) -> Wait[results.Available | results.WaitTimeout]:
+        resource = text(resource, "resource", _RESOURCE)
+        seconds, cap = self._timeout(timeout_seconds)
+
+        def look(reader: Reader, elapsed: float) -> results.Available | None:
+            claim = reader.claim(resource)
+            return answers.available(claim, elapsed) if claim.holder is None else None
+
+        def timed_out(reader: Reader, elapsed: float) -> results.Available | results.WaitTimeout:
+            claim: Claim = reader.claim(resource)
+            if claim.holder is None:
+                return answers.available(claim, elapsed)
+            return answers.wait_timeout(claim, self._clock(), elapsed, cap)
+
+        return Wait(look, timed_out, seconds)
+
+    def _json(self, value: Any) -> Json:
+        try:
+            json_value = Json.of(value)
+        except ValueError as error:
+            raise InvalidError(f"value: {error}") from None
+        limit = self._settings.max_value_bytes
+        if len(json_value.text) * 4 > limit and len(json_value.text.encode()) > limit:
+            raise InvalidError(f"value: must have {limit} bytes as JSON at most")
+        return json_value
+
+    def _timeout(self, seconds: object) -> tuple[float, float | None]:
+        """Seconds to wait, and the cap if it cut them."""
+        if (
+            isinstance(seconds, bool)
+            or not isinstance(seconds, int | float)
+            or not math.isfinite(seconds)
+            or seconds < 0
+        ):
+            raise InvalidError("timeout_seconds: must be a finite number of seconds, 0 or more")
+        cap = self._settings.max_wait
+        return (float(seconds), None) if seconds <= cap else (cap, cap)
+
+
+def caller(base: Caller = NOBODY, **facts: str | None) -> Caller:
+    """`base` with the facts of one call (reason, request_id …); None adds nothing. Raises InvalidError."""
+    told = {fact: value for fact, value in facts.items() if value is not None}
+    return checked(lambda: Caller.model_validate(base.model_dump() | told)) if told else base
+
+
+def checked(make: Callable[[], Answer]) -> Answer:
+    """Build a message; what pydantic finds becomes an InvalidError of one line, without the value."""
+    try:
+        return make()
+    except ValidationError as error:
+        raise InvalidError(_first_finding(error)) from None
+
+
+def whole(number: object, argument: str) -> int:
+    """A version: 0 or more, small enough for every store."""
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MAX_VERSION:
+        raise InvalidError(f"{argument}: must be a whole number from 0 to {MAX_VERSION}")
+    return number
+
+
+def page_size(limit: object) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
+        raise InvalidError(f"limit: must be a whole number from 1 to {MAX_PAGE}")
+    return limit
+
+
+def text(given: str, argument: str, rule: TypeAdapter[str]) -> str:
+    try:
+        return rule.validate_python(given)
+    except ValidationError as error:
+        raise InvalidError(f"{argument}: {_first_finding(error)}") from None
+
+
+def _place(namespace: str, key: str) -> tuple[str, str]:
+    return text(namespace, "namespace", _NAME), text(key, "key", _NAME)
+
+
+def _page(rows: Sequence[Answer], limit: int) -> tuple[list[Answer], bool]:
+    return list(rows[:limit]), len(rows) > limit
+
+
+def _first_finding(error: ValidationError) -> str:
+    finding = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = str(finding["loc"][-1]) if finding["loc"] else ""
+    message = finding["msg"].removeprefix("Value error, ")
+    return f"{_ARGUMENT.get(place, place)}: {message}" if place else message
+
+
+_NAME: Final = TypeAdapter[str](Name)
+_RESOURCE: Final = TypeAdapter[str](Resource)
+_ARGUMENT: Final = {"by": "updated_by"}
+AGENT: Final = TypeAdapter[str](Agent)

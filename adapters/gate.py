@@ -1,0 +1,87 @@
+"""The gate: one writer at a time, in turn, over all processes of a machine (docs/decisions/0003-gate.md)."""
+
+import os
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+
+from holdlog.adapters.host import process_name
+from holdlog.domain.refusals import UnavailableError
+
+_SHORTEST_NAP = 0.0002
+_LONGEST_NAP = 0.001
+
+
+class Gate:
+    """A lock on a side file; the kernel frees it when its holder dies. The holder's pid stands in the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._turn = threading.Lock()  # threads of this process share the descriptor, and so the kernel's lock
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._pid = str(os.getpid()).encode().ljust(12)
+
+    def acquire(self, deadline: float) -> None:
+        """Wait for the gate until `deadline` (`time.monotonic`). Raises UnavailableError that names the holder."""
+        if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise UnavailableError("this process is busy writing; try again")
+        while not lock_file(self._descriptor):
+            if time.monotonic() >= deadline:
+                self._turn.release()
+                raise UnavailableError(f"the store is locked by {self._holder()}, which does not let go")
+            time.sleep(random.uniform(_SHORTEST_NAP, _LONGEST_NAP))
+        if os.pread(self._descriptor, 12, 0) != self._pid:
+            os.pwrite(self._descriptor, self._pid, 0)
+
+    def release(self) -> None:
+        unlock_file(self._descriptor)
+        self._turn.release()
+
+    def close(self) -> None:
+        """Close the descriptor; in a forked child this leaves the parent's lock alone."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def _holder(self) -> str:
+        written = os.pread(self._descriptor, 12, 0).strip()
+        if not written.isdigit():
+            return "another process"
+        return describe_process(int(written))
+
+
+def describe_process(pid: int) -> str:
+    """`process 123 (python)`."""
+    name = process_name(pid)
+    return f"process {pid} ({name})" if name else f"process {pid}"
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def lock_file(descriptor: int) -> bool:
+        os.lseek(descriptor, 32, os.SEEK_SET)  # a byte beyond the pid: Windows locks are mandatory
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+    def unlock_file(descriptor: int) -> None:
+        os.lseek(descriptor, 32, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
+
+    def lock_file(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def unlock_file(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

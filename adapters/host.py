@@ -1,0 +1,244 @@
+"""What the machine gives: clocks, boot id, type of a file system, owners of file locks.
+
+Standard library only and quick to import: the hook's fast path uses it. Linux is tested, macOS and Windows are written
+from their manuals and untested. Where the machine cannot tell, the answer is empty, never an exception.
+"""
+
+import os
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+MACOS_COMMAND_SECONDS = 5.0
+
+_REMOTE = ("nfs", "nfs3", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afpfs", "ncp", "ncpfs", "afs", "coda")
+_WEB = ("webdav", "davfs", "davfs2", "sshfs", "rclone", "s3fs", "gcsfuse", "juicefs")
+_GUEST = ("virtiofs", "9p", "drvfs", "vboxsf", "prl_fs", "vmhgfs", "vmhgfs-fuse", "fakeowner", "grpcfuse", "osxfs")
+_CLUSTER = ("ceph", "ceph-fuse", "glusterfs", "lustre", "beegfs", "gpfs", "gfs2", "ocfs2", "orangefs", "pvfs2")
+_NETWORK = frozenset((*_REMOTE, *_WEB, *_GUEST, *_CLUSTER))
+
+Device = tuple[int, int]
+"""Major and minor number of a device."""
+
+
+class Mount(NamedTuple):
+    """One line of /proc/self/mountinfo, or of what `mount` prints on macOS (device unknown: None)."""
+
+    point: str
+    fs_type: str
+    device: Device | None
+
+
+class Lock(NamedTuple):
+    """One held lock of /proc/locks. `first` and `last` are bytes of the file; `last` is None up to its end."""
+
+    kind: str
+    mode: str
+    pid: int
+    device: Device
+    inode: int
+    first: int
+    last: int | None
+
+    def covers(self, offset: int) -> bool:
+        return self.first <= offset and (self.last is None or offset <= self.last)
+
+
+def now() -> int:
+    """Wall clock, microseconds since 1970 in UTC. It may jump, also backwards."""
+    return time.time_ns() // 1000
+
+
+def steady() -> float:
+    """Seconds of a clock that never goes backwards, has one value in all processes of a boot, and stops while the
+    machine sleeps (on systems other than Linux and macOS it may run on in sleep). Compare only within one `boot_id()`.
+    """
+    if sys.platform == "linux":
+        return time.clock_gettime(time.CLOCK_MONOTONIC)
+    if sys.platform == "darwin":
+        return time.clock_gettime(time.CLOCK_UPTIME_RAW)
+    return time.monotonic()
+
+
+def boot_id() -> str:
+    """A text that changes with every boot of the kernel, "" where the machine gives none."""
+    if sys.platform == "linux":
+        return _proc("/proc/sys/kernel/random/boot_id").strip()
+    if sys.platform == "darwin":
+        return _macos_output("/usr/sbin/sysctl", "-n", "kern.bootsessionuuid").strip()
+    return ""
+
+
+def file_system(path: Path) -> str:
+    """Type of the file system (`ext4`, `nfs4`, ...) that holds `path` or its nearest existing parent, "" if unknown."""
+    mount = _mount(path)
+    return mount.fs_type if mount else ""
+
+
+def is_network(fs_type: str) -> bool:
+    """Whether files of this type may be shared with another kernel: SQLite's WAL needs memory that all its users
+    share, which network, cluster and host-to-guest file systems lack or fake (sqlite.org/wal.html). Unknown is local.
+    """
+    return fs_type.lower().removeprefix("fuse.") in _NETWORK
+
+
+def parse_mountinfo(text: str) -> list[Mount]:
+    """The mounts in /proc/self/mountinfo (proc_pid_mountinfo(5)), in its order. Lines of another shape are left out."""
+    mounts = []
+    for line in text.splitlines():
+        place, separator, origin = line.partition(" - ")
+        fields, kinds = place.split(" "), origin.split(" ")
+        if separator and len(fields) >= 5 and (device := _device(fields[2], base=10)):
+            mounts.append(Mount(_unescaped(fields[4]), _unescaped(kinds[0]), device))
+    return mounts
+
+
+def parse_mount_output(text: str) -> list[Mount]:
+    """The mounts that `mount` prints on macOS: `<what> on <point> (<type>, <options>)`."""
+    found = re.finditer(r"^.*? on (/.*) \(([^,()]+)[^()]*\)$", text, re.MULTILINE)
+    return [Mount(match[1], match[2], None) for match in found]
+
+
+def mount_of(path: str, device: Device | None, mounts: Iterable[Mount]) -> Mount | None:
+    """The mount that holds the absolute, resolved `path`: of those above it, one on `device` before others (a mount may
+    be hidden under a later one), then the deepest, then the last mounted. None if none is above it.
+    """
+    best: Mount | None = None
+    for mount in mounts:
+        if PurePosixPath(path).is_relative_to(mount.point) and (
+            best is None or _nearness(mount, device) >= _nearness(best, device)
+        ):
+            best = mount
+    return best
+
+
+def lock_owner(path: Path, offset: int | None = None) -> int | None:
+    """Pid of a process that holds a lock on the file, None if nobody does or it cannot be known.
+
+    With `offset`: who holds a POSIX write lock over that byte (120 of `<db>-shm` is SQLite's WAL write lock).
+    Without: who holds any lock, flock included, an exclusive one first. Only a hint to show: the holder may be gone by
+    the time of the answer, and a flock names the process that took it, not a child that inherited it.
+    """
+    if sys.platform != "linux":
+        return None
+    try:
+        # Never open() here: closing any descriptor of a file drops all POSIX locks that this process has on it.
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    devices = [(os.major(status.st_dev), os.minor(status.st_dev))]
+    mount = _mount(path)
+    if mount and mount.device and mount.device not in devices:
+        # btrfs and overlay tell stat() another device than /proc/locks; mountinfo and /proc/locks agree.
+        devices.append(mount.device)
+    return owner_among(list(parse_locks(_proc("/proc/locks"))), status.st_ino, devices, offset)
+
+
+def parse_locks(text: str) -> Iterator[Lock]:
+    """The held locks in /proc/locks (proc_locks(5)); who only waits (`->`) and unknown shapes are left out."""
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) != 8 or fields[1] == "->":
+            continue
+        kind, mode, (pid, file, first, last) = fields[1], fields[3], fields[4:]
+        device_text, _, inode = file.rpartition(":")
+        device = _device(device_text, base=16)
+        if device and inode.isdecimal() and first.isdecimal():
+            end = int(last) if last.isdecimal() else None
+            yield Lock(kind, mode, int(pid) if pid.isdecimal() else 0, device, int(inode), int(first), end)
+
+
+def owner_among(locks: list[Lock], inode: int, devices: Iterable[Device], offset: int | None) -> int | None:
+    """The rule of `lock_owner` over parsed locks: the first of `devices` with a lock on `inode` decides. A pid that
+    this process cannot see (0 or -1: another pid namespace, or a lock of an open file description) is unknown.
+    """
+    for device in devices:
+        here = [lock for lock in locks if (lock.device, lock.inode) == (device, inode)]
+        if here:
+            return _first_owner(here, offset)
+    return None
+
+
+def network_namespace() -> int:
+    """Inode of this process's network namespace: equal where loopback is shared. 0 where there are none."""
+    try:
+        return os.stat("/proc/self/ns/net").st_ino
+    except OSError:
+        return 0
+
+
+def process_name(pid: int) -> str | None:
+    """Short name of a process, printable characters only; None if it is gone or cannot be known. A process chooses its
+    own name, so it is something to show, never to decide by.
+    """
+    name = "".join(character for character in _proc(f"/proc/{pid:d}/comm") if character.isprintable())
+    return name.strip() or None
+
+
+def _mount(path: Path) -> Mount | None:
+    try:
+        resolved = os.path.realpath(path)
+        if sys.platform == "linux":
+            return mount_of(resolved, _device_of_nearest(resolved), parse_mountinfo(_proc("/proc/self/mountinfo")))
+        if sys.platform == "darwin":
+            return mount_of(resolved, None, parse_mount_output(_macos_output("/sbin/mount")))
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def _device_of_nearest(resolved: str) -> Device | None:
+    if sys.platform == "win32":
+        return None
+    for place in (resolved, *map(str, PurePosixPath(resolved).parents)):
+        try:
+            number = os.stat(place).st_dev
+        except OSError:
+            continue
+        return os.major(number), os.minor(number)
+    return None
+
+
+def _nearness(mount: Mount, device: Device | None) -> tuple[bool, int]:
+    return device is not None and mount.device == device, len(mount.point)
+
+
+def _first_owner(locks: list[Lock], offset: int | None) -> int | None:
+    exclusive_first = sorted(locks, key=lambda lock: lock.mode != "WRITE")
+    for lock in exclusive_first:
+        writes_there = offset is None or (lock.kind == "POSIX" and lock.mode == "WRITE" and lock.covers(offset))
+        if writes_there and lock.pid > 0:
+            return lock.pid
+    return None
+
+
+def _device(text: str, base: int) -> Device | None:
+    major, _, minor = text.partition(":")
+    try:
+        return int(major, base), int(minor, base)
+    except ValueError:
+        return None
+
+
+def _unescaped(field: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
+
+
+def _proc(name: str) -> str:
+    try:
+        return os.fsdecode(Path(name).read_bytes())
+    except OSError:
+        return ""
+
+
+def _macos_output(*command: str) -> str:
+    import subprocess  # only macOS pays for this import
+
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=MACOS_COMMAND_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return os.fsdecode(done.stdout)

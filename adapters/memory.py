@@ -1,0 +1,171 @@
+"""A store in the memory of one process: the same decisions, nothing on disk. For tests and for trying out."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+from holdlog.adapters import host
+from holdlog.adapters.mapper import Sealed, seal, unseal
+from holdlog.domain.claim import Claim
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Caller, Event
+from holdlog.domain.names import claim_stream, record_stream
+from holdlog.domain.ports import Change, Refusal
+from holdlog.domain.record import Record
+from holdlog.domain.refusals import StoreError, UnavailableError
+from holdlog.projections import fold
+from holdlog.projections.fold import State
+
+Row = TypeVar("Row")
+
+REQUEST_SECONDS = 24 * 60 * 60
+REFUSALS_KEPT = 10_000
+
+
+class MemoryStore:
+    """Safe in threads. `clock`: microseconds UTC. Everything is gone with the object."""
+
+    def __init__(self, clock: Callable[[], int] = host.now) -> None:
+        self._lock = threading.RLock()
+        self._clock = clock
+        self._log: list[Sealed] = []
+        self._states: dict[str, State] = {}
+        self._requests: dict[tuple[str | None, str | None], tuple[int, bytes, str]] = {}
+        self.refusals: list[Refusal] = []
+        self._closed = False
+
+    @contextmanager
+    def reader(self) -> Iterator["MemoryReader"]:
+        with self._lock:
+            yield MemoryReader(self._log, self._states)
+
+    snapshot = reader
+
+    @contextmanager
+    def transaction(self, deadline: float) -> Iterator["MemoryTransaction"]:
+        if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise UnavailableError("another thread holds the store")
+        try:
+            if self._closed:
+                raise StoreError("the store is closed")
+            at = max(self._clock(), self._log[-1].extra[0] if self._log else 0)
+            transaction = MemoryTransaction(list(self._log), dict(self._states), dict(self._requests), at)
+            yield transaction
+            self._log, self._states = transaction.events, transaction.states
+            self._requests = transaction.requests
+            self.refusals = [*self.refusals, *transaction.refusals][-REFUSALS_KEPT:]
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        self._closed = True
+
+    def abandon(self) -> None:
+        self._closed = True
+
+
+class MemoryReader:
+    def __init__(self, events: list[Sealed], states: dict[str, State]) -> None:
+        self.events = events
+        self.states = states
+
+    def position(self) -> int:
+        return len(self.events)
+
+    def record(self, namespace: str, key: str) -> Record:
+        found = self.states.get(record_stream(namespace, key))
+        return found if isinstance(found, Record) else Record(namespace, key)
+
+    def records(self, namespace: str, prefix: str, after: str | None, limit: int, deleted: bool) -> list[Record]:
+        found = [
+            state
+            for state in self.states.values()
+            if isinstance(state, Record)
+            and state.namespace == namespace
+            and state.live is not deleted
+            and state.key.startswith(prefix)
+            and (after is None or state.key > after)
+        ]
+        found.sort(key=lambda record: record.key)
+        return _first(found, limit)
+
+    def namespaces(self, after: str | None, limit: int) -> list[tuple[str, int]]:
+        counts: dict[str, int] = {}
+        for state in self.states.values():
+            if isinstance(state, Record) and state.live and (after is None or state.namespace > after):
+                counts[state.namespace] = counts.get(state.namespace, 0) + 1
+        return _first(sorted(counts.items()), limit)
+
+    def claim(self, resource: str) -> Claim:
+        found = self.states.get(claim_stream(resource))
+        return found if isinstance(found, Claim) else Claim(resource)
+
+    def claims(self, after: str | None, limit: int) -> list[Claim]:
+        held = [
+            state
+            for state in self.states.values()
+            if isinstance(state, Claim) and state.holder is not None and (after is None or state.resource > after)
+        ]
+        return _first(sorted(held, key=lambda claim: claim.resource), limit)
+
+    def history(self, stream: str, before: int | None, limit: int) -> list[Recorded[Event]]:
+        found = [
+            self._recorded(index)
+            for index in range(len(self.events) - 1, -1, -1)
+            if self.events[index].stored.originator_id == stream
+            and (before is None or self.events[index].stored.originator_version < before)
+        ]
+        return _first(found, limit)
+
+    def log(self, after: int, limit: int) -> list[Recorded[Event]]:
+        return [
+            self._recorded(index)
+            for index in range(after, len(self.events) if limit < 0 else min(after + limit, len(self.events)))
+        ]
+
+    def _recorded(self, index: int) -> Recorded[Event]:
+        stored, extra, _ = self.events[index]
+        return unseal((index + 1, stored.originator_id, stored.originator_version, stored.topic, stored.state, *extra))
+
+
+def _first(rows: list[Row], limit: int) -> list[Row]:
+    return rows if limit < 0 else rows[:limit]
+
+
+class MemoryTransaction(MemoryReader):
+    def __init__(
+        self,
+        events: list[Sealed],
+        states: dict[str, State],
+        requests: dict[tuple[str | None, str | None], tuple[int, bytes, str]],
+        at: int,
+    ) -> None:
+        super().__init__(events, states)
+        self.requests = requests
+        self.refusals: list[Refusal] = []
+        self.at = at
+        self.wrote = False
+
+    def append(self, changes: Sequence[Change], caller: Caller) -> int:
+        for change in changes:
+            before = self.states.get(change.before.stream, change.before)
+            sealed = seal(change, before, self.at, caller)
+            self.events.append(sealed)
+            self.states[before.stream] = fold.evolve(before, change.event, self.at, sealed.digest)
+        self.wrote = True
+        return len(self.events)
+
+    def repeated(self, caller: Caller) -> tuple[bytes, str] | None:
+        found = self.requests.get((caller.principal, caller.request_id))
+        if found is None or found[0] < self.at - REQUEST_SECONDS * 1_000_000:
+            return None
+        return found[1], found[2]
+
+    def remember(self, caller: Caller, fingerprint: bytes, outcome: str) -> None:
+        self.requests[caller.principal, caller.request_id] = (self.at, fingerprint, outcome)
+        self.wrote = True
+
+    def note_refusals(self, refusals: Sequence[Refusal]) -> None:
+        self.refusals.extend(refusals)

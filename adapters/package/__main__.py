@@ -1,0 +1,8 @@
+"""`python -m holdlog` is the command `holdlog`."""
+
+import sys
+
+from holdlog.adapters.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

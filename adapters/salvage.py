@@ -1,0 +1,201 @@
+"""What can still be answered when a line on stdin is no JSON-RPC message the SDK can read: framing, the id, the fault.
+
+JSON-RPC 2.0 wants an answer for every request; the SDK drops what its parser refuses. Pure functions over bytes: linear
+time, no recursion, no I/O.
+"""
+
+import json
+import re
+from dataclasses import dataclass, field
+
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, PROTOCOL_VERSION_META_KEY
+from pydantic import ValidationError
+
+MAX_LINE = 64 * 1024 * 1024
+"""Bytes of the longest line that is read as a message."""
+MAX_NESTING = 200
+"""Levels of a message the SDK's JSON parser follows; its own bound, named here for the answer."""
+HEAD = 64 * 1024
+"""Bytes kept of each end of a line longer than MAX_LINE: the id stands in one of them."""
+
+_STRING = rb'"(?:[^"\\]++|\\.)*+"?'
+_MEMBERS = re.compile(_STRING + rb"|[{}\[\]:,]|[^\s\"{}\[\]:,]++", re.DOTALL)
+_FLAT = rb'[{\[](?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+[}\]]'
+_DEEPER = re.compile(_STRING + rb"|((?:" + _FLAT + rb"[,\s]*+)++)|[{\[]++|[}\]]++", re.DOTALL)
+_OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{")
+_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_SCALAR = rb'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*'
+_LAST_ID = re.compile(
+    rb'[,{]\s*"id"\s*:\s*(' + _SCALAR + rb')\s*(?:,\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*)*\}\s*\Z', re.DOTALL
+)
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """The outer level of a message; `id` is its JSON text as sent (a string or a number), so that it echoes exactly."""
+
+    id: bytes | None = None
+    method: str | None = None
+    names: frozenset[str] = frozenset()
+    complete: bool = False
+    modern: bool = False
+
+    @property
+    def wants_answer(self) -> bool:
+        """All but notifications and the peer's answers do; so does a text that breaks off before an id was found."""
+        if "id" in self.names:
+            return "method" in self.names or not self.names & {"result", "error"}
+        if self.method is not None and self.method.startswith("notifications/"):
+            return False
+        return not (self.complete and self.names & {"method", "result", "error"})
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a message is refused: a JSON-RPC error code, one line for the agent, and whether just the content is bad."""
+
+    code: int
+    message: str
+    of_content: bool = True
+
+
+@dataclass(slots=True)
+class TooLong:
+    """A line longer than MAX_LINE: its two ends."""
+
+    head: bytes
+    tail: bytes = b""
+
+    fault = Fault(INVALID_REQUEST, f"message too long: at most {MAX_LINE} bytes")
+
+    def salvaged(self) -> Salvaged:
+        found = salvage(self.head)
+        if found.id is not None or (last := _LAST_ID.search(self.tail)) is None:
+            return found
+        return Salvaged(_scalar(last[1]), found.method, found.names | {"id"}, modern=found.modern)
+
+
+@dataclass(slots=True)
+class Lines:
+    """Cuts a byte stream at newlines; blank lines vanish, a line beyond MAX_LINE is skipped without being kept."""
+
+    limit: int = MAX_LINE
+    _rest: bytearray = field(default_factory=bytearray)
+    _skipped: TooLong | None = None
+
+    def feed(self, data: bytes) -> list[bytes | TooLong]:
+        """The lines that `data` completes; empty `data` ends the stream and completes the last line."""
+        if not data:
+            return self._complete(b"")
+        *full, rest = data.split(b"\n")
+        lines: list[bytes | TooLong] = []
+        for piece in full:
+            lines += self._complete(piece)
+        self._keep(rest)
+        return lines
+
+    def _keep(self, piece: bytes) -> None:
+        if self._skipped is None:
+            self._rest += piece
+            if len(self._rest) <= self.limit:
+                return
+            self._skipped, piece = TooLong(bytes(self._rest[:HEAD])), bytes(self._rest[-HEAD:])
+            self._rest = bytearray()
+        self._skipped.tail = (self._skipped.tail + piece)[-HEAD:]
+
+    def _complete(self, piece: bytes) -> list[bytes | TooLong]:
+        if self._rest or self._skipped or len(piece) > self.limit:
+            self._keep(piece)
+            piece, self._rest = bytes(self._rest), bytearray()
+            if self._skipped is not None:
+                skipped, self._skipped = self._skipped, None
+                return [skipped]
+        return [piece] if piece and not piece.isspace() else []
+
+
+def salvage(line: bytes) -> Salvaged:
+    """Read the members of the outermost object, tolerating whatever stands inside them and a missing end."""
+    opening = _OBJECT.match(line)
+    if opening is None:
+        return Salvaged()
+    members: dict[str, bytes] = {}
+    name: str | None = None
+    in_value = False
+    at, depth = opening.end(), 1
+    while depth > 0 and (token := (_MEMBERS if depth == 1 else _DEEPER).search(line, at)) is not None:
+        at = token.end()
+        first = line[token.start()]
+        if token.lastindex:
+            continue  # flat containers, taken in one step
+        if first in b"{[":
+            if in_value and name is not None:
+                members[name] = b""
+            depth += at - token.start()
+        elif first in b"}]":
+            depth -= at - token.start()
+        elif depth > 1:
+            continue
+        elif first in b",":
+            name, in_value = None, False
+        elif first in b":":
+            in_value = True
+        elif not in_value:
+            name = _text(token[0])
+        elif name is not None:
+            members[name] = token[0]
+    modern = PROTOCOL_VERSION_META_KEY.encode() in line
+    method = _text(members.get("method", b""))
+    return Salvaged(_scalar(members.get("id", b"")), method, frozenset(members), depth <= 0, modern)
+
+
+def _text(token: bytes) -> str | None:
+    try:
+        text = json.loads(token)
+    except ValueError:
+        return None
+    return text if isinstance(text, str) else None
+
+
+def _scalar(token: bytes) -> bytes | None:
+    return token if _NUMBER.fullmatch(token) or _text(token) is not None else None
+
+
+def fault_of(line: bytes, error: ValidationError) -> Fault:
+    """Say what the SDK's parser could not read, in one line without the content."""
+    try:
+        line.decode()
+    except UnicodeDecodeError as broken:
+        return Fault(PARSE_ERROR, f"not valid UTF-8 (byte {broken.start} of the message)")
+    first = error.errors(include_url=False, include_input=False)[0]
+    if first["type"] != "json_invalid":
+        return BATCH if line.lstrip().startswith(b"[") else ENVELOPE
+    reason = str(first.get("ctx", {}).get("error", "invalid"))
+    if "recursion" in reason:
+        return Fault(PARSE_ERROR, f"nested too deep: at most {MAX_NESTING} levels in a message")
+    if "escape" in reason and (lone := next((found for found in _ESCAPE.finditer(line) if found[1]), None)) is not None:
+        return Fault(PARSE_ERROR, f"a lone surrogate escape \\{lone[1].decode()}: surrogates are allowed in pairs only")
+    return Fault(PARSE_ERROR, f"not readable as JSON: {reason}")
+
+
+BATCH = Fault(INVALID_REQUEST, "batches are not accepted: one message a line", of_content=False)
+ENVELOPE = Fault(
+    INVALID_REQUEST,
+    'not a JSON-RPC 2.0 request: "jsonrpc" is "2.0", "id" a string or integer, "method" a string, "params" an object',
+    of_content=False,
+)
+
+
+def answer(found: Salvaged, fault: Fault) -> bytes:
+    """The line that answers a refused request: a tool result, for the agent to read, if only content is bad."""
+    start = b'{"jsonrpc":"2.0","id":' + (found.id or b"null")
+    if fault.of_content and found.method == "tools/call" and found.id is not None:
+        text = json.dumps({"status": "error", "message": fault.message}, separators=(",", ":"), ensure_ascii=False)
+        result: dict[str, object] = {"content": [{"type": "text", "text": text}], "isError": True}
+        if found.modern:
+            result["resultType"] = "complete"
+        return start + b',"result":' + json.dumps(result, separators=(",", ":")).encode() + b"}\n"
+    error = json.dumps({"code": fault.code, "message": fault.message}, separators=(",", ":"))
+    return start + b',"error":' + error.encode() + b"}\n"

@@ -1,0 +1,77 @@
+"""The SQLite schema, made from the projections' tables, and whose file it is."""
+
+from typing import Final
+
+from holdlog.adapters.mapper import ENVELOPE_COLUMNS, PAYLOAD_COLUMNS
+from holdlog.projections.fold import VIEWS
+from holdlog.projections.projection import Table
+
+APPLICATION_ID: Final = (
+    0x686C6F67  # "hlog", in the file's header: https://www.sqlite.org/pragma.html#pragma_application_id
+)
+MAJOR: Final = 1
+MINOR: Final = 0
+MINORS_PER_MAJOR: Final = 1000
+"""`user_version` is major * 1000 + minor. Minors only add; servers of different minors share one file."""
+
+EVENTS_TABLE: Final = "stored_events"
+
+_TYPES: Final = {str: "TEXT", int: "INTEGER", bytes: "BLOB"}
+
+CREATE_EVENTS: Final = f"""
+CREATE TABLE IF NOT EXISTS {EVENTS_TABLE} (
+    rowid INTEGER PRIMARY KEY,
+    originator_id TEXT NOT NULL,
+    originator_version INTEGER NOT NULL,
+    topic TEXT NOT NULL,
+    state BLOB NOT NULL,
+    at INTEGER NOT NULL,
+    principal TEXT,
+    session TEXT,
+    request_id TEXT,
+    reason TEXT,
+    correlation_id TEXT,
+    digest BLOB NOT NULL,
+    salt BLOB,
+    payload TEXT,
+    payload_hash BLOB,
+    UNIQUE (originator_id, originator_version)
+)"""
+
+CREATE_SIDE_TABLES: Final = (
+    "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS requests (principal TEXT NOT NULL, request_id TEXT NOT NULL, at INTEGER NOT NULL,"
+    " fingerprint BLOB NOT NULL, outcome TEXT NOT NULL, PRIMARY KEY (principal, request_id)) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS requests_at ON requests (at)",
+    "CREATE TABLE IF NOT EXISTS refusals (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, code TEXT NOT NULL,"
+    " what TEXT NOT NULL, by TEXT NOT NULL, session TEXT)",
+)
+
+EVENT_COLUMNS: Final = ("originator_id", "originator_version", "topic", "state", *ENVELOPE_COLUMNS, *PAYLOAD_COLUMNS)
+INSERT_EVENT: Final = (
+    f"INSERT INTO {EVENTS_TABLE} ({', '.join(EVENT_COLUMNS)}) VALUES ({', '.join('?' * len(EVENT_COLUMNS))})"
+)
+SELECT_EVENTS: Final = f"SELECT rowid, {', '.join(EVENT_COLUMNS)} FROM {EVENTS_TABLE}"
+
+
+def create_view(table: Table, name: str | None = None) -> str:
+    columns = ", ".join(f'"{column}" {_TYPES[kind]}' for column, kind in table.columns.items())
+    key = ", ".join(f'"{column}"' for column in list(table.columns)[: table.key])
+    return f'CREATE TABLE IF NOT EXISTS "{name or table.name}" ({columns}, PRIMARY KEY ({key})) WITHOUT ROWID'
+
+
+def put_statement(table: Table, name: str | None = None) -> str:
+    """Insert a row, or replace what stands under its key."""
+    columns = [f'"{column}"' for column in table.columns]
+    key, rest = columns[: table.key], columns[table.key :]
+    return (
+        f'INSERT INTO "{name or table.name}" ({", ".join(columns)}) VALUES ({", ".join("?" * len(columns))})'
+        f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in rest)}"
+    )
+
+
+def select_from(table: Table) -> str:
+    return f'SELECT {", ".join(f"{chr(34)}{column}{chr(34)}" for column in table.columns)} FROM "{table.name}"'
+
+
+PUT: Final = {table.name: put_statement(table) for table in VIEWS}

@@ -1,0 +1,240 @@
+"""Group commit: whatever waits becomes durable in one transaction, and each caller gets its own outcome.
+
+Whoever finds no batch running runs one batch and then hands the lead to the first that waits, so nobody leads for ever;
+coroutines are led by a thread that starts when the first one writes (docs/decisions/0002-group-commit.md).
+"""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Final
+
+from holdlog.domain.handle import Command, Outcome, handle
+from holdlog.domain.message import Caller
+from holdlog.domain.ports import Bell, Refusal, Store
+from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
+
+MAX_BATCH: Final = 256
+MAX_WAITING: Final = 10_000
+MAX_REFUSALS_KEPT: Final = 1_000
+PATIENCE: Final = 5.0
+"""Seconds that a caller waits for the store to take its command."""
+
+
+class Job:
+    """One command on its way. `turn` is held until the job is done or should lead; a coroutine's job has a loop instead."""
+
+    __slots__ = ("caller", "command", "deadline", "done", "future", "leads", "loop", "outcome", "turn")
+
+    def __init__(self, command: Command, caller: Caller) -> None:
+        self.command = command
+        self.caller = caller
+        self.deadline = time.monotonic() + PATIENCE
+        self.done = False
+        self.leads = False
+        self.outcome: Outcome | BaseException | None = None
+        self.turn: threading.Lock | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.future: asyncio.Future[Outcome] | None = None
+
+    def result(self) -> Outcome:
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        assert self.outcome is not None
+        return self.outcome
+
+
+class Writer:
+    """Takes commands from threads and coroutines of this process. Safe in threads."""
+
+    def __init__(self, store: Store, bell: Bell) -> None:
+        self._store = store
+        self._bell = bell
+        self._lock = threading.Lock()
+        self._waiting: deque[Job] = deque()
+        self._led = False
+        self._thread: ThreadPoolExecutor | None = None
+        self._refusals: deque[Refusal] = deque(maxlen=MAX_REFUSALS_KEPT)
+        self._closed = False
+
+    def run(self, command: Command, caller: Caller) -> Outcome:
+        """Run the command and block until it is durable or refused. Raises the refusal."""
+        job = Job(command, caller)
+        with self._lock:
+            self._admit(job)
+            lead = not self._led
+            if lead:
+                self._led = True
+            else:
+                job.turn = threading.Lock()
+                job.turn.acquire()
+        if job.turn is not None:
+            self._await_turn(job)
+        if not job.done and self._lead_once():
+            self._start_thread()
+        return job.result()
+
+    async def run_async(self, command: Command, caller: Caller) -> Outcome:
+        """As `run`. A cancelled caller withdraws its command, unless it is in a batch: then the command stands."""
+        job = Job(command, caller)
+        job.loop = asyncio.get_running_loop()
+        job.future = job.loop.create_future()
+        with self._lock:
+            self._admit(job)
+            lead = not self._led
+            self._led = True
+        if lead:
+            self._start_thread()
+        try:
+            return await asyncio.shield(job.future)
+        except asyncio.CancelledError:
+            if not self._withdraw(job):
+                await asyncio.wait([job.future])
+                job.future.exception()
+            raise
+
+    def close(self) -> None:
+        """Take no more commands, wait until nothing runs, and write the refusals that no batch took along yet."""
+        with self._lock:
+            self._closed = True
+        while self._led:
+            time.sleep(0.001)
+        if self._thread is not None:
+            self._thread.shutdown()
+        if self._refusals:
+            with suppress(HoldlogError), self._store.transaction(time.monotonic() + PATIENCE) as transaction:
+                transaction.note_refusals(tuple(self._refusals))
+
+    def abandon(self) -> None:
+        """In a forked child, where the threads that held the lock are gone: take nothing more."""
+        self._lock = threading.Lock()
+        self._closed = True
+
+    def _admit(self, job: Job) -> None:
+        if self._closed:
+            raise StoreError("the store is closed")
+        if len(self._waiting) >= MAX_WAITING:
+            raise UnavailableError(f"{MAX_WAITING} commands wait already", retry_after=1.0)
+        self._waiting.append(job)
+
+    def _await_turn(self, job: Job) -> None:
+        assert job.turn is not None
+        try:
+            job.turn.acquire()
+        except BaseException:  # an interrupt: the command is withdrawn, and a lead that was just handed over goes on
+            self._withdraw(job)
+            if job.leads and not job.done and self._lead_once():
+                self._start_thread()
+            raise
+
+    def _withdraw(self, job: Job) -> bool:
+        with self._lock:
+            try:
+                self._waiting.remove(job)
+            except ValueError:
+                return False
+            return True
+
+    def _start_thread(self) -> None:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdlog-writer")
+        self._thread.submit(self._lead_coroutines)
+
+    def _lead_coroutines(self) -> None:
+        while self._lead_once():
+            pass
+
+    def _lead_once(self) -> bool:
+        """Run one batch, then hand on the lead. True: a coroutine's command is next, and a thread must lead it."""
+        with self._lock:
+            batch = [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
+        if batch:
+            self._commit(batch)
+        coroutine_next = self._hand_on()
+        _answer(batch)
+        return coroutine_next
+
+    def _hand_on(self) -> bool:
+        with self._lock:
+            if not self._waiting:
+                self._led = False
+                return False
+            follower = self._waiting[0]
+            if follower.turn is None:
+                return True
+            follower.leads = True
+        follower.turn.release()
+        return False
+
+    def _commit(self, batch: Sequence[Job]) -> None:
+        """Give every job its outcome. An unexpected error undoes the batch, and its commands run one by one."""
+        begun = False
+        refusals: list[Refusal] = []
+        try:
+            with self._store.transaction(batch[0].deadline) as transaction:
+                begun = True
+                for job in batch:
+                    try:
+                        job.outcome = handle(job.command, job.caller, transaction)
+                    except (StoreError, UnavailableError):
+                        raise
+                    except HoldlogError as refusal:
+                        job.outcome = refusal
+                        refusals.append(_noted(refusal, job, transaction.at))
+                if transaction.wrote and (refusals or self._refusals):
+                    transaction.note_refusals([*self._refusals, *refusals])
+        except Exception as error:
+            doubt = isinstance(error, UnavailableError) and error.in_doubt
+            if begun and not doubt and len(batch) > 1:
+                for job in batch:
+                    self._commit([job])
+                return
+            for job in batch:
+                job.outcome = error
+        except BaseException as interrupt:  # Ctrl-C in the thread that leads: it is not the neighbours' interrupt
+            for job in batch[1:]:
+                job.outcome = UnavailableError("the write was interrupted", retry_after=0.0, in_doubt=True)
+            batch[0].outcome = interrupt
+        else:
+            if transaction.wrote:
+                self._refusals.clear()
+                self._bell.ring()
+            else:
+                self._refusals.extend(refusals)
+
+
+def _noted(refusal: HoldlogError, job: Job, at: int) -> Refusal:
+    command = job.command
+    by = getattr(command, "by", None) or getattr(command, "agent", "")
+    return Refusal(at, refusal.code, str(refusal)[:500], by, job.caller.session)
+
+
+def _answer(batch: Sequence[Job]) -> None:
+    """Wake the callers; coroutines once per loop."""
+    loops: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    for job in batch:
+        job.done = True
+        if job.turn is not None:
+            job.turn.release()
+        elif job.loop is not None:
+            loops.setdefault(job.loop, []).append(job)
+    for loop, jobs in loops.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_resolve, jobs)
+
+
+def _resolve(jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        future = job.future
+        assert future is not None
+        if future.done():
+            continue
+        if isinstance(job.outcome, BaseException):
+            future.set_exception(job.outcome)
+        else:
+            assert job.outcome is not None
+            future.set_result(job.outcome)

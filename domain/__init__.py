@@ -1,0 +1,1 @@
+"""What holdlog decides: events, commands, deciders, refusals and ports. No I/O, no clock, no ids made here."""

@@ -1,0 +1,41 @@
+"""The base of all messages, and who sends them."""
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from holdlog.domain.names import Agent, Note
+
+
+class Message(BaseModel):
+    """A frozen fact or wish: events, commands and outcomes. Unknown fields are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Event(Message):
+    """Something that happened to one aggregate; named in the past tense.
+
+    `topic` names it in the log and never changes. `payload_field` names the field that holds what an agent wrote:
+    it is stored beside the event, so that it can be redacted without breaking the chain of digests.
+    """
+
+    topic: ClassVar[str]
+    payload_field: ClassVar[str | None] = None
+
+
+class Caller(Message):
+    """Who asks and why, as far as can be known; stands in the envelope of every event that follows.
+
+    `principal`: who was authenticated (None: the local user). `session`: the conversation or process.
+    `request_id`: makes a write repeatable for 24 hours within its principal. `correlation_id`: joins related writes.
+    """
+
+    principal: Agent | None = None
+    session: Agent | None = None
+    request_id: Agent | None = None
+    reason: Note | None = None
+    correlation_id: Agent | None = None
+
+
+NOBODY = Caller()

@@ -1,0 +1,69 @@
+"""The rules for names, and the names of streams."""
+
+import unicodedata
+from typing import Annotated, Final
+from urllib.parse import quote
+
+from pydantic import AfterValidator
+
+MAX_NAME: Final = 512
+MAX_AGENT: Final = 128
+MAX_NOTE: Final = 500
+
+_BIDI: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that reorder what a person sees (Unicode TR 9)."""
+
+
+def name(text: str) -> str:
+    """A namespace, key or resource: NFC, 1 to 512 characters, visible from end to end. Raises ValueError."""
+    return _checked(text, MAX_NAME)
+
+
+def agent_name(text: str) -> str:
+    """The name of an agent: as `name`, up to 128 characters. Raises ValueError."""
+    return _checked(text, MAX_AGENT)
+
+
+def note(text: str) -> str:
+    """A note or reason: as `name`, up to 500 characters. Raises ValueError."""
+    return _checked(text, MAX_NOTE)
+
+
+Name = Annotated[str, AfterValidator(name)]
+Agent = Annotated[str, AfterValidator(agent_name)]
+Note = Annotated[str, AfterValidator(note)]
+
+
+def _checked(text: str, limit: int) -> str:
+    if not (text.isascii() and text.isprintable()):
+        text = _normalized(text)
+    if len(text) > limit:
+        raise ValueError(f"must have {limit} characters at most")
+    if not text or text.isspace():
+        raise ValueError("must not be blank")
+    if text[0].isspace() or text[-1].isspace():
+        raise ValueError("must not start or end with a blank")
+    return text
+
+
+def _normalized(text: str) -> str:
+    if len(text) > 4 * MAX_NAME:  # composing shortens fourfold at most; longer ones need no look
+        return text
+    text = unicodedata.normalize("NFC", text)
+    for character in text:
+        category = unicodedata.category(character)
+        if category == "Cs":
+            raise ValueError("must not hold a lone surrogate")
+        if category in ("Cc", "Zl", "Zp") or character in _BIDI:
+            raise ValueError("must not hold control or direction characters")
+    return text
+
+
+def record_stream(namespace: str, key: str) -> str:
+    """`record:<namespace>/<key>`, each part percent-encoded (RFC 3986)."""
+    return f"record:{quote(namespace, safe='')}/{quote(key, safe='')}"
+
+
+def claim_stream(resource: str) -> str:
+    """`claim:<resource>`, percent-encoded but for its slashes."""
+    return f"claim:{quote(resource, safe='/')}"

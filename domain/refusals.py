@@ -1,0 +1,117 @@
+"""Every way in which a call can be refused. All but UnavailableError mean: decided, nothing happened."""
+
+from datetime import datetime
+from typing import Any, ClassVar
+
+from holdlog.domain.message import Message
+from holdlog.domain.times import utc
+
+
+class HoldlogError(Exception):
+    """Base of all refusals. `code` names it in answers and in the table of refusals."""
+
+    code: ClassVar[str] = "error"
+
+
+class InvalidError(HoldlogError, ValueError):
+    """An argument breaks a rule; the message names the argument and the rule, never the value."""
+
+    code = "invalid"
+
+
+class Conflict(Message):
+    """What stands there instead of the expected version. `actual_version` 0: nothing lives there now; author and time
+    are then those of the deletion, or None when the key never existed."""
+
+    namespace: str
+    key: str
+    expected_version: int
+    actual_version: int
+    actual_value: Any
+    actual_updated_by: str | None
+    actual_updated_at: datetime | None
+
+
+class ConflictError(HoldlogError):
+    """Somebody wrote since the version that the caller knows. `operation`: its index in a transaction."""
+
+    code = "conflict"
+
+    def __init__(self, detail: Conflict, operation: int = 0) -> None:
+        super().__init__(
+            f"{detail.namespace}/{detail.key}: expected version {detail.expected_version}, found {detail.actual_version}; "
+            "read it again, merge your change and retry with the new version"
+        )
+        self.detail = detail
+        self.operation = operation
+
+
+class NotFoundError(HoldlogError, LookupError):
+    """There is no such value or claim. `facts`: namespace and key, or resource; of a deleted value also `version`,
+    `deleted_by` and `deleted_at`."""
+
+    code = "not_found"
+
+    def __init__(self, message: str, facts: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.facts = facts
+
+    @classmethod
+    def of_record(cls, namespace: str, key: str, version: int = 0, by: str = "", at: int = 0) -> "NotFoundError":
+        facts: dict[str, Any] = {"namespace": namespace, "key": key}
+        if version:
+            facts |= {"version": version, "deleted_by": by, "deleted_at": utc(at)}
+        return cls(f"{namespace}/{key} does not exist", facts)
+
+    @classmethod
+    def of_claim(cls, resource: str) -> "NotFoundError":
+        return cls(f"{resource} was never claimed", {"resource": resource})
+
+
+class Hold(Message):
+    """Who holds a resource since when; `version` is that of the grant."""
+
+    resource: str
+    held_by: str
+    claimed_at: datetime
+    version: int
+
+
+class BusyError(HoldlogError):
+    """Another agent holds the resource."""
+
+    code = "busy"
+
+    def __init__(self, hold: Hold) -> None:
+        super().__init__(f"{hold.resource} is held by {hold.held_by}")
+        self.hold = hold
+
+
+class NotHolderError(HoldlogError):
+    """Only the holder may let go."""
+
+    code = "not_holder"
+
+    def __init__(self, hold: Hold) -> None:
+        super().__init__(f"{hold.resource} is held by {hold.held_by}, not by the caller")
+        self.hold = hold
+
+
+class UnavailableError(HoldlogError):
+    """The store could not take the call; try the same call again after `retry_after` seconds.
+
+    `in_doubt`: the write may have happened (the error came from the commit itself); the same `request_id` resolves it.
+    """
+
+    code = "unavailable"
+
+    def __init__(self, message: str, retry_after: float = 1.0, in_doubt: bool = False) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.in_doubt = in_doubt
+
+
+class StoreError(HoldlogError):
+    """The store cannot be opened or understood; the message is one line that says what to do."""
+
+    code = "store"

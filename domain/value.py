@@ -1,0 +1,107 @@
+"""A JSON value and its one text."""
+
+import json
+from typing import Any, Final
+
+from pydantic import GetCoreSchemaHandler, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import CoreSchema, core_schema
+
+MAX_NESTING: Final = 100
+"""Levels of lists and objects that a value may have (RFC 8259 section 9 lets us set a limit)."""
+
+_STRICT_JSON: Final = TypeAdapter[JsonValue](JsonValue, config={"strict": True})
+
+
+class Json:
+    """A JSON value, kept as its compact text, so that it is checked and encoded once on its whole way.
+
+    `value` parses a fresh copy, which the caller may change. Two values are equal when their texts are.
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        """`text`: compact JSON that `of` made; it is trusted."""
+        self.text = text
+
+    @classmethod
+    def of(cls, value: Any) -> "Json":
+        """Check and encode a Python value.
+
+        Raises ValueError for anything that JSON cannot carry unchanged: NaN and infinities, keys that are no
+        strings, lone surrogates, objects of other types, more than `MAX_NESTING` levels.
+        """
+        if isinstance(value, Json):
+            return value
+        try:
+            text = json.dumps(
+                _STRICT_JSON.validate_python(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False
+            )
+        except ValidationError as error:
+            raise ValueError(_why_not_json(error)) from None
+        except RecursionError:
+            raise ValueError(f"a value may be nested {MAX_NESTING} levels deep at most") from None
+        except ValueError as error:
+            raise ValueError(f"not JSON: {error}") from None
+        if _nesting(text) > MAX_NESTING:
+            raise ValueError(f"a value may be nested {MAX_NESTING} levels deep at most")
+        return cls(text)
+
+    @property
+    def value(self) -> Any:
+        """The value as Python objects, a fresh copy each time."""
+        return json.loads(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Json) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Json({self.text})"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls.of, serialization=core_schema.plain_serializer_function_ser_schema(lambda json_value: json_value.value)
+        )
+
+
+NULL: Final = Json("null")
+
+
+def _nesting(text: str) -> int:
+    """Levels of lists and objects in a JSON text; only counted where there are enough brackets for too many."""
+    if text.count("[") + text.count("{") <= MAX_NESTING:
+        return 0
+    depth = deepest = 0
+    inside_string = escaped = False
+    for character in text:
+        if inside_string:
+            if escaped:
+                escaped = False
+            elif character == "\\":
+                escaped = True
+            elif character == '"':
+                inside_string = False
+        elif character == '"':
+            inside_string = True
+        elif character in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "]}":
+            depth -= 1
+    return deepest
+
+
+def _why_not_json(error: ValidationError) -> str:
+    """One line without the value itself: what one agent writes is untrusted input to the next."""
+    kind = error.errors(include_url=False, include_context=False, include_input=False)[0]["type"]
+    if kind == "recursion_loop":
+        return f"a value may be nested {MAX_NESTING} levels deep at most, and not hold itself"
+    if kind == "string_unicode":
+        return "a string with a lone surrogate is not JSON text"
+    if kind == "invalid_key" or kind == "string_type":
+        return "the keys of an object must be strings"
+    return "a value must be JSON: null, true, false, a finite number, a string, a list or an object"

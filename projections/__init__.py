@@ -1,0 +1,1 @@
+"""What the log says now: views, history, waiting. Reads the domain, knows no store."""

@@ -1,0 +1,32 @@
+"""View `current`: every record as it is now; deleted ones stay, because their versions count on."""
+
+from typing import Any
+
+from holdlog.domain.record import Record
+from holdlog.domain.value import Json
+from holdlog.projections.projection import Put, Table
+
+CURRENT = Table(
+    "current",
+    {
+        "namespace": str,
+        "key": str,
+        "version": int,
+        "live": int,
+        "value": str,
+        "updated_by": str,
+        "updated_at": int,
+        "digest": bytes,
+    },
+    key=2,
+)
+
+
+def put_record(record: Record) -> Put:
+    namespace, key, version, live, value, updated_by, updated_at, digest = record
+    return Put(CURRENT, (namespace, key, version, int(live), value.text, updated_by, updated_at, digest))
+
+
+def record_of(row: tuple[Any, ...]) -> Record:
+    namespace, key, version, live, value, updated_by, updated_at, digest = row
+    return Record(namespace, key, version, live == 1, Json(value), updated_by, updated_at, digest)
