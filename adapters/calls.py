@@ -72,8 +72,12 @@ class Calls:
     ) -> Write[results.SetResult]:
         json_value = self._json(value)
         expected = None if expected_version is None else whole(expected_version, "expected_version")
-        operation = lambda: Set(namespace=namespace, key=key, value=json_value, expected_version=expected)  # noqa: E731
-        return Write(checked(lambda: Transact(operations=(operation(),), by=by)), answers.set_result)
+
+        def command() -> Transact:
+            operation = Set(namespace=namespace, key=key, value=json_value, expected_version=expected)
+            return Transact(operations=(operation,), by=by)
+
+        return Write(checked(command), answers.set_result)
 
     def get(self, namespace: str, key: str) -> Read[results.StateRecord]:
         """Its answer raises NotFoundError."""
@@ -82,9 +86,13 @@ class Calls:
 
     def delete(self, namespace: str, key: str, by: str, expected_version: int | None) -> Write[results.DeleteResult]:
         expected = None if expected_version is None else whole(expected_version, "expected_version")
-        operation = lambda: Delete(namespace=namespace, key=key, expected_version=expected)  # noqa: E731
-        command = checked(lambda: Transact(operations=(operation(),), by=by))
-        return Write(command, lambda outcome: answers.delete_result(outcome, command.by))
+
+        def command() -> Transact:
+            operation = Delete(namespace=namespace, key=key, expected_version=expected)
+            return Transact(operations=(operation,), by=by)
+
+        made = checked(command)
+        return Write(made, lambda outcome: answers.delete_result(outcome, made.by))
 
     def clear_namespace(self, namespace: str, by: str) -> Write[results.ClearResult]:
         command = checked(lambda: ClearNamespace(namespace=namespace, by=by))
@@ -266,7 +274,7 @@ def checked(make: Callable[[], Answer]) -> Answer:
     try:
         return make()
     except ValidationError as error:
-        raise InvalidError(_first_finding(error)) from None
+        raise InvalidError(first_finding(error)) from None
 
 
 def whole(number: object, argument: str) -> int:
@@ -286,7 +294,7 @@ def text(given: str, argument: str, rule: TypeAdapter[str]) -> str:
     try:
         return rule.validate_python(given)
     except ValidationError as error:
-        raise InvalidError(f"{argument}: {_first_finding(error)}") from None
+        raise InvalidError(f"{argument}: {first_finding(error)}") from None
 
 
 def _place(namespace: str, key: str) -> tuple[str, str]:
@@ -297,7 +305,7 @@ def _page(rows: Sequence[Answer], limit: int) -> tuple[list[Answer], bool]:
     return list(rows[:limit]), len(rows) > limit
 
 
-def _first_finding(error: ValidationError) -> str:
+def first_finding(error: ValidationError) -> str:
     finding = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = str(finding["loc"][-1]) if finding["loc"] else ""
     message = finding["msg"].removeprefix("Value error, ")

@@ -101,7 +101,10 @@ class Wire:
         self._rest = {"stdout": b"", "stderr": b""}
 
     def open(self) -> "Wire":
-        if not self.modern:
+        """Send what decides the era of the connection: the first request does."""
+        if self.modern:
+            assert self.ask("server/discover", identity="open")["result"]
+        else:
             params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
             assert self.ask("initialize", params, "open")["result"]["protocolVersion"] == "2025-11-25"
             self.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
