@@ -1,6 +1,6 @@
 """From outcomes, states and refusals to answers: the only place that knows both, and the only place with hints.
 
-A hint is fixed text. It writes the calls it names as `wait()`, so that a surface can give them the names it knows them by.
+A hint is fixed text. It writes the calls it names as `wait()`, so that a surface can put its own names for them.
 """
 
 from holdlog.adapters import results
@@ -115,7 +115,7 @@ def watch_timeout(record: Record, since: int, elapsed: float, cap: float | None)
         since_version=since,
         elapsed_seconds=round(elapsed, 3),
         capped_at_seconds=cap,
-        hint="The key did not change within the timeout. Call watch() again with the same since_version, or read it with get().",
+        hint="The key did not change in time. Call watch() again with the same version, or get() to read it.",
     )
 
 
@@ -197,7 +197,7 @@ def refused(refusal: HoldlogError, now: int) -> Result:
             return results.Busy(
                 **hold.model_dump(),
                 held_for_seconds=max(0.0, (utc(now) - hold.claimed_at).total_seconds()),
-                hint="Another agent holds this resource. Work on something else, or call wait() to be told when it is free.",
+                hint="Another agent holds it. Work on something else, or call wait() to be told when it is free.",
             )
         case refusals.NotHolderError(hold=hold):
             return results.NotHolder(
@@ -222,7 +222,7 @@ def _conflict(detail: refusals.Conflict) -> results.Conflict:
             "The key does not exist now, so its version counts as 0. Read it with get() and decide anew what to write."
         )
     else:
-        hint = "Somebody else wrote. Read the current state with get(), merge your changes, and retry with the new version."
+        hint = "Somebody else wrote. Call get() to read what stands there, merge your changes, retry with its version."
     return results.Conflict(**detail.model_dump(), hint=hint)
 
 

@@ -174,6 +174,8 @@ class _Ear:
             return self._changed()
 
     def _end(self) -> None:
+        if self._ended:
+            return
         self._ended = True
         self._stopped.set()
         if self._registration is not None:
@@ -183,7 +185,7 @@ class _Ear:
 
 
 class _Registration:
-    """A file that says who waits at which port; locked as long as its process lives, so that others can clear it away."""
+    """A file that says who waits at which port; locked while its process lives, so that others can clear it away."""
 
     def __init__(self, folder: Path, name: str) -> None:
         _clear_away_the_dead(folder)

@@ -51,7 +51,7 @@ class Read(NamedTuple, Generic[Answered]):
 
 
 class Wait(NamedTuple, Generic[Answered]):
-    """Look, given the seconds that went by, until there is an answer; after `seconds` the last word is `timed_out`'s."""
+    """Look, given the seconds gone by, until there is an answer; after `seconds` the last word is `timed_out`'s."""
 
     look: Callable[[Reader, float], Answered | None]
     timed_out: Callable[[Reader, float], Answered]

@@ -5,7 +5,6 @@ import os
 from typing import Any, NamedTuple
 
 from eventsourcing.persistence import StoredEvent
-from pydantic import ValidationError
 
 from holdlog.domain.envelope import Envelope, Recorded, digest, payload_hash
 from holdlog.domain.message import NOBODY, Caller, Event
@@ -60,26 +59,15 @@ def seal(change: Change, before: State, at: int, caller: Caller) -> Sealed:
 
 
 def unseal(row: Any) -> Recorded[Event]:
-    """A row (position, stream, version, topic, state, then `ENVELOPE_COLUMNS`, `PAYLOAD_COLUMNS`) as a recorded event.
+    """A row (position, stream, version, topic, state, `ENVELOPE_COLUMNS`, `PAYLOAD_COLUMNS`) as a recorded event.
 
-    Raises StoreError for an unknown topic (the library would import whatever a row names) or a body that is not its own.
+    Raises StoreError for an unknown topic (the library would import what a row names) or a body not its own.
     """
     (position, stream, version, topic, state, at, principal, session, request_id, reason, correlation_id, chained) = (
         row[:12]
     )
     salt, payload, hashed = row[12:15]
-    known = EVENTS.get(topic)
-    if known is None:
-        raise StoreError(
-            f"event {stream}@{version} has the unknown topic {topic[:80]!r}; a newer holdlog may have written it"
-        )
-    try:
-        fields = json.loads(state)
-        if known.payload_field is not None:
-            fields[known.payload_field] = Json(payload if payload is not None else "null")
-        event = known(**fields)
-    except (ValueError, TypeError, ValidationError):
-        raise StoreError(f"event {stream}@{version} cannot be read: its body is not that of a {topic}") from None
+    event = event_of(stream, version, topic, state, payload)
     if principal is session is request_id is reason is correlation_id is None:
         caller = NOBODY
     else:
@@ -90,6 +78,22 @@ def unseal(row: Any) -> Recorded[Event]:
         position=position, stream=stream, version=version, topic=topic, at=at, caller=caller, digest=chained
     )
     return Recorded.model_construct(envelope=envelope, event=event, redacted=hashed is not None and salt is None)
+
+
+def event_of(stream: str, version: int, topic: str, state: bytes, payload: str | None) -> Event:
+    """The event alone, without its envelope. Raises StoreError as `unseal`."""
+    known = EVENTS.get(topic)
+    if known is None:
+        raise StoreError(
+            f"event {stream}@{version} has the unknown topic {topic[:80]!r}; a newer holdlog may have written it"
+        )
+    try:
+        fields = json.loads(state.decode())
+        if known.payload_field is not None:
+            fields[known.payload_field] = Json(payload if payload is not None else "null")
+        return known(**fields)
+    except (ValueError, TypeError, AttributeError):  # also pydantic's ValidationError, which is a ValueError
+        raise StoreError(f"event {stream}@{version} cannot be read: its body is not that of a {topic}") from None
 
 
 def expected_digest(row: Any, previous: bytes) -> bytes:

@@ -11,9 +11,10 @@ from importlib.metadata import version as version_of
 from typing import Annotated, Any, Final, NamedTuple
 
 from fastmcp import Context, FastMCP
+from fastmcp.exceptions import NotFoundError as UnknownToolError
 from fastmcp.exceptions import ValidationError as ArgumentError
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
-from fastmcp.tools import Tool, ToolResult
+from fastmcp.tools import FunctionTool, Tool, ToolResult
 from mcp_types import CallToolRequestParams, TextContent, ToolAnnotations
 from pydantic import Field, ValidationError
 
@@ -22,7 +23,7 @@ from holdlog.adapters.calls import Answered, Read, Wait, Write, caller, first_fi
 from holdlog.adapters.host import now
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.results import Result
-from holdlog.adapters.schemas import output_schema
+from holdlog.adapters.schemas import input_schema, output_schema
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError
 
@@ -200,9 +201,18 @@ class Guard(Middleware):
             return await call_next(context)
         except InvalidError as error:
             return failed(str(error))
+        except UnknownToolError:
+            return failed("there is no such tool")
         except ArgumentError as error:
             cause = error.__cause__
             return failed(first_finding(cause) if isinstance(cause, ValidationError) else "the arguments are not valid")
+
+
+class PlainTool(FunctionTool):
+    """A tool that tells hosts nothing of FastMCP's own bookkeeping."""
+
+    def get_meta(self) -> dict[str, Any]:
+        return dict(self.meta or {})
 
 
 class Kind(NamedTuple):
@@ -308,7 +318,7 @@ def failed(message: str) -> ToolResult:
 
 
 def _tool(kind: Kind, group: str, body: Callable[..., Any], prefix: str) -> Tool:
-    return Tool.from_function(
+    tool = PlainTool.from_function(
         body,
         name=prefix + kind.name,
         title=kind.title,
@@ -322,6 +332,8 @@ def _tool(kind: Kind, group: str, body: Callable[..., Any], prefix: str) -> Tool
         ),
         meta={"anthropic/alwaysLoad": True} if group == "claims" else None,
     )
+    tool.parameters = input_schema(tool.parameters)
+    return tool
 
 
 def _tool_result(body: dict[str, Any]) -> ToolResult:

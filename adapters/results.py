@@ -251,7 +251,7 @@ class NotHolder(Result):
 
 
 class Available(Result):
-    """A free resource; `previous_holder` and `previous_outcome_at` when it has a past, `elapsed_seconds` after a wait."""
+    """A free resource; `previous_…` when it has a past, `elapsed_seconds` after a wait."""
 
     status: Literal["available"] = "available"
     resource: str

@@ -40,11 +40,11 @@ CREATE TABLE IF NOT EXISTS {EVENTS_TABLE} (
 
 CREATE_SIDE_TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS requests (principal TEXT NOT NULL, request_id TEXT NOT NULL, at INTEGER NOT NULL,"
-    " fingerprint BLOB NOT NULL, outcome TEXT NOT NULL, PRIMARY KEY (principal, request_id)) WITHOUT ROWID",
+    """CREATE TABLE IF NOT EXISTS requests (principal TEXT NOT NULL, request_id TEXT NOT NULL, at INTEGER NOT NULL,
+    fingerprint BLOB NOT NULL, outcome TEXT NOT NULL, PRIMARY KEY (principal, request_id)) WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS requests_at ON requests (at)",
-    "CREATE TABLE IF NOT EXISTS refusals (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, code TEXT NOT NULL,"
-    " what TEXT NOT NULL, by TEXT NOT NULL, session TEXT)",
+    """CREATE TABLE IF NOT EXISTS refusals (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, code TEXT NOT NULL,
+    what TEXT NOT NULL, by TEXT NOT NULL, session TEXT)""",
 )
 
 EVENT_COLUMNS: Final = ("originator_id", "originator_version", "topic", "state", *ENVELOPE_COLUMNS, *PAYLOAD_COLUMNS)
@@ -70,8 +70,9 @@ def put_statement(table: Table, name: str | None = None) -> str:
     )
 
 
-def select_from(table: Table) -> str:
-    return f'SELECT {", ".join(f"{chr(34)}{column}{chr(34)}" for column in table.columns)} FROM "{table.name}"'
+def select_from(table: Table, name: str | None = None) -> str:
+    columns = ", ".join(f'"{column}"' for column in table.columns)
+    return f'SELECT {columns} FROM "{name or table.name}"'
 
 
 PUT: Final = {table.name: put_statement(table) for table in VIEWS}

@@ -1,6 +1,6 @@
-"""Output schemas: an object at the root with one alternative per status, as small as they can be.
+"""The schemas of tools, as small as they can be: hosts may show them to a model, which pays for every byte.
 
-A plain union would be wrapped in `{"result": …}`, and hosts show the model that.
+Answers are an object at the root: a plain union would be wrapped in `{"result": …}`, and hosts show the model that.
 """
 
 from typing import Any
@@ -9,27 +9,45 @@ from holdlog.adapters.results import Result
 
 
 def output_schema(*alternatives: type[Result]) -> dict[str, Any]:
-    """JSON Schema of the answers, told apart by `status` (and by their required fields where that is the same)."""
-    statuses = list(dict.fromkeys(model.model_fields["status"].default for model in alternatives))
-    return {
-        "type": "object",
-        "properties": {"status": {"type": "string", "enum": statuses}},
-        "required": ["status"],
-        "oneOf": [_alternative(model) for model in alternatives],
-    }
+    """JSON Schema of the answers: the types of all fields once, and one alternative per status.
+
+    Alternatives of one status are told apart by their required fields; which fields the others hold says
+    docs/answers.md, since a full list would double the size of a tool.
+    """
+    statuses = [_status(model) for model in alternatives]
+    properties: dict[str, Any] = {"status": {"enum": list(dict.fromkeys(statuses))}}
+    for model in alternatives:
+        for name, schema in model.model_json_schema(mode="serialization")["properties"].items():
+            properties.setdefault(name, _plain(schema, name in model.kept()))
+    one_of = []
+    for model, status in zip(alternatives, statuses, strict=True):
+        alternative: dict[str, Any] = {"properties": {"status": {"const": status}}}
+        if statuses.count(status) > 1:
+            alternative["required"] = [name for name, field in model.model_fields.items() if field.is_required()]
+        one_of.append(alternative)
+    return {"type": "object", "properties": properties, "required": ["status"], "oneOf": one_of}
 
 
-def _alternative(model: type[Result]) -> dict[str, Any]:
-    described = model.model_json_schema(mode="serialization")["properties"]
-    properties = {name: _plain(schema, name in model.kept()) for name, schema in described.items()}
-    properties["status"] = {"const": model.model_fields["status"].default}
-    required = ["status", *(name for name, field in model.model_fields.items() if field.is_required())]
-    return {"properties": properties, "required": required}
+def input_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of arguments without what says nothing: null for "left out", and the default null."""
+    properties = {name: _argument(argument) for name, argument in schema["properties"].items()}
+    return {**schema, "properties": properties}
+
+
+def _status(model: type[Result]) -> str:
+    status: str = model.model_fields["status"].default
+    return status
 
 
 def _plain(schema: dict[str, Any], may_be_null: bool) -> dict[str, Any]:
-    """The type alone; fields that may be absent are never null, unless null means something."""
-    if "anyOf" in schema:
-        kinds = [option["type"] for option in schema["anyOf"] if "type" in option]
-        return {"type": kinds if may_be_null else next(kind for kind in kinds if kind != "null")}
-    return {"type": schema["type"]} if "type" in schema else {}
+    """The type alone. Fields that may be absent are never null, unless null means something."""
+    if "anyOf" not in schema:
+        return {"type": schema["type"]} if "type" in schema else {}
+    kinds = [option["type"] for option in schema["anyOf"] if "type" in option]
+    return {"type": kinds} if may_be_null else {"type": kinds[0]}
+
+
+def _argument(schema: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: part for name, part in schema.items() if not (name == "default" and part is None)}
+    options = [option for option in kept.pop("anyOf", []) if option != {"type": "null"}]
+    return {**options[0], **kept} if options else kept

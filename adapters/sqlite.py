@@ -51,7 +51,6 @@ IDLE_READERS: Final = 16
 WAL_WRITE_LOCK: Final = 120
 """Byte of the -shm file that a writer locks: https://www.sqlite.org/walformat.html#wal_locks."""
 
-_LAST_CHARACTER: Final = "\U0010ffff"
 _BUSY_NAP: Final = 0.001
 
 
@@ -267,7 +266,7 @@ class SqliteReader:
         return Record(namespace, key) if row is None else record_of(row)
 
     def records(self, namespace: str, prefix: str, after: str | None, limit: int, deleted: bool) -> list[Record]:
-        parameters = (namespace, prefix, prefix + _LAST_CHARACTER, after or "", int(not deleted), limit)
+        parameters = (namespace, prefix, _beyond(prefix), after or "", int(not deleted), limit)
         return [record_of(row) for row in self.connection.execute(_SELECT_RECORDS, parameters)]
 
     def namespaces(self, after: str | None, limit: int) -> list[tuple[str, int]]:
@@ -328,7 +327,9 @@ class SqliteTransaction(SqliteReader):
 
     def repeated(self, caller: Caller) -> tuple[bytes, str] | None:
         oldest = self.at - REQUEST_SECONDS * 1_000_000
-        return self.connection.execute(_SELECT_REQUEST, (caller.principal or "", caller.request_id, oldest)).fetchone()
+        parameters = (caller.principal or "", caller.request_id, oldest)
+        found: tuple[bytes, str] | None = self.connection.execute(_SELECT_REQUEST, parameters).fetchone()
+        return found
 
     def remember(self, caller: Caller, fingerprint: bytes, outcome: str) -> None:
         self.connection.execute("DELETE FROM requests WHERE at < ?", (self.at - REQUEST_SECONDS * 1_000_000,))
@@ -397,6 +398,15 @@ def _roll_back(connection: sqlite3.Connection) -> None:
             raise
 
 
+def _beyond(prefix: str) -> str | bytes:
+    """The first text behind all that start with the prefix; SQLite sorts any BLOB behind all texts."""
+    rest = prefix.rstrip(chr(sys.maxunicode))
+    if not rest:
+        return b""
+    following = ord(rest[-1]) + 1
+    return rest[:-1] + chr(0xE000 if following == 0xD800 else following)
+
+
 def _is_busy(error: sqlite3.Error) -> bool:
     return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
@@ -405,7 +415,9 @@ _SELECT_RECORD: Final = f"{select_from(CURRENT)} WHERE namespace = ? AND key = ?
 _SELECT_RECORDS: Final = (
     f"{select_from(CURRENT)} WHERE namespace = ? AND key >= ? AND key < ? AND key > ? AND live = ? ORDER BY key LIMIT ?"
 )
-_SELECT_NAMESPACES: Final = "SELECT namespace, COUNT(*) FROM current WHERE namespace > ? AND live = 1 GROUP BY namespace ORDER BY namespace LIMIT ?"
+_SELECT_NAMESPACES: Final = (
+    "SELECT namespace, COUNT(*) FROM current WHERE namespace > ? AND live = 1 GROUP BY namespace ORDER BY 1 LIMIT ?"
+)
 _SELECT_CLAIM: Final = f"{select_from(CLAIMS)} WHERE resource = ?"
 _SELECT_CLAIMS: Final = f"{select_from(CLAIMS)} WHERE resource > ? AND holder IS NOT NULL ORDER BY resource LIMIT ?"
 _SELECT_HISTORY: Final = (

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
 
+from holdlog.domain.claim import Release, Take
 from holdlog.domain.handle import Command, Outcome, handle
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Bell, Refusal, Store
@@ -26,7 +27,7 @@ PATIENCE: Final = 5.0
 
 
 class Job:
-    """One command on its way. `turn` is held until the job is done or should lead; a coroutine's job has a loop instead."""
+    """One command on its way. `turn` is held until it is done or should lead; a coroutine's job has a loop instead."""
 
     __slots__ = ("caller", "command", "deadline", "done", "future", "leads", "loop", "outcome", "turn")
 
@@ -209,7 +210,7 @@ class Writer:
 
 def _noted(refusal: HoldlogError, job: Job, at: int) -> Refusal:
     command = job.command
-    by = getattr(command, "by", None) or getattr(command, "agent", "")
+    by = command.agent if isinstance(command, Take | Release) else command.by
     return Refusal(at, refusal.code, str(refusal)[:500], by, job.caller.session)
 
 

@@ -63,7 +63,7 @@ class Let(Message):
 
 
 class Claim(NamedTuple):
-    """`version` counts grants and ends: 0 = never claimed. `holder` None = free. `granted`: version of the last grant."""
+    """`version` counts grants and ends: 0 = never claimed. `holder` None = free. `granted`: version of the grant."""
 
     resource: str
     version: int = 0

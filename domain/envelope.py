@@ -18,7 +18,7 @@ NO_DIGEST = b""
 class Envelope(Message):
     """Where, when and through whom an event was recorded.
 
-    `position` (in the whole log) and `version` (in its stream) start at 1; `at` is microseconds since 1970 UTC and never
+    `position` (in the whole log) and `version` (in its stream) start at 1; `at` is microseconds since 1970, and never
     smaller than that of the event before; `digest` is 32 bytes.
     """
 

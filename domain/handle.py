@@ -27,7 +27,7 @@ _OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
 
 
 def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcome:
-    """Decide the command against what the transaction sees, and append what follows. Raises a refusal: nothing happened.
+    """Decide the command against what the transaction sees, and append the events. Raises refusals: nothing happened.
 
     With a `request_id` that was used before, answers as then; another command under the same id is refused.
     """

@@ -32,7 +32,7 @@ RecordEvent = ValueWritten | ValueDeleted
 
 
 class Operation(Message):
-    """One step of a transaction. `expected_version`: N = exactly N; 0 = must not exist now; None = whatever is there."""
+    """A step of a transaction. `expected_version`: N exactly; 0 = must not exist now; None = whatever is there."""
 
     namespace: Name
     key: Name

@@ -39,8 +39,8 @@ class ConflictError(HoldlogError):
 
     def __init__(self, detail: Conflict, operation: int = 0) -> None:
         super().__init__(
-            f"{detail.namespace}/{detail.key}: expected version {detail.expected_version}, found {detail.actual_version}; "
-            "read it again, merge your change and retry with the new version"
+            f"{detail.namespace}/{detail.key}: expected version {detail.expected_version}, "
+            f"found {detail.actual_version}; read it again, merge your change and retry with the new version"
         )
         self.detail = detail
         self.operation = operation

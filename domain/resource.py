@@ -11,7 +11,7 @@ _FILE: Final = "file://"
 
 
 def canonical(text: str) -> str:
-    """`./a//b.py` and `a\\b.py` are `a/b.py`; a trailing slash stays. Raises ValueError for `..` and unknown schemes."""
+    """`./a//b.py` and `a\\b.py` are `a/b.py`; a trailing slash stays. Raises ValueError for `..`, unknown schemes."""
     text = name(text)
     if text.startswith(_CUSTOM):
         name(text.removeprefix(_CUSTOM))
@@ -33,4 +33,4 @@ def _path(text: str) -> str:
         raise ValueError("must not climb with '..'; name what is no path custom://<name>")
     if not segments:
         raise ValueError("must name something inside the workspace")
-    return ("/" if path.startswith("/") else "") + "/".join(segments) + ("/" if path.endswith("/") else "")
+    return name(("/" if path.startswith("/") else "") + "/".join(segments) + ("/" if path.endswith("/") else ""))

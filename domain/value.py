@@ -43,6 +43,8 @@ class Json:
             raise ValueError(f"a value may be nested {MAX_NESTING} levels deep at most") from None
         except ValueError as error:
             raise ValueError(f"not JSON: {error}") from None
+        if not text.isascii():
+            _require_unicode(text)
         if _nesting(text) > MAX_NESTING:
             raise ValueError(f"a value may be nested {MAX_NESTING} levels deep at most")
         return cls(text)
@@ -95,13 +97,18 @@ def _nesting(text: str) -> int:
     return deepest
 
 
+def _require_unicode(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a string with a lone surrogate is not JSON text") from None
+
+
 def _why_not_json(error: ValidationError) -> str:
     """One line without the value itself: what one agent writes is untrusted input to the next."""
     kind = error.errors(include_url=False, include_context=False, include_input=False)[0]["type"]
-    if kind == "recursion_loop":
+    if kind in ("recursion_loop", "recursion_depth_exceeded"):
         return f"a value may be nested {MAX_NESTING} levels deep at most, and not hold itself"
-    if kind == "string_unicode":
-        return "a string with a lone surrogate is not JSON text"
-    if kind == "invalid_key" or kind == "string_type":
+    if kind == "string_type":
         return "the keys of an object must be strings"
     return "a value must be JSON: null, true, false, a finite number, a string, a list or an object"

@@ -1,4 +1,4 @@
-"""The one fold: state and event give the next state, and the next state gives its row. Writers and rebuild both use it."""
+"""The one fold: state and event give the next state, which gives its row. Writers and rebuild both use it."""
 
 from collections.abc import Callable
 from urllib.parse import unquote

@@ -7,7 +7,7 @@ Cell = str | int | bytes | None
 
 
 class Table(NamedTuple):
-    """A view's table: `columns` by name with their types, in the order of a row; `key`: how many of the first identify it."""
+    """A view's table: `columns` by name with their types, in the order of a row; the first `key` identify it."""
 
     name: str
     columns: Mapping[str, type[str] | type[int] | type[bytes]]
