@@ -1,0 +1,84 @@
+"""The digest: its bytes are fixed for ever, so they are written out here by hand."""
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from holdlog.domain.envelope import NO_DIGEST, digest, payload_hash
+from holdlog.domain.message import NOBODY, Caller
+
+SALT = bytes(range(16))
+
+
+def sha256(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def test_the_hash_of_a_payload_is_sha256_over_salt_and_payload() -> None:
+    assert payload_hash(SALT, '{"a":"é"}') == hashlib.sha256(SALT + b'{"a":"\xc3\xa9"}').digest()
+    assert payload_hash(b"", "").hex() == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+def test_the_digest_of_a_first_event_without_a_payload() -> None:
+    assert digest(NO_DIGEST, "claim:a.py", 1, "ClaimGranted", 42, NOBODY, '{"agent":"ann"}', None) == sha256(
+        '["","claim:a.py",1,"ClaimGranted",42,null,null,null,null,null,"{\\"agent\\":\\"ann\\"}",null]'
+    )
+
+
+def test_the_digest_of_a_later_event_with_a_payload_and_a_caller() -> None:
+    previous = bytes(range(32))
+    caller = Caller(principal="org/é", session="s-1", request_id="r-1", reason='say "why"', correlation_id="c-1")
+    assert digest(
+        previous, "record:n/k", 7, "ValueWritten", 1_700_000_000_000_000, caller, '{"by":"ann"}', b"\xff" * 32
+    ) == sha256(
+        '["000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f","record:n/k",7,"ValueWritten",'
+        '1700000000000000,"org/é","s-1","r-1","say \\"why\\"","c-1","{\\"by\\":\\"ann\\"}",'
+        '"ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"]'
+    )
+
+
+def test_the_digest_in_hexadecimal() -> None:
+    known = digest(NO_DIGEST, "record:n/k", 1, "ValueDeleted", 0, NOBODY, "{}", None)
+    assert known.hex() == "b6fb7504f674ec4b5034bc82af86ad996c3468ac23b25688366ee799f4bcb5db"
+
+
+SAID: dict[str, Any] = {
+    "previous": b"\x01" * 32,
+    "stream": "record:n/k",
+    "version": 2,
+    "topic": "ValueWritten",
+    "at": 5,
+    "caller": Caller(principal="p", session="s", request_id="r", reason="w", correlation_id="c"),
+    "body": '{"by":"ann"}',
+    "payload": b"\x02" * 32,
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"previous": NO_DIGEST},
+        {"previous": b"\x01" * 31 + b"\x00"},
+        {"stream": "record:n/l"},
+        {"version": 3},
+        {"topic": "ValueDeleted"},
+        {"at": 6},
+        {"body": '{"by":"bob"}'},
+        {"payload": None},
+        {"payload": b"\x02" * 31 + b"\x03"},
+        {"caller": NOBODY},
+        *({"caller": SAID["caller"].model_copy(update={field: "x"})} for field in Caller.model_fields),
+        *({"caller": SAID["caller"].model_copy(update={field: None})} for field in Caller.model_fields),
+        # moved from one field to its neighbour
+        {"caller": Caller(principal="s", session="p", request_id="r", reason="w", correlation_id="c")},
+        {"stream": "record:n/k2", "version": 22},
+    ],
+)
+def test_a_change_of_anything_said_changes_the_digest(change: dict[str, Any]) -> None:
+    assert digest(**SAID | change) != digest(**SAID)
+
+
+def test_null_and_the_text_null_are_not_the_same() -> None:
+    absent = digest(NO_DIGEST, "s", 1, "t", 1, NOBODY, "{}", None)
+    assert digest(NO_DIGEST, "s", 1, "t", 1, Caller(principal="null"), "{}", None) != absent

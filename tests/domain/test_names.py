@@ -1,0 +1,116 @@
+"""The rules for names."""
+
+import unicodedata
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdlog.domain.names import (
+    MAX_AGENT,
+    MAX_NAME,
+    MAX_NOTE,
+    agent_name,
+    claim_stream,
+    name,
+    note,
+    record_stream,
+)
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "a b", "src/main.py", "100%", "a_b", "é", "名前", "👩‍👧", "\U0010ffff", "'; --", "_"]
+)
+def test_a_visible_name_is_kept_as_it_is(text: str) -> None:
+    assert name(text) == text
+
+
+def test_two_spellings_of_one_character_are_one_name() -> None:
+    assert name("cafe\u0301") == name("caf\u00e9") == "caf\u00e9"
+
+
+@pytest.mark.parametrize("text", ["", " ", "\u3000", "\u00a0\u2003"])
+def test_a_blank_name_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="blank"):
+        name(text)
+
+
+@pytest.mark.parametrize("text", [" a", "a ", "\u00a0a", "a\u3000"])
+def test_a_name_with_a_blank_at_its_edge_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="start or end with a blank"):
+        name(text)
+
+
+@pytest.mark.parametrize("text", ["a\0b", "a\nb", "a\tb", "a\x1b[31m", "a\x7fb", "a\x85b", "a\u2028b", "a\u2029b"])
+def test_control_characters_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="control"):
+        name(text)
+
+
+@pytest.mark.parametrize("character", "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+def test_characters_that_turn_the_reading_direction_are_refused(character: str) -> None:
+    with pytest.raises(ValueError, match="direction"):
+        name(f"a{character}b")
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "é\ud83d"])
+def test_a_lone_surrogate_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="lone surrogate"):
+        name(text)
+
+
+@pytest.mark.parametrize(("rule", "limit"), [(name, MAX_NAME), (agent_name, MAX_AGENT), (note, MAX_NOTE)])
+def test_the_longest_name_is_as_long_as_the_contract_says(rule: type[str], limit: int) -> None:
+    assert rule("x" * limit) == "x" * limit
+    assert rule("é" * limit) == "é" * limit
+    for character in ("x", "é"):
+        with pytest.raises(ValueError, match=f"{limit} characters at most"):
+            rule(character * (limit + 1))
+
+
+def test_the_limits_are_those_of_the_contract() -> None:
+    assert (MAX_NAME, MAX_AGENT, MAX_NOTE) == (512, 128, 500)
+
+
+def test_the_length_counts_after_composing() -> None:
+    assert name("e\u0301" * MAX_NAME) == "é" * MAX_NAME
+    with pytest.raises(ValueError, match="at most"):
+        name("\u0958" * MAX_NAME)  # composing excludes it: NFC makes two characters of one
+
+
+def test_a_name_of_fifty_million_characters_is_refused() -> None:
+    with pytest.raises(ValueError, match="at most"):
+        name("é" * 50_000_000)
+
+
+@given(st.text())
+def test_what_is_a_name_is_its_own_name_and_visible(text: str) -> None:
+    try:
+        accepted = name(text)
+    except ValueError:
+        return
+    assert name(accepted) == accepted
+    assert unicodedata.is_normalized("NFC", accepted)
+    assert accepted.strip() == accepted != ""
+
+
+names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)
+
+
+@given(names, names)
+def test_a_stream_names_one_record(namespace: str, key: str) -> None:
+    kind, _, rest = record_stream(namespace, key).partition(":")
+    parts = rest.split("/")
+    assert (kind, [unquote(part) for part in parts]) == ("record", [namespace, key])
+
+
+@given(names)
+def test_a_stream_names_one_claim(resource: str) -> None:
+    kind, _, rest = claim_stream(resource).partition(":")
+    assert (kind, unquote(rest)) == ("claim", resource)
+
+
+def test_streams_read_well() -> None:
+    assert record_stream("a/b", "c d") == "record:a%2Fb/c%20d"
+    assert claim_stream("src/a b.py") == "claim:src/a%20b.py"

@@ -1,0 +1,171 @@
+"""What may happen to a record."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from holdlog.domain.record import Check, Delete, Operation, Set, Transact, ValueDeleted, ValueWritten
+from holdlog.domain.refusals import ConflictError, NotFoundError
+from holdlog.domain.value import NULL, Json
+from tests.given import given
+
+
+def written(value: Any, by: str = "ann") -> ValueWritten:
+    return ValueWritten(value=Json.of(value), by=by)
+
+
+def deleted(by: str = "bob") -> ValueDeleted:
+    return ValueDeleted(by=by)
+
+
+def set_(value: Any, expected_version: int | None = None) -> Set:
+    return Set(namespace="shop", key="tea", value=Json.of(value), expected_version=expected_version)
+
+
+def delete(expected_version: int | None = None) -> Delete:
+    return Delete(namespace="shop", key="tea", expected_version=expected_version)
+
+
+def check(expected_version: int | None = None) -> Check:
+    return Check(namespace="shop", key="tea", expected_version=expected_version)
+
+
+def test_a_first_write_needs_no_version() -> None:
+    given().when(set_(1), by="ann").then(written(1, by="ann"))
+
+
+def test_version_0_means_that_nothing_is_there() -> None:
+    given().when(set_(1, expected_version=0), by="ann").then(written(1))
+    given(written(1)).when(set_(2, expected_version=0)).refused(ConflictError)
+
+
+def test_a_write_on_the_version_that_stands_is_taken() -> None:
+    given(written(1), written(2)).when(set_(3, expected_version=2), by="bob").then(written(3, by="bob"))
+
+
+@pytest.mark.parametrize("expected", [1, 3, 99])
+def test_a_write_on_any_other_version_is_refused(expected: int) -> None:
+    given(written(1), written(2)).when(set_(3, expected_version=expected)).refused(ConflictError)
+
+
+def test_a_write_without_a_version_is_taken_whatever_is_there() -> None:
+    given(written(1), written(2)).when(set_(3), by="bob").then(written(3, by="bob"))
+
+
+def test_a_deletion_on_the_version_that_stands_is_taken() -> None:
+    given(written(1)).when(delete(expected_version=1), by="bob").then(deleted())
+    given(written(1)).when(delete(), by="bob").then(deleted())
+
+
+def test_a_deletion_on_another_version_is_refused() -> None:
+    given(written(1), written(2)).when(delete(expected_version=1)).refused(ConflictError)
+
+
+@pytest.mark.parametrize("expected", [None, 0, 1, 2])
+def test_what_is_not_there_cannot_be_deleted_whatever_the_version(expected: int | None) -> None:
+    given().when(delete(expected)).refused(NotFoundError)
+    given(written(1), deleted()).when(delete(expected)).refused(NotFoundError)
+
+
+def test_after_a_deletion_version_0_is_the_one_that_stands() -> None:
+    given(written(1), deleted()).when(set_(2, expected_version=0), by="ann").then(written(2))
+
+
+@pytest.mark.parametrize("expected", [1, 2, 3])
+def test_no_version_matches_what_was_deleted_not_even_that_of_the_tombstone(expected: int) -> None:
+    given(written(1), deleted()).when(set_(2, expected_version=expected)).refused(ConflictError)
+
+
+def test_a_version_from_before_a_deletion_never_matches_again() -> None:
+    given(written(1), deleted(), written(2)).when(set_(3, expected_version=1)).refused(ConflictError)
+    given(written(1), deleted(), written(2)).when(set_(3, expected_version=3), by="bob").then(written(3, by="bob"))
+
+
+@pytest.mark.parametrize(
+    ("past", "expected"), [([], 0), ([written(1)], 1), ([written(1), deleted()], 0), ([written(1)], None)]
+)
+def test_a_check_that_holds_changes_nothing(past: list[Any], expected: int | None) -> None:
+    given(*past).when(check(expected)).then()
+
+
+@pytest.mark.parametrize(("past", "expected"), [([], 1), ([written(1)], 0), ([written(1), deleted()], 2)])
+def test_a_check_that_fails_is_refused(past: list[Any], expected: int) -> None:
+    given(*past).when(check(expected)).refused(ConflictError)
+
+
+def test_a_conflict_tells_what_stands_there() -> None:
+    refusal = (
+        given(written(1), written({"price": 3}, by="bob")).when(set_(3, expected_version=1)).refused(ConflictError)
+    )
+    assert refusal.detail.model_dump() == {
+        "namespace": "shop",
+        "key": "tea",
+        "expected_version": 1,
+        "actual_version": 2,
+        "actual_value": {"price": 3},
+        "actual_updated_by": "bob",
+        "actual_updated_at": datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC),
+    }
+
+
+def test_a_conflict_with_a_deletion_tells_who_deleted_but_no_value() -> None:
+    refusal = given(written("secret"), deleted(by="bob")).when(set_(3, expected_version=1)).refused(ConflictError)
+    assert (refusal.detail.actual_version, refusal.detail.actual_value) == (0, None)
+    assert refusal.detail.actual_updated_by == "bob"
+
+
+def test_a_conflict_over_what_never_was_knows_no_author() -> None:
+    refusal = given().when(set_(3, expected_version=1)).refused(ConflictError)
+    assert refusal.detail.actual_updated_by is None
+    assert refusal.detail.actual_updated_at is None
+
+
+def test_not_found_tells_who_deleted_it_and_when() -> None:
+    refusal = given(written(1), deleted(by="bob")).when(delete()).refused(NotFoundError)
+    assert refusal.facts == {
+        "namespace": "shop",
+        "key": "tea",
+        "version": 2,
+        "deleted_by": "bob",
+        "deleted_at": datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC),
+    }
+    never = given().when(delete()).refused(NotFoundError)
+    assert never.facts == {"namespace": "shop", "key": "tea"}
+
+
+def test_the_message_of_a_refusal_never_holds_the_value() -> None:
+    for command in (set_("mine-secret", 7), delete(7), check(7)):
+        assert "secret" not in str(given(written("their-secret")).when(command).refused(ConflictError))
+
+
+def test_a_null_value_is_a_value() -> None:
+    assert given(written(None)).record.live
+    given(written(None)).when(set_(1, expected_version=0)).refused(ConflictError)
+
+
+def test_versions_count_on_over_deletions() -> None:
+    assert given(written(1), deleted(), written(2), deleted()).record.version == 4
+
+
+def test_a_deletion_takes_the_value_out_of_the_state() -> None:
+    state = given(written("x", by="ann"), deleted(by="bob")).record
+    assert (state.live, state.value, state.updated_by, state.updated_at) == (False, NULL, "bob", 2_000_000)
+
+
+def test_the_state_carries_author_time_and_digest_of_the_last_event() -> None:
+    state = given(written(1), written(2, by="bob")).record
+    assert (state.updated_by, state.updated_at, state.digest) == ("bob", 2_000_000, b"\x02")
+
+
+@pytest.mark.parametrize("expected", [-1, 1.5, "x"])
+def test_an_expected_version_is_a_whole_number_from_0(expected: Any) -> None:
+    with pytest.raises(ValueError, match="expected_version"):
+        Operation(namespace="shop", key="tea", expected_version=expected)
+
+
+def test_commands_refuse_fields_that_they_do_not_know_and_never_change() -> None:
+    with pytest.raises(ValueError, match="Extra inputs"):
+        Transact.model_validate({"operations": (), "by": "ann", "force": True})
+    with pytest.raises(ValueError, match="frozen"):
+        set_(1).key = "coffee"  # type: ignore[misc]
