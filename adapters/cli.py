@@ -1,4 +1,4 @@
-"""The command line. Imports what a command needs inside that command: `holdlog serve` must start fast."""
+"""The command line: parsers, and `serve`. Imports what a command needs inside it: `holdlog serve` must start fast."""
 
 import argparse
 import logging
@@ -6,76 +6,127 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final, NoReturn
 
+from holdlog.adapters.commands import Parsers, add_calls
+from holdlog.adapters.location import LocationError, find_store
 from holdlog.domain.refusals import HoldlogError
 
-EXIT_USAGE = 2
+BAD_SETTINGS: Final = 2
+INTERRUPTED: Final = 130
 
-EXAMPLES = """\
+_EXAMPLES: Final = """\
 examples:
-  holdlog                                 serve MCP over stdio on the store of this repository
-  holdlog --tools claims,state            with the tools for shared values, too
-  holdlog demo                            two agents, one budget, one minute
-  holdlog doctor                          is the store sound, and who is connected?
+  holdlog                                       serve MCP over stdio, on the store of this repository
+  holdlog --tools claims,state                  the same with the tools for shared values
+  holdlog demo                                  two agents, one budget, half a minute
+  holdlog claims                                who holds what
+  holdlog set order-1 status '"paid"' --version 0
+  holdlog history order-1 status
+  holdlog doctor                                is the store sound, and who is connected?
+
+Each option of serve can stand in the environment: HOLDLOG_DB, HOLDLOG_TOOLS, HOLDLOG_TOOL_PREFIX …
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code is 0, 1 when it found something wrong, 2 for bad settings."""
+    """Run a command. 0: done; 1: it found something wrong or was refused; 2: bad settings, told in one line."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    parser = build_parser()
-    if not any(word in _COMMANDS for word in given) and not {"-h", "--help", "--version"} & set(given):
+    parser, commands = build_parser()
+    if not any(word in commands for word in given) and not {"-h", "--help", "--version"}.intersection(given):
+        if given and not given[0].startswith("-"):
+            parser.error(f"there is no command {given[0]!r}")
         given.insert(0, "serve")
-    options = parser.parse_args(given)
     try:
+        options = parser.parse_args(given)
         code: int = options.run(options)
-    except (HoldlogError, ValueError) as error:
+    except (HoldlogError, LocationError) as error:
         print(f"holdlog: {error}", file=sys.stderr)
-        return EXIT_USAGE
+        return BAD_SETTINGS
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     return code
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
+    """The parser of everything, and the names of its commands."""
+    parser = _Parser(
         prog="holdlog",
         description="Shared, versioned state and claims for agents that work side by side.",
-        epilog=EXAMPLES,
+        epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="store_true", help="print the version and end")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
+    where = "the store's file, or :memory: (default: that of the git repository; see docs/store.md)"
+    parser.add_argument("--db", metavar="PATH", help=where)
     store = argparse.ArgumentParser(add_help=False)
-    store.add_argument(
-        "--db", metavar="PATH", help="the store's file, or :memory: (default: that of the git repository; HOLDLOG_DB)"
-    )
+    store.add_argument("--db", default=argparse.SUPPRESS, metavar="PATH", help=where)
+    commands: Parsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_serve(commands, store)
-    return parser
+    add_calls(commands, store)
+    return parser, frozenset(commands.choices)
 
 
 def place_of(db: str | None) -> Path | str:
-    """What `--db`, the environment and the working folder name. Raises LocationError."""
-    from holdlog.adapters.location import find_store
-
-    explicit = db or os.environ.get("HOLDLOG_DB")
+    """What `--db`, else the environment, else the working folder names. Raises LocationError."""
+    explicit = db if db is not None else os.environ.get("HOLDLOG_DB")
     if explicit is not None and (explicit == ":memory:" or "://" in explicit):
         return explicit
     return find_store(db, os.environ, Path.cwd())
 
 
-def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", store: argparse.ArgumentParser) -> None:
-    serve = commands.add_parser("serve", parents=[store], help="serve MCP over stdio (the default)")
-    serve.add_argument("--tools", default=_default("TOOLS", "claims"), metavar="GROUPS", help="claims, state, all …")
-    serve.add_argument("--tool-prefix", default=_default("TOOL_PREFIX", "holdlog_"), metavar="TEXT")
-    serve.add_argument("--max-wait", type=float, default=float(_default("MAX_WAIT", "50")), metavar="SECONDS")
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line; the usage is a `--help` away."""
+        self.exit(BAD_SETTINGS, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import version
+
+        print(f"holdlog {version('holdlog')}")
+        parser.exit()
+
+
+def _add_serve(commands: Parsers, store: argparse.ArgumentParser) -> None:
+    serve = commands.add_parser(
+        "serve", parents=[store], help="serve MCP over stdio (what holdlog does without a command)"
+    )
     serve.add_argument(
-        "--max-value-bytes", type=int, default=int(_default("MAX_VALUE_BYTES", str(256 * 1024))), metavar="N"
+        "--tools",
+        default=_environment("TOOLS", "claims"),
+        metavar="GROUPS",
+        help="groups with commas: claims (= standard), state (= advanced), all (default: claims)",
+    )
+    serve.add_argument(
+        "--tool-prefix",
+        default=os.environ.get("HOLDLOG_TOOL_PREFIX", "holdlog_"),
+        metavar="TEXT",
+        help="start of every tool's name (default: holdlog_)",
+    )
+    serve.add_argument(
+        "--max-wait",
+        default=_environment("MAX_WAIT", "50"),
+        type=float,
+        metavar="SECONDS",
+        help="longest wait of one call (default: 50; many hosts cut calls at 60)",
+    )
+    serve.add_argument(
+        "--max-value-bytes",
+        default=_environment("MAX_VALUE_BYTES", "262144"),
+        type=int,
+        metavar="N",
+        help="largest value, as JSON (default: 262144)",
     )
     serve.add_argument(
         "--log-level",
-        default=_default("LOG_LEVEL", "warning"),
+        default=_environment("LOG_LEVEL", "warning"),
         choices=("debug", "info", "warning", "error"),
+        help="what is logged on stderr (default: warning)",
     )
     serve.set_defaults(run=_serve)
 
@@ -85,6 +136,9 @@ def _serve(options: argparse.Namespace) -> int:
         stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s"
     )
     os.environ.setdefault("FASTMCP_LOG_ENABLED", "false")
+    place = place_of(options.db)
+    if sys.stdin.isatty():
+        _greet(place)
     from holdlog.adapters.calls import Settings
     from holdlog.adapters.compose import open_holdlog
     from holdlog.adapters.mcp import build_server, chosen_groups, local_session
@@ -92,7 +146,7 @@ def _serve(options: argparse.Namespace) -> int:
 
     groups = chosen_groups(options.tools)
     settings = Settings(max_value_bytes=options.max_value_bytes, max_wait=options.max_wait)
-    opened = open_holdlog(place_of(options.db), settings, session=local_session())
+    opened = open_holdlog(place, settings, session=local_session())
 
     async def end() -> None:
         opened.close()
@@ -100,8 +154,17 @@ def _serve(options: argparse.Namespace) -> int:
     run_stdio(build_server(opened, groups, options.tool_prefix), end)
 
 
-def _default(name: str, fallback: str) -> str:
+def _greet(place: Path | str) -> None:
+    """Somebody typed `holdlog` in a terminal: say what it is doing and what they may have wanted."""
+    print(
+        f"holdlog serves MCP on this terminal for the store {place}; Ctrl-C ends it.\n"
+        "An MCP host starts it by itself. You may have wanted:\n"
+        "  holdlog demo      see what it does, in half a minute\n"
+        "  holdlog claims    who holds what now\n"
+        "  holdlog --help    everything else",
+        file=sys.stderr,
+    )
+
+
+def _environment(name: str, fallback: str) -> str:
     return os.environ.get(f"HOLDLOG_{name}") or fallback
-
-
-_COMMANDS = frozenset({"serve"})

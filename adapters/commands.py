@@ -1,0 +1,214 @@
+"""The calls on the command line: `holdlog get`, `set`, `claims` … for people and scripts.
+
+Exit code 0: done; 1: refused, not there, or timed out; 2: bad arguments. `--json` prints the answer as MCP gives it.
+"""
+
+import argparse
+import getpass
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from holdlog.adapters import results
+from holdlog.adapters.results import Result
+
+Parsers = Any
+"""What `add_subparsers` returns; argparse gives its type no public name."""
+
+_GOOD: Final = frozenset({"ok", "claimed", "already_claimed", "released", "already_free", "available", "deleted"})
+
+
+def add_calls(commands: Parsers, store: argparse.ArgumentParser) -> None:
+    """Add one parser per call."""
+
+    def add(name: str, help_text: str, run: Callable[[Any, argparse.Namespace], Result]) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = commands.add_parser(name, parents=[store], help=help_text, description=help_text)
+        parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+        parser.set_defaults(run=lambda options: _run(run, options))
+        return parser
+
+    _add_state(add)
+    _add_claims(add)
+
+
+Add = Callable[[str, str, Callable[[Any, argparse.Namespace], Result]], argparse.ArgumentParser]
+
+
+def _add_state(add: Add) -> None:
+    get = add("get", "print a value", lambda it, o: it.read(it.calls.get(o.namespace, o.key)))
+    _place(get)
+
+    put = add("set", "write a value: JSON, or else text; - reads it from standard input", _set)
+    _place(put)
+    put.add_argument("value", metavar="VALUE")
+    _version(put)
+
+    delete = add("delete", "delete a value; its history stays", _delete)
+    _place(delete)
+    _version(delete)
+
+    listing = add("list", "list the values of a namespace, or the namespaces", _list)
+    listing.add_argument("namespace", nargs="?", metavar="NAMESPACE")
+    listing.add_argument("--prefix", default="", metavar="TEXT", help="only keys that start so")
+    listing.add_argument("--after", metavar="KEY", help="only keys behind this one (the next page)")
+
+    history = add("history", "what happened to a key, newest first", _history)
+    _place(history)
+    history.add_argument("--limit", type=int, default=100, metavar="N")
+
+    watch = add("watch", "wait until a key changes after a version", _watch)
+    _place(watch)
+    watch.add_argument("--since", type=int, default=0, metavar="VERSION", help="the version you know (0: not there)")
+    watch.add_argument("--timeout", type=float, default=50.0, metavar="SECONDS")
+
+
+def _add_claims(add: Add) -> None:
+    claims = add("claims", "everything that is held now", lambda it, o: it.read(it.calls.board(1000, o.after)))
+    claims.add_argument("--after", metavar="RESOURCE", help="only resources behind this one (the next page)")
+
+    claim = add("claim", "claim a resource", lambda it, o: _write(it, it.calls.claim(o.resource, o.agent)))
+    release = add("release", "release a claim", lambda it, o: _write(it, it.calls.release(o.resource, o.agent)))
+    for parser in (claim, release):
+        parser.add_argument("resource", metavar="RESOURCE")
+        parser.add_argument("--agent", default=_user(), metavar="NAME", help="who (default: your user name)")
+
+    status = add("status", "who holds a resource", lambda it, o: it.read(it.calls.status(o.resource)))
+    wait = add("wait", "wait until a resource is free", lambda it, o: it.wait(it.calls.wait(o.resource, o.timeout)))
+    wait.add_argument("--timeout", type=float, default=50.0, metavar="SECONDS")
+    for parser in (status, wait):
+        parser.add_argument("resource", metavar="RESOURCE")
+
+
+def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Namespace) -> int:
+    from holdlog.adapters import answers
+    from holdlog.adapters.cli import place_of
+    from holdlog.adapters.compose import open_holdlog
+    from holdlog.adapters.host import now
+    from holdlog.domain.refusals import HoldlogError
+
+    opened = open_holdlog(place_of(options.db))
+    try:
+        result = call(opened, options)
+    except HoldlogError as refusal:
+        result = answers.refused(refusal, now())
+    finally:
+        opened.close()
+    good = result.body()["status"] in _GOOD
+    if options.json:
+        print(json.dumps(result.body(), ensure_ascii=False))
+    else:
+        print(_text(result), file=sys.stdout if good else sys.stderr)
+    return 0 if good else 1
+
+
+def _set(opened: Any, options: argparse.Namespace) -> Result:
+    text = sys.stdin.read() if options.value == "-" else options.value
+    return _write(
+        opened, opened.calls.set(options.namespace, options.key, _value(text), options.by, _expected(options)), options
+    )
+
+
+def _delete(opened: Any, options: argparse.Namespace) -> Result:
+    return _write(opened, opened.calls.delete(options.namespace, options.key, options.by, _expected(options)), options)
+
+
+def _write(opened: Any, call: Any, options: argparse.Namespace | None = None) -> Result:
+    from holdlog.adapters.calls import caller
+
+    facts = {} if options is None else {"reason": options.reason, "request_id": options.request_id}
+    result: Result = opened.write(call, caller(opened.caller, **facts))
+    return result
+
+
+def _list(opened: Any, options: argparse.Namespace) -> Result:
+    if options.namespace is None:
+        listed: Result = opened.read(opened.calls.list_namespaces(after=options.after))
+    else:
+        listed = opened.read(opened.calls.list_records(options.namespace, options.prefix, after=options.after))
+    return listed
+
+
+def _history(opened: Any, options: argparse.Namespace) -> Result:
+    result: Result = opened.read(opened.calls.history(options.namespace, options.key, options.limit))
+    return result
+
+
+def _watch(opened: Any, options: argparse.Namespace) -> Result:
+    call = opened.calls.watch(options.namespace, options.key, options.since, options.timeout)
+    result: Result = opened.wait(call)
+    return result
+
+
+def _expected(options: argparse.Namespace) -> int | None:
+    return None if options.force else int(options.version)
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _user() -> str:
+    try:
+        return os.environ.get("HOLDLOG_AGENT") or getpass.getuser()
+    except (OSError, KeyError):
+        return "somebody"
+
+
+def _place(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("namespace", metavar="NAMESPACE")
+    parser.add_argument("key", metavar="KEY")
+
+
+def _version(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--by", default=_user(), metavar="NAME", help="who (default: your user name)")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--version", type=int, metavar="N", help="the version you read; 0: it must not exist")
+    which.add_argument("--force", action="store_true", help="whatever the version is")
+    parser.add_argument("--reason", metavar="TEXT", help="why, for the history")
+    parser.add_argument("--request-id", metavar="ID", help="makes the call repeatable for 24 hours")
+
+
+def _text(result: Result) -> str:
+    """The answer for a person."""
+    match result:
+        case results.StateRecord(value=value):
+            return json.dumps(value, ensure_ascii=False, indent=2)
+        case results.SetResult(version=version) | results.DeleteResult(version=version):
+            return f"version {version}"
+        case results.RecordList(records=records):
+            return _table([(it.key, f"v{it.version}", it.updated_by, json.dumps(it.value)[:60]) for it in records])
+        case results.NamespaceList(namespaces=namespaces):
+            return _table([(it.namespace, str(it.count)) for it in namespaces])
+        case results.History(history=history):
+            rows = [
+                (f"v{it.version}", it.event_type, it.updated_by, f"{it.updated_at:%Y-%m-%d %H:%M:%S}", _shown(it))
+                for it in history
+            ]
+            return _table(rows)
+        case results.Board(claims=claims):
+            return _table([(it.resource, it.held_by, f"{it.held_for_seconds:.0f} s") for it in claims])
+        case _:
+            body = result.body()
+            facts = [f"{name} {value}" for name, value in body.items() if name not in ("status", "hint")]
+            return ", ".join([body["status"], *facts]) + (f"\n{body['hint']}" if "hint" in body else "")
+
+
+def _shown(past: results.Past) -> str:
+    value = "" if past.event_type == "delete" else json.dumps(past.value, ensure_ascii=False)[:60]
+    return f"{value}  # {past.reason}" if past.reason else value
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Aligned columns; control characters shown as escapes, since agents wrote these texts."""
+    if not rows:
+        return "nothing"
+    printable = [tuple(cell if cell.isprintable() else ascii(cell)[1:-1] for cell in row) for row in rows]
+    widths = [max(len(row[index]) for row in printable) for index in range(len(printable[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in printable
+    )
