@@ -20,7 +20,7 @@ MAX_HINT = 200
 def set_result(outcome: Outcome) -> results.SetResult:
     assert isinstance(outcome, Changed)
     (written,) = outcome.results
-    return results.SetResult.model_construct(
+    return results.SetResult(
         namespace=written.namespace,
         key=written.key,
         version=written.version,
@@ -57,8 +57,7 @@ def state_record(record: Record) -> results.StateRecord:
         raise NotFoundError.of_record(
             record.namespace, record.key, record.version, record.updated_by, record.updated_at
         )
-    return results.StateRecord.model_construct(
-        status="ok",
+    return results.StateRecord(
         namespace=record.namespace,
         key=record.key,
         value=record.value.value,
@@ -69,7 +68,7 @@ def state_record(record: Record) -> results.StateRecord:
 
 
 def listed(record: Record) -> results.ListedRecord:
-    return results.ListedRecord.model_construct(
+    return results.ListedRecord(
         key=record.key,
         value=record.value.value,
         version=record.version,

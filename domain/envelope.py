@@ -4,12 +4,14 @@ The format is fixed: docs/decisions/0004-envelope-and-digest.md.
 """
 
 import hashlib
-import json
+from json import JSONEncoder
 from typing import Generic, TypeVar
 
 from holdlog.domain.message import Caller, Event, Message
 
 AnyEvent = TypeVar("AnyEvent", bound=Event, covariant=True)
+
+_compact = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 NO_DIGEST = b""
 """Stands for the digest before the first event of a stream."""
@@ -66,4 +68,4 @@ def digest(
         body,
         payload.hex() if payload is not None else None,
     ]
-    return hashlib.sha256(json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()).digest()
+    return hashlib.sha256(_compact(said).encode()).digest()

@@ -76,7 +76,7 @@ def _change_records(operations: tuple[Operation, ...], by: str, caller: Caller, 
             after = record.evolve(after, event, transaction.at, before.digest)
         records[place] = after
         results.append(
-            Written.model_construct(
+            Written(
                 namespace=before.namespace,
                 key=before.key,
                 version=after.version,
@@ -84,7 +84,7 @@ def _change_records(operations: tuple[Operation, ...], by: str, caller: Caller, 
             )
         )
     position = transaction.append(changes, caller) if changes else transaction.position()
-    return Changed.model_construct(results=tuple(results), position=position)
+    return Changed(results=tuple(results), position=position)
 
 
 def _take(command: Take, caller: Caller, transaction: Transaction) -> Taken:

@@ -1,6 +1,7 @@
 """The rules for names, and the names of streams."""
 
 import unicodedata
+from functools import lru_cache
 from typing import Annotated, Final
 from urllib.parse import quote
 
@@ -10,15 +11,20 @@ MAX_NAME: Final = 512
 MAX_AGENT: Final = 128
 MAX_NOTE: Final = 500
 
+_REMEMBERED: Final = 4096
+"""Names whose check and stream are remembered; agents use the same few again and again."""
+
 _BIDI: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Characters that reorder what a person sees (Unicode TR 9)."""
 
 
+@lru_cache(_REMEMBERED)
 def name(text: str) -> str:
     """A namespace, key or resource: NFC, 1 to 512 characters, visible from end to end. Raises ValueError."""
     return _checked(text, MAX_NAME)
 
 
+@lru_cache(_REMEMBERED)
 def agent_name(text: str) -> str:
     """The name of an agent: as `name`, up to 128 characters. Raises ValueError."""
     return _checked(text, MAX_AGENT)
@@ -59,11 +65,13 @@ def _normalized(text: str) -> str:
     return text
 
 
+@lru_cache(_REMEMBERED)
 def record_stream(namespace: str, key: str) -> str:
     """`record:<namespace>/<key>`, each part percent-encoded (RFC 3986)."""
     return f"record:{quote(namespace, safe='')}/{quote(key, safe='')}"
 
 
+@lru_cache(_REMEMBERED)
 def claim_stream(resource: str) -> str:
     """`claim:<resource>`, percent-encoded but for its slashes."""
     return f"claim:{quote(resource, safe='/')}"

@@ -9,6 +9,7 @@ from pydantic_core import CoreSchema, core_schema
 MAX_NESTING: Final = 100
 """Levels of lists and objects that a value may have (RFC 8259 section 9 lets us set a limit)."""
 
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _STRICT_JSON: Final = TypeAdapter[JsonValue](JsonValue, config={"strict": True})
 
 
@@ -34,9 +35,7 @@ class Json:
         if isinstance(value, Json):
             return value
         try:
-            text = json.dumps(
-                _STRICT_JSON.validate_python(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False
-            )
+            text = _compact(_STRICT_JSON.validate_python(value))
         except ValidationError as error:
             raise ValueError(_why_not_json(error)) from None
         except RecursionError:
