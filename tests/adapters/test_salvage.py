@@ -1,7 +1,6 @@
 """The tolerant scan finds what `json.loads` would find, and never fails where it would."""
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -105,9 +104,7 @@ def test_requests_are_answered_and_notifications_and_answers_are_not(line: bytes
 @pytest.mark.parametrize("body", [b"[", b"[]", b'{"a":[1,"b"]},', b'\\"', b'"', b'"a":{', b"]"])
 def test_millions_of_bytes_are_scanned_in_linear_time(body: bytes) -> None:
     line = b'{"id":1,"method":"tools/call","params":{"value":[' + body * (2_000_000 // len(body))
-    started = time.process_time()
-    assert salvage(line).id == b"1"
-    assert time.process_time() - started < 5
+    assert salvage(line).id == b"1"  # in quadratic time the test would run into its time limit
 
 
 @given(st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b" "))), st.integers(1, 7))

@@ -1,0 +1,172 @@
+"""What flows between the pipes and the SDK: requests are counted, and what the SDK cannot read is answered here."""
+
+import asyncio
+import logging
+from types import TracebackType
+from typing import Self
+
+import anyio
+import anyio.lowlevel
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp_types import (
+    INTERNAL_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
+
+from holdlog.adapters.pipes import Input, Output
+from holdlog.adapters.salvage import ENVELOPE, Fault, Salvaged, TooLong, answer, fault_of, salvage
+
+IN_FLIGHT = 256
+"""Requests in flight at which the next one is held back until one is answered, or none was for STALL seconds."""
+IN_FLIGHT_MOST = 4096
+"""Requests in flight at which further ones are refused."""
+STALL = 0.05
+
+_CROWDED = Fault(INTERNAL_ERROR, f"more than {IN_FLIGHT_MOST} requests in flight: try again when some are answered")
+_log = logging.getLogger(__name__)
+
+
+class _Stream:
+    """What the SDK wants of both its streams beyond `receive` and `send`: the descriptors are closed by their owner."""
+
+    async def aclose(self) -> None:
+        pass
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
+class Traffic:
+    """Requests in flight, counted so that the end can wait for them."""
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.moved = asyncio.Event()
+        self._limit = IN_FLIGHT
+
+    def enter(self) -> None:
+        self.open += 1
+        self.moved.set()
+
+    async def leave(self) -> None:
+        self.left()
+
+    def left(self) -> None:
+        self.open -= 1
+        self._limit = max(IN_FLIGHT, min(self._limit, self.open + IN_FLIGHT))
+        self.moved.set()
+
+    async def room(self) -> None:
+        """Hold back a burst of quick calls, yet let more in where the calls in flight are long waits."""
+        while self.open >= self._limit:
+            if not await self.moves(STALL):
+                self._limit = self.open + IN_FLIGHT
+
+    async def moves(self, within: float) -> bool:
+        """Whether a request comes or is answered within so many seconds."""
+        self.moved.clear()
+        with anyio.move_on_after(within) as scope:
+            await self.moved.wait()
+        return not scope.cancelled_caught
+
+
+class Requests(_Stream):
+    """The SDK's read stream: messages it can read; the rest is answered here."""
+
+    def __init__(self, source: Input, output: Output, traffic: Traffic) -> None:
+        self._input, self._output, self._traffic = source, output, traffic
+        self.closed = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def receive(self) -> SessionMessage:
+        while True:
+            await self._output.room()
+            while not self._input.lines and not self.closed:
+                self._input.came.clear()
+                await self._input.came.wait()
+            if self.closed:
+                raise anyio.EndOfStream
+            line = self._input.take()
+            message = self._read(line)
+            if not isinstance(message, JSONRPCRequest):
+                if message is not None:
+                    return SessionMessage(message)
+                await anyio.lowlevel.checkpoint()
+                continue
+            await self._traffic.room()
+            if self._traffic.open < IN_FLIGHT_MOST:
+                self._traffic.enter()
+                return SessionMessage(message, ServerMessageMetadata(on_request_unanswered=self._traffic.leave))
+            assert isinstance(line, bytes)
+            self._refuse(salvage(line), _CROWDED)
+
+    def close(self) -> None:
+        """End the stream, whatever is unread."""
+        self.closed = True
+        self._input.came.set()
+        self._output.release()
+
+    def idle(self) -> bool:
+        """Whether all that came was answered."""
+        return not self._input.lines and not self._traffic.open
+
+    def _read(self, line: bytes | TooLong) -> JSONRPCMessage | None:
+        if isinstance(line, TooLong):
+            self._refuse(line.salvaged(), line.fault)
+            return None
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValidationError as error:
+            self._refuse(salvage(line), fault_of(line, error))
+            return None
+        if not isinstance(message, JSONRPCRequest) and {"id", "method"} <= (found := salvage(line)).names:
+            # An id that is no string or integer makes the SDK take a request for a notification.
+            self._refuse(found, ENVELOPE)
+            return None
+        return message
+
+    def _refuse(self, found: Salvaged, fault: Fault) -> None:
+        if found.wants_answer:
+            self._output.write(answer(found, fault))
+
+
+class Answers(_Stream):
+    """The SDK's write stream."""
+
+    def __init__(self, output: Output, traffic: Traffic) -> None:
+        self._output, self._traffic = output, traffic
+
+    async def send(self, item: SessionMessage) -> None:
+        message = item.message
+        try:
+            text = message.model_dump_json(by_alias=True, exclude_unset=True)
+        except Exception as error:
+            _log.warning("a message could not be written as JSON: %s", type(error).__name__)
+            if not isinstance(message, JSONRPCResponse | JSONRPCError):
+                return
+            refusal = ErrorData(code=INTERNAL_ERROR, message="the answer cannot be written as JSON")
+            text = JSONRPCError(jsonrpc="2.0", id=message.id, error=refusal).model_dump_json()
+        self._output.write(text.encode() + b"\n")
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            self._traffic.left()
+        else:
+            await self._output.room()
