@@ -57,6 +57,7 @@ class MachineBell(ProcessBell):
     def __init__(self, folder: Path, changed: Callable[[], bool]) -> None:
         super().__init__()
         self._folder = folder
+        self._name = str(folder)  # a Path costs a microsecond at every stat
         self._changed = changed
         self._namespace = network_namespace()
         self._lock = threading.Lock()
@@ -99,7 +100,7 @@ class MachineBell(ProcessBell):
     def _others(self) -> list[int]:
         """Ports of the other processes that wait; reads the folder only when it changed."""
         try:
-            stamp = os.stat(self._folder).st_mtime_ns
+            stamp = os.stat(self._name).st_mtime_ns
             if stamp != self._seen or time.time_ns() - stamp < _FRESH:
                 self._ports = [port for port in self._registered() if self._ear is None or port != self._ear.port]
                 self._seen = stamp

@@ -2,6 +2,7 @@
 
 import os
 import random
+import secrets
 import sys
 import threading
 import time
@@ -12,6 +13,7 @@ from holdlog.domain.refusals import UnavailableError
 
 _SHORTEST_NAP = 0.0002
 _LONGEST_NAP = 0.001
+_MARK_BYTES = 28
 
 
 class Gate:
@@ -21,10 +23,13 @@ class Gate:
         self._path = path
         self._turn = threading.Lock()  # threads of this process share the descriptor, and so the kernel's lock
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._pid = str(os.getpid()).encode().ljust(12)
+        self._mark = f"{os.getpid()} {secrets.token_hex(8)}".encode().ljust(_MARK_BYTES)
 
-    def acquire(self, deadline: float) -> None:
-        """Wait for the gate until `deadline` (`time.monotonic`). Raises UnavailableError that names the holder."""
+    def acquire(self, deadline: float) -> bool:
+        """Wait for the gate until `deadline` (`time.monotonic`). Raises UnavailableError that names the holder.
+
+        True: nobody else went through since this one did, so what it learnt about the store then still holds.
+        """
         if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise UnavailableError("this process is busy writing; try again")
         while not lock_file(self._descriptor):
@@ -32,8 +37,10 @@ class Gate:
                 self._turn.release()
                 raise UnavailableError(f"the store is locked by {self._holder()}, which does not let go")
             time.sleep(random.uniform(_SHORTEST_NAP, _LONGEST_NAP))
-        if os.pread(self._descriptor, 12, 0) != self._pid:
-            os.pwrite(self._descriptor, self._pid, 0)
+        undisturbed = os.pread(self._descriptor, _MARK_BYTES, 0) == self._mark
+        if not undisturbed:
+            os.pwrite(self._descriptor, self._mark, 0)
+        return undisturbed
 
     def release(self) -> None:
         unlock_file(self._descriptor)
@@ -46,10 +53,8 @@ class Gate:
             os.close(descriptor)
 
     def _holder(self) -> str:
-        written = os.pread(self._descriptor, 12, 0).strip()
-        if not written.isdigit():
-            return "another process"
-        return describe_process(int(written))
+        pid = os.pread(self._descriptor, _MARK_BYTES, 0).partition(b" ")[0]
+        return describe_process(int(pid)) if pid.isdigit() else "another process"
 
 
 def describe_process(pid: int) -> str:
@@ -61,7 +66,7 @@ def describe_process(pid: int) -> str:
 if sys.platform == "win32":
     import msvcrt
 
-    def lock_file(descriptor: int) -> bool:
+    def lock_file(descriptor: int, shared: bool = False) -> bool:
         os.lseek(descriptor, 32, os.SEEK_SET)  # a byte beyond the pid: Windows locks are mandatory
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -76,9 +81,10 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def lock_file(descriptor: int) -> bool:
+    def lock_file(descriptor: int, shared: bool = False) -> bool:
+        """Lock at once or answer False. `shared`: beside others that share (Windows knows no such lock)."""
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True

@@ -51,6 +51,9 @@ IDLE_READERS: Final = 16
 WAL_WRITE_LOCK: Final = 120
 """Byte of the -shm file that a writer locks: https://www.sqlite.org/walformat.html#wal_locks."""
 
+RECOVERY: Final = 2.0
+"""Seconds for another to set up or clear away the write-ahead log; nothing else holds up a reader."""
+
 _BUSY_NAP: Final = 0.001
 
 
@@ -101,13 +104,11 @@ def uri_of(path: Path) -> str:
 
 
 def configure(connection: sqlite3.Connection) -> None:
-    """Durable commits, no memory map (https://www.sqlite.org/wal.html), plain tuples."""
+    """Durable commits, no memory map (https://www.sqlite.org/wal.html)."""
     connection.execute("PRAGMA synchronous = FULL")
     if sys.platform == "darwin":
         connection.execute("PRAGMA fullfsync = ON")
         connection.execute("PRAGMA checkpoint_fullfsync = ON")
-    connection.execute("PRAGMA busy_timeout = 0")
-    connection.row_factory = None
 
 
 class SqliteStore:
@@ -115,6 +116,7 @@ class SqliteStore:
 
     def __init__(self, path: Path, gate: Gate, clock: Callable[[], int] = host.now) -> None:
         self.path = path
+        self._path = str(path)  # a Path costs a microsecond at every stat
         self.gate = gate
         self._clock = clock
         self._datastore = _Datastore(path)
@@ -138,9 +140,9 @@ class SqliteStore:
     @contextmanager
     def transaction(self, deadline: float) -> Iterator["SqliteTransaction"]:
         self._usable()
-        self.gate.acquire(deadline)
+        undisturbed = self.gate.acquire(deadline)
         try:
-            transaction = self._begin(deadline)
+            transaction = self._begin(deadline, undisturbed)
             try:
                 yield transaction
                 if transaction.wrote:
@@ -157,7 +159,7 @@ class SqliteStore:
         """A new connection, configured; the caller closes it through `gate`."""
         try:
             connection = sqlite3.connect(
-                uri_of(self.path), uri=True, check_same_thread=False, isolation_level=None, timeout=0
+                uri_of(self.path), uri=True, check_same_thread=False, isolation_level=None, timeout=RECOVERY
             )
             configure(connection)
         except sqlite3.Error as error:
@@ -210,15 +212,15 @@ class SqliteStore:
         else:
             connection.close()
 
-    def _begin(self, deadline: float) -> "SqliteTransaction":
-        if _identity(self.path) != self._identity:
+    def _begin(self, deadline: float, undisturbed: bool) -> "SqliteTransaction":
+        if _identity(self._path) != self._identity:
             raise UnavailableError(f"{self.path} was deleted or replaced; start again to open what stands there now")
         if self._writing is None:
             self._writing = SqliteTransaction(self.connect(), self.recorder, self._clock)
         writing = self._writing
         while True:
             try:
-                writing.begin()
+                writing.begin(undisturbed)
             except sqlite3.OperationalError as error:
                 if not _is_busy(error):
                     raise unavailable(error) from error
@@ -299,17 +301,30 @@ class SqliteTransaction(SqliteReader):
         self._recorder = recorder
         self._clock = clock
         self._cursor = SQLiteCursor(connection.cursor())
+        connection.execute("PRAGMA busy_timeout = 0")  # it waits in the store, fairly and up to its own deadline
         self.at = 0
         self.wrote = False
 
-    def begin(self) -> None:
-        """Raises sqlite3.Error; StoreError when a newer holdlog changed the file's major version meanwhile."""
-        execute = self.connection.execute
-        execute("BEGIN IMMEDIATE")
-        require_major(execute("PRAGMA user_version").fetchone()[0])
-        last = execute(_SELECT_LAST).fetchone()
-        self.at = max(self._clock(), last[0]) if last else self._clock()
+    def begin(self, undisturbed: bool) -> None:
+        """Raises sqlite3.Error; StoreError when a newer holdlog changed the file's major version meanwhile.
+
+        `undisturbed`: nobody else wrote since the last time, so the last event's time is known.
+        """
+        self.connection.execute("BEGIN IMMEDIATE")
+        last = self.at
+        if not undisturbed or not last:
+            try:
+                last = self._last_time()
+            except BaseException:
+                _roll_back(self.connection)
+                raise
+        self.at = max(self._clock(), last)
         self.wrote = False
+
+    def _last_time(self) -> int:
+        require_major(self.connection.execute("PRAGMA user_version").fetchone()[0])
+        row = self.connection.execute(_SELECT_LAST).fetchone()
+        return row[0] if row else 0
 
     def append(self, changes: Sequence[Change], caller: Caller) -> int:
         states: dict[str, State] = {}
@@ -382,7 +397,7 @@ def require_major(user_version: int) -> None:
         raise StoreError(f"the store has schema {major}, this holdlog knows {MAJOR}; upgrade holdlog")
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: Path | str) -> tuple[int, int] | None:
     try:
         status = os.stat(path)
     except OSError:

@@ -65,7 +65,7 @@ class ClearNamespace(Message):
     by: Agent
 
 
-class Written(Message):
+class Written(NamedTuple):
     """What an operation did. `previous_version` is None where no value was there before."""
 
     namespace: str
