@@ -75,4 +75,10 @@ def select_from(table: Table, name: str | None = None) -> str:
     return f'SELECT {columns} FROM "{name or table.name}"'
 
 
+def select_row(table: Table, name: str | None = None) -> str:
+    """The row of one key."""
+    key = " AND ".join(f'"{column}" = ?' for column in list(table.columns)[: table.key])
+    return f"{select_from(table, name)} WHERE {key}"
+
+
 PUT: Final = {table.name: put_statement(table) for table in VIEWS}

@@ -1,6 +1,7 @@
 """The one fold: state and event give the next state, which gives its row. Writers and rebuild both use it."""
 
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import unquote
 
 from holdlog.domain import claim, record
@@ -8,8 +9,8 @@ from holdlog.domain.claim import Claim, ClaimEvent
 from holdlog.domain.envelope import Envelope
 from holdlog.domain.message import Event
 from holdlog.domain.record import Record, RecordEvent
-from holdlog.projections.claims import CLAIMS, put_claim
-from holdlog.projections.current import CURRENT, put_record
+from holdlog.projections.claims import CLAIMS, claim_of, put_claim
+from holdlog.projections.current import CURRENT, put_record, record_of
 from holdlog.projections.projection import Put, Table
 
 State = Record | Claim
@@ -32,6 +33,11 @@ def evolve(state: State, event: RecordEvent | ClaimEvent, at: int, digest: bytes
 
 def put(state: State) -> Put:
     return put_record(state) if isinstance(state, Record) else put_claim(state)
+
+
+def state_of(view: Table, row: tuple[Any, ...]) -> State:
+    """The state whose row this is: the way back from `put`."""
+    return record_of(row) if view is CURRENT else claim_of(row)
 
 
 def initial(stream: str) -> State:
