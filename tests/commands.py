@@ -1,0 +1,170 @@
+"""Short ways to say commands and to run them against a store."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from holdlog.adapters.memory import MemoryStore
+from holdlog.adapters.sqlite import SqliteReader, SqliteStore
+from holdlog.domain.claim import Claim, Let, Release, Take, Taken
+from holdlog.domain.envelope import NO_DIGEST, Recorded, digest, payload_hash
+from holdlog.domain.handle import Changed, Command, Outcome, handle
+from holdlog.domain.message import NOBODY, Caller, Event
+from holdlog.domain.ports import Reader, Refusal, Store
+from holdlog.domain.record import Check, ClearNamespace, Delete, Record, Set, Transact, Written
+from holdlog.domain.value import Json
+from holdlog.projections import fold
+
+PATIENCE = 30.0
+"""Seconds after which a test gives up: never reached when all is well."""
+
+
+Operation = Set | Delete | Check
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what another thread is about to bring about. Fails when it never comes."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0)
+
+
+def put(key: str, value: Any, expected: int | None = None, namespace: str = "n") -> Set:
+    return Set(namespace=namespace, key=key, value=Json.of(value), expected_version=expected)
+
+
+def drop(key: str, expected: int | None = None, namespace: str = "n") -> Delete:
+    return Delete(namespace=namespace, key=key, expected_version=expected)
+
+
+def check(key: str, expected: int | None, namespace: str = "n") -> Check:
+    return Check(namespace=namespace, key=key, expected_version=expected)
+
+
+def transact(*operations: Operation, by: str = "ann") -> Transact:
+    return Transact(operations=operations, by=by)
+
+
+def clear(namespace: str = "n", by: str = "ann") -> ClearNamespace:
+    return ClearNamespace(namespace=namespace, by=by)
+
+
+def take(resource: str, agent: str = "ann") -> Take:
+    return Take(resource=resource, agent=agent)
+
+
+def release(resource: str, agent: str = "ann") -> Release:
+    return Release(resource=resource, agent=agent)
+
+
+def run(store: Store, command: Command, caller: Caller = NOBODY) -> Outcome:
+    """One command in one transaction. Raises its refusal."""
+    with store.transaction(time.monotonic() + PATIENCE) as transaction:
+        return handle(command, caller, transaction)
+
+
+def change(store: Store, *operations: Operation, by: str = "ann", caller: Caller = NOBODY) -> list[Written]:
+    """What the operations did, in one transaction."""
+    outcome = run(store, transact(*operations, by=by), caller)
+    assert isinstance(outcome, Changed)
+    return list(outcome.results)
+
+
+def write(store: Store, key: str, value: Any, expected: int | None = None, namespace: str = "n") -> int:
+    """The version that the write made."""
+    (written,) = change(store, put(key, value, expected, namespace))
+    return written.version
+
+
+def claim(store: Store, resource: str, agent: str = "ann") -> Taken:
+    outcome = run(store, take(resource, agent))
+    assert isinstance(outcome, Taken)
+    return outcome
+
+
+def let_go(store: Store, resource: str, agent: str = "ann") -> Let:
+    outcome = run(store, release(resource, agent))
+    assert isinstance(outcome, Let)
+    return outcome
+
+
+def whole_log(store: Store) -> list[Recorded[Event]]:
+    with store.reader() as reader:
+        return reader.log(0, -1)
+
+
+def noted_refusals(store: Store) -> list[Refusal]:
+    """The table that an auditor reads, oldest first."""
+    if isinstance(store, MemoryStore):
+        return store.refusals
+    assert isinstance(store, SqliteStore)
+    connection = store.connect()
+    found = connection.execute("SELECT at, code, what, by, session FROM refusals ORDER BY id").fetchall()
+    connection.close()
+    return [Refusal(*row) for row in found]
+
+
+def rows(store: Store) -> list[tuple[Any, ...]]:
+    """The log as it is stored: position, stream, version, topic, body, then the envelope and the payload."""
+    if isinstance(store, MemoryStore):
+        return [
+            (
+                position,
+                it.stored.originator_id,
+                it.stored.originator_version,
+                it.stored.topic,
+                it.stored.state,
+                *it.extra,
+            )
+            for position, it in enumerate(store._log, start=1)
+        ]
+    with store.reader() as reader:
+        assert isinstance(reader, SqliteReader)
+        return reader.rows(0, -1).fetchall()
+
+
+def require_chained(store: Store) -> None:
+    """Every digest follows from the one before in its stream and from all that its event says."""
+    last: dict[str, bytes] = {}
+    for row in rows(store):
+        _, stream, version, topic, body, at, principal, session, request_id, reason, correlation_id, found = row[:12]
+        salt, payload, hashed = row[12:15]
+        caller = Caller(
+            principal=principal, session=session, request_id=request_id, reason=reason, correlation_id=correlation_id
+        )
+        if payload is not None:
+            hashed = payload_hash(salt, payload)
+        assert found == digest(last.get(stream, NO_DIGEST), stream, version, topic, at, caller, body.decode(), hashed)
+        last[stream] = found
+
+
+def require_views_equal_the_log(store: Store) -> None:
+    """What the views say of every stream is what its events make of it, digest included."""
+    with store.snapshot() as reader:
+        states: dict[str, fold.State] = {}
+        for position, recorded in enumerate(reader.log(0, -1), start=1):
+            envelope = recorded.envelope
+            before = states.get(envelope.stream) or fold.initial(envelope.stream)
+            assert (envelope.position, envelope.version) == (position, before.version + 1)
+            states[envelope.stream] = fold.apply(before, envelope, recorded.event)
+        for state in states.values():
+            if isinstance(state, Record):
+                assert reader.record(state.namespace, state.key) == state
+            else:
+                assert reader.claim(state.resource) == state
+        live = {state[:2] for state in states.values() if isinstance(state, Record) and state.live}
+        listed = [(name, record.key) for name, _ in reader.namespaces(None, -1) for record in _live(reader, name)]
+        assert listed == sorted(live)
+        held = {state.resource for state in states.values() if isinstance(state, Claim) and state.holder is not None}
+        assert [claim.resource for claim in reader.claims(None, -1)] == sorted(held)
+
+
+def _live(reader: Reader, namespace: str) -> list[Record]:
+    return reader.records(namespace, "", None, -1, deleted=False)
+
+
+def keys(
+    reader: Reader, namespace: str = "n", prefix: str = "", after: str | None = None, limit: int = -1
+) -> list[str]:
+    return [record.key for record in reader.records(namespace, prefix, after, limit, deleted=False)]

@@ -1,0 +1,443 @@
+"""Group commit: each caller gets its own outcome, whoever it shares a transaction with."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from holdlog.adapters.bells import ProcessBell
+from holdlog.adapters.writer import MAX_BATCH, MAX_WAITING, Writer
+from holdlog.domain.claim import Taken
+from holdlog.domain.handle import Changed, Command, Outcome
+from holdlog.domain.message import NOBODY, Caller
+from holdlog.domain.ports import Store, Transaction
+from holdlog.domain.record import Record, Set
+from holdlog.domain.refusals import BusyError, ConflictError, NotFoundError, StoreError, UnavailableError
+from tests.commands import (
+    PATIENCE,
+    check,
+    drop,
+    keys,
+    noted_refusals,
+    put,
+    require_chained,
+    require_views_equal_the_log,
+    take,
+    transact,
+    until,
+    whole_log,
+    write,
+)
+
+
+class Broken(Exception):
+    """What no command expects."""
+
+
+class Turnstile:
+    """A store that lets transactions through when the test says so, and breaks where the test says so."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.begun = 0
+        self.begin = threading.Event()
+        self.begin.set()
+        self.errors: dict[str, BaseException] = {}
+        self.reader, self.snapshot, self.abandon = store.reader, store.snapshot, store.abandon
+
+    @contextmanager
+    def transaction(self, deadline: float) -> Iterator[Transaction]:
+        self.begun += 1
+        assert self.begin.wait(PATIENCE)
+        with self.store.transaction(time.monotonic() + PATIENCE) as transaction:
+            yield Breaking(transaction, self.errors)  # type: ignore[misc]
+
+    def close(self) -> None:
+        self.store.close()
+
+
+class Breaking:
+    """A transaction that raises when it comes to certain keys."""
+
+    def __init__(self, transaction: Transaction, errors: dict[str, BaseException]) -> None:
+        self._transaction = transaction
+        self._errors = errors
+
+    def record(self, namespace: str, key: str) -> Record:
+        if key in self._errors:
+            raise self._errors[key]
+        return self._transaction.record(namespace, key)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transaction, name)
+
+
+@pytest.fixture
+def turnstile(store: Store) -> Turnstile:
+    return Turnstile(store)
+
+
+@pytest.fixture
+def writer(turnstile: Turnstile) -> Iterator[Writer]:
+    opened = Writer(turnstile, ProcessBell())
+    yield opened
+    turnstile.begin.set()
+    opened.close()
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(64) as threads:
+        yield threads
+
+
+Threads = list[Future[Outcome]]
+
+
+def in_one_batch(writer: Writer, turnstile: Turnstile, pool: ThreadPoolExecutor, *commands: Command) -> Threads:
+    """Run the commands in threads, all in one batch and in this order: they gather behind one that is held up."""
+    turnstile.begin.clear()
+    begun = turnstile.begun
+    first = pool.submit(writer.run, transact(check("nothing", None)), NOBODY)
+    until(lambda: turnstile.begun == begun + 1)
+    queued = []
+    for number, command in enumerate(commands, start=1):
+        queued.append(pool.submit(writer.run, command, NOBODY))
+        until(lambda number=number: len(writer._waiting) == number)  # type: ignore[misc]
+    turnstile.begin.set()
+    first.result(PATIENCE)
+    return queued
+
+
+def errors(futures: Threads) -> list[BaseException | None]:
+    return [future.exception(PATIENCE) for future in futures]
+
+
+# --- threads
+
+
+def test_what_waits_is_committed_together(writer: Writer, turnstile: Turnstile, pool: ThreadPoolExecutor) -> None:
+    written = in_one_batch(writer, turnstile, pool, *(transact(put(f"k{n}", n)) for n in range(20)))
+    assert [future.result(PATIENCE).results[0].key for future in written] == [f"k{n}" for n in range(20)]  # type: ignore[union-attr]
+    assert turnstile.begun == 2
+    assert {it.envelope.at for it in whole_log(turnstile.store)} == {1_000_000_000}
+
+
+def test_a_refusal_is_one_commands_own(writer: Writer, turnstile: Turnstile, pool: ThreadPoolExecutor) -> None:
+    futures = in_one_batch(
+        writer,
+        turnstile,
+        pool,
+        transact(put("a", 1, 0)),
+        transact(put("a", 2, 0)),
+        transact(drop("never")),
+        take("r", "ann"),
+        take("r", "bob"),
+        transact(put("x", 1), put("a", 3, 99)),
+        transact(put("a", 3, 1)),
+    )
+    kinds = [type(error) for error in errors(futures)]
+    nothing = type(None)
+    assert kinds == [nothing, ConflictError, NotFoundError, nothing, BusyError, ConflictError, nothing]
+    assert turnstile.begun == 2
+    assert [it.envelope.stream for it in whole_log(turnstile.store)] == ["record:n/a", "claim:r", "record:n/a"]
+    assert [refusal.code for refusal in noted_refusals(turnstile.store)] == [
+        "conflict",
+        "not_found",
+        "busy",
+        "conflict",
+    ]
+    require_chained(turnstile.store)
+    require_views_equal_the_log(turnstile.store)
+
+
+def test_an_unexpected_error_is_one_commands_own(
+    writer: Writer, turnstile: Turnstile, pool: ThreadPoolExecutor
+) -> None:
+    turnstile.errors["bad"] = Broken()
+    commands = [transact(put(key, 1, 0)) for key in ("a", "bad", "b", "a", "c")]
+    outcomes = errors(in_one_batch(writer, turnstile, pool, *commands))
+    assert [type(error) for error in outcomes] == [type(None), Broken, type(None), ConflictError, type(None)]
+    with turnstile.reader() as reader:
+        assert keys(reader) == ["a", "b", "c"]
+    assert len(whole_log(turnstile.store)) == 3
+    assert [refusal.code for refusal in noted_refusals(turnstile.store)] == ["conflict"]
+
+
+def test_an_interrupt_of_who_leads_leaves_the_others_answered(
+    writer: Writer, turnstile: Turnstile, pool: ThreadPoolExecutor
+) -> None:
+    turnstile.errors["interrupt"] = KeyboardInterrupt()
+    outcomes = errors(
+        in_one_batch(writer, turnstile, pool, transact(put("interrupt", 1)), transact(put("a", 1)), take("r"))
+    )
+    assert [type(error) for error in outcomes] == [KeyboardInterrupt, UnavailableError, UnavailableError]
+    assert whole_log(turnstile.store) == []
+    assert isinstance(writer.run(transact(put("a", 1)), NOBODY), Changed)
+
+
+def test_a_lone_caller_gets_its_error_and_the_next_one_works(writer: Writer, turnstile: Turnstile) -> None:
+    turnstile.errors["bad"] = Broken()
+    for _ in range(2):
+        with pytest.raises(Broken):
+            writer.run(transact(put("bad", 1)), NOBODY)
+    writer.run(transact(put("good", 1)), NOBODY)
+    assert len(whole_log(turnstile.store)) == 1
+
+
+# --- coroutines
+
+
+async def aside(condition: Any) -> None:
+    """Wait for a condition while the loop goes on."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0)
+
+
+async def test_coroutines_share_a_commit_and_each_has_its_own_outcome(writer: Writer, turnstile: Turnstile) -> None:
+    turnstile.begin.clear()
+    turnstile.errors["bad"] = Broken()
+    first = asyncio.create_task(writer.run_async(transact(put("first", 1)), NOBODY))
+    await aside(lambda: turnstile.begun == 1)
+    commands = (transact(put("a", 1, 0)), transact(put("a", 2, 0)), transact(put("bad", 1)), take("r", "bob"))
+    others = [asyncio.create_task(writer.run_async(command, NOBODY)) for command in commands]
+    await aside(lambda: len(writer._waiting) == 4)
+    turnstile.begin.set()
+    await first
+    outcomes = await asyncio.gather(*others, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [Changed, ConflictError, Broken, Taken]
+    assert len(whole_log(turnstile.store)) == 3
+
+
+async def test_no_batch_is_larger_than_its_limit(writer: Writer, turnstile: Turnstile) -> None:
+    turnstile.begin.clear()
+    first = asyncio.create_task(writer.run_async(transact(check("k", 0)), NOBODY))
+    await aside(lambda: turnstile.begun == 1)
+    others = [asyncio.create_task(writer.run_async(transact(put("k", n)), NOBODY)) for n in range(MAX_BATCH + 1)]
+    await aside(lambda: len(writer._waiting) == MAX_BATCH + 1)
+    turnstile.begin.set()
+    await asyncio.gather(first, *others)
+    assert (turnstile.begun, len(whole_log(turnstile.store))) == (3, MAX_BATCH + 1)
+
+
+async def test_a_cancelled_coroutine_that_queues_withdraws_its_command(writer: Writer, turnstile: Turnstile) -> None:
+    turnstile.begin.clear()
+    first = asyncio.create_task(writer.run_async(transact(put("first", 1)), NOBODY))
+    await aside(lambda: turnstile.begun == 1)
+    others = [asyncio.create_task(writer.run_async(transact(put(key, 1)), NOBODY)) for key in "abc"]
+    await aside(lambda: len(writer._waiting) == 3)
+    others[1].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await others[1]
+    turnstile.begin.set()
+    await asyncio.gather(first, others[0], others[2])
+    with turnstile.reader() as reader:
+        assert keys(reader) == ["a", "c", "first"]
+
+
+async def test_the_last_one_to_queue_may_withdraw(writer: Writer, turnstile: Turnstile) -> None:
+    turnstile.begin.clear()
+    first = asyncio.create_task(writer.run_async(transact(put("first", 1)), NOBODY))
+    await aside(lambda: turnstile.begun == 1)
+    only = asyncio.create_task(writer.run_async(transact(put("a", 1)), NOBODY))
+    await aside(lambda: len(writer._waiting) == 1)
+    only.cancel()
+    turnstile.begin.set()
+    await first
+    await writer.run_async(transact(put("b", 1)), NOBODY)
+    with turnstile.reader() as reader:
+        assert keys(reader) == ["b", "first"]
+
+
+async def test_a_cancelled_coroutine_in_a_batch_waits_for_it_and_its_command_stands(
+    writer: Writer, turnstile: Turnstile
+) -> None:
+    turnstile.begin.clear()
+    first = asyncio.create_task(writer.run_async(transact(put("first", 1)), NOBODY))
+    await aside(lambda: turnstile.begun == 1)
+    second = asyncio.create_task(writer.run_async(transact(put("second", 1)), NOBODY))
+    await aside(lambda: len(writer._waiting) == 1)
+    first.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not first.done()
+    turnstile.begin.set()
+    await second
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    with turnstile.reader() as reader:
+        assert keys(reader) == ["first", "second"]
+
+
+def test_a_loop_that_is_gone_does_not_hold_up_the_others(writer: Writer, turnstile: Turnstile) -> None:
+    turnstile.begin.clear()
+
+    async def give_up() -> None:
+        asyncio.get_running_loop().call_soon(asyncio.create_task, writer.run_async(transact(put("a", 1)), NOBODY))
+        await aside(lambda: turnstile.begun == 1)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(give_up())
+    loop.close()
+    turnstile.begin.set()
+    writer.run(transact(put("b", 1)), NOBODY)
+    with turnstile.reader() as reader:
+        assert keys(reader) == ["a", "b"]
+
+
+async def test_more_than_may_wait_is_refused_and_told_to_come_back(writer: Writer, turnstile: Turnstile) -> None:
+    turnstile.begin.clear()
+    first = asyncio.create_task(writer.run_async(transact(check("k", 0)), NOBODY))
+    await aside(lambda: turnstile.begun == 1)
+    waiting = [asyncio.create_task(writer.run_async(transact(check("k", 0)), NOBODY)) for _ in range(MAX_WAITING)]
+    await aside(lambda: len(writer._waiting) == MAX_WAITING)
+    with pytest.raises(UnavailableError) as refusal:
+        await writer.run_async(transact(put("k", 1)), NOBODY)
+    assert (refusal.value.retry_after > 0, refusal.value.in_doubt) == (True, False)
+    with pytest.raises(UnavailableError):
+        await asyncio.to_thread(writer.run, transact(put("k", 1)), NOBODY)
+    turnstile.begin.set()
+    await asyncio.gather(first, *waiting)
+    assert whole_log(turnstile.store) == []
+
+
+# --- both
+
+
+def read(store: Store, key: str) -> Record:
+    with store.reader() as reader:
+        return reader.record("n", key)
+
+
+def test_threads_and_coroutines_count_exactly_with_compare_and_set(store: Store) -> None:
+    writer = Writer(store, ProcessBell())
+    together = threading.Barrier(9)
+
+    def next_write() -> tuple[Set, int]:
+        record = read(store, "total")
+        number = record.value.value or 0
+        return put("total", number + 1, expected=record.version), number + 1
+
+    def count() -> None:
+        together.wait()
+        for _ in range(200):
+            while True:
+                try:
+                    writer.run(transact(next_write()[0]), NOBODY)
+                    break
+                except ConflictError:
+                    continue
+
+    async def count_in_coroutine() -> None:
+        for _ in range(200):
+            while True:
+                try:
+                    await writer.run_async(transact(next_write()[0]), NOBODY)
+                    break
+                except ConflictError:
+                    continue
+
+    async def count_in_coroutines() -> None:
+        together.wait()
+        await asyncio.gather(*(count_in_coroutine() for _ in range(8)))
+
+    with ThreadPoolExecutor(9) as pool:
+        counting = [pool.submit(count) for _ in range(8)]
+        counting.append(pool.submit(asyncio.run, count_in_coroutines()))
+    for future in counting:
+        future.result()
+    writer.close()
+    total = read(store, "total")
+    assert (total.value.value, total.version, len(whole_log(store))) == (3200, 3200, 3200)
+
+
+def test_threads_and_coroutines_wait_for_each_other_in_one_queue(
+    writer: Writer, turnstile: Turnstile, pool: ThreadPoolExecutor
+) -> None:
+    async def writes(name: str) -> None:
+        for number in range(50):
+            await writer.run_async(transact(put(name, number)), NOBODY)
+
+    async def three() -> None:
+        await asyncio.gather(writes("x"), writes("y"), writes("z"))
+
+    def write_many(name: str) -> None:
+        for number in range(50):
+            writer.run(transact(put(name, number)), NOBODY)
+
+    for future in [pool.submit(asyncio.run, three()), *(pool.submit(write_many, name) for name in "abc")]:
+        future.result(PATIENCE)
+    with turnstile.reader() as reader:
+        assert [(it.key, it.version, it.value.value) for it in reader.records("n", "", None, -1, deleted=False)] == [
+            (key, 50, 49) for key in "abcxyz"
+        ]
+
+
+# --- bells, refusals, the end
+
+
+def test_the_bell_rings_for_what_was_written_and_for_nothing_else(store: Store) -> None:
+    bell = ProcessBell()
+    writer = Writer(store, bell)
+    rung: list[int] = []
+    with bell.listen(lambda: rung.append(len(whole_log(store)))):
+        writer.run(transact(put("k", 1)), NOBODY)
+        with pytest.raises(ConflictError):
+            writer.run(transact(put("k", 1, 0)), NOBODY)
+        writer.run(transact(check("k", 1)), NOBODY)
+        writer.run(take("r"), NOBODY)
+        writer.run(take("r"), NOBODY)
+    writer.close()
+    assert rung == [1, 2]
+
+
+def test_refusals_alone_write_nothing_and_go_along_with_the_next_write(writer: Writer, turnstile: Turnstile) -> None:
+    write(turnstile.store, "k", "their-secret")
+    for _ in range(2):
+        with pytest.raises(ConflictError):
+            writer.run(transact(put("k", "my-secret", 7), by="eve"), Caller(session="s"))
+    assert noted_refusals(turnstile.store) == []
+    writer.run(transact(put("other", 1)), NOBODY)
+    first, second = noted_refusals(turnstile.store)
+    assert first == second
+    assert (first.at, first.code, first.by, first.session) == (1_000_000_000, "conflict", "eve", "s")
+    assert "n/k" in first.what
+    assert "secret" not in repr(first)
+
+
+def test_closing_writes_the_refusals_that_no_write_took_along(store: Store) -> None:
+    writer = Writer(store, ProcessBell())
+    with pytest.raises(NotFoundError):
+        writer.run(transact(drop("k")), NOBODY)
+    writer.close()
+    assert [refusal.code for refusal in noted_refusals(store)] == ["not_found"]
+
+
+def test_closing_waits_for_what_runs_and_takes_nothing_more(
+    writer: Writer, turnstile: Turnstile, pool: ThreadPoolExecutor
+) -> None:
+    turnstile.begin.clear()
+    running = pool.submit(writer.run, transact(put("a", 1)), NOBODY)
+    until(lambda: turnstile.begun == 1)
+    queued = pool.submit(writer.run, transact(put("b", 1)), NOBODY)
+    until(lambda: len(writer._waiting) == 1)
+    closing = pool.submit(writer.close)
+    until(lambda: writer._closed)
+    with pytest.raises(StoreError, match="closed"):
+        writer.run(transact(put("c", 1)), NOBODY)
+    with pytest.raises(StoreError, match="closed"):
+        asyncio.run(writer.run_async(transact(put("c", 1)), NOBODY))
+    assert not closing.done()
+    turnstile.begin.set()
+    closing.result(PATIENCE)
+    assert running.done()
+    queued.result(PATIENCE)
+    with turnstile.reader() as reader:
+        assert keys(reader) == ["a", "b"]
