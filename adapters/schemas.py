@@ -3,19 +3,20 @@
 Answers are an object at the root: a plain union would be wrapped in `{"result": …}`, and hosts show the model that.
 """
 
-from typing import Any
+from typing import Any, Final
 
-from holdlog.adapters.results import Result
+from holdlog.adapters.results import Result, Unavailable
 
 
 def output_schema(*alternatives: type[Result]) -> dict[str, Any]:
     """JSON Schema of the answers: the types of all fields once, and one alternative per status.
 
     Alternatives of one status are told apart by their required fields; which fields the others hold says
-    docs/answers.md, since a full list would double the size of a tool.
+    docs/answers.md, since a full list would double the size of a tool. Every call may be `unavailable`, too; its
+    fields are the same for all, so that no tool lists them.
     """
     statuses = [_status(model) for model in alternatives]
-    properties: dict[str, Any] = {"status": {"enum": list(dict.fromkeys(statuses))}}
+    properties: dict[str, Any] = {"status": {"enum": [*dict.fromkeys(statuses), _ALWAYS]}}
     for model in alternatives:
         for name, schema in model.model_json_schema(mode="serialization")["properties"].items():
             properties.setdefault(name, _plain(schema, name in model.kept()))
@@ -25,6 +26,7 @@ def output_schema(*alternatives: type[Result]) -> dict[str, Any]:
         if statuses.count(status) > 1:
             alternative["required"] = [name for name, field in model.model_fields.items() if field.is_required()]
         one_of.append(alternative)
+    one_of.append({"properties": {"status": {"const": _ALWAYS}}})
     return {"type": "object", "properties": properties, "required": ["status"], "oneOf": one_of}
 
 
@@ -51,3 +53,6 @@ def _argument(schema: dict[str, Any]) -> dict[str, Any]:
     kept = {name: part for name, part in schema.items() if not (name == "default" and part is None)}
     options = [option for option in kept.pop("anyOf", []) if option != {"type": "null"}]
     return {**options[0], **kept} if options else kept
+
+
+_ALWAYS: Final = _status(Unavailable)
