@@ -5,9 +5,11 @@ import sqlite3
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from holdlog.adapters import host
 from holdlog.adapters.gate import Gate
 from holdlog.adapters.location import LocationError, prepare_folder, require_local
 from holdlog.adapters.schema import (
@@ -29,7 +31,7 @@ PATIENCE: Final = 10.0
 _creating = threading.Lock()
 
 
-def open_sqlite(path: Path) -> SqliteStore:
+def open_sqlite(path: Path, clock: Callable[[], int] = host.now) -> SqliteStore:
     """Open the store, and create it where nothing stands. Raises StoreError with one line that says what to do;
     UnavailableError when another process holds the gate for too long."""
     try:
@@ -49,7 +51,7 @@ def open_sqlite(path: Path) -> SqliteStore:
             _require_or_create(path)
         finally:
             gate.release()
-        return SqliteStore(path, gate)
+        return SqliteStore(path, gate, clock)
     except BaseException:
         gate.close()
         raise
@@ -73,7 +75,7 @@ def _require_or_create(path: Path) -> None:
     try:
         if not _tables(connection):
             _create(connection)
-        _require_ours(path, connection)
+        require_ours(path, connection)
         configure(connection)
         if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise StoreError(f"{path} cannot use a write-ahead log here; use --db with a path on a local disk")
@@ -95,7 +97,7 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def _require_ours(path: Path, connection: sqlite3.Connection) -> None:
+def require_ours(path: Path, connection: sqlite3.Connection) -> None:
     application_id = connection.execute("PRAGMA application_id").fetchone()[0]
     if application_id == APPLICATION_ID:
         require_major(connection.execute("PRAGMA user_version").fetchone()[0])

@@ -303,6 +303,7 @@ class SqliteTransaction(SqliteReader):
         self._cursor = SQLiteCursor(connection.cursor())
         connection.execute("PRAGMA busy_timeout = 0")  # it waits in the store, fairly and up to its own deadline
         self.at = 0
+        self._knows_last = False
         self.wrote = False
 
     def begin(self, undisturbed: bool) -> None:
@@ -311,14 +312,15 @@ class SqliteTransaction(SqliteReader):
         `undisturbed`: nobody else wrote since the last time, so the last event's time is known.
         """
         self.connection.execute("BEGIN IMMEDIATE")
-        last = self.at
-        if not undisturbed or not last:
+        self._knows_last = self._knows_last and undisturbed
+        if not self._knows_last:
             try:
-                last = self._last_time()
+                self.at = self._last_time()
             except BaseException:
                 _roll_back(self.connection)
                 raise
-        self.at = max(self._clock(), last)
+            self._knows_last = True
+        self.at = max(self._clock(), self.at)
         self.wrote = False
 
     def _last_time(self) -> int:
