@@ -1,0 +1,55 @@
+"""How fast the views come back from the log alone."""
+
+import time
+from collections.abc import Iterator
+from itertools import chain
+from statistics import median
+
+from bench.bench import Bench
+from bench.contestants import AGENT, NAMESPACE, VALUE
+from bench.figures import Figure, number
+from bench.size import CALLS, fill
+from holdlog.adapters.opening import open_sqlite
+from holdlog.adapters.rebuilding import rebuild
+from holdlog.domain.handle import Command
+
+GROUP = "rebuild"
+
+
+def run(bench: Bench) -> Iterator[Figure]:
+    events = bench.pick(200_000, 20_000)
+    for place, base in bench.places.items():
+        with bench.folder(base) as folder:
+            path = folder / "store.db"
+            fill(path, _commands(events), lambda done: bench.progress(f"{done} events to rebuild from"))
+            store = open_sqlite(path)
+            rates = []
+            for turn in range(bench.pick(5, 3)):
+                bench.progress(f"{place}, {turn}")
+                started = time.perf_counter()
+                report = rebuild(store)
+                rates.append(report.events / (time.perf_counter() - started))
+                assert report.events == events, report
+            store.close()
+            rows = sum(report.rows.values())
+            beside = f"{number(events)} events, of them a tenth claims and releases, {number(rows)} rows"
+            yield Figure(
+                GROUP,
+                f"rebuild of all views, {place}",
+                median(rates),
+                " events/s",
+                50_000,
+                at_least=True,
+                beside=beside,
+            )
+
+
+def _commands(events: int) -> Iterator[Command]:
+    """Ten events to a key; a tenth of the events are of claims."""
+    for index in range(events // 20):
+        resource = f"src/module-{index % 500}.py"
+        keys = (f"key-{(18 * index + it) * 7919 % (events // 10)}" for it in range(18))
+        yield from chain(
+            (CALLS.set(NAMESPACE, key, VALUE, AGENT, None).command for key in keys),
+            (CALLS.claim(resource, AGENT).command, CALLS.release(resource, AGENT).command),
+        )
