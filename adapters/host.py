@@ -122,6 +122,34 @@ def lock_owner(path: Path, offset: int | None = None) -> int | None:
     Without: who holds any lock, flock included, an exclusive one first. Only a hint to show: the holder may be gone by
     the time of the answer, and a flock names the process that took it, not a child that inherited it.
     """
+    found = _identity(path)
+    return owner_among(list(parse_locks(_proc("/proc/locks"))), *found, offset) if found else None
+
+
+def lock_owners(path: Path, offset: int) -> list[int]:
+    """Pids of all processes with a POSIX lock of any kind over that byte (128 of `<db>-shm`: who has the store open).
+    Only a hint to show, as `lock_owner`; those of another pid namespace are not seen.
+    """
+    found = _identity(path)
+    if found is None:
+        return []
+    inode, devices = found
+    held = parse_locks(_proc("/proc/locks"))
+    return sorted(
+        {
+            lock.pid
+            for lock in held
+            if lock.inode == inode
+            and lock.device in devices
+            and lock.kind == "POSIX"
+            and lock.covers(offset)
+            and lock.pid > 0
+        }
+    )
+
+
+def _identity(path: Path) -> tuple[int, list[Device]] | None:
+    """Inode and possible devices of a file in /proc/locks."""
     if sys.platform != "linux":
         return None
     try:
@@ -134,7 +162,7 @@ def lock_owner(path: Path, offset: int | None = None) -> int | None:
     if mount and mount.device and mount.device not in devices:
         # btrfs and overlay tell stat() another device than /proc/locks; mountinfo and /proc/locks agree.
         devices.append(mount.device)
-    return owner_among(list(parse_locks(_proc("/proc/locks"))), status.st_ino, devices, offset)
+    return status.st_ino, devices
 
 
 def parse_locks(text: str) -> Iterator[Lock]:

@@ -1,0 +1,145 @@
+"""`holdlog rebuild` and `holdlog doctor`, for people and for scripts. Imports what they need when they run."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO
+
+from holdlog.domain.refusals import StoreError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.doctor import Finding
+
+BAR_WIDTH: Final = 30
+BAR_EVERY: Final = 0.1
+"""Seconds between drawings of a progress bar."""
+
+_MARKS: Final = {"ok": ("✓", "ok", "32"), "warn": ("!", "!", "33"), "bad": ("✗", "x", "31")}
+"""Mark, mark for terminals that cannot show it, colour (ECMA-48)."""
+
+
+def add_rebuild(
+    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", shared: argparse.ArgumentParser
+) -> None:
+    """Add the command; `run` of its namespace answers with the exit code. `shared` brings `--db`."""
+    parser = subparsers.add_parser(
+        "rebuild",
+        parents=[shared],
+        help="make the views anew from the log",
+        description="Make the views anew from the log, beside those in use, and swap. Servers may go on working.",
+    )
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    parser.set_defaults(run=run_rebuild)
+
+
+def add_doctor(
+    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", shared: argparse.ArgumentParser
+) -> None:
+    """As `add_rebuild`."""
+    parser = subparsers.add_parser(
+        "doctor",
+        parents=[shared],
+        help="is the store sound, and who is connected?",
+        description="Look at the store, beside servers that use it. Mends nothing. Exit code 1: it is not sound.",
+    )
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    parser.set_defaults(run=run_doctor)
+
+
+def run_rebuild(options: argparse.Namespace) -> int:
+    """Raises HoldlogError, LocationError."""
+    from holdlog.adapters.opening import open_sqlite
+    from holdlog.adapters.rebuilding import rebuild
+
+    path = _file(options.db)
+    if not os.path.lexists(path):
+        raise StoreError(f"there is no store at {path}")
+    store = open_sqlite(path)
+    bar = Bar(sys.stderr, "rebuild")
+    started = time.monotonic()
+    try:
+        report = rebuild(store, bar.draw)
+    finally:
+        bar.clear()
+        store.close()
+    seconds = time.monotonic() - started
+    if options.json:
+        _say(json.dumps({"store": str(path), **report._asdict(), "seconds": round(seconds, 3)}))
+        return 0
+    rows = ", ".join(f"{count:,} in {view}" for view, count in report.rows.items())
+    _say(f"{_mark('ok', sys.stdout)} {report.events:,} events in {seconds:.1f} s; rows: {rows}")
+    return 0
+
+
+def run_doctor(options: argparse.Namespace) -> int:
+    """Raises LocationError."""
+    from holdlog.adapters.doctor import examine
+
+    path = _file(options.db)
+    bar = Bar(sys.stderr, "doctor")
+    try:
+        findings = examine(path, bar.draw)
+    finally:
+        bar.clear()
+    sound = all(finding.level != "bad" for finding in findings)
+    if options.json:
+        told = [finding._asdict() for finding in findings]
+        _say(json.dumps({"store": str(path), "sound": sound, "findings": told}, indent=2))
+    else:
+        for finding in findings:
+            _say(_line(finding))
+    return 0 if sound else 1
+
+
+class Bar:
+    """A progress bar on a terminal; nothing elsewhere."""
+
+    def __init__(self, stream: TextIO, title: str) -> None:
+        self._stream = stream
+        self._title = title
+        self._shown = stream.isatty()
+        self._drawn = 0.0
+
+    def draw(self, done: int, total: int) -> None:
+        if not self._shown or time.monotonic() - self._drawn < BAR_EVERY:
+            return
+        self._drawn = time.monotonic()
+        filled = BAR_WIDTH * done // max(1, total)
+        self._stream.write(f"\r{self._title} [{'#' * filled:<{BAR_WIDTH}}] {done:,} of {total:,} events")
+        self._stream.flush()
+
+    def clear(self) -> None:
+        if self._drawn:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+
+def _file(db: str | None) -> Path:
+    from holdlog.adapters.location import find_store
+
+    named = db or os.environ.get("HOLDLOG_DB") or ""
+    if named == ":memory:" or "://" in named:
+        raise StoreError("this command is for a store in a file; use --db with its path")
+    return find_store(db, os.environ, Path.cwd())
+
+
+def _line(finding: "Finding") -> str:
+    return f"{_mark(finding.level, sys.stdout)} {finding.name:<12} {finding.text}"
+
+
+def _mark(level: str, stream: TextIO) -> str:
+    mark, plain, colour = _MARKS[level]
+    try:
+        mark.encode(stream.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        mark = f"{plain:<2}"
+    if stream.isatty() and not os.environ.get("NO_COLOR"):
+        return f"\x1b[{colour}m{mark}\x1b[0m"
+    return mark
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
