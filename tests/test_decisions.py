@@ -1,0 +1,139 @@
+"""The byte format in docs/decisions/0004 and the columns in docs/store.md are those of the code."""
+
+import hashlib
+import json
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog import StateStore
+from holdlog.adapters.schema import CREATE_EVENTS
+from holdlog.domain.envelope import NO_DIGEST, digest, payload_hash
+from holdlog.domain.message import Caller
+from holdlog.projections.fold import VIEWS
+
+ROOT = Path(__file__).parents[1]
+FORMAT = (ROOT / "docs/decisions/0004-envelope-and-digest.md").read_text()
+STORE = (ROOT / "docs/store.md").read_text()
+STREAM = "record:order-1234/status"
+
+
+def test_the_worked_example_comes_out_in_this_code() -> None:
+    hashed = payload_hash(bytes(range(16)), '"paid"')
+    first = digest(
+        NO_DIGEST,
+        STREAM,
+        1,
+        "ValueWritten",
+        1763640000000000,
+        Caller(session="p-1", reason="Zahlung geprüft"),
+        '{"by":"ann"}',
+        hashed,
+    )
+    second = digest(first, STREAM, 2, "ValueDeleted", 1763640060000000, Caller(session="p-1"), '{"by":"bob"}', None)
+    assert told() == {
+        "payload hash of version 1": hashed.hex(),
+        "digest of version 1": first.hex(),
+        "digest of version 2": second.hex(),
+    }
+
+
+def test_the_worked_example_comes_out_without_this_code() -> None:
+    first, second = after("<!-- example -->").splitlines()
+    assert hashlib.sha256(bytes(range(16)) + b'"paid"').hexdigest() == told()["payload hash of version 1"]
+    assert hashlib.sha256(first.encode()).hexdigest() == told()["digest of version 1"] == json.loads(second)[0]
+    assert hashlib.sha256(second.encode()).hexdigest() == told()["digest of version 2"]
+
+
+def test_the_auditors_own_check_agrees_with_a_store(store: Path) -> None:
+    assert audit()(str(store)) == 7
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "UPDATE stored_events SET payload = '\"unpaid\"' WHERE rowid = 1",
+        "UPDATE stored_events SET at = at + 1 WHERE rowid = 2",
+        "UPDATE stored_events SET session = NULL WHERE rowid = 2",
+        "UPDATE stored_events SET salt = zeroblob(16) WHERE rowid = 1",
+        "DELETE FROM stored_events WHERE rowid = 2",
+    ],
+)
+def test_the_auditors_own_check_finds_what_was_changed(store: Path, tampering: str) -> None:
+    execute(store, tampering)
+    with pytest.raises(SystemExit):
+        audit()(str(store))
+
+
+def test_the_auditors_own_check_accepts_a_redacted_payload(store: Path) -> None:
+    connection = sqlite3.connect(store)
+    salt, payload = connection.execute("SELECT salt, payload FROM stored_events WHERE rowid = 1").fetchone()
+    connection.execute(
+        "UPDATE stored_events SET salt = NULL, payload = NULL, payload_hash = ? WHERE rowid = 1",
+        (payload_hash(salt, payload),),
+    )
+    connection.commit()
+    connection.close()
+    assert audit()(str(store)) == 7
+
+
+def test_the_documented_columns_of_the_views_are_those_there_are() -> None:
+    for view in VIEWS:
+        table = STORE.split(f"**`{view.name}`**")[1].split("**`")[0]
+        assert columns_of(table) == list(view.columns)
+
+
+def test_the_documented_columns_of_the_log_are_those_there_are() -> None:
+    table = FORMAT.split("## The row")[1].split("## The digest")[0]
+    assert columns_of(table) == re.findall(r"^    ([a-z_]+) [A-Z]", CREATE_EVENTS, re.MULTILINE)
+
+
+def test_every_document_that_the_code_names_exists() -> None:
+    for path in [*ROOT.glob("domain/*.py"), *ROOT.glob("projections/*.py"), *ROOT.glob("adapters/*.py")]:
+        for named in re.findall(r"docs/[\w/-]+\.md", path.read_text()):
+            assert (ROOT / named).exists(), f"{path.name} names {named}"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "state.db"
+    with StateStore(path) as opened:
+        opened.set("order 1/ä", "status", "paid", updated_by="ann", reason='she said "ok"\n'.strip())
+        opened.set("order 1/ä", "status", {"état": "\u007f\u2028\\", "n": 1.5}, updated_by="bob", request_id="r1")
+        opened.delete("order 1/ä", "status", deleted_by="bob", expected_version=2)
+        opened.set("order 1/ä", "status", None, updated_by="ann", expected_version=0)
+        opened.claim("custom://merge", agent="ann")
+        opened.release("custom://merge", agent="ann")
+        opened.claim("custom://merge", agent="日本")
+    return path
+
+
+def audit() -> Any:
+    names: dict[str, Any] = {}
+    exec(compile(after("<!-- audit -->"), "0004", "exec"), names)
+    return names["audit"]
+
+
+def after(marker: str) -> str:
+    return FORMAT.split(marker)[1].split("```")[1].split("\n", 1)[1].rstrip("\n")
+
+
+def told() -> dict[str, str]:
+    return dict(
+        re.findall(r"^\| ((?:payload hash|digest) of version \d) \| `([0-9a-f]{64})` \|$", FORMAT, re.MULTILINE)
+    )
+
+
+def columns_of(table: str) -> list[str]:
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", table, re.MULTILINE)
+    return [column for row in rows for column in re.findall(r"`(\w+)`", row)]
+
+
+def execute(path: Path, statement: str) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
