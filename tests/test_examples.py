@@ -1,0 +1,44 @@
+"""Each example runs as a process of its own, comes out as it tells, and shows the figures that it is there for."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+TOLD = {
+    "budget_allocation/without_holdlog.py": ("Committed $15,000 of $10,000", "No error, no warning"),
+    "budget_allocation/with_holdlog.py": (
+        "print-agent   conflict  search-agent wrote version 2",
+        "Committed $10,000 of $10,000",
+        "version 2  search-agent  $2,000 remaining",
+        "version 3  print-agent   $0 remaining",
+    ),
+    "order_processing/without_holdlog.py": (
+        "The order is {'status': 'received', 'reserved': False, 'total': 80.99}",
+        "No error, no warning",
+    ),
+    "order_processing/with_holdlog.py": (
+        "pricing-agent    conflict  inventory-agent wrote version 2",
+        "The order is {'status': 'processing', 'reserved': True, 'total': 80.99}",
+        "version 3  pricing-agent",
+    ),
+    "claims/two_agents.py": ("busy, held by writer-1", "waits     available", "writer-2  claims    claimed"),
+}
+
+
+def test_every_example_is_told_of_here() -> None:
+    assert {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.glob("*/*.py")} == set(TOLD)
+
+
+@pytest.mark.parametrize("example", TOLD)
+def test_an_example_comes_out_as_told(example: str, tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, str(EXAMPLES / example)], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    for words in TOLD[example]:
+        assert words in run.stdout
+    assert not list(tmp_path.iterdir())
