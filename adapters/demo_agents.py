@@ -1,0 +1,101 @@
+"""The demo's agents: each talks to a holdlog server process of its own, over stdio, as hosts of MCP do."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
+
+START_WITHIN: Final = 20.0
+ANSWER_WITHIN: Final = 15.0
+"""Seconds; a wait that takes longer went wrong."""
+
+
+class Wrong(Exception):
+    """A step did not come out right; the message is one line that says what."""
+
+
+def require(held: bool, otherwise: str) -> None:
+    """Raises Wrong with what is wrong unless it holds."""
+    if not held:
+        raise Wrong(otherwise)
+
+
+class Agent:
+    """One agent with its connection. `call` answers with what the tool answered; raises Wrong."""
+
+    def __init__(self, name: str, client: Client[StdioTransport], errors: Path) -> None:
+        self.name = name
+        self._client = client
+        self._errors = errors
+
+    @property
+    def server(self) -> str:
+        """What the server says of itself."""
+        info = self._client.server_info
+        return f"{info.name} {info.version}" if info else "unknown"
+
+    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        try:
+            answer = await self._client.call_tool_mcp(f"holdlog_{tool}", arguments, timeout=ANSWER_WITHIN)
+        except Exception as error:
+            raise Wrong(
+                f"{self.name}'s {tool} got no answer ({_first_line(error)}){_last_words(self._errors)}"
+            ) from error
+        body = answer.structured_content
+        if answer.is_error or body is None:
+            raise Wrong(f"{self.name}'s {tool} failed: {answer.content}")
+        return dict(body)
+
+
+@asynccontextmanager
+async def connected(names: Sequence[str], command: Sequence[str], folder: Path) -> AsyncIterator[list[Agent]]:
+    """One server process per agent, all started at once, all ended with the block. Raises Wrong.
+
+    `command`: the program and its arguments. `folder`: where their stderr goes.
+    """
+    async with AsyncExitStack() as stack:
+        yield list(await together(*(_connect(stack, name, command, folder / f"{name}.log") for name in names)))
+
+
+async def together(*steps: Coroutine[Any, Any, Any]) -> list[Any]:
+    """Run them side by side; the first that goes wrong ends the others, and is raised alone."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(step) for step in steps]
+    except* Exception as errors:
+        raise _first(errors) from None
+    return [task.result() for task in tasks]
+
+
+async def _connect(stack: AsyncExitStack, name: str, command: Sequence[str], errors: Path) -> Agent:
+    program, *arguments = command
+    transport = StdioTransport(program, arguments, keep_alive=False, log_file=errors)
+    client = Client(transport, init_timeout=START_WITHIN, name=f"holdlog-demo-{name}")
+    try:
+        await stack.enter_async_context(client)
+    except Exception as error:
+        raise Wrong(f"{name}'s server did not start ({_first_line(error)}){_last_words(errors)}") from error
+    return Agent(name, client, errors)
+
+
+def _first(errors: BaseExceptionGroup[Exception]) -> Exception:
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def _last_words(errors: Path) -> str:
+    """The last line that a server wrote to its stderr."""
+    try:
+        lines = errors.read_text(errors="replace").split("\n")
+    except OSError:
+        return ""
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    return f"; its last line: {last.strip()[:200]}" if last else ""

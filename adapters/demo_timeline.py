@@ -1,0 +1,99 @@
+"""What was measured while the demo ran: spans and ticks of agents, scene by scene, in milliseconds since it began."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+SpanKind = Literal["think", "write", "hold", "wait"]
+TickKind = Literal["conflict", "busy"]
+
+
+@dataclass
+class Span:
+    """Something that took an agent time. `text` may be set until it ends; an `end` below 0: it goes on."""
+
+    agent: str
+    kind: SpanKind
+    start: float
+    end: float = -1.0
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A refusal, at the moment its answer came."""
+
+    agent: str
+    kind: TickKind
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Wake:
+    """What one agent did at `freed` woke another, who knew at `woken`."""
+
+    by: str
+    agent: str
+    freed: float
+    woken: float
+
+
+@dataclass
+class Scene:
+    title: str
+    start: float
+    end: float = -1.0
+    outcome: tuple[str, str] = ("", "")
+    good: bool = True
+
+
+@dataclass
+class Timeline:
+    """Every time in it comes from one monotonic clock of one process."""
+
+    agents: tuple[str, ...]
+    scenes: list[Scene] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    ticks: list[Tick] = field(default_factory=list)
+    wakes: list[Wake] = field(default_factory=list)
+    _began: float | None = None
+
+    def now(self) -> float:
+        """Milliseconds since the first look at the clock."""
+        clock = time.perf_counter()
+        if self._began is None:
+            self._began = clock
+        return (clock - self._began) * 1000
+
+    @contextmanager
+    def scene(self, title: str) -> Iterator[Scene]:
+        """What the block does is one scene; a hold that outlives it ends with it, for the picture."""
+        scene = Scene(title, self.now())
+        self.scenes.append(scene)
+        try:
+            yield scene
+        finally:
+            scene.end = self.now()
+            for span in self.spans:
+                if span.end < 0:
+                    span.end = scene.end
+
+    def begin(self, agent: str, kind: SpanKind, text: str = "") -> Span:
+        span = Span(agent, kind, self.now(), text=text)
+        self.spans.append(span)
+        return span
+
+    def end(self, span: Span) -> float:
+        span.end = self.now()
+        return span.end
+
+    @contextmanager
+    def during(self, agent: str, kind: SpanKind, text: str = "") -> Iterator[Span]:
+        span = self.begin(agent, kind, text)
+        try:
+            yield span
+        finally:
+            self.end(span)
