@@ -23,6 +23,8 @@ MAX_PAGE: Final = 1000
 EXPORT_PAGE: Final = 100
 """Records in a page of an export; the whole history of each comes with it."""
 MAX_VERSION: Final = 2**63 - 1
+MAX_SHOWN: Final = 64
+"""Characters of an argument's name in an error."""
 
 Answer = TypeVar("Answer")
 Answered = TypeVar("Answered", covariant=True)
@@ -91,11 +93,11 @@ class Calls:
             operation = Delete(namespace=namespace, key=key, expected_version=expected)
             return Transact(operations=(operation,), by=by)
 
-        made = checked(command)
+        made = checked(command, by="deleted_by")
         return Write(made, lambda outcome: answers.delete_result(outcome, made.by))
 
     def clear_namespace(self, namespace: str, by: str) -> Write[results.ClearResult]:
-        command = checked(lambda: ClearNamespace(namespace=namespace, by=by))
+        command = checked(lambda: ClearNamespace(namespace=namespace, by=by), by="deleted_by")
         return Write(command, lambda outcome: answers.clear_result(outcome, command.namespace, command.by))
 
     def list_records(
@@ -269,12 +271,14 @@ def caller(base: Caller = NOBODY, **facts: str | None) -> Caller:
     return checked(lambda: Caller.model_validate(base.model_dump() | told)) if told else base
 
 
-def checked(make: Callable[[], Answer]) -> Answer:
-    """Build a message; what pydantic finds becomes an InvalidError of one line, without the value."""
+def checked(make: Callable[[], Answer], by: str = "updated_by") -> Answer:
+    """Build a message; what pydantic finds becomes an InvalidError of one line, without the value.
+
+    `by`: what the caller calls the field of that name."""
     try:
         return make()
     except ValidationError as error:
-        raise InvalidError(first_finding(error)) from None
+        raise InvalidError(first_finding(error, by)) from None
 
 
 def whole(number: object, argument: str) -> int:
@@ -305,14 +309,16 @@ def _page(rows: Sequence[Answer], limit: int) -> tuple[list[Answer], bool]:
     return list(rows[:limit]), len(rows) > limit
 
 
-def first_finding(error: ValidationError) -> str:
+def first_finding(error: ValidationError, by: str = "by") -> str:
+    """The argument and what is wrong with it; an unknown argument whose name is no name is not repeated."""
     finding = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = str(finding["loc"][-1]) if finding["loc"] else ""
     message = finding["msg"].removeprefix("Value error, ")
-    return f"{_ARGUMENT.get(place, place)}: {message}" if place else message
+    if len(place) > MAX_SHOWN or not place.isprintable():
+        place = "arguments"
+    return f"{by if place == 'by' else place}: {message}" if place else message
 
 
 _NAME: Final = TypeAdapter[str](Name)
 _RESOURCE: Final = TypeAdapter[str](Resource)
-_ARGUMENT: Final = {"by": "updated_by"}
 AGENT: Final = TypeAdapter[str](Agent)

@@ -1,6 +1,7 @@
 """The MCP server: which tools, in which groups, and what hosts are told of them, whatever is stored."""
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version as version_of
 from typing import Any, Final, NamedTuple
@@ -25,6 +26,8 @@ from holdlog.domain.message import Caller
 from holdlog.domain.refusals import InvalidError
 
 DEFAULT_PREFIX: Final = "holdlog_"
+PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{0,32}")
+"""What hosts accept in the names of tools; some add a prefix of their own and allow 64 characters in all."""
 
 
 class Guard(Middleware):
@@ -137,7 +140,10 @@ def build_server(
     """A FastMCP server with the tools of these groups (names of `GROUPS`). Opens and starts nothing.
 
     `progress_every`: seconds between the progress notifications of a call that waits, where the client asks for them.
+    Raises InvalidError for a prefix that hosts would not take.
     """
+    if not PREFIX.fullmatch(prefix):
+        raise InvalidError("tool-prefix: must have letters, digits, '_' and '-' only, and 32 at most")
     server = FixedTools(
         name="holdlog",
         version=version_of("holdlog"),
@@ -189,7 +195,8 @@ _SESSION_FACTS: Final = ("holdlog/session", "ai.opencode/sessionID", "threadId")
 
 def _caller_of(context: MiddlewareContext[CallToolRequestParams], local: Caller) -> Caller:
     """Who calls, by what the request says of itself; the process's own session otherwise. Raises InvalidError."""
-    meta = context.message.meta or {}
+    request = context.fastmcp_context.request_context if context.fastmcp_context else None
+    meta = (request.meta if request else None) or {}
     session = next((fact for name in _SESSION_FACTS if isinstance(fact := meta.get(name), str)), None)
     request_id = meta.get("holdlog/request_id")
     if request_id is not None and not isinstance(request_id, str):

@@ -1,0 +1,95 @@
+"""An agent at an MCP client that checks every answer against the promises that hold for all of them."""
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
+from jsonschema import Draft202012Validator
+
+MAY_BE_NULL = frozenset({"value", "previous_version", "actual_value"})
+
+
+class Agent:
+    """Calls tools by their short names. `answers` and `errors` keep all that was said to it."""
+
+    def __init__(self, client: "Client[Any]", schemas: Mapping[str, Mapping[str, Any]], prefix: str) -> None:
+        self.client = client
+        self.answers: list[tuple[str, dict[str, Any]]] = []
+        self.errors: list[str] = []
+        self._schemas = schemas
+        self._prefix = prefix
+
+    async def __call__(self, tool: str, meta: dict[str, Any] | None = None, /, **arguments: Any) -> dict[str, Any]:
+        """The answer; it has the form that the tool's output schema promises, as text and as structured content."""
+        result = await self.client.call_tool_mcp(self._prefix + tool, arguments, meta=meta)
+        text = _text(result)
+        assert not result.is_error, text
+        answer = result.structured_content
+        assert answer is not None
+        assert text == json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+        schema = self._schemas[self._prefix + tool]
+        Draft202012Validator(schema).validate(answer)  # oneOf: exactly one
+        assert "result" not in answer
+        _no_nulls(answer)
+        self.answers.append((tool, answer))
+        return dict(answer)
+
+    async def error(self, tool: str, meta: dict[str, Any] | None = None, /, **arguments: Any) -> str:
+        """The message of a refused call: an error in one line, without structured content."""
+        result = await self.client.call_tool_mcp(self._prefix + tool, arguments, meta=meta)
+        assert result.is_error, result
+        assert result.structured_content is None
+        message = message_of(_text(result))
+        self.errors.append(message)
+        return message
+
+
+def message_of(text: str) -> str:
+    """The message of an error's text, which has nothing else, no line break and no address of pydantic's."""
+    error = json.loads(text)
+    assert list(error) == ["status", "message"]
+    assert error["status"] == "error"
+    assert error["message"]
+    assert "\n" not in error["message"]
+    assert "http" not in error["message"]
+    return str(error["message"])
+
+
+@asynccontextmanager
+async def connected(server: Any, prefix: str = "holdlog_", **options: Any) -> AsyncIterator[Agent]:
+    """An agent at a server: a FastMCP server in memory, or a transport to a process."""
+    async with Client(server, **options) as client:
+        tools = await client.list_tools()
+        schemas = {tool.name: tool.output_schema or {} for tool in tools}
+        for schema in schemas.values():
+            Draft202012Validator.check_schema(schema)
+        yield Agent(client, schemas, prefix)
+
+
+def process(*arguments: str, env: dict[str, str] | None = None) -> StdioTransport:
+    """A holdlog server process of its own, by the Python that runs the tests."""
+    kept = {name: value for name, value in os.environ.items() if name != "CLAUDE_CODE_SESSION_ID"}
+    return StdioTransport(sys.executable, ["-m", "holdlog", *arguments], env={**kept, **(env or {})}, keep_alive=False)
+
+
+def _text(result: Any) -> str:
+    assert [block.type for block in result.content] == ["text"]
+    return str(result.content[0].text)
+
+
+def _no_nulls(answer: Any, name: str = "") -> None:
+    match answer:
+        case dict():
+            for field, inner in answer.items():
+                if field not in ("value", "actual_value"):  # what agents wrote is theirs
+                    _no_nulls(inner, field)
+        case list():
+            for inner in answer:
+                _no_nulls(inner, name)
+        case None:
+            assert name in MAY_BE_NULL, f"{name} is null"
