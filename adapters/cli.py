@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
+from holdlog.adapters.cli_store import add_doctor, add_rebuild
 from holdlog.adapters.commands import Parsers, add_calls
+from holdlog.adapters.demo import add_demo
 from holdlog.adapters.location import LocationError, find_store
 from holdlog.domain.refusals import HoldlogError
 
@@ -67,6 +69,9 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     commands: Parsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_serve(commands, store)
     add_calls(commands, store)
+    add_rebuild(commands, store)
+    add_doctor(commands, store)
+    add_demo(commands)
     return parser, frozenset(commands.choices)
 
 
@@ -142,22 +147,30 @@ def _serve(options: argparse.Namespace) -> int:
     from holdlog.adapters.calls import Settings
     from holdlog.adapters.compose import open_holdlog
     from holdlog.adapters.mcp import build_server, chosen_groups, local_session
+    from holdlog.adapters.presence import announce
     from holdlog.adapters.stdio import run_stdio
 
     groups = chosen_groups(options.tools)
     settings = Settings(max_value_bytes=options.max_value_bytes, max_wait=options.max_wait)
     opened = open_holdlog(place, settings, session=local_session())
+    presence = announce(place, opened.caller.session or "", "mcp stdio") if isinstance(place, Path) else None
 
     async def end() -> None:
         opened.close()
+        if presence is not None:
+            presence.close()
 
     run_stdio(build_server(opened, groups, options.tool_prefix), end)
 
 
 def _greet(place: Path | str) -> None:
     """Somebody typed `holdlog` in a terminal: say what it is doing and what they may have wanted."""
+    from holdlog.adapters.presence import connected
+
+    others = connected(place) if isinstance(place, Path) else []
     print(
         f"holdlog serves MCP on this terminal for the store {place}; Ctrl-C ends it.\n"
+        f"Connected besides: {', '.join(f'{it.what} (process {it.pid})' for it in others) or 'nobody'}.\n"
         "An MCP host starts it by itself. You may have wanted:\n"
         "  holdlog demo      see what it does, in half a minute\n"
         "  holdlog claims    who holds what now\n"
