@@ -32,6 +32,10 @@ class ProcessBell:
         self._wakers: list[Callable[[], None]] = []
 
     def ring(self) -> None:
+        self.wake()
+
+    def wake(self) -> None:
+        """Tell everybody in this process to look again."""
         for wake in tuple(self._wakers):
             wake()
 
@@ -68,7 +72,7 @@ class MachineBell(ProcessBell):
         folder.mkdir(0o700, exist_ok=True)
 
     def ring(self) -> None:
-        super().ring()
+        self.wake()
         for port in self._others():
             with suppress(OSError):
                 if self._mouth is None:
@@ -81,7 +85,7 @@ class MachineBell(ProcessBell):
         with super().listen(wake):
             with self._lock:
                 if self._ear is None or not self._ear.keep():
-                    self._ear = _Ear(self._folder, self._namespace, self._heard, self._changed, self._is_awaited)
+                    self._ear = _Ear(self._folder, self._namespace, self.wake, self._changed, self._is_awaited)
             yield
 
     def close(self) -> None:
@@ -90,9 +94,6 @@ class MachineBell(ProcessBell):
                 self._ear.stop()
             if self._mouth is not None:
                 self._mouth.close()
-
-    def _heard(self) -> None:
-        super().ring()
 
     def _is_awaited(self) -> bool:
         return bool(self._wakers)
@@ -137,7 +138,8 @@ class _Ear:
         self.port = self._socket.getsockname()[1] if self._socket else 0
         self._registration = _Registration(folder, f"{namespace}-{self.port}") if self._socket else None
         changed()
-        threading.Thread(target=self._run, name="holdlog-bell", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="holdlog-bell", daemon=True)
+        self._thread.start()
 
     def keep(self) -> bool:
         """Stay up for a new waiter; False when this ear is ending."""
@@ -146,8 +148,13 @@ class _Ear:
             return not self._ended
 
     def stop(self) -> None:
+        """When this returns, nobody asks for changes any more."""
         with self._ending:
             self._end()
+        with suppress(OSError):
+            if self._socket is not None:
+                self._socket.sendto(MAGIC, ("127.0.0.1", self.port))
+        self._thread.join()
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -160,6 +167,8 @@ class _Ear:
                 with self._ending:
                     if time.monotonic() - self._last_awaited > LINGER:
                         self._end()
+        if self._socket is not None:
+            self._socket.close()
 
     def _hears(self) -> bool:
         """Wait a little; True when there may be news."""
@@ -181,8 +190,6 @@ class _Ear:
         self._stopped.set()
         if self._registration is not None:
             self._registration.remove()
-        if self._socket is not None:
-            self._socket.close()
 
 
 class _Registration:

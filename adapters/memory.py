@@ -34,10 +34,11 @@ class MemoryStore:
         self._states: dict[str, State] = {}
         self._requests: dict[tuple[str | None, str | None], tuple[int, bytes, str]] = {}
         self.refusals: list[Refusal] = []
-        self._closed = False
+        self._closed: Callable[[], StoreError] | None = None
 
     @contextmanager
     def reader(self) -> Iterator["MemoryReader"]:
+        self._usable()
         with self._lock:
             yield MemoryReader(self._log, self._states)
 
@@ -45,11 +46,11 @@ class MemoryStore:
 
     @contextmanager
     def transaction(self, deadline: float) -> Iterator["MemoryTransaction"]:
+        self._usable()
         if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise UnavailableError("another thread holds the store")
         try:
-            if self._closed:
-                raise StoreError("the store is closed")
+            self._usable()
             at = max(self._clock(), self._log[-1].extra[0] if self._log else 0)
             transaction = MemoryTransaction(list(self._log), dict(self._states), dict(self._requests), at)
             yield transaction
@@ -60,10 +61,14 @@ class MemoryStore:
             self._lock.release()
 
     def close(self) -> None:
-        self._closed = True
+        self._closed = StoreError.closed
 
     def abandon(self) -> None:
-        self._closed = True
+        self._closed = StoreError.forked
+
+    def _usable(self) -> None:
+        if self._closed:
+            raise self._closed()
 
 
 class MemoryReader:

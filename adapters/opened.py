@@ -48,11 +48,15 @@ class Opened:
         return found if found is not None else self._timed_out(call, started)
 
     def close(self) -> None:
-        """Finish what runs, then let go of everything. Calling it again, or after a fork, does nothing."""
+        """Finish what runs, then let go of everything; who waits learns that it is closed.
+
+        Calling it again, or after a fork, does nothing.
+        """
         if self._process == os.getpid():
             self.writer.close()
             self.bell.close()
             self.store.close()
+            self.bell.wake()
 
     def abandon(self) -> None:
         """In a forked child: nothing of the parent's may be used or closed here."""

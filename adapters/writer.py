@@ -8,7 +8,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
@@ -60,7 +60,7 @@ class Writer:
         self._led = False
         self._thread: ThreadPoolExecutor | None = None
         self._refusals: deque[Refusal] = deque(maxlen=MAX_REFUSALS_KEPT)
-        self._closed = False
+        self._closed: Callable[[], StoreError] | None = None
 
     def run(self, command: Command, caller: Caller) -> Outcome:
         """Run the command and block until it is durable or refused. Raises the refusal."""
@@ -101,7 +101,7 @@ class Writer:
     def close(self) -> None:
         """Take no more commands, wait until nothing runs, and write the refusals that no batch took along yet."""
         with self._lock:
-            self._closed = True
+            self._closed = StoreError.closed
         while self._led:
             time.sleep(0.001)
         if self._thread is not None:
@@ -113,11 +113,11 @@ class Writer:
     def abandon(self) -> None:
         """In a forked child, where the threads that held the lock are gone: take nothing more."""
         self._lock = threading.Lock()
-        self._closed = True
+        self._closed = StoreError.forked
 
     def _admit(self, job: Job) -> None:
         if self._closed:
-            raise StoreError("the store is closed")
+            raise self._closed()
         if len(self._waiting) >= MAX_WAITING:
             raise UnavailableError(f"{MAX_WAITING} commands wait already", retry_after=1.0)
         self._waiting.append(job)
@@ -224,7 +224,7 @@ def _answer(batch: Sequence[Job]) -> None:
         elif job.loop is not None:
             loops.setdefault(job.loop, []).append(job)
     for loop, jobs in loops.items():
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits for the outcome
             loop.call_soon_threadsafe(_resolve, jobs)
 
 

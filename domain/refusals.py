@@ -115,3 +115,11 @@ class StoreError(HoldlogError):
     """The store cannot be opened or understood; the message is one line that says what to do."""
 
     code = "store"
+
+    @classmethod
+    def closed(cls) -> "StoreError":
+        return cls("the store is closed")
+
+    @classmethod
+    def forked(cls) -> "StoreError":
+        return cls("this store was opened before a fork; open it again in the child process")

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from holdlog.domain.ports import Bell
@@ -31,7 +32,7 @@ async def wait_until_async(look: Callable[[], Found | None], bell: Bell, timeout
     rung = asyncio.Event()
 
     def wake() -> None:
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(rung.set)
 
     with bell.listen(wake):

@@ -1,5 +1,6 @@
 """Short ways to say commands and to run them against a store."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,14 @@ from holdlog.projections import fold
 
 PATIENCE = 30.0
 """Seconds after which a test gives up: never reached when all is well."""
+
+
+async def aside(condition: Callable[[], bool]) -> None:
+    """As `until`, while the loop goes on."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0)
 
 
 Operation = Set | Delete | Check

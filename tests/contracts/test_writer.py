@@ -20,6 +20,7 @@ from holdlog.domain.record import Record, Set
 from holdlog.domain.refusals import BusyError, ConflictError, NotFoundError, StoreError, UnavailableError
 from tests.commands import (
     PATIENCE,
+    aside,
     check,
     drop,
     keys,
@@ -55,7 +56,7 @@ class Turnstile:
         self.begun += 1
         assert self.begin.wait(PATIENCE)
         with self.store.transaction(time.monotonic() + PATIENCE) as transaction:
-            yield Breaking(transaction, self.errors)  # type: ignore[misc]
+            yield Breaking(transaction, self.errors)
 
     def close(self) -> None:
         self.store.close()
@@ -193,14 +194,6 @@ def test_a_lone_caller_gets_its_error_and_the_next_one_works(writer: Writer, tur
 # --- coroutines
 
 
-async def aside(condition: Any) -> None:
-    """Wait for a condition while the loop goes on."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0)
-
-
 async def test_coroutines_share_a_commit_and_each_has_its_own_outcome(writer: Writer, turnstile: Turnstile) -> None:
     turnstile.begin.clear()
     turnstile.errors["bad"] = Broken()
@@ -249,6 +242,8 @@ async def test_the_last_one_to_queue_may_withdraw(writer: Writer, turnstile: Tur
     only = asyncio.create_task(writer.run_async(transact(put("a", 1)), NOBODY))
     await aside(lambda: len(writer._waiting) == 1)
     only.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await only
     turnstile.begin.set()
     await first
     await writer.run_async(transact(put("b", 1)), NOBODY)
@@ -429,7 +424,7 @@ def test_closing_waits_for_what_runs_and_takes_nothing_more(
     queued = pool.submit(writer.run, transact(put("b", 1)), NOBODY)
     until(lambda: len(writer._waiting) == 1)
     closing = pool.submit(writer.close)
-    until(lambda: writer._closed)
+    until(lambda: writer._closed is not None)
     with pytest.raises(StoreError, match="closed"):
         writer.run(transact(put("c", 1)), NOBODY)
     with pytest.raises(StoreError, match="closed"):

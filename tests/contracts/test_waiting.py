@@ -1,0 +1,469 @@
+"""Whoever waits is woken by what it waits for, and leaves nothing behind."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog.adapters import results
+from holdlog.adapters.bells import ProcessBell
+from holdlog.adapters.calls import Settings, Wait
+from holdlog.adapters.compose import MEMORY, open_holdlog
+from holdlog.adapters.opened import Opened
+from holdlog.domain.message import NOBODY
+from holdlog.domain.refusals import InvalidError, StoreError
+from holdlog.projections.waiting import wait_until, wait_until_async
+from tests.commands import PATIENCE, aside, until
+
+LONG = 50.0
+"""Seconds that no wait of these tests should last; a wake-up that is lost ends in a timeout that the test sees."""
+
+
+def put(opened: Opened, value: Any, key: str = "k") -> results.SetResult:
+    return opened.write(opened.calls.set("n", key, value, "ann", None), NOBODY)
+
+
+def drop(opened: Opened, key: str = "k") -> results.DeleteResult:
+    return opened.write(opened.calls.delete("n", key, "bob", None), NOBODY)
+
+
+def claim(opened: Opened, agent: str = "ann") -> Any:
+    return opened.write(opened.calls.claim("r", agent), NOBODY)
+
+
+def release(opened: Opened, agent: str = "ann") -> Any:
+    return opened.write(opened.calls.release("r", agent), NOBODY)
+
+
+def watch(opened: Opened, since: int, seconds: float = LONG) -> Wait[Any]:
+    return opened.calls.watch("n", "k", since, seconds)
+
+
+def wait(opened: Opened, seconds: float = LONG) -> Wait[Any]:
+    return opened.calls.wait("r", seconds)
+
+
+class InThread:
+    """Waits in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(8)
+
+    def start(self, opened: Opened, call: Wait[Any]) -> Future[Any]:
+        before = len(opened.bell._wakers)
+        future = self._pool.submit(opened.wait, call)
+        until(lambda: len(opened.bell._wakers) > before or future.done())
+        return future
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
+class InCoroutine:
+    """Waits as a coroutine, on a loop that runs in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+
+    def start(self, opened: Opened, call: Wait[Any]) -> Future[Any]:
+        before = len(opened.bell._wakers)
+        future = asyncio.run_coroutine_threadsafe(opened.wait_async(call), self._loop)
+        until(lambda: len(opened.bell._wakers) > before or future.done())
+        return future
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@pytest.fixture(params=[InThread, InCoroutine])
+def waiter(request: pytest.FixtureRequest) -> Iterator[InThread | InCoroutine]:
+    """Who waits; `start` answers when it has begun to."""
+    started = request.param()
+    yield started
+    started.close()
+
+
+Waiter = InThread | InCoroutine
+
+
+# --- what wakes
+
+
+def test_a_release_wakes_who_waits(opened: Opened, waiter: Waiter) -> None:
+    claim(opened)
+    waiting = waiter.start(opened, wait(opened))
+    release(opened)
+    answer = waiting.result(PATIENCE)
+    assert (answer.status, answer.previous_holder, answer.previous_outcome) == ("available", "ann", "released")
+
+
+def test_who_waits_for_what_is_free_need_not_wait(opened: Opened, waiter: Waiter) -> None:
+    assert waiter.start(opened, wait(opened)).result(PATIENCE).status == "available"
+    claim(opened)
+    release(opened)
+    assert waiter.start(opened, wait(opened, seconds=0)).result(PATIENCE).previous_holder == "ann"
+
+
+def test_a_write_wakes_who_watches(opened: Opened, waiter: Waiter) -> None:
+    version = put(opened, 1).version
+    watching = waiter.start(opened, watch(opened, version))
+    put(opened, {"a": 2})
+    answer = watching.result(PATIENCE)
+    assert (answer.status, answer.value, answer.version, answer.updated_by) == ("ok", {"a": 2}, 2, "ann")
+
+
+def test_a_deletion_wakes_who_watches(opened: Opened, waiter: Waiter) -> None:
+    version = put(opened, 1).version
+    watching = waiter.start(opened, watch(opened, version))
+    drop(opened)
+    answer = watching.result(PATIENCE)
+    assert (answer.status, answer.version, answer.deleted_by) == ("deleted", 2, "bob")
+
+
+def test_clearing_the_namespace_wakes_who_watches(opened: Opened, waiter: Waiter) -> None:
+    version = put(opened, 1).version
+    watching = waiter.start(opened, watch(opened, version))
+    opened.write(opened.calls.clear_namespace("n", "bob"), NOBODY)
+    assert watching.result(PATIENCE).status == "deleted"
+
+
+def test_a_re_creation_wakes_who_watches_from_the_tombstone_on(opened: Opened, waiter: Waiter) -> None:
+    put(opened, 1)
+    tombstone = drop(opened).version
+    watching = waiter.start(opened, watch(opened, tombstone))
+    put(opened, 3)
+    answer = watching.result(PATIENCE)
+    assert (answer.status, answer.value, answer.version) == ("ok", 3, 3)
+
+
+def test_a_deletion_and_a_re_creation_are_never_missed_however_fast(opened: Opened, waiter: Waiter) -> None:
+    version = put(opened, 1).version
+    watching = waiter.start(opened, watch(opened, version))
+    drop(opened)
+    put(opened, 3)
+    assert watching.result(PATIENCE).version in (2, 3)
+
+
+def test_what_happened_before_the_watch_is_told_at_once(opened: Opened, waiter: Waiter) -> None:
+    put(opened, 1)
+    put(opened, 2)
+    assert waiter.start(opened, watch(opened, 1, seconds=0)).result(PATIENCE).version == 2
+    drop(opened)
+    assert waiter.start(opened, watch(opened, 2, seconds=0)).result(PATIENCE).status == "deleted"
+    assert waiter.start(opened, watch(opened, 1, seconds=0)).result(PATIENCE).version == 3
+
+
+def test_version_0_waits_until_the_key_exists(opened: Opened, waiter: Waiter) -> None:
+    watching = waiter.start(opened, watch(opened, 0))
+    put(opened, 1, key="other")
+    put(opened, 1)
+    assert watching.result(PATIENCE).version == 1
+    assert waiter.start(opened, watch(opened, 0, seconds=0)).result(PATIENCE).version == 1
+
+
+def test_version_0_waits_until_a_deleted_key_exists_again(opened: Opened, waiter: Waiter) -> None:
+    put(opened, 1)
+    drop(opened)
+    assert waiter.start(opened, watch(opened, 0, seconds=0)).result(PATIENCE).status == "timeout"
+    watching = waiter.start(opened, watch(opened, 0))
+    put(opened, 3)
+    assert watching.result(PATIENCE).version == 3
+
+
+def test_a_version_that_is_yet_to_come_is_waited_for(opened: Opened, waiter: Waiter) -> None:
+    put(opened, 1)
+    watching = waiter.start(opened, watch(opened, 3))
+    put(opened, 2)
+    put(opened, 3)
+    assert not watching.done()
+    put(opened, 4)
+    assert watching.result(PATIENCE).version == 4
+
+
+def test_one_change_wakes_all_who_wait_for_it(opened: Opened, waiter: Waiter) -> None:
+    claim(opened)
+    waiting = [waiter.start(opened, wait(opened)) for _ in range(4)]
+    watching = [waiter.start(opened, watch(opened, 0)) for _ in range(4)]
+    put(opened, 1)
+    release(opened)
+    assert {it.result(PATIENCE).status for it in waiting} == {"available"}
+    assert {it.result(PATIENCE).status for it in watching} == {"ok"}
+
+
+def test_no_wake_up_is_lost_however_close_the_race(opened: Opened, waiter: Waiter) -> None:
+    """The write may come before the listening, between listening and looking, or after: each round by chance."""
+    for version in range(150):
+        call = watch(opened, version)
+        together = threading.Barrier(2)
+        with ThreadPoolExecutor(1) as pool:
+
+            def write(together: threading.Barrier = together) -> None:
+                together.wait()
+                put(opened, "x")
+
+            writing = pool.submit(write)
+            together.wait()
+            watching = waiter.start(opened, call)
+            writing.result(PATIENCE)
+            assert watching.result(PATIENCE).version == version + 1
+
+
+def test_a_ring_between_listening_and_looking_is_heard() -> None:
+    """The order that loses a wake-up when `wait_until` looks first and listens then."""
+    for make in (_wait_until, _wait_until_async):
+        bell = ProcessBell()
+        looks = 0
+
+        def look(bell: ProcessBell = bell) -> str | None:
+            nonlocal looks
+            looks += 1
+            if looks == 1:
+                bell.ring()  # the log grew right after this look
+                return None
+            return "found"
+
+        assert make(look, bell) == "found"
+        assert (looks, bell._wakers) == (2, [])
+        looks = 0
+
+
+def _wait_until(look: Callable[[], str | None], bell: ProcessBell) -> str | None:
+    return wait_until(look, bell, LONG)
+
+
+def _wait_until_async(look: Callable[[], str | None], bell: ProcessBell) -> str | None:
+    return asyncio.run(wait_until_async(look, bell, LONG))
+
+
+def test_rings_for_no_reason_wake_nobody_up(opened: Opened, waiter: Waiter) -> None:
+    claim(opened)
+    waiting = waiter.start(opened, wait(opened))
+    for _ in range(20):
+        opened.bell.ring()
+    assert not waiting.done()
+    release(opened)
+    assert waiting.result(PATIENCE).status == "available"
+
+
+# --- the end of a wait
+
+
+def test_a_wait_that_is_over_says_who_holds_it(opened: Opened, waiter: Waiter) -> None:
+    claim(opened)
+    answer = waiter.start(opened, wait(opened, seconds=0)).result(PATIENCE)
+    assert (answer.status, answer.held_by, answer.capped_at_seconds) == ("timeout", "ann", None)
+
+
+def test_a_watch_that_is_over_says_since_when(opened: Opened, waiter: Waiter) -> None:
+    put(opened, 1)
+    answer = waiter.start(opened, watch(opened, 1, seconds=0.01)).result(PATIENCE)
+    assert (answer.status, answer.since_version) == ("timeout", 1)
+    assert answer.elapsed_seconds >= 0.01
+
+
+def test_who_waited_leaves_no_listener(opened: Opened, waiter: Waiter) -> None:
+    claim(opened)
+    waiter.start(opened, wait(opened, seconds=0)).result(PATIENCE)
+    waiting = waiter.start(opened, wait(opened))
+    release(opened)
+    waiting.result(PATIENCE)
+    assert opened.bell._wakers == []
+
+
+async def test_a_cancelled_wait_leaves_no_listener(opened: Opened) -> None:
+    claim(opened)
+    for _ in range(3):
+        waiting = [asyncio.create_task(opened.wait_async(wait(opened))) for _ in range(5)]
+        await aside(lambda: len(opened.bell._wakers) == 5)
+        for task in waiting:
+            task.cancel()
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError] * 5
+        assert opened.bell._wakers == []
+
+
+def test_a_look_that_fails_ends_the_wait_and_leaves_no_listener(opened: Opened, waiter: Waiter) -> None:
+    def fail(reader: Any, elapsed: float) -> None:
+        raise StoreError("cannot be read")
+
+    with pytest.raises(StoreError, match="cannot be read"):
+        waiter.start(opened, Wait(fail, fail, LONG)).result(PATIENCE)
+    assert opened.bell._wakers == []
+
+
+def test_closing_ends_the_waits(opened: Opened, waiter: Waiter) -> None:
+    claim(opened)
+    waiting = [waiter.start(opened, wait(opened)), waiter.start(opened, watch(opened, 0))]
+    opened.close()
+    for it in waiting:
+        with pytest.raises(StoreError, match="closed"):
+            it.result(PATIENCE)
+
+
+def test_a_loop_that_is_gone_does_not_hold_up_the_writer(opened: Opened) -> None:
+    claim(opened)
+    loop = asyncio.new_event_loop()
+    waiting = loop.create_task(opened.wait_async(wait(opened)))
+    while not opened.bell._wakers:
+        loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    release(opened)
+    assert put(opened, 1).version == 1
+    assert not waiting.done()
+    del waiting
+
+
+def test_waits_are_cut_at_the_cap_and_say_so(place: str) -> None:
+    opened = open_holdlog(place, Settings(max_wait=0.01))
+    claim(opened)
+    capped, free = opened.wait(wait(opened, seconds=3600)), opened.wait(wait(opened, seconds=0.01))
+    watched = opened.wait(watch(opened, 0, seconds=51))
+    opened.close()
+    assert (capped.status, capped.capped_at_seconds, free.capped_at_seconds) == ("timeout", 0.01, None)
+    assert (watched.status, watched.capped_at_seconds) == ("timeout", 0.01)
+
+
+def test_the_cap_is_50_seconds_unless_told_otherwise(opened: Opened) -> None:
+    assert wait(opened, seconds=3600).seconds == watch(opened, 0, seconds=1e9).seconds == 50
+    assert wait(opened, seconds=50).seconds == 50
+
+
+@pytest.mark.parametrize("seconds", [-1, -0.001, float("nan"), float("inf"), "1", None, True, 1j])
+def test_a_timeout_is_a_finite_number_of_seconds(opened: Opened, seconds: Any) -> None:
+    with pytest.raises(InvalidError, match="timeout_seconds"):
+        wait(opened, seconds)
+    with pytest.raises(InvalidError, match="timeout_seconds"):
+        watch(opened, 0, seconds)
+
+
+@pytest.mark.parametrize("version", [-1, 1.0, "1", None, True, 2**63, 2**70])
+def test_since_version_is_a_version(opened: Opened, version: Any) -> None:
+    with pytest.raises(InvalidError, match="since_version"):
+        watch(opened, version)
+
+
+# --- over stores and processes that share a file
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+@pytest.fixture
+def other(file: Path) -> Iterator[Opened]:
+    """A second opening of the same file, as another process has it."""
+    holdlog = open_holdlog(file)
+    yield holdlog
+    holdlog.close()
+
+
+@pytest.fixture
+def mine(file: Path) -> Iterator[Opened]:
+    holdlog = open_holdlog(file)
+    yield holdlog
+    holdlog.close()
+
+
+def test_another_opening_of_the_file_wakes_who_waits(mine: Opened, other: Opened, waiter: Waiter) -> None:
+    for version in range(1, 40, 3):
+        watching = waiter.start(mine, watch(mine, version - 1))
+        put(other, 1)
+        assert watching.result(PATIENCE).version == version
+        watching = waiter.start(mine, watch(mine, version))
+        drop(other)
+        assert watching.result(PATIENCE).status == "deleted"
+        watching = waiter.start(mine, watch(mine, version + 1))
+        put(other, 1)
+        assert watching.result(PATIENCE).version == version + 2
+
+
+def test_a_release_in_another_opening_wakes_who_waits(mine: Opened, other: Opened, waiter: Waiter) -> None:
+    for _ in range(10):
+        claim(other)
+        waiting = waiter.start(mine, wait(mine))
+        release(other)
+        assert waiting.result(PATIENCE).status == "available"
+
+
+def test_a_writer_that_does_not_ring_is_noticed(mine: Opened, other: Opened, waiter: Waiter) -> None:
+    """As when its datagram is lost."""
+    watching = waiter.start(mine, watch(mine, 0))
+    other.writer._bell = ProcessBell()
+    put(other, 1)
+    assert watching.result(PATIENCE).version == 1
+
+
+def test_no_wake_up_between_two_openings_is_lost_however_close_the_race(
+    mine: Opened, other: Opened, waiter: Waiter
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        for version in range(60):
+            writing = pool.submit(put, other, version)
+            assert waiter.start(mine, watch(mine, version)).result(PATIENCE).version == version + 1
+            writing.result(PATIENCE)
+
+
+ECHO = """
+import sys
+from holdlog import StateStore
+with StateStore(sys.argv[1]) as store:
+    print("open", flush=True)
+    while True:
+        found = store.watch("n", "ping", int(sys.stdin.readline()), timeout_seconds=50)
+        if found.status == "deleted":
+            break
+        store.set("n", "pong", found.value, updated_by="echo")
+"""
+
+
+def test_another_process_is_woken_and_wakes(mine: Opened, file: Path, waiter: Waiter) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", ECHO, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "open\n"
+        for version in range(10):
+            watching = waiter.start(mine, mine.calls.watch("n", "pong", version, LONG))
+            process.stdin.write(f"{version}\n")
+            process.stdin.flush()
+            put(mine, f"ball {version}", key="ping")
+            assert watching.result(PATIENCE).value == f"ball {version}"
+        process.stdin.write("10\n")
+        process.stdin.flush()
+        drop(mine, key="ping")
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def test_who_waited_in_a_file_leaves_no_registration(mine: Opened, file: Path, waiter: Waiter) -> None:
+    folder = file.with_name(file.name + ".bells")
+    claim(mine)
+    waiting = waiter.start(mine, wait(mine))
+    until(lambda: len(list(folder.iterdir())) == 1)
+    release(mine)
+    waiting.result(PATIENCE)
+    mine.close()
+    assert list(folder.iterdir()) == []
+
+
+def test_memory_is_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    open_holdlog(MEMORY).close()
+    assert list(tmp_path.iterdir()) == []
