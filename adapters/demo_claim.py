@@ -37,7 +37,7 @@ async def taken_in_turn(screen: Screen, ada: Agent, ben: Agent) -> None:
         timeline.wakes.append(Wake(ada.name, ben.name, released, woken))
         await _claim(screen, ben)
         await asyncio.sleep(EDITS[ben.name])
-        scene.outcome = (f"woken {woken - asked:.1f} ms after the release", "by one call that waited")
+        scene.outcome = (f"woken {woken - asked:.1f} ms after the release was sent", "by one call that waited")
     screen.outcome(f"{ben.name} was woken {woken - asked:.1f} ms after the release was sent, by one call.", good=True)
 
 

@@ -117,7 +117,7 @@ class _Picture:
         for number in range(int((scene.end - scene.start) / step) + 1):
             x = left + INSIDE + number * step * self._scale
             _line(self._svg, x, y, x, y + 5, "rule")
-            if x + TEXT < right:
+            if x + 1.5 * TEXT < right:
                 _text(self._svg, x, y + 18, f"{number * step:g}", "soft", anchor="middle")
 
     def _lane_of(self, agent: str) -> None:
