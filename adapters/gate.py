@@ -20,9 +20,11 @@ class Gate:
     """A lock on a side file; the kernel frees it when its holder dies. The holder's pid stands in the file."""
 
     def __init__(self, path: Path) -> None:
+        """Raises OSError when the file cannot be made."""
         self._path = path
         self._turn = threading.Lock()  # threads of this process share the descriptor, and so the kernel's lock
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._descriptor = -1
+        self._open()
         self._mark = f"{os.getpid()} {secrets.token_hex(8)}".encode().ljust(_MARK_BYTES)
 
     def acquire(self, deadline: float) -> bool:
@@ -32,25 +34,49 @@ class Gate:
         """
         if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise UnavailableError("this process is busy writing; try again")
-        while not lock_file(self._descriptor):
-            if time.monotonic() >= deadline:
-                self._turn.release()
-                raise UnavailableError(f"the store is locked by {self._holder()}, which does not let go")
-            time.sleep(random.uniform(_SHORTEST_NAP, _LONGEST_NAP))
-        undisturbed = os.pread(self._descriptor, _MARK_BYTES, 0) == self._mark
-        if not undisturbed:
-            os.pwrite(self._descriptor, self._mark, 0)
+        try:
+            self._lock(deadline)
+            undisturbed = os.pread(self._descriptor, _MARK_BYTES, 0) == self._mark
+            if not undisturbed:
+                os.pwrite(self._descriptor, self._mark, 0)
+        except OSError as error:
+            self.release()
+            raise UnavailableError(f"{self._path} cannot be locked: {error.strerror}") from error
+        except BaseException:  # an interrupt, too, must not leave the gate shut
+            self.release()
+            raise
         return undisturbed
 
     def release(self) -> None:
-        unlock_file(self._descriptor)
-        self._turn.release()
+        try:
+            unlock_file(self._descriptor)
+        except OSError:
+            self.close()  # that frees it as well; the next one opens it again
+        finally:
+            self._turn.release()
 
     def close(self) -> None:
         """Close the descriptor; in a forked child this leaves the parent's lock alone."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+    def _open(self) -> None:
+        self.close()
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def _lock(self, deadline: float) -> None:
+        while True:
+            if self._descriptor < 0:
+                self._open()
+            if lock_file(self._descriptor):
+                if os.fstat(self._descriptor).st_nlink:
+                    return
+                self._open()  # somebody deleted the file: whoever comes now locks another one, and so must this one
+            elif time.monotonic() >= deadline:
+                raise UnavailableError(f"the store is locked by {self._holder()}, which does not let go")
+            else:
+                time.sleep(random.uniform(_SHORTEST_NAP, _LONGEST_NAP))
 
     def _holder(self) -> str:
         pid = os.pread(self._descriptor, _MARK_BYTES, 0).partition(b" ")[0]

@@ -5,7 +5,8 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,7 @@ from holdlog.adapters.schema import (
     create_view,
 )
 from holdlog.adapters.sqlite import SqliteStore, configure, require_major, uri_of
-from holdlog.domain.refusals import StoreError
+from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.projections.fold import VIEWS
 
 PATIENCE: Final = 10.0
@@ -39,8 +40,10 @@ def open_sqlite(path: Path, clock: Callable[[], int] = host.now) -> SqliteStore:
         prepare_folder(path)
     except LocationError as error:
         raise StoreError(str(error)) from None
+    gate_path = path.with_name(path.name + ".gate")
+    guarded = gate_path.exists()
     try:
-        gate = Gate(path.with_name(path.name + ".gate"))
+        gate = Gate(gate_path)
     except OSError as error:
         raise StoreError(
             f"{path.parent} cannot be written ({error.strerror}); use --db with a path you may write"
@@ -49,9 +52,13 @@ def open_sqlite(path: Path, clock: Callable[[], int] = host.now) -> SqliteStore:
         gate.acquire(time.monotonic() + PATIENCE)
         try:
             _require_or_create(path)
+            return SqliteStore(path, gate, clock)
+        except StoreError:
+            if not guarded:
+                gate_path.unlink(missing_ok=True)  # nothing of ours stays beside a file that is not ours
+            raise
         finally:
             gate.release()
-        return SqliteStore(path, gate, clock)
     except BaseException:
         gate.close()
         raise
@@ -68,23 +75,42 @@ def _require_or_create(path: Path) -> None:
             raise StoreError(
                 f"{path} cannot be created ({error.strerror}); use --db with a path you may write"
             ) from None
-    try:
-        connection = sqlite3.connect(uri_of(path), uri=True, isolation_level=None, timeout=PATIENCE)
-    except sqlite3.Error as error:
-        raise StoreError(f"{path} cannot be opened ({error})") from None
-    try:
-        if not _tables(connection):
+    if path.with_name(path.name + "-wal").exists():
+        # A look that writes nothing: closing a connection that may write would move a foreign log into its file.
+        with suppress(UnavailableError), _connection(path, "ro") as connection:
+            require_ours(path, connection)
+    with _connection(path, "rw") as connection:
+        if _is_new(connection):
             _create(connection)
         require_ours(path, connection)
         configure(connection)
         if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise StoreError(f"{path} cannot use a write-ahead log here; use --db with a path on a local disk")
-    except sqlite3.DatabaseError as error:
-        raise StoreError(
-            f"{path} is damaged or no SQLite file ({error}); restore it from a backup, or use another --db"
-        ) from None
-    finally:
-        connection.close()
+
+
+@contextmanager
+def _connection(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    try:
+        with closing(
+            sqlite3.connect(uri_of(path, mode), uri=True, isolation_level=None, timeout=PATIENCE)
+        ) as connection:
+            yield connection
+    except sqlite3.Error as error:
+        match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+            case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+                raise StoreError(
+                    f"{path} is damaged or no SQLite file ({error}); restore it from a backup, or use another --db"
+                ) from None
+            case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+                raise StoreError(f"{path} cannot be opened ({error}); use --db with a path you may write") from None
+            case _:
+                raise UnavailableError(f"{path} cannot be opened now: {error}") from error
+
+
+def _is_new(connection: sqlite3.Connection) -> bool:
+    """An empty file, not somebody's database that has no tables yet."""
+    marks = [connection.execute(f"PRAGMA {mark}").fetchone()[0] for mark in ("application_id", "user_version")]
+    return not any(marks) and connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is None
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -39,7 +39,7 @@ from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.ports import Change, Refusal
 from holdlog.domain.record import Record
-from holdlog.domain.refusals import StoreError, UnavailableError
+from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 from holdlog.projections import fold
 from holdlog.projections.claims import CLAIMS, claim_of
 from holdlog.projections.current import CURRENT, record_of
@@ -98,9 +98,9 @@ class _Datastore(SQLiteDatastore):
         self.pool = _Pool(db_name=uri_of(path))
 
 
-def uri_of(path: Path) -> str:
+def uri_of(path: Path, mode: str = "rw") -> str:
     """SQLite's name for an existing file; never creates one."""
-    return f"file:{quote(str(path))}?mode=rw"
+    return f"file:{quote(str(path))}?mode={mode}"
 
 
 def configure(connection: sqlite3.Connection) -> None:
@@ -143,34 +143,39 @@ class SqliteStore:
         undisturbed = self.gate.acquire(deadline)
         try:
             transaction = self._begin(deadline, undisturbed)
-            try:
-                yield transaction
-                if transaction.wrote:
-                    self._commit(transaction.connection)
-            except sqlite3.Error as error:
-                raise unavailable(error) from error
-            finally:
-                if transaction.connection.in_transaction:
-                    _roll_back(transaction.connection)
+            yield transaction
+            if transaction.wrote:
+                self._commit(transaction.connection)
+        except sqlite3.Error as error:
+            raise refusal_of(error) from error
         finally:
-            self.gate.release()
+            try:
+                self._leave_none_open()
+            finally:
+                self.gate.release()
 
     def connect(self) -> sqlite3.Connection:
         """A new connection, configured; the caller closes it through `gate`."""
+        self._require_in_place()
         try:
             connection = sqlite3.connect(
                 uri_of(self.path), uri=True, check_same_thread=False, isolation_level=None, timeout=RECOVERY
             )
             configure(connection)
         except sqlite3.Error as error:
-            raise unavailable(error) from error
+            raise refusal_of(error) from error
         return connection
 
     def changed(self) -> bool:
         """Whether another connection committed since this was asked last; 3 µs. For one thread at a time."""
-        if self._watcher is None:
-            self._watcher = self.connect()
-        seen, self._data_version = self._data_version, self._watcher.execute("PRAGMA data_version").fetchone()[0]
+        if self._closed:
+            return True
+        try:
+            if self._watcher is None:
+                self._watcher = self.connect()
+            seen, self._data_version = self._data_version, self._watcher.execute("PRAGMA data_version").fetchone()[0]
+        except (sqlite3.Error, UnavailableError):
+            return True  # whoever looks then learns the cause
         return seen != self._data_version
 
     def close(self) -> None:
@@ -213,8 +218,7 @@ class SqliteStore:
             connection.close()
 
     def _begin(self, deadline: float, undisturbed: bool) -> "SqliteTransaction":
-        if _identity(self._path) != self._identity:
-            raise UnavailableError(f"{self.path} was deleted or replaced; start again to open what stands there now")
+        self._require_in_place()
         if self._writing is None:
             self._writing = SqliteTransaction(self.connect(), self.recorder, self._clock)
         writing = self._writing
@@ -223,12 +227,10 @@ class SqliteStore:
                 writing.begin(undisturbed)
             except sqlite3.OperationalError as error:
                 if not _is_busy(error):
-                    raise unavailable(error) from error
+                    raise
                 if time.monotonic() >= deadline:
                     raise UnavailableError(f"the store is locked by {self._locker()}, which does not let go") from None
                 time.sleep(_BUSY_NAP)
-            except sqlite3.Error as error:
-                raise unavailable(error) from error
             else:
                 return writing
 
@@ -236,8 +238,22 @@ class SqliteStore:
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
-            full = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY)
-            raise unavailable(error, in_doubt=not full) from error
+            # What was not written whole cannot come back; what was written but not synced may, after a crash.
+            sure = _is_busy(error) or _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+            raise refusal_of(error, in_doubt=not sure) from error
+
+    def _leave_none_open(self) -> None:
+        """A transaction left open would lock everybody out, as long as this process lives."""
+        if self._writing is not None and self._writing.connection.in_transaction:
+            try:
+                self._writing.connection.execute("ROLLBACK")
+            except sqlite3.Error:
+                connection, self._writing = self._writing.connection, None
+                connection.close()
+
+    def _require_in_place(self) -> None:
+        if _identity(self._path) != self._identity:
+            raise UnavailableError(f"{self.path} was deleted or replaced; start again to open what stands there now")
 
     def _locker(self) -> str:
         pid = host.lock_owner(self.path.with_name(self.path.name + "-shm"), WAL_WRITE_LOCK)
@@ -245,9 +261,7 @@ class SqliteStore:
 
     def _usable(self) -> None:
         if self._closed:
-            if self._owner != os.getpid():
-                raise StoreError("this store was opened before a fork; open it again in the child process")
-            raise StoreError("the store is closed")
+            raise StoreError.forked() if self._owner != os.getpid() else StoreError.closed()
 
 
 _abandoned: list[Any] = []
@@ -314,11 +328,7 @@ class SqliteTransaction(SqliteReader):
         self.connection.execute("BEGIN IMMEDIATE")
         self._knows_last = self._knows_last and undisturbed
         if not self._knows_last:
-            try:
-                self.at = self._last_time()
-            except BaseException:
-                _roll_back(self.connection)
-                raise
+            self.at = self._last_time()
             self._knows_last = True
         self.at = max(self._clock(), self.at)
         self.wrote = False
@@ -373,22 +383,28 @@ class _Read:
     def __enter__(self) -> SqliteReader:
         self._connection = self._store.borrow()
         if self._snapshot:
-            self._connection.execute("BEGIN")
+            self._connection.execute("BEGIN")  # looks at nothing yet, so it cannot fail
         return SqliteReader(self._connection)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._connection.in_transaction:
-            _roll_back(self._connection)
-        self._store.give_back(self._connection)
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._connection.close()
+        else:
+            self._store.give_back(self._connection)
         if isinstance(error, sqlite3.Error):
-            raise unavailable(error) from error
+            raise refusal_of(error) from error
 
 
-def unavailable(error: sqlite3.Error, in_doubt: bool = False) -> UnavailableError:
+def refusal_of(error: sqlite3.Error, in_doubt: bool = False) -> HoldlogError:
     """The cause in SQLite's own words: a full disk is told as a full disk."""
     name = getattr(error, "sqlite_errorname", None)
+    if _code(error) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreError(f"the store is damaged ({error}); restore it from a backup")
     return UnavailableError(f"the store could not do it: {error}{f' ({name})' if name else ''}", in_doubt=in_doubt)
 
 
@@ -407,14 +423,6 @@ def _identity(path: Path | str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _roll_back(connection: sqlite3.Connection) -> None:
-    try:
-        connection.execute("ROLLBACK")
-    except sqlite3.Error:
-        if connection.in_transaction:
-            raise
-
-
 def _beyond(prefix: str) -> str | bytes:
     """The first text behind all that start with the prefix; SQLite sorts any BLOB behind all texts."""
     rest = prefix.rstrip(chr(sys.maxunicode))
@@ -425,7 +433,12 @@ def _beyond(prefix: str) -> str | bytes:
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return _code(error) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's extended code; 0 where the error is Python's own."""
+    return getattr(error, "sqlite_errorcode", 0)
 
 
 _SELECT_RECORD: Final = f"{select_from(CURRENT)} WHERE namespace = ? AND key = ?"
