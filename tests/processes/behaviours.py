@@ -1,0 +1,307 @@
+"""What the worker processes do: `python behaviours.py NAME ARGUMENTS…`. Each acknowledged call is a JSON line."""
+
+import itertools
+import json
+import os
+import random
+import resource
+import secrets
+import socket
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from holdlog import ConflictError, HoldlogError, NotFoundError, StateStore, UnavailableError
+from holdlog.adapters import schema
+from holdlog.adapters.gate import Gate
+from holdlog.adapters.sqlite import uri_of
+
+
+def say(**facts: Any) -> None:
+    # One write of less than a pipe's size: a killed worker leaves no half line among whole ones.
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
+
+
+def hear() -> str:
+    line = sys.stdin.readline()
+    if not line:
+        os._exit(0)
+    return line.strip()
+
+
+def attempt(call: Callable[[], Any]) -> dict[str, Any]:
+    """What became of a call, and how long it took."""
+    started = time.monotonic()
+    try:
+        answer = call()
+    except HoldlogError as refusal:
+        facts = {"error": type(refusal).__name__, "message": str(refusal), "in_doubt": False}
+        if isinstance(refusal, UnavailableError):
+            facts["in_doubt"] = refusal.in_doubt
+    except BaseException as error:
+        facts = {"error": type(error).__name__, "message": str(error), "raw": True}
+    else:
+        facts = {"answer": answer.body() if hasattr(answer, "body") else answer}
+    return facts | {"seconds": time.monotonic() - started}
+
+
+def write(store: StateStore, key: str, value: Any = 1) -> dict[str, Any]:
+    """A write as `soundness.require_acknowledged` takes it."""
+    request = secrets.token_hex(8)
+    done = attempt(lambda: store.set("n", key, value, updated_by="worker", request_id=request))
+    facts = {"key": key, "value": value, "request_id": request, **done}
+    if "answer" in done:
+        facts["version"] = done["answer"]["version"]
+    return facts
+
+
+# --- load
+
+
+def load(path: str, name: str) -> None:
+    """Write for ever: own keys, shared keys, deletions, claims; threads as well. Say what was acknowledged."""
+    store = StateStore(path)
+    say(ready=True)
+    lock = threading.Lock()
+
+    def acknowledged(**facts: Any) -> None:
+        with lock:
+            say(**facts)
+
+    def run(thread: str) -> None:
+        mine = f"{name}-{thread}"
+        for number in itertools.count():
+            key = random.choice([mine, "shared", f"{mine}-{number % 7}"])
+            value = {"by": mine, "number": number, "text": "x" * random.choice([10, 10, 10, 3000])}
+            written = store.set("n", key, value, updated_by=mine)
+            acknowledged(key=key, version=written.version, value=value)
+            if number % 5 == 0:
+                with suppress(ConflictError, NotFoundError):
+                    deleted = store.delete("n", key, deleted_by=mine, expected_version=written.version)
+                    acknowledged(key=key, version=deleted.version, value=None)
+            if number % 3 == 0:
+                store.claim("src/", agent=mine)
+                store.release("src/", agent=mine)
+
+    second = threading.Thread(target=run, args=("b",), daemon=True)
+    second.start()
+    run("a")
+
+
+def count_up(path: str, key: str, times: str) -> None:
+    """Add one to a number, so many times."""
+    with StateStore(path) as store:
+        say(ready=True)
+        hear()
+        for _ in range(int(times)):
+            store.update("n", key, lambda value: (value or 0) + 1, updated_by="worker")
+        say(done=True)
+
+
+def compete(path: str, key: str, seconds: str) -> None:
+    """Compare and set one number for so long; say how often it went well."""
+    with StateStore(path) as store:
+        say(ready=True)
+        hear()
+        won = 0
+        value, version = 0, 0
+        end = time.monotonic() + float(seconds)
+        while time.monotonic() < end:
+            try:
+                version = store.set("n", key, value + 1, updated_by="worker", expected_version=version).version
+                value += 1
+                won += 1
+            except ConflictError as conflict:
+                value, version = conflict.detail.actual_value or 0, conflict.detail.actual_version
+        say(won=won)
+
+
+def open_together(path: str, at: str) -> None:
+    """Open the store at one moment with others; write once."""
+    while time.time() < float(at):
+        pass
+    with StateStore(path) as store:
+        say(**write(store, f"p{os.getpid()}", 1))
+        say(seen=len(store.list_keys("n")))
+    say(closed=True)
+
+
+def open_and_close(path: str, times: str) -> None:
+    """Open, read, write and close again and again: nobody may be refused because another one comes or goes."""
+    for number in range(int(times)):
+        store = StateStore(path)
+        say(read=attempt(lambda store=store: store.list_keys("n")), wrote=write(store, f"p{os.getpid()}", number))
+        store.close()
+
+
+# --- faults at system calls
+
+
+def forks(path: str, call: str, when: str) -> None:
+    """For each number n on stdin: a child that opens the store, writes three times and closes, and whose n-th system
+    call of that name is the `when`-th of its life, which strace disturbs."""
+    burnt = os.open("/dev/null", os.O_RDWR)
+    burn: dict[str, Callable[[], Any]] = {
+        "pwrite64": lambda: os.pwrite(burnt, b"x", 0),
+        "fdatasync": lambda: _suppressed(os.fdatasync, burnt),
+        "ftruncate": lambda: _suppressed(os.ftruncate, burnt, 0),
+        "unlink": lambda: _suppressed(os.unlink, "/nowhere/at/all"),
+        "flock": lambda: __import__("fcntl").flock(burnt, 8),
+        "fcntl": lambda: __import__("fcntl").fcntl(burnt, 1),
+    }
+    say(ready=True)
+    while True:
+        number = int(hear())
+        child = os.fork()
+        if child == 0:
+            for _ in range(int(when) - number):
+                burn[call]()
+            _write_three(path)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        say(status=status)
+
+
+def _suppressed(function: Callable[..., Any], *arguments: Any) -> None:
+    with suppress(OSError):
+        function(*arguments)
+
+
+def _write_three(path: str) -> None:
+    try:
+        store = StateStore(path)
+    except HoldlogError as refusal:
+        say(opening=type(refusal).__name__, message=str(refusal))
+        return
+    except BaseException as error:
+        say(opening=type(error).__name__, message=str(error), raw=True)
+        return
+    for number in range(3):
+        say(**write(store, "k", f"{os.getpid()}-{number}"))
+    say(closing=attempt(store.close))
+
+
+def limited(path: str, bytes_free: str) -> None:
+    """Write until a limit of the file size strikes, lift it, write again."""
+    store = StateStore(path)
+    say(**write(store, "before", 1))
+    size = max(os.path.getsize(path), os.path.getsize(path + "-wal")) + int(bytes_free)
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    for number in range(40):
+        written = write(store, f"k{number}", f"{number} {'x' * 2000}")
+        say(**written)
+        if "error" in written:
+            break
+    say(read=attempt(lambda: store.get("n", "before")))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    say(**write(store, "after", 1))
+    say(closing=attempt(store.close))
+
+
+# --- locks
+
+
+def serve(path: str) -> None:
+    """Do what stdin says: `set KEY`, `get KEY`, `status`, `wait SECONDS`, `close` …"""
+    store = StateStore(path)
+    say(ready=True, pid=os.getpid())
+    calls: dict[str, Callable[..., Any]] = {
+        "get": lambda key: store.get("n", key),
+        "delete": lambda key: store.delete("n", key, deleted_by="worker"),
+        "claim": lambda resource, agent: store.claim(resource, agent=agent),
+        "release": lambda resource, agent: store.release(resource, agent=agent),
+        "status": store.status,
+        "wait": lambda resource, seconds: store.wait(resource, float(seconds)),
+        "watch": lambda key, since, seconds: store.watch("n", key, int(since), float(seconds)),
+        "close": store.close,
+    }
+    while True:
+        verb, *rest = hear().split()
+        if verb == "set":
+            say(**write(store, *rest))
+            continue
+        if verb in ("wait", "watch"):
+            say(waits=True)
+        say(**attempt(partial(calls[verb], *rest)))
+
+
+def hold_gate(path: str) -> None:
+    """Hold the gate until told to let go."""
+    gate = Gate(Path(path + ".gate"))
+    gate.acquire(time.monotonic() + 10)
+    say(held=True)
+    hear()
+    gate.release()
+    say(held=False)
+    hear()
+
+
+def hold_lock(path: str) -> None:
+    """A foreign program: a write transaction that knows no gate, until told to end."""
+    connection = sqlite3.connect(uri_of(Path(path)), uri=True, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    say(held=True)
+    hear()
+    connection.execute("ROLLBACK")
+    say(held=False)
+    hear()
+
+
+def inside(path: str) -> None:
+    """Begin a write, say so in the middle of it, go on when told."""
+    store = StateStore(path)
+    with store._opened.store.transaction(time.monotonic() + 10) as transaction:
+        say(inside=True)
+        hear()
+        transaction.wrote = True
+    say(done=True)
+    hear()
+
+
+# --- builds
+
+
+def newer_minor(path: str) -> None:
+    """A build whose schema only added: a column, a table. It writes both and our own."""
+    schema.MINOR = 1  # type: ignore[misc]
+    store = StateStore(path)
+    connection = sqlite3.connect(uri_of(Path(path)), uri=True, isolation_level=None)
+    connection.execute("PRAGMA busy_timeout = 5000")
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("ALTER TABLE current ADD COLUMN colour TEXT")
+    connection.execute(f"ALTER TABLE {schema.EVENTS_TABLE} ADD COLUMN colour TEXT")
+    connection.execute("CREATE TABLE leases (resource TEXT PRIMARY KEY, due INTEGER) WITHOUT ROWID")
+    connection.execute(f"PRAGMA user_version = {schema.MAJOR * schema.MINORS_PER_MAJOR + 1}")
+    connection.execute("COMMIT")
+    connection.close()
+    say(**write(store, "newer", 1))
+    hear()
+    say(**write(store, "shared", "newer"))
+    hear()
+    store.close()
+    say(closed=True)
+
+
+# --- bells
+
+
+def without_loopback(path: str) -> None:
+    """As `serve`, in a sandbox that gives no sockets."""
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise PermissionError("no sockets here")
+
+    socket.socket = refused  # type: ignore[misc, assignment]
+    serve(path)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,32 @@
+"""Stores in files, and workers that never outlive their test."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes.workers import Worker
+
+Start = Callable[..., Worker]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Of a store that is not there yet."""
+    return tmp_path / "state.db"
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start a worker: the name of its behaviour, then what it takes."""
+    started: list[Worker] = []
+
+    def begin(name: str, *arguments: Any, before: tuple[str, ...] = (), env: dict[str, str] | None = None) -> Worker:
+        worker = Worker(name, *arguments, before=before, env=env)
+        started.append(worker)
+        return worker
+
+    yield begin
+    for worker in started:
+        worker.end()
