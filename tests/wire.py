@@ -19,13 +19,20 @@ PATIENCE = 20.0
 class Wire:
     """Raw lines to and from one server process."""
 
-    def __init__(self, *arguments: str | Path, modern: bool = False, env: dict[str, str] | None = None, **options: Any):
-        """`python` with these arguments. `modern`: speak 2026-07-28, without a handshake."""
+    def __init__(
+        self,
+        *arguments: str | Path,
+        modern: bool = False,
+        before: tuple[str | Path, ...] = (),
+        env: dict[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        """`python` with these arguments, behind what stands `before` it. `modern`: speak 2026-07-28."""
         self.modern = modern
         environment = {**os.environ, "FASTMCP_LOG_ENABLED": "false", "PYTHONUNBUFFERED": "1", **(env or {})}
         pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         self.process = subprocess.Popen(
-            [sys.executable, *map(str, arguments)], env=environment, bufsize=0, **(pipes | options)
+            [*map(str, before), sys.executable, *map(str, arguments)], env=environment, bufsize=0, **(pipes | options)
         )
         self._rest = {"stdout": b"", "stderr": b""}
 
