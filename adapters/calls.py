@@ -11,7 +11,7 @@ from holdlog.adapters import answers, results
 from holdlog.domain.claim import Claim, Release, Take
 from holdlog.domain.handle import Command, Outcome
 from holdlog.domain.message import NOBODY, Caller
-from holdlog.domain.names import Agent, Name, record_stream
+from holdlog.domain.names import Agent, Beginning, Name, record_stream
 from holdlog.domain.ports import Reader
 from holdlog.domain.record import ClearNamespace, Delete, Record, Set, Transact
 from holdlog.domain.refusals import InvalidError
@@ -104,6 +104,7 @@ class Calls:
         self, namespace: str, prefix: str = "", limit: int = MAX_PAGE, after: str | None = None, deleted: bool = False
     ) -> Read[results.RecordList]:
         namespace, size = text(namespace, "namespace", _NAME), page_size(limit)
+        prefix, after = text(prefix, "prefix", _BEGINNING), _after(after, "after_key")
 
         def answer(reader: Reader) -> results.RecordList:
             found, more = _page(reader.records(namespace, prefix, after, size + 1, deleted), size)
@@ -118,7 +119,7 @@ class Calls:
         return Read(answer, large=True)
 
     def list_namespaces(self, limit: int = MAX_PAGE, after: str | None = None) -> Read[results.NamespaceList]:
-        size = page_size(limit)
+        size, after = page_size(limit), _after(after, "after_key")
 
         def answer(reader: Reader) -> results.NamespaceList:
             found, more = _page(reader.namespaces(after, size + 1), size)
@@ -161,7 +162,7 @@ class Calls:
     def export(
         self, namespace: str, include_deleted: bool = False, after: str | None = None, limit: int = EXPORT_PAGE
     ) -> Read[results.Export]:
-        namespace = text(namespace, "namespace", _NAME)
+        namespace, after = text(namespace, "namespace", _NAME), _after(after, "after_key")
 
         def answer(reader: Reader) -> results.Export:
             records = reader.records(namespace, "", after, limit + 1, deleted=False)
@@ -215,7 +216,7 @@ class Calls:
         return Read(lambda reader: answers.claim_status(reader.claim(resource), self._clock()))
 
     def board(self, limit: int = 100, after: str | None = None) -> Read[results.Board]:
-        size = page_size(limit)
+        size, after = page_size(limit), _after(after, "after")
 
         def answer(reader: Reader) -> results.Board:
             found, more = _page(reader.claims(after, size + 1), size)
@@ -305,6 +306,10 @@ def _place(namespace: str, key: str) -> tuple[str, str]:
     return text(namespace, "namespace", _NAME), text(key, "key", _NAME)
 
 
+def _after(given: str | None, argument: str) -> str | None:
+    return None if given is None else text(given, argument, _BEGINNING)
+
+
 def _page(rows: Sequence[Answer], limit: int) -> tuple[list[Answer], bool]:
     return list(rows[:limit]), len(rows) > limit
 
@@ -320,5 +325,6 @@ def first_finding(error: ValidationError, by: str = "by") -> str:
 
 
 _NAME: Final = TypeAdapter[str](Name)
+_BEGINNING: Final = TypeAdapter[str](Beginning)
 _RESOURCE: Final = TypeAdapter[str](Resource)
 AGENT: Final = TypeAdapter[str](Agent)

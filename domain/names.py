@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Annotated, Final
 from urllib.parse import quote
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Strict
 
 MAX_NAME: Final = 512
 MAX_AGENT: Final = 128
@@ -35,9 +35,18 @@ def note(text: str) -> str:
     return _checked(text, MAX_NOTE)
 
 
-Name = Annotated[str, AfterValidator(name)]
-Agent = Annotated[str, AfterValidator(agent_name)]
-Note = Annotated[str, AfterValidator(note)]
+def beginning(text: str) -> str:
+    """What a name may begin with, in the spelling of names; may be empty. Raises ValueError for lone surrogates."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+        _require_unicode(text)
+    return text
+
+
+Name = Annotated[str, Strict(), AfterValidator(name)]
+Agent = Annotated[str, Strict(), AfterValidator(agent_name)]
+Note = Annotated[str, Strict(), AfterValidator(note)]
+Beginning = Annotated[str, Strict(), AfterValidator(beginning)]
 
 
 def _checked(text: str, limit: int) -> str:
@@ -56,16 +65,21 @@ def _normalized(text: str) -> str:
     if len(text) > 4 * MAX_NAME:  # composing shortens fourfold at most; longer ones need no look
         return text
     text = unicodedata.normalize("NFC", text)
+    _require_unicode(text)
     for character in text:
-        category = unicodedata.category(character)
-        if category == "Cs":
-            raise ValueError("must not hold a lone surrogate")
-        if category in ("Cc", "Zl", "Zp") or character in _BIDI:
+        if unicodedata.category(character) in ("Cc", "Zl", "Zp") or character in _BIDI:
             raise ValueError("must not hold control or direction characters")
     return text
 
 
 @lru_cache(_REMEMBERED)
+def _require_unicode(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("must not hold a lone surrogate") from None
+
+
 def record_stream(namespace: str, key: str) -> str:
     """`record:<namespace>/<key>`, each part percent-encoded (RFC 3986)."""
     return f"record:{quote(namespace, safe='')}/{quote(key, safe='')}"

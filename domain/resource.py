@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Strict
 
 from holdlog.domain.names import name
 
@@ -23,7 +23,7 @@ def canonical(text: str) -> str:
     return _path(text)
 
 
-Resource = Annotated[str, AfterValidator(canonical)]
+Resource = Annotated[str, Strict(), AfterValidator(canonical)]
 
 
 def _path(text: str) -> str:
