@@ -34,7 +34,13 @@ def run(bench: Bench) -> Iterator[Figure]:
     yield Figure(
         GROUP, "busiest to least busy process", holdlog["unfairness"], "x", 3.0, beside=beside("unfairness", "x")
     )
-    yield Figure(GROUP, "increments a second", holdlog["rate"], "/s", beside=beside("rate", "/s"))
+    yield Figure(
+        GROUP,
+        "increments a second",
+        holdlog["rate"],
+        "/s",
+        beside=beside("rate", "/s") + "; calls " + beside("calls", "/s"),
+    )
 
 
 def _compete(bench: Bench, name: str, seconds: float) -> dict[str, float]:
@@ -52,4 +58,5 @@ def _compete(bench: Bench, name: str, seconds: float) -> dict[str, float]:
             "increment": max(it["slowest_increment"] for it in ran),
             "unfairness": max(done) / max(1, min(done)),
             "rate": sum(done) / seconds,
+            "calls": sum(it["done"] + it["conflicts"] for it in ran) / seconds,
         }

@@ -1,8 +1,10 @@
 """Figures with their targets, and the statistics behind them."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Final
 
 
 @dataclass(frozen=True)
@@ -56,16 +58,24 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
+LONGEST: Final = 30.0
+"""Seconds after which no further round begins: on a slow disk there are fewer of them."""
+FEWEST: Final = 5
+
+
 def interleaved(
-    names: Sequence[str], rounds: int, measure: Callable[[str], Sequence[float]], tick: Callable[[], None]
+    names: Sequence[str], rounds: int, measure: Callable[[str], Sequence[float]], tick: Callable[[int], None]
 ) -> "Rounds":
     """Let the contestants take turns, in another order each round; each round gives one median per contestant."""
     medians: dict[str, list[float]] = {name: [] for name in names}
+    end = time.monotonic() + LONGEST
     for turn in range(rounds):
+        if turn >= FEWEST and time.monotonic() > end:
+            break
         start = turn % len(names)
         for name in (*names[start:], *names[:start]):
             medians[name].append(median(measure(name)))
-        tick()
+        tick(turn)
     return Rounds(medians)
 
 

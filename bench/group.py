@@ -24,7 +24,7 @@ def run(bench: Bench) -> Iterator[Figure]:
                 slowest[name].append(told["slowest"] * 1000)
                 return [told["per_second"]]
 
-            measured = interleaved(("grouped", "single"), bench.pick(7, 3), measure, lambda: None)
+            measured = interleaved(("grouped", "single"), bench.pick(7, 3), measure, lambda turn: None)
             waits = ", ".join(f"{name} {number(max(worst))} ms" for name, worst in slowest.items())
             yield Figure(
                 GROUP,

@@ -28,12 +28,11 @@ def _place(bench: Bench, place: str, base: object) -> Iterator[Figure]:
             process.ask("set", n=3 * KEYS, keys=KEYS)
             process.ask("claim_release", n=2 * KEYS, resources=KEYS)
         for do, arguments, rounds in calls:
-            turns = iter(range(1, rounds + 1))
             measured = interleaved(
                 bench.contestants,
                 rounds,
                 lambda name, do=do, arguments=arguments: processes[name].ask(do, n=CALLS, **arguments),
-                lambda do=do, turns=turns: bench.progress(f"{place} {do} {next(turns)}"),
+                lambda turn, do=do: bench.progress(f"{place} {do} {turn}"),
             )
             told = measured.told(" µs")
             peer = f"; agenthold {number(measured.ratio('agenthold', 'raw'))}x" if "agenthold" in measured else ""

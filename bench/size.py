@@ -49,7 +49,7 @@ def _growth(bench: Bench) -> Iterator[Figure]:
                     tuple(paths),
                     bench.pick(60, 20),
                     lambda name, do=do, arguments=arguments: processes[name].ask(do, n=20, **arguments),
-                    lambda do=do: bench.progress(do),
+                    lambda turn, do=do: bench.progress(f"{do} {turn}"),
                 )
                 yield _flat(do, measured, tuple(paths))
         finally:

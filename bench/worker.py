@@ -67,6 +67,7 @@ class Worker:
                 conflicts += 1
             if now >= end:
                 break
+        slowest_increment = max(slowest_increment, clock() - begun)  # one that was not to be counts, too
         yield {
             "done": done,
             "conflicts": conflicts,
