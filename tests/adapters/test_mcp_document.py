@@ -1,0 +1,86 @@
+"""docs/answers.md names what the models and signatures hold, and nothing else."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from pydantic import BaseModel
+
+from holdlog.adapters import results
+from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.mcp import GROUPS, Kind, build_server
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "answers.md").read_text()
+SECTIONS = {
+    title.splitlines()[0]: title.split("\n", 1)[1] for title in re.split(r"^##+ ", DOCUMENT, flags=re.MULTILINE)[1:]
+}
+KINDS = [kind for kinds in GROUPS.values() for kind in kinds]
+ROWS = {
+    "claims": results.Held,
+    "records` of list": results.ListedRecord,
+    "records` of export": results.ExportedRecord,
+    "namespaces": results.ListedNamespace,
+    "history": results.Past,
+}
+
+
+def items(section: str) -> list[tuple[str, list[str]]]:
+    """The bullets: what they name first, and what stands after the colon."""
+    bullets = re.findall(r"^\* `(.+?):((?:.|\n  )+)", SECTIONS[section], flags=re.MULTILINE)
+    return [(first, re.findall(r"`([a-z_]+\??)`", re.sub(r"\(.*?\)", "", rest))) for first, rest in bullets]
+
+
+def fields(model: type[BaseModel]) -> list[str]:
+    return [
+        name if field.is_required() or field.default is not None else f"{name}?"
+        for name, field in model.model_fields.items()
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_every_answer_of_a_tool_is_listed_with_its_fields(kind: Kind) -> None:
+    told = [(first.split("`")[0], listed) for first, listed in items(kind.name)]
+    assert told == [(model.model_fields["status"].default, fields(model)[1:]) for model in kind.answers]
+
+
+async def test_every_argument_of_a_tool_is_listed() -> None:
+    for tool in await build_server(open_holdlog(":memory:"), tuple(GROUPS)).list_tools():
+        told = SECTIONS[tool.name.removeprefix("holdlog_")].strip().splitlines()[0]
+        required = tool.parameters.get("required", [])
+        arguments = [name if name in required else f"{name}?" for name in tool.parameters["properties"]]
+        assert re.findall(r"`([a-z_]+\??)`", told) == arguments
+        defaults = {
+            name: str(argument["default"]).lower()
+            for name, argument in tool.parameters["properties"].items()
+            if argument.get("default") not in (None, "") and name != "force"
+        }
+        assert dict(re.findall(r"`([a-z_]+)\?` \((\w+)\)", told)) == defaults
+
+
+def test_every_row_of_a_list_is_told() -> None:
+    told = {first.rstrip("`"): listed for first, listed in items("Lists in answers")}
+    assert told == {name: fields(model) for name, model in ROWS.items()}
+    lists = {
+        model
+        for answer in {answer for kind in KINDS for answer in kind.answers}
+        for field in answer.model_fields.values()
+        for model in get_args(field.annotation)
+        if isinstance(model, type) and issubclass(model, BaseModel)
+    }
+    assert lists == set(ROWS.values())
+
+
+def test_what_every_tool_may_answer_is_told() -> None:
+    assert items("Every tool") == [
+        ("unavailable`", fields(results.Unavailable)[1:]),
+        ("error`", fields(results.Failed)[1:]),
+    ]
+
+
+def test_every_field_has_its_meaning_and_no_other_does() -> None:
+    rows = [line.split("|")[1] for line in SECTIONS["What the fields mean"].splitlines() if line.startswith("| `")]
+    told = [name for row in rows for name in re.findall(r"`([a-z_]+)`", row)]
+    models = [*(answer for kind in KINDS for answer in kind.answers), *ROWS.values(), results.Unavailable]
+    assert len(told) == len(set(told))
+    assert set(told) == {name for model in models for name in model.model_fields}
