@@ -3,6 +3,8 @@
 A hint is fixed text. It writes the calls it names as `wait()`, so that a surface can put its own names for them.
 """
 
+import re
+
 from holdlog.adapters import results
 from holdlog.adapters.results import Result
 from holdlog.domain import refusals
@@ -180,6 +182,11 @@ def wait_timeout(claim: Claim, now: int, elapsed: float, cap: float | None) -> r
     )
 
 
+def named(text: str, prefix: str) -> str:
+    """The calls that a text names as `wait()`, by the names that a surface gives them."""
+    return re.sub(r"\b([a-z_]+)\(\)", lambda call: f"{prefix}{call[1]}", text)
+
+
 def seconds_between(earlier: int, later: int) -> float:
     """Seconds between two times in microseconds; 0 when the clock was set back in between."""
     return max(0, later - earlier) / 1_000_000
@@ -191,7 +198,9 @@ def refused(refusal: HoldlogError, now: int) -> Result:
         case refusals.ConflictError(detail=detail):
             return _conflict(detail)
         case refusals.NotFoundError(facts=facts):
-            return results.NeverClaimed(**facts) if "resource" in facts else results.NotFound(**facts)
+            if "resource" in facts:
+                return results.NeverClaimed(**facts, hint="Nobody ever claimed it. Call claim() first to hold it.")
+            return results.NotFound(**facts, hint="There is no value now. Call list() to see which keys exist.")
         case refusals.BusyError(hold=hold):
             return results.Busy(
                 **hold.model_dump(),

@@ -16,12 +16,16 @@ from holdlog.domain.refusals import HoldlogError
 
 BAD_SETTINGS: Final = 2
 INTERRUPTED: Final = 130
+LONGEST_WAIT: Final = 3600.0
+"""Seconds; a host gives up long before."""
+LARGEST_VALUE: Final = 16 * 1024 * 1024
+"""Bytes; every reader of a key gets the whole value."""
 
 _EXAMPLES: Final = """\
 examples:
   holdlog                                       serve MCP over stdio, on the store of this repository
   holdlog --tools claims,state                  the same with the tools for shared values
-  holdlog demo                                  two agents, one budget, half a minute
+  holdlog demo                                  two agents, one budget, ten seconds
   holdlog claims                                who holds what
   holdlog set order-1 status '"paid"' --version 0
   holdlog history order-1 status
@@ -116,14 +120,14 @@ def _add_serve(commands: Parsers, store: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--max-wait",
         default=_environment("MAX_WAIT", "50"),
-        type=float,
+        type=seconds,
         metavar="SECONDS",
         help="longest wait of one call (default: 50; many hosts cut calls at 60)",
     )
     serve.add_argument(
         "--max-value-bytes",
         default=_environment("MAX_VALUE_BYTES", "262144"),
-        type=int,
+        type=whole_bytes,
         metavar="N",
         help="largest value, as JSON (default: 262144)",
     )
@@ -172,11 +176,25 @@ def _greet(place: Path | str) -> None:
         f"holdlog serves MCP on this terminal for the store {place}; Ctrl-C ends it.\n"
         f"Connected besides: {', '.join(f'{it.what} (process {it.pid})' for it in others) or 'nobody'}.\n"
         "An MCP host starts it by itself. You may have wanted:\n"
-        "  holdlog demo      see what it does, in half a minute\n"
+        "  holdlog demo      see what it does, in ten seconds\n"
         "  holdlog claims    who holds what now\n"
         "  holdlog --help    everything else",
         file=sys.stderr,
     )
+
+
+def seconds(text: str) -> float:
+    given = float(text)
+    if not 0 < given <= LONGEST_WAIT:
+        raise argparse.ArgumentTypeError(f"must be more than 0 and at most {LONGEST_WAIT:.0f} seconds")
+    return given
+
+
+def whole_bytes(text: str) -> int:
+    number = int(text)
+    if not 0 < number <= LARGEST_VALUE:
+        raise argparse.ArgumentTypeError(f"must be more than 0 and at most {LARGEST_VALUE} bytes")
+    return number
 
 
 def _environment(name: str, fallback: str) -> str:

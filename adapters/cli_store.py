@@ -89,6 +89,7 @@ def run_doctor(options: argparse.Namespace) -> int:
         told = [finding._asdict() for finding in findings]
         _say(json.dumps({"store": str(path), "sound": sound, "findings": told}, indent=2))
     else:
+        _say(f"the store {path}")
         for finding in findings:
             _say(_line(finding))
     return 0 if sound else 1

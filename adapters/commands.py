@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from holdlog.adapters import results
+from holdlog.adapters.answers import named
 from holdlog.adapters.results import Result
 
 Parsers = Any
@@ -24,7 +25,9 @@ def add_calls(commands: Parsers, store: argparse.ArgumentParser) -> None:
     """Add one parser per call."""
 
     def add(name: str, help_text: str, run: Callable[[Any, argparse.Namespace], Result]) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = commands.add_parser(name, parents=[store], help=help_text, description=help_text)
+        parser: argparse.ArgumentParser = commands.add_parser(
+            name, parents=[store], help=help_text, description=help_text
+        )
         parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
         parser.set_defaults(run=lambda options: _run(run, options))
         return parser
@@ -194,8 +197,9 @@ def _text(result: Result) -> str:
             return _table([(it.resource, it.held_by, f"{it.held_for_seconds:.0f} s") for it in claims])
         case _:
             body = result.body()
-            facts = [f"{name} {value}" for name, value in body.items() if name not in ("status", "hint")]
-            return ", ".join([body["status"], *facts]) + (f"\n{body['hint']}" if "hint" in body else "")
+            facts = [f"{name} {json.dumps(value)}" for name, value in body.items() if name not in ("status", "hint")]
+            hint = named(body["hint"], "holdlog ") if "hint" in body else ""
+            return ", ".join([body["status"], *facts]) + (f"\n{hint}" if hint else "")
 
 
 def _shown(past: results.Past) -> str:

@@ -17,11 +17,12 @@ from mcp_types import Tool as ListedTool
 from pydantic import ValidationError
 
 from holdlog.adapters import results
+from holdlog.adapters.answers import named
 from holdlog.adapters.calls import caller, first_finding
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.results import Result
 from holdlog.adapters.schemas import input_schema, output_schema
-from holdlog.adapters.tools import PROGRESS_EVERY, Tools, failed, named, who
+from holdlog.adapters.tools import PROGRESS_EVERY, Tools, failed, who
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import InvalidError
 

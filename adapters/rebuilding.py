@@ -1,4 +1,4 @@
-"""Build the views anew from the log, beside those in use, and swap (docs/decisions/0006-rebuild.md)."""
+"""Build the views anew from the log, beside those in use, and swap (docs/decisions/0011-rebuild.md)."""
 
 import secrets
 import sqlite3

@@ -52,6 +52,7 @@ class NotFound(Result):
     version: int | None = None
     deleted_by: str | None = None
     deleted_at: Time | None = None
+    hint: str
 
 
 class SetResult(Result):
@@ -241,6 +242,7 @@ class AlreadyFree(Result):
 class NeverClaimed(Result):
     status: Literal["not_found"] = "not_found"
     resource: str
+    hint: str
 
 
 class NotHolder(Result):

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Annotated, Any, Final
@@ -173,13 +172,8 @@ class Tools:
     def _answer(self, result: results.Result) -> ToolResult:
         body = result.body()
         if "hint" in body:
-            body["hint"] = named(body["hint"], self._prefix)
+            body["hint"] = answers.named(body["hint"], self._prefix)
         return _tool_result(body)
-
-
-def named(text: str, prefix: str) -> str:
-    """The calls that a text names as `wait()`, by the names that this server gives them."""
-    return re.sub(r"\b([a-z_]+)\(\)", lambda call: f"{prefix}{call[1]}", text)
 
 
 def failed(message: str) -> ToolResult:

@@ -7,12 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdlog.adapters.calls import Settings
     from holdlog.adapters.library import AsyncStateStore, StateStore
     from holdlog.domain.refusals import (
         ConflictError,
         HoldlogError,
         InvalidError,
         NotFoundError,
+        StoreError,
         UnavailableError,
     )
 
@@ -24,18 +26,22 @@ __all__ = [
     "HoldlogError",
     "InvalidError",
     "NotFoundError",
+    "Settings",
     "StateStore",
+    "StoreError",
     "UnavailableError",
     "__version__",
 ]
 
 _MODULE_OF = {
     "AsyncStateStore": "holdlog.adapters.library",
+    "Settings": "holdlog.adapters.calls",
     "StateStore": "holdlog.adapters.library",
     "ConflictError": "holdlog.domain.refusals",
     "HoldlogError": "holdlog.domain.refusals",
     "InvalidError": "holdlog.domain.refusals",
     "NotFoundError": "holdlog.domain.refusals",
+    "StoreError": "holdlog.domain.refusals",
     "UnavailableError": "holdlog.domain.refusals",
 }
 

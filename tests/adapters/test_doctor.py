@@ -325,7 +325,10 @@ def test_the_command_says_one_line_per_finding_and_fails_when_one_is_bad(
     told = capsys.readouterr()
     assert told.err == ""
     assert "\x1b" not in told.out
-    assert all(line.startswith(("✓", "!")) for line in told.out.splitlines())
+    first, *findings = told.out.splitlines()
+    assert first == f"the store {path}"
+    assert findings
+    assert all(line.startswith(("✓", "!")) for line in findings)
     doctored(path, "DELETE FROM current WHERE key = 'a'")
     assert run(path) == 1
     assert "✗ views" in capsys.readouterr().out
