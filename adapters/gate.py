@@ -49,7 +49,8 @@ class Gate:
 
     def release(self) -> None:
         try:
-            unlock_file(self._descriptor)
+            if self._descriptor >= 0:
+                unlock_file(self._descriptor)
         except OSError:
             self.close()  # that frees it as well; the next one opens it again
         finally:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 
 from holdlog.domain.claim import Release, Take
@@ -65,18 +66,21 @@ class Writer:
     def run(self, command: Command, caller: Caller) -> Outcome:
         """Run the command and block until it is durable or refused. Raises the refusal."""
         job = Job(command, caller)
-        with self._lock:
-            self._admit(job)
-            lead = not self._led
-            if lead:
-                self._led = True
-            else:
-                job.turn = threading.Lock()
-                job.turn.acquire()
-        if job.turn is not None:
-            self._await_turn(job)
-        if not job.done and self._lead_once():
-            self._start_thread()
+        try:
+            with self._lock:
+                self._admit(job)
+                if self._led:
+                    job.turn = threading.Lock()
+                    job.turn.acquire()
+                else:
+                    self._led = job.leads = True
+            if job.turn is not None:
+                self._await_turn(job)
+            if not job.done and self._lead_once():
+                self._start_thread()
+        except BaseException:
+            self._step_back(job)
+            raise
         return job.result()
 
     async def run_async(self, command: Command, caller: Caller) -> Outcome:
@@ -90,6 +94,7 @@ class Writer:
             self._led = True
         if lead:
             self._start_thread()
+        timer = job.loop.call_later(PATIENCE, self._give_up, job)
         try:
             return await asyncio.shield(job.future)
         except asyncio.CancelledError:
@@ -97,6 +102,8 @@ class Writer:
                 await asyncio.wait([job.future])
                 job.future.exception()
             raise
+        finally:
+            timer.cancel()
 
     def close(self) -> None:
         """Take no more commands, wait until nothing runs, and write the refusals that no batch took along yet."""
@@ -124,13 +131,22 @@ class Writer:
 
     def _await_turn(self, job: Job) -> None:
         assert job.turn is not None
-        try:
-            job.turn.acquire()
-        except BaseException:  # an interrupt: the command is withdrawn, and a lead that was just handed over goes on
-            self._withdraw(job)
-            if job.leads and not job.done and self._lead_once():
-                self._start_thread()
-            raise
+        if job.turn.acquire(timeout=PATIENCE):
+            return
+        if not job.leads and self._withdraw(job):
+            raise _too_busy()
+        job.turn.acquire()
+
+    def _give_up(self, job: Job) -> None:
+        """A coroutine's patience is over. A command that is in a batch already waits for its outcome."""
+        if self._withdraw(job) and job.future is not None and not job.future.done():
+            job.future.set_exception(_too_busy())
+
+    def _step_back(self, job: Job) -> None:
+        """An interrupt: the command is withdrawn, and a lead that its caller has goes on to the next."""
+        self._withdraw(job)
+        if job.leads and not job.done and self._lead_once():
+            self._start_thread()
 
     def _withdraw(self, job: Job) -> bool:
         with self._lock:
@@ -143,7 +159,10 @@ class Writer:
     def _start_thread(self) -> None:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdlog-writer")
-        self._thread.submit(self._lead_coroutines)
+        try:
+            self._thread.submit(self._lead_coroutines)
+        except RuntimeError:  # the machine gives no more threads: then this one leads
+            self._lead_coroutines()
 
     def _lead_coroutines(self) -> None:
         while self._lead_once():
@@ -152,9 +171,18 @@ class Writer:
     def _lead_once(self) -> bool:
         """Run one batch, then hand on the lead. True: a coroutine's command is next, and a thread must lead it."""
         with self._lock:
-            batch = [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
-        if batch:
-            self._commit(batch)
+            waiting = self._waiting
+            batch, self._waiting = list(islice(waiting, MAX_BATCH)), deque(islice(waiting, MAX_BATCH, None))
+        try:
+            if batch:
+                self._commit(batch)
+        except BaseException:  # Ctrl-C in the thread that leads: it is not the neighbours' interrupt
+            for job in batch:
+                job.outcome = UnavailableError("the write was interrupted", retry_after=0.0, in_doubt=True)
+            if self._hand_on():
+                self._start_thread()
+            _answer(batch)
+            raise
         coroutine_next = self._hand_on()
         _answer(batch)
         return coroutine_next
@@ -196,16 +224,16 @@ class Writer:
                 return
             for job in batch:
                 job.outcome = error
-        except BaseException as interrupt:  # Ctrl-C in the thread that leads: it is not the neighbours' interrupt
-            for job in batch[1:]:
-                job.outcome = UnavailableError("the write was interrupted", retry_after=0.0, in_doubt=True)
-            batch[0].outcome = interrupt
         else:
             if transaction.wrote:
                 self._refusals.clear()
                 self._bell.ring()
             else:
                 self._refusals.extend(refusals)
+
+
+def _too_busy() -> UnavailableError:
+    return UnavailableError("this process is busy writing; try again")
 
 
 def _noted(refusal: HoldlogError, job: Job, at: int) -> Refusal:
