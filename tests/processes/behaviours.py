@@ -1,5 +1,6 @@
 """What the worker processes do: `python behaviours.py NAME ARGUMENTS…`. Each acknowledged call is a JSON line."""
 
+import asyncio
 import itertools
 import json
 import os
@@ -17,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holdlog import ConflictError, HoldlogError, NotFoundError, StateStore, UnavailableError
+from holdlog import AsyncStateStore, ConflictError, HoldlogError, NotFoundError, StateStore, UnavailableError
 from holdlog.adapters import schema
 from holdlog.adapters.gate import Gate
 from holdlog.adapters.sqlite import uri_of
@@ -266,7 +267,72 @@ def inside(path: str) -> None:
     hear()
 
 
+def queue_behind_a_slow_disk(path: str) -> None:
+    """One write whose sync hangs (the ninth of its thread), and others that come meanwhile."""
+    store = StateStore(path)
+    lock = threading.Lock()
+
+    def run(who: str, idle: int = 0) -> None:
+        for _ in range(idle):
+            _suppressed(os.fdatasync, 0)
+        done = write(store, who)
+        with lock:
+            say(who=who, **done)
+
+    first = threading.Thread(target=run, args=("first", 8))
+    first.start()
+    while not store._opened.writer._led or store._opened.writer._waiting:
+        time.sleep(0.001)
+    threads = [threading.Thread(target=run, args=(f"thread {number}",)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+
+    async def coroutines() -> None:
+        async def one(who: str) -> None:
+            started = time.monotonic()
+            try:
+                await AsyncStateStore.set(beside, "n", who, 1, updated_by="worker")
+            except UnavailableError as refusal:
+                facts = {"error": type(refusal).__name__, "in_doubt": refusal.in_doubt}
+            else:
+                facts = {"error": "none"}
+            with lock:
+                say(who=who, **facts, seconds=time.monotonic() - started)
+
+        await asyncio.gather(one("coroutine 0"), one("coroutine 1"))
+
+    beside = AsyncStateStore.__new__(AsyncStateStore)
+    beside._opened, beside._calls = store._opened, store._calls
+    asyncio.run(coroutines())
+    for thread in [first, *threads]:
+        thread.join()
+
+
+def interrupted_at_the_gate(path: str) -> None:
+    """Wait for the gate, be interrupted there, write again."""
+    try:
+        gate = Gate(Path(path + ".gate"))
+        say(waits=True)
+        gate.acquire(time.monotonic() + 30)
+    except KeyboardInterrupt:
+        say(interrupted=True)
+    gate.acquire(time.monotonic() + 30)
+    gate.release()
+    with StateStore(path) as store:
+        say(**write(store, "k"))
+
+
 # --- builds
+
+
+def newer_major(path: str) -> None:
+    """A newer build that changes the schema, through the gate."""
+    gate = Gate(Path(path + ".gate"))
+    gate.acquire(time.monotonic() + 10)
+    connection = sqlite3.connect(uri_of(Path(path)), uri=True, isolation_level=None)
+    connection.execute(f"PRAGMA user_version = {(schema.MAJOR + 1) * schema.MINORS_PER_MAJOR}")
+    connection.close()
+    gate.release()
 
 
 def newer_minor(path: str) -> None:

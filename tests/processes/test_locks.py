@@ -1,0 +1,238 @@
+"""Locks that others hold: writes are refused in time and name the holder, everything else goes on."""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog import AsyncStateStore, HoldlogError, StateStore, StoreError, UnavailableError
+from holdlog.adapters.gate import Gate
+from tests.processes.conftest import Start
+from tests.processes.soundness import require_sound
+from tests.processes.strace import STRACE
+from tests.processes.workers import PROMISED, until
+
+
+def refused(write: Callable[[], Any]) -> UnavailableError:
+    """The write is refused in the time that is promised."""
+    started = time.monotonic()
+    with pytest.raises(UnavailableError) as error:
+        write()
+    assert time.monotonic() - started < PROMISED
+    assert not error.value.in_doubt
+    return error.value
+
+
+def put(store: StateStore, key: str = "k") -> int:
+    return store.set("n", key, 1, updated_by="test").version
+
+
+@pytest.mark.parametrize("holder", ["hold_lock", "inside", "hold_gate"])
+def test_behind_a_lock_that_does_not_end_writes_are_refused_and_reads_go_on(
+    path: Path, start: Start, holder: str
+) -> None:
+    with StateStore(path) as store:
+        put(store)
+        store.claim("src/", agent="ann")
+        worker = start(holder, path)
+        worker.hear()
+        worker.stop()
+        refusals: list[UnavailableError] = []
+        writer = threading.Thread(target=lambda: refusals.append(refused(lambda: put(store))))
+        writer.start()
+        until(lambda: store._opened.writer._led)
+        reads = 0
+        while writer.is_alive():
+            assert store.get("n", "k").version == 1
+            assert store.status("src/").status == "claimed"
+            assert store.wait("src/", 0.01).status == "timeout"
+            assert store.watch("n", "k", 1, 0.01).status == "timeout"
+            assert len(store.list_keys("n")) == 1
+            reads += 1
+        writer.join()
+        assert reads > 10
+        assert f"process {worker.pid}" in str(refusals[0])
+        worker.go_on()
+        worker.tell()
+        worker.hear()
+        assert put(store) == 2
+    require_sound(path)
+
+
+def test_everybody_who_waits_behind_a_lock_is_answered_in_time(path: Path, start: Start) -> None:
+    with StateStore(path) as store:
+        put(store)
+        holder = start("hold_lock", path)
+        holder.hear()
+
+        async def coroutines() -> None:
+            async with AsyncStateStore(path) as other:
+
+                async def late(number: int) -> None:
+                    await asyncio.sleep(number / 10)
+                    started = time.monotonic()
+                    with pytest.raises(UnavailableError):
+                        await other.set("n", "k", 1, updated_by="test")
+                    assert time.monotonic() - started < PROMISED
+
+                await asyncio.gather(*map(late, range(20)))
+
+        failures: list[BaseException] = []
+
+        def late(number: int) -> None:
+            time.sleep(number / 10)
+            try:
+                refused(lambda: put(store))
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=late, args=(number,)) for number in range(20)]
+        for thread in threads:
+            thread.start()
+        asyncio.run(coroutines())
+        for thread in threads:
+            thread.join()
+        assert not failures
+        holder.tell()
+        holder.hear()
+        assert put(store) == 2
+
+
+SLOW = "delay_enter=7500000"
+
+
+@STRACE
+def test_behind_a_disk_that_hangs_whoever_is_not_in_the_batch_is_answered_in_time(path: Path, start: Start) -> None:
+    StateStore(path).close()
+    hang = ("strace", "-qq", "-f", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", f"inject=fdatasync:{SLOW}:when=9")
+    worker = start("queue_behind_a_slow_disk", path, before=hang)
+    said = worker.rest()
+    followers = [line for line in said if line["who"] != "first"]
+    assert len(followers) == 4
+    for follower in followers:
+        assert follower["error"] == "UnavailableError"
+        assert not follower["in_doubt"]
+        assert follower["seconds"] < PROMISED
+    (first,) = (line for line in said if line["who"] == "first")
+    assert first["answer"]["version"] == 1
+
+
+def test_two_processes_with_one_gate_each_go_back_to_one(path: Path, start: Start) -> None:
+    gate = path.with_name(path.name + ".gate")
+    with StateStore(path) as store:
+        worker = start("serve", path)
+        worker.hear()
+        worker.tell("set a")
+        worker.hear()
+        gate.unlink()
+        worker.tell("set a")
+        assert worker.hear()["version"] == 2
+        holder = start("hold_gate", path)
+        holder.hear()
+        refusal = refused(lambda: put(store))
+        assert f"process {holder.pid}" in str(refusal)
+        worker.tell("set a")
+        assert worker.hear()["error"] == "UnavailableError"
+        holder.tell()
+        holder.hear()
+        assert put(store, "b") == 1
+        worker.tell("set a")
+        assert worker.hear()["version"] == 3
+
+
+def test_what_a_writer_learnt_through_a_deleted_gate_does_not_hold(path: Path, start: Start) -> None:
+    """Another one may have written through the new gate: the time of its event must not lie after the next."""
+    from holdlog.adapters.opening import open_sqlite
+    from tests.clock import Clock
+    from tests.commands import write
+
+    early, late = Clock(1_000), Clock(2_000)
+    first = open_sqlite(path, early)
+    write(first, "k", 1)
+    path.with_name(path.name + ".gate").unlink()
+    second = open_sqlite(path, late)
+    write(second, "k", 2)
+    write(first, "k", 3)
+    first.close()
+    second.close()
+    require_sound(path)
+
+
+def test_an_interrupt_while_waiting_for_the_gate_leaves_it_free(path: Path, start: Start) -> None:
+    holder = start("hold_gate", path)
+    holder.hear()
+    gate = Gate(path.with_name(path.name + ".gate"))
+    interrupted = start("interrupted_at_the_gate", path)
+    holder_knows = interrupted.hear()
+    assert holder_knows["waits"]
+    interrupted.process.send_signal(2)
+    assert interrupted.hear()["interrupted"]
+    holder.tell()
+    holder.hear()
+    assert interrupted.hear()["version"] == 1
+    gate.acquire(time.monotonic() + 5)
+    gate.release()
+
+
+def test_a_newer_major_while_running_refuses_writes_and_locks_nobody_out(path: Path, start: Start) -> None:
+    with StateStore(path) as store:
+        put(store)
+        start("newer_major", path).rest()
+        for _ in range(2):
+            with pytest.raises(StoreError, match="upgrade holdlog"):
+                put(store)
+        lock = start("hold_lock", path)
+        assert lock.hear()["held"], "the newer one can write"
+
+
+def test_the_file_deleted_while_running_is_told_at_the_next_write(path: Path) -> None:
+    with StateStore(path) as store:
+        put(store)
+        for left in path.parent.glob("state.db*"):
+            if left.is_file():
+                left.unlink()
+        assert "deleted or replaced" in str(refused(lambda: put(store)))
+        assert not path.exists()
+
+
+def test_the_file_replaced_while_running_is_told_and_never_read(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    with StateStore(other) as replacement:
+        replacement.set("n", "k", "another world", updated_by="test")
+    with StateStore(path) as store:
+        put(store)
+        os.replace(other, path)
+        assert "deleted or replaced" in str(refused(lambda: put(store)))
+        answers: list[Any] = []
+
+        def read() -> None:
+            try:
+                answers.append(store.get("n", "k").value)
+            except HoldlogError as refusal:
+                answers.append(str(refusal))
+
+        readers = [threading.Thread(target=read) for _ in range(40)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+        assert "another world" not in answers
+
+
+def test_the_whole_folder_deleted_while_running_is_told(path: Path, tmp_path: Path) -> None:
+    import shutil
+
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with StateStore(folder / "state.db") as store:
+        put(store)
+        shutil.rmtree(folder)
+        for _ in range(2):
+            refused(lambda: put(store))
+        assert not folder.exists()
+        assert store.wait("src/", 0.05).status == "available"
