@@ -1,16 +1,17 @@
 """A JSON value and its one text."""
 
-import json
 from typing import Any, Final
 
 from pydantic import GetCoreSchemaHandler, JsonValue, TypeAdapter, ValidationError
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticSerializationError, core_schema, from_json, to_json
 
 MAX_NESTING: Final = 100
 """Levels of lists and objects that a value may have (RFC 8259 section 9 lets us set a limit)."""
 
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-_STRICT_JSON: Final = TypeAdapter[JsonValue](JsonValue, config={"strict": True})
+MAX_DIGITS: Final = 4300
+"""Of an integer: more could be written but not read (https://docs.python.org/3/library/stdtypes.html#int-max-str-digits)."""
+
+_STRICT_JSON: Final = TypeAdapter[JsonValue](JsonValue, config={"strict": True, "allow_inf_nan": False})
 
 
 class Json:
@@ -35,23 +36,21 @@ class Json:
         if isinstance(value, Json):
             return value
         try:
-            text = _compact(_STRICT_JSON.validate_python(value))
+            text = to_json(_STRICT_JSON.validate_python(value)).decode()
         except ValidationError as error:
             raise ValueError(_why_not_json(error)) from None
-        except RecursionError:
-            raise ValueError(f"a value may be nested {MAX_NESTING} levels deep at most") from None
-        except ValueError:  # json's own words differ by version and may quote the number
-            raise ValueError("not JSON: a number must be finite, and an integer have 4300 digits at most") from None
-        if not text.isascii():
-            _require_unicode(text)
+        except PydanticSerializationError:
+            raise ValueError("a string with a lone surrogate is not JSON text") from None
         if _nesting(text) > MAX_NESTING:
             raise ValueError(f"a value may be nested {MAX_NESTING} levels deep at most")
+        if len(text) > MAX_DIGITS:
+            _require_readable(text)
         return cls(text)
 
     @property
     def value(self) -> Any:
         """The value as Python objects, a fresh copy each time."""
-        return json.loads(self.text)
+        return from_json(self.text)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Json) and self.text == other.text
@@ -96,11 +95,11 @@ def _nesting(text: str) -> int:
     return deepest
 
 
-def _require_unicode(text: str) -> None:
+def _require_readable(text: str) -> None:
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("a string with a lone surrogate is not JSON text") from None
+        from_json(text)
+    except ValueError:
+        raise ValueError(f"an integer may have {MAX_DIGITS} digits at most") from None
 
 
 def _why_not_json(error: ValidationError) -> str:
@@ -108,6 +107,8 @@ def _why_not_json(error: ValidationError) -> str:
     kind = error.errors(include_url=False, include_context=False, include_input=False)[0]["type"]
     if kind in ("recursion_loop", "recursion_depth_exceeded"):
         return f"a value may be nested {MAX_NESTING} levels deep at most, and not hold itself"
+    if kind == "finite_number":
+        return "a number must be finite"
     if kind == "string_type":
         return "the keys of an object must be strings"
     return "a value must be JSON: null, true, false, a finite number, a string, a list or an object"

@@ -93,7 +93,7 @@ def test_a_whole_number_stays_whole_and_a_float_stays_a_float() -> None:
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf"), 1e999])
 @pytest.mark.parametrize("wrap", [lambda number: number, lambda number: {"a": [number]}])
 def test_numbers_that_are_not_finite_are_refused(number: float, wrap: Any) -> None:
-    with pytest.raises(ValueError, match="not JSON"):
+    with pytest.raises(ValueError, match="finite"):
         Json.of(wrap(number))
 
 
@@ -151,7 +151,7 @@ def test_objects_that_json_does_not_know_are_refused(value: Any) -> None:
 
 
 def test_a_number_with_more_digits_than_python_reads_is_refused() -> None:
-    with pytest.raises(ValueError, match="not JSON"):
+    with pytest.raises(ValueError, match="digits"):
         Json.of(10**5000)
 
 
