@@ -109,6 +109,8 @@ def run_stdio(server: FastMCP[Any], on_end: Callable[[], Awaitable[None]] | None
             sys.stderr.flush()
         os._exit(code)
 
+    # FastMCP logs the arguments of calls when it debugs, and what agents write belongs in no log.
+    logging.getLogger("fastmcp").setLevel(logging.INFO)
     with suppress(KeyboardInterrupt):
         asyncio.run(serve())
     os._exit(0)

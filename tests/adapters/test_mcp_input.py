@@ -25,16 +25,20 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     params=[pytest.param(era, marks=pytest.mark.xdist_group(f"input-{era}")) for era in ("legacy", "modern")],
 )
 def server(request: pytest.FixtureRequest, store: Path) -> Iterator[Wire]:
-    wire = Wire("-m", "holdlog", "--db", store, "--tools", "all", modern=request.param == "modern").open()
-    yield wire
-    wire.send(wire.call("holdlog_claim", "last", resource="last.md", agent="ann"))
-    assert json.loads(text_of(wire.answer()))["status"] in ("claimed", "already_claimed")  # alive to the end
-    assert wire.process.stdin is not None
-    wire.process.stdin.close()
-    code, said, left = wire.ended()
-    wire.close()
-    assert (code, left) == (0, [])
-    assert "SECRET" not in " ".join(said)  # stderr has no values
+    settings = ("--db", store, "--tools", "all", "--log-level", "debug")
+    with store.with_name(f"stderr-{request.param}").open("wb+") as stderr:
+        wire = Wire("-m", "holdlog", *settings, modern=request.param == "modern", stderr=stderr).open()
+        yield wire
+        wire.send(wire.call("holdlog_claim", "last", resource="last.md", agent="ann"))
+        assert json.loads(text_of(wire.answer()))["status"] in ("claimed", "already_claimed")  # alive to the end
+        assert wire.process.stdin is not None
+        wire.process.stdin.close()
+        assert wire.ended() == (0, [], [])
+        wire.close()
+        stderr.seek(0)
+        log = stderr.read()
+        assert b"DEBUG" in log
+        assert b"SECRET" not in log  # what agents write belongs in no log
 
 
 @pytest.fixture
