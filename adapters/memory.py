@@ -30,8 +30,7 @@ class MemoryStore:
     def __init__(self, clock: Callable[[], int] = host.now) -> None:
         self._lock = threading.RLock()
         self._clock = clock
-        self._log: list[Sealed] = []
-        self._states: dict[str, State] = {}
+        self._committed: tuple[list[Sealed], dict[str, State]] = [], {}  # replaced as a whole, never changed
         self._requests: dict[tuple[str | None, str | None], tuple[int, bytes, str]] = {}
         self.refusals: list[Refusal] = []
         self._closed: Callable[[], StoreError] | None = None
@@ -39,8 +38,7 @@ class MemoryStore:
     @contextmanager
     def reader(self) -> Iterator["MemoryReader"]:
         self._usable()
-        with self._lock:
-            yield MemoryReader(self._log, self._states)
+        yield MemoryReader(*self._committed)
 
     snapshot = reader
 
@@ -51,10 +49,11 @@ class MemoryStore:
             raise UnavailableError("another thread holds the store")
         try:
             self._usable()
-            at = max(self._clock(), self._log[-1].extra[0] if self._log else 0)
-            transaction = MemoryTransaction(list(self._log), dict(self._states), dict(self._requests), at)
+            log, states = self._committed
+            at = max(self._clock(), log[-1].extra[0] if log else 0)
+            transaction = MemoryTransaction(list(log), dict(states), dict(self._requests), at)
             yield transaction
-            self._log, self._states = transaction.events, transaction.states
+            self._committed = transaction.events, transaction.states
             self._requests = transaction.requests
             self.refusals = [*self.refusals, *transaction.refusals][-REFUSALS_KEPT:]
         finally:

@@ -126,7 +126,7 @@ def rows(store: Store) -> list[tuple[Any, ...]]:
                 it.stored.state,
                 *it.extra,
             )
-            for position, it in enumerate(store._log, start=1)
+            for position, it in enumerate(store._committed[0], start=1)
         ]
     with store.reader() as reader:
         assert isinstance(reader, SqliteReader)

@@ -349,6 +349,19 @@ def test_the_envelope_tells_who_asked_and_why(store: Store) -> None:
     assert not written.redacted
 
 
+def test_who_reads_never_waits_for_who_writes(store: Store) -> None:
+    write(store, "k", 1)
+
+    def read() -> int:
+        with store.snapshot() as snapshot, store.reader() as reader:
+            assert keys(snapshot) == ["k"]
+            return reader.record("n", "k").version
+
+    with ThreadPoolExecutor(1) as pool, store.transaction(time.monotonic() + PATIENCE) as transaction:
+        transaction.append([RecordChange(Record("n", "l"), ValueWritten(value=Json.of(1), by="ann"))], Caller())
+        assert pool.submit(read).result(PATIENCE) == 1
+
+
 def test_a_snapshot_is_of_one_moment_while_others_write(store: Store) -> None:
     stop, failed = threading.Event(), list[BaseException]()
 

@@ -1,0 +1,265 @@
+"""The same commands on every store and on a plain dictionary: equal answers, and views that equal the log."""
+
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from holdlog.adapters.memory import MemoryStore
+from holdlog.adapters.opening import open_sqlite
+from holdlog.domain.claim import Let, Taken
+from holdlog.domain.handle import Changed, Command
+from holdlog.domain.message import Caller
+from holdlog.domain.ports import Store
+from holdlog.domain.refusals import BusyError, ConflictError, HoldlogError, NotFoundError, NotHolderError
+from tests.clock import Clock
+from tests.commands import (
+    check,
+    clear,
+    drop,
+    put,
+    release,
+    require_chained,
+    require_views_equal_the_log,
+    rows,
+    run,
+    take,
+    transact,
+)
+
+namespaces = st.sampled_from(["n", "n/m", "é"])
+keys = st.sampled_from(["a", "a%", "b", "\U0010ffff"])
+values = st.none() | st.integers(-2, 2) | st.text("a\0é", max_size=2) | st.lists(st.floats(0, 1), max_size=2)
+agents = st.sampled_from(["ann", "bob", "cleo"])
+resources = st.sampled_from(["src/", "src/a.py", "custom://b"])
+
+
+class Kept(NamedTuple):
+    """What the dictionary knows of a key. `version` counts on over deletions."""
+
+    version: int = 0
+    live: bool = False
+    value: Any = None
+    by: str = ""
+
+
+class Held(NamedTuple):
+    version: int = 0
+    holder: str | None = None
+    granted: int = 0
+
+
+class Refused(Exception):
+    def __init__(self, *said: Any) -> None:
+        self.said = said
+
+
+class Model:
+    """The contract, as a dictionary would have it: nothing of the product is in here."""
+
+    def __init__(self) -> None:
+        self.records: dict[tuple[str, str], Kept] = {}
+        self.claims: dict[str, Held] = {}
+        self.events = 0
+
+    def change(self, operations: list[tuple[str, str, str, Any, int | None]], by: str) -> tuple[Any, ...]:
+        records, results, events = dict(self.records), [], self.events
+        for index, (kind, namespace, key, value, expected) in enumerate(operations):
+            kept = records.get((namespace, key), Kept())
+            actual = kept.version if kept.live else 0
+            if kind == "drop" and not kept.live:
+                raise Refused(NotFoundError, kept.version)
+            if expected is not None and expected != actual:
+                raise Refused(ConflictError, index, actual, kept.value if kept.live else None)
+            after = kept
+            if kind == "put":
+                after = Kept(kept.version + 1, True, value, by)
+            elif kind == "drop":
+                after = Kept(kept.version + 1, False, None, by)
+            events += after is not kept
+            records[namespace, key] = after
+            results.append((namespace, key, after.version, kept.version if kept.live else None))
+        self.records, self.events = records, events
+        return (*results, self.events)
+
+    def clear(self, namespace: str, by: str) -> tuple[Any, ...]:
+        live = sorted(key for (name, key), kept in self.records.items() if name == namespace and kept.live)
+        return self.change([("drop", namespace, key, None, None) for key in live], by)
+
+    def take(self, resource: str, agent: str) -> tuple[Any, ...]:
+        held = self.claims.get(resource, Held())
+        if held.holder == agent:
+            return held.granted, True
+        if held.holder is not None:
+            raise Refused(BusyError, held.holder, held.granted)
+        self.events += 1
+        self.claims[resource] = Held(held.version + 1, agent, held.version + 1)
+        return held.version + 1, False
+
+    def release(self, resource: str, agent: str) -> tuple[Any, ...]:
+        held = self.claims.get(resource, Held())
+        if held.version == 0:
+            raise Refused(NotFoundError, 0)
+        if held.holder is None:
+            return held.version, True
+        if held.holder != agent:
+            raise Refused(NotHolderError, held.holder, held.granted)
+        self.events += 1
+        self.claims[resource] = held._replace(version=held.version + 1, holder=None)
+        return held.version + 1, False
+
+
+def answer(store: Store, command: Command, caller: Caller) -> tuple[Any, ...]:
+    """What a store says, in the terms of the model."""
+    try:
+        outcome = run(store, command, caller)
+    except HoldlogError as refusal:
+        return (type(refusal), *_facts(refusal))
+    match outcome:
+        case Changed(results=results, position=position):
+            return (*map(tuple, results), position)
+        case Taken(version=version, already=already) | Let(version=version, already=already):
+            return version, already
+
+
+def _facts(refusal: HoldlogError) -> tuple[Any, ...]:
+    match refusal:
+        case ConflictError(detail=detail, operation=operation):
+            return operation, detail.actual_version, detail.actual_value
+        case NotFoundError(facts=facts):
+            return (facts.get("version", 0),)
+        case BusyError(hold=hold) | NotHolderError(hold=hold):
+            return hold.held_by, hold.version
+        case _:
+            return (str(refusal),)
+
+
+class Stores(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "state.db"
+        self.clock = Clock()
+        self.model = Model()
+        self.memory = MemoryStore(self.clock)
+        self.sqlite = open_sqlite(self.path, self.clock)
+        self.requests = 0
+
+    def agree(self, command: Command, expected: Any, *arguments: Any) -> None:
+        """All three say the same, now and when the same request is repeated."""
+        self.requests += 1
+        caller = Caller(request_id=f"r{self.requests}", reason="test")
+        try:
+            said: tuple[Any, ...] = expected(*arguments)
+            repeated = said
+        except Refused as refused:
+            said, repeated = refused.said, refused.said
+        for store in (self.memory, self.sqlite):
+            assert answer(store, command, caller) == said
+            assert answer(store, command, caller) == repeated
+
+    def expected(self, pick: int | None, namespace: str, key: str) -> int | None:
+        """None, the version that stands (-1), or any number: among them those from before a deletion."""
+        if pick == -1:
+            kept = self.model.records.get((namespace, key), Kept())
+            return kept.version if kept.live else 0
+        return pick
+
+    picks = st.none() | st.just(-1) | st.just(-1) | st.integers(0, 6)
+
+    @rule(namespace=namespaces, key=keys, value=values, by=agents, pick=picks)
+    def set(self, namespace: str, key: str, value: Any, by: str, pick: int | None) -> None:
+        expected = self.expected(pick, namespace, key)
+        command = transact(put(key, value, expected, namespace), by=by)
+        self.agree(command, self.model.change, [("put", namespace, key, value, expected)], by)
+
+    @rule(namespace=namespaces, key=keys, by=agents, pick=picks)
+    def delete(self, namespace: str, key: str, by: str, pick: int | None) -> None:
+        expected = self.expected(pick, namespace, key)
+        command = transact(drop(key, expected, namespace), by=by)
+        self.agree(command, self.model.change, [("drop", namespace, key, None, expected)], by)
+
+    @rule(
+        steps=st.lists(
+            st.tuples(st.sampled_from(["put", "drop", "check"]), namespaces, keys, values, picks),
+            min_size=1,
+            max_size=4,
+        ),
+        by=agents,
+    )
+    def several(self, steps: list[tuple[str, str, str, Any, int | None]], by: str) -> None:
+        steps = [(kind, name, key, value, self.expected(pick, name, key)) for kind, name, key, value, pick in steps]
+        operations = [
+            put(key, value, expected, name)
+            if kind == "put"
+            else drop(key, expected, name)
+            if kind == "drop"
+            else check(key, expected, name)
+            for kind, name, key, value, expected in steps
+        ]
+        self.agree(transact(*operations, by=by), self.model.change, steps, by)
+
+    @rule(namespace=namespaces, by=agents)
+    def clear(self, namespace: str, by: str) -> None:
+        self.agree(clear(namespace, by), self.model.clear, namespace, by)
+
+    @rule(resource=resources, agent=agents)
+    def claim(self, resource: str, agent: str) -> None:
+        self.agree(take(resource, agent), self.model.take, resource, agent)
+
+    @rule(resource=resources, agent=agents)
+    def release(self, resource: str, agent: str) -> None:
+        self.agree(release(resource, agent), self.model.release, resource, agent)
+
+    @rule(seconds=st.sampled_from([-3600, -1, 0.5, 60]))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.move(seconds)
+
+    @rule()
+    def the_process_starts_again(self) -> None:
+        self.sqlite.close()
+        self.sqlite = open_sqlite(self.path, self.clock)
+
+    @invariant()
+    def lists_equal_the_model(self) -> None:
+        for store in (self.memory, self.sqlite):
+            with store.snapshot() as reader:
+                assert reader.position() == self.model.events
+                for name in ("n", "n/m", "é"):
+                    found = {it.key: (it.version, it.live, it.value.value, it.updated_by) for it in _all(reader, name)}
+                    assert found == {
+                        key: tuple(kept)
+                        for (namespace, key), kept in self.model.records.items()
+                        if namespace == name and kept.version
+                    }
+                held = [(it.resource, it.holder, it.granted) for it in reader.claims(None, -1)]
+                assert held == sorted(
+                    (name, it.holder, it.granted) for name, it in self.model.claims.items() if it.holder
+                )
+
+    def teardown(self) -> None:
+        try:
+            for store in (self.memory, self.sqlite):
+                require_chained(store)
+                require_views_equal_the_log(store)
+            logs = [rows(store) for store in (self.memory, self.sqlite)]
+            for log in logs:
+                times = [row[5] for row in log]
+                assert times == sorted(times)
+            assert [(*row[:5], *row[6:10]) for row in logs[0]] == [(*row[:5], *row[6:10]) for row in logs[1]]
+        finally:
+            self.sqlite.close()
+            self.folder.cleanup()
+
+
+def _all(reader: Any, namespace: str) -> list[Any]:
+    return [it for deleted in (False, True) for it in reader.records(namespace, "", None, -1, deleted)]
+
+
+TestStores = Stores.TestCase
+TestStores.settings = settings(
+    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
