@@ -3,14 +3,21 @@
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from jsonschema import Draft202012Validator
 
+from holdlog.adapters.calls import Settings
+from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.mcp import GROUPS, build_server
+from holdlog.adapters.opened import Opened
+
+ALL = tuple(GROUPS)
+ERAS = ("legacy", "auto")
 MAY_BE_NULL = frozenset({"value", "previous_version", "actual_value"})
 
 
@@ -69,6 +76,32 @@ async def connected(server: Any, prefix: str = "holdlog_", **options: Any) -> As
         for schema in schemas.values():
             Draft202012Validator.check_schema(schema)
         yield Agent(client, schemas, prefix)
+
+
+@contextmanager
+def opened(settings: Settings | None = None) -> Iterator[Opened]:
+    store = open_holdlog(":memory:", settings)
+    yield store
+    store.close()
+
+
+@asynccontextmanager
+async def served(
+    mode: Any = "auto", prefix: str = "holdlog_", settings: Settings | None = None, **options: Any
+) -> AsyncIterator[Agent]:
+    with opened(settings) as store:
+        async with connected(build_server(store, ALL, prefix, **options), prefix, mode=mode) as agent:
+            yield agent
+
+
+async def listing(groups: tuple[str, ...], prefix: str = "holdlog_") -> tuple[list[dict[str, Any]], str]:
+    """The tools and the instructions that a host gets."""
+    with opened() as store:
+        async with Client(build_server(store, groups, prefix), mode="legacy") as client:
+            tools = (await client.list_tools_mcp()).tools
+            assert client.initialize_result is not None
+            instructions = client.initialize_result.instructions or ""
+    return [json.loads(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in tools], instructions
 
 
 def process(*arguments: str, env: dict[str, str] | None = None) -> StdioTransport:
