@@ -50,6 +50,9 @@ class ProcessBell:
     def close(self) -> None:
         """Nothing to let go of."""
 
+    def abandon(self) -> None:
+        """In a forked child: let go of what is the parent's, without a word to others."""
+
 
 class MachineBell(ProcessBell):
     """A bell over all processes of a machine that share `folder`.
@@ -69,7 +72,6 @@ class MachineBell(ProcessBell):
         self._mouth: socket.socket | None = None
         self._seen = -1
         self._ports: list[int] = []
-        folder.mkdir(0o700, exist_ok=True)
 
     def ring(self) -> None:
         self.wake()
@@ -94,6 +96,10 @@ class MachineBell(ProcessBell):
                 self._ear.stop()
             if self._mouth is not None:
                 self._mouth.close()
+
+    def abandon(self) -> None:
+        if self._ear is not None:
+            self._ear.abandon()
 
     def _is_awaited(self) -> bool:
         return bool(self._wakers)
@@ -136,7 +142,7 @@ class _Ear:
         self._last_awaited = time.monotonic()
         self._socket = _open_socket()
         self.port = self._socket.getsockname()[1] if self._socket else 0
-        self._registration = _Registration(folder, f"{namespace}-{self.port}") if self._socket else None
+        self._registration = _register(folder, f"{namespace}-{self.port}") if self._socket else None
         changed()
         self._thread = threading.Thread(target=self._run, name="holdlog-bell", daemon=True)
         self._thread.start()
@@ -155,6 +161,14 @@ class _Ear:
             if self._socket is not None:
                 self._socket.sendto(MAGIC, ("127.0.0.1", self.port))
         self._thread.join()
+
+    def abandon(self) -> None:
+        if self._ended:
+            return
+        if self._socket is not None:
+            self._socket.close()
+        if self._registration is not None:
+            os.close(self._registration.descriptor)
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -176,7 +190,7 @@ class _Ear:
             self._stopped.wait(LOOK_EVERY_WITHOUT_LOOPBACK)
             return self._changed()
         try:
-            return self._socket.recv(64) == MAGIC
+            return self._socket.recv(64) == MAGIC or self._changed()
         except TimeoutError:
             return self._changed()
         except OSError:
@@ -199,14 +213,22 @@ class _Registration:
         _clear_away_the_dead(folder)
         self._path = folder / name
         unready = folder / f".{name}"
-        self._descriptor = os.open(unready, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        lock_file(self._descriptor)
+        self.descriptor = os.open(unready, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock_file(self.descriptor)
         os.rename(unready, self._path)
 
     def remove(self) -> None:
         with suppress(OSError):
             os.unlink(self._path)
-        os.close(self._descriptor)
+        os.close(self.descriptor)
+
+
+def _register(folder: Path, name: str) -> _Registration | None:
+    """None where that cannot be, on a full disk or when the folder was deleted: then looking must do."""
+    with suppress(OSError):
+        folder.mkdir(0o700, exist_ok=True)
+        return _Registration(folder, name)
+    return None
 
 
 def _clear_away_the_dead(folder: Path) -> None:

@@ -62,6 +62,8 @@ class Opened:
         """In a forked child: nothing of the parent's may be used or closed here."""
         self.writer.abandon()
         self.store.abandon()
+        self.bell.abandon()
+        self.bell = ProcessBell()
 
     def _look(self, call: Wait[Answered], started: float) -> Answered | None:
         with self.store.reader() as reader:
