@@ -80,7 +80,7 @@ def _require_or_create(path: Path) -> None:
         with suppress(UnavailableError), _connection(path, "ro") as connection:
             require_ours(path, connection)
     with _connection(path, "rw") as connection:
-        if _is_new(connection):
+        if _is_empty(path, connection):
             _create(connection)
         require_ours(path, connection)
         configure(connection)
@@ -107,10 +107,9 @@ def _connection(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
                 raise UnavailableError(f"{path} cannot be opened now: {error}") from error
 
 
-def _is_new(connection: sqlite3.Connection) -> bool:
-    """An empty file, not somebody's database that has no tables yet."""
-    marks = [connection.execute(f"PRAGMA {mark}").fetchone()[0] for mark in ("application_id", "user_version")]
-    return not any(marks) and connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is None
+def _is_empty(path: Path, connection: sqlite3.Connection) -> bool:
+    """Nothing at all, once SQLite has undone what a crash left. It would call more empty: a file of one byte, too."""
+    return not _tables(connection) and path.stat().st_size == 0
 
 
 def _create(connection: sqlite3.Connection) -> None:

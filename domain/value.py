@@ -5,6 +5,8 @@ from typing import Any, Final
 from pydantic import GetCoreSchemaHandler, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import CoreSchema, PydanticSerializationError, core_schema, from_json, to_json
 
+from holdlog.domain.refusals import StoreError
+
 MAX_NESTING: Final = 100
 """Levels of lists and objects that a value may have (RFC 8259 section 9 lets us set a limit)."""
 
@@ -49,8 +51,11 @@ class Json:
 
     @property
     def value(self) -> Any:
-        """The value as Python objects, a fresh copy each time."""
-        return from_json(self.text)
+        """The value as Python objects, a fresh copy each time. Raises StoreError for a text that a store damaged."""
+        try:
+            return from_json(self.text)
+        except ValueError:
+            raise StoreError("a stored value is no JSON: the store is damaged; restore it from a backup") from None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Json) and self.text == other.text
