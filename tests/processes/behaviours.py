@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import multiprocessing
 import os
 import random
 import resource
@@ -322,6 +323,64 @@ def interrupted_at_the_gate(path: str) -> None:
         say(**write(store, "k"))
 
 
+# --- forks
+
+
+def fork_and_write(path: str, how: str) -> None:
+    """Fork twenty children that end as an interpreter does, while a thread writes."""
+    store = StateStore(path)
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.is_set():
+            say(**write(store, "k", "x" * 2000))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    for _ in range(20):
+        if how == "multiprocessing":
+            child = multiprocessing.get_context("fork").Process(target=len, args=("",))
+            child.start()
+            child.join(20)
+            code = child.exitcode
+        else:
+            forked = os.fork()
+            if forked == 0:
+                sys.exit(0)
+            code = _exit_code(forked, 20)
+        say(code=code)
+    ended.set()
+    thread.join()
+    store.close()
+
+
+def _exit_code(child: int, seconds: float) -> int | None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return status
+        time.sleep(0.002)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    return None
+
+
+def wait_and_fork(path: str) -> None:
+    """Wait in a thread, fork a child that stays."""
+    store = StateStore(path)
+    store.claim("src/", agent="ann")
+    threading.Thread(target=store.wait, args=("src/", 50), daemon=True).start()
+    while store._opened.bell._ear is None:  # type: ignore[attr-defined]
+        time.sleep(0.002)
+    child = os.fork()
+    if child == 0:
+        while True:
+            time.sleep(60)
+    say(child=child)
+    hear()
+
+
 # --- builds
 
 
@@ -354,6 +413,13 @@ def newer_minor(path: str) -> None:
     hear()
     store.close()
     say(closed=True)
+
+
+def as_somebody_else(path: str) -> None:
+    """Open a store as a user who may not write there."""
+    os.setgid(65534)
+    os.setuid(65534)
+    say(**attempt(lambda: StateStore(path)))
 
 
 # --- bells

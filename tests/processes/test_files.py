@@ -1,0 +1,271 @@
+"""Files that are not ours, or not whole, and files beside the store."""
+
+import hashlib
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog import HoldlogError, StateStore, StoreError, UnavailableError
+from holdlog.adapters import schema
+from holdlog.adapters.opening import open_sqlite
+from holdlog.adapters.sqlite import uri_of
+from tests.clock import Clock
+from tests.commands import whole_log, write
+from tests.processes.conftest import Start
+from tests.processes.soundness import require_acknowledged, require_sound
+
+PAGE = 4096
+
+
+def database(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def killed_with_a_log(path: Path, *statements: str) -> None:
+    """A database whose last writer was killed, with a write-ahead log that nobody moved into the file."""
+    script = (
+        "import os, sqlite3, sys\n"
+        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "connection.execute('PRAGMA journal_mode = WAL')\n"
+        "for statement in sys.argv[2:]: connection.execute(statement)\n"
+        "os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", script, path, *statements], check=True)
+
+
+AGENTHOLD = ("CREATE TABLE state_records (namespace, key, value)", "CREATE TABLE state_history (namespace, key, value)")
+FOREIGN: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "a text": (lambda path: path.write_text("dear diary\n" * 1000), "damaged or no SQLite file"),
+    "a short text": (lambda path: path.write_text("x"), "not a holdlog store"),
+    "somebody's database": (lambda path: database(path, "CREATE TABLE t (a)"), "not a holdlog store"),
+    "somebody's empty database": (lambda path: database(path, "PRAGMA application_id = 7"), "not a holdlog store"),
+    "somebody's views": (lambda path: database(path, "CREATE VIEW v AS SELECT 1"), "not a holdlog store"),
+    "somebody's log": (lambda path: killed_with_a_log(path, "CREATE TABLE t (a)"), "not a holdlog store"),
+    "agenthold": (lambda path: database(path, *AGENTHOLD), "importing it is planned"),
+    "agenthold, killed": (lambda path: killed_with_a_log(path, *AGENTHOLD), "importing it is planned"),
+    "a newer major": (
+        lambda path: database(path, f"PRAGMA application_id = {schema.APPLICATION_ID}", "PRAGMA user_version = 2000"),
+        "upgrade holdlog",
+    ),
+    "a newer major, killed": (
+        lambda path: killed_with_a_log(
+            path, f"PRAGMA application_id = {schema.APPLICATION_ID}", "PRAGMA user_version = 2000"
+        ),
+        "upgrade holdlog",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_file_that_is_not_ours_is_refused_in_one_line_and_stays_as_it_is(path: Path, kind: str) -> None:
+    make, expected = FOREIGN[kind]
+    make(path)
+    before = {file.name: hashlib.sha256(file.read_bytes()).digest() for file in path.parent.iterdir()}
+    for _ in range(2):
+        with pytest.raises(StoreError, match=expected) as refusal:
+            StateStore(path)
+        assert "\n" not in str(refusal.value)
+    after = {file.name: hashlib.sha256(file.read_bytes()).digest() for file in path.parent.iterdir()}
+    before.pop("state.db-shm", None)  # SQLite's own shared memory, rebuilt by every reader
+    after.pop("state.db-shm", None)
+    assert after == before
+
+
+def test_an_empty_file_becomes_a_store(path: Path) -> None:
+    path.touch()
+    with StateStore(path) as store:
+        store.set("n", "k", 1, updated_by="test")
+    require_sound(path)
+
+
+def test_a_folder_is_refused(path: Path) -> None:
+    path.mkdir()
+    with pytest.raises(StoreError, match="use --db"):
+        StateStore(path)
+    assert [file.name for file in path.parent.iterdir()] == ["state.db"]
+
+
+def test_a_folder_that_is_missing_with_its_parent_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="does not exist"):
+        StateStore(tmp_path / "no" / "such" / "state.db")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path, start: Start) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can become somebody else")
+    folder = tmp_path / "locked"
+    folder.mkdir(0o755)
+    for above in (folder, *folder.parents):
+        if not above.stat().st_mode & stat.S_IXOTH:
+            above.chmod(above.stat().st_mode | stat.S_IXOTH)
+    said = start("as_somebody_else", folder / "state.db").rest()
+    assert said[0]["error"] == "StoreError"
+    assert "cannot be written" in said[0]["message"]
+    assert not list(folder.iterdir())
+
+
+def damaged(path: Path) -> None:
+    """A store of many pages, closed."""
+    with StateStore(path) as store:
+        for number in range(30):
+            store.set("n", f"k{number}", "x" * 3000, updated_by="test")
+            store.claim(f"src/{number}", agent="ann")
+
+
+def each_call(store: StateStore) -> None:
+    """Every kind of call: each answers or is refused."""
+    calls: list[Callable[[], Any]] = [
+        *(lambda number=number: store.get("n", f"k{number}").value for number in range(30)),
+        lambda: store.list_keys("n"),
+        lambda: store.list_namespaces(),
+        *(lambda number=number: store.history("n", f"k{number}") for number in range(30)),
+        lambda: store.export_namespace("n"),
+        lambda: store.board(),
+        lambda: store.status("src/1"),
+        lambda: store.watch("n", "k1", 0, 0),
+        lambda: store.wait("src/2", 0),
+        lambda: store.claim("src/3", agent="bob"),
+        lambda: store.release("src/4", agent="ann"),
+        lambda: store.set("n", "k5", 1, updated_by="test"),
+        lambda: store.set("n", "k5", 1, updated_by="test", expected_version=1, request_id="r"),
+        lambda: store.delete("n", "k6", deleted_by="test"),
+        lambda: store.clear_namespace("n", deleted_by="test"),
+    ]
+    for call in calls:
+        _answered_or_refused(call)
+
+
+@pytest.mark.parametrize("fill", [b"\0", b"\xff", b'{"a'])
+def test_a_store_with_damaged_pages_answers_or_refuses_and_never_breaks(path: Path, fill: bytes) -> None:
+    damaged(path)
+    whole = path.read_bytes()
+    pages = len(whole) // PAGE
+    assert pages > 40
+    for page in range(0, pages, 1 if pages < 80 else 2):
+        path.write_bytes(whole[: page * PAGE] + (fill * PAGE)[:PAGE] + whole[(page + 1) * PAGE :])
+        _open_and_try(path)
+
+
+def test_a_store_that_was_cut_off_answers_or_refuses_and_never_breaks(path: Path) -> None:
+    damaged(path)
+    whole = path.read_bytes()
+    for length in (0, 1, 50, 99, 100, 101, 512, PAGE - 1, PAGE, PAGE + 1, len(whole) // 2, len(whole) - PAGE):
+        path.write_bytes(whole[:length])
+        _open_and_try(path)
+
+
+def _open_and_try(path: Path) -> None:
+    for left in ("-wal", "-shm"):
+        path.with_name(path.name + left).unlink(missing_ok=True)
+    store = _answered_or_refused(lambda: StateStore(path))
+    if store is not None:
+        each_call(store)
+        store.close()
+
+
+def _answered_or_refused(call: Callable[[], Any]) -> Any:
+    refusal = ""
+    try:
+        return call()
+    except HoldlogError as error:
+        refusal = str(error)
+    assert "\n" not in refusal
+    return None
+
+
+def test_modes_are_for_the_owner_alone_and_a_holdlog_folder_is_ignored_by_git(tmp_path: Path) -> None:
+    old = os.umask(0o022)
+    try:
+        path = tmp_path / ".holdlog" / "state.db"
+        with StateStore(path) as store:
+            store.set("n", "k", 1, updated_by="test")
+            store.wait("src/", 0)
+            for file in path.parent.iterdir():
+                if file.name != ".gitignore":
+                    assert stat.S_IMODE(file.stat().st_mode) == (0o700 if file.is_dir() else 0o600), file
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        assert (path.parent / ".gitignore").read_text() == "*\n"
+    finally:
+        os.umask(old)
+
+
+def test_two_names_of_one_store_share_gate_and_bells(path: Path, tmp_path: Path, start: Start) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    with StateStore(path) as store:
+        store.claim("src/", agent="ann")
+        worker = start("serve", link)
+        worker.hear()
+        worker.tell("wait src/ 45")
+        worker.hear()
+        store.release("src/", agent="ann")
+        assert worker.hear(60)["answer"]["status"] == "available"
+        worker.tell("set k")
+        assert worker.hear()["version"] == 1
+        assert store.get("n", "k").version == 1
+    assert not list(tmp_path.glob("link.db?*"))
+
+
+def test_builds_of_two_minors_share_one_file(path: Path, start: Start) -> None:
+    with StateStore(path) as store:
+        store.set("n", "older", 1, updated_by="test")
+        newer = start("newer_minor", path)
+        assert newer.hear()["version"] == 1
+        store.set("n", "shared", "older", updated_by="test")
+        assert store.get("n", "newer").value == 1
+        newer.tell()
+        assert newer.hear()["version"] == 2
+        assert store.get("n", "shared").value == "newer"
+        store.claim("src/", agent="ann")
+        newer.tell()
+        newer.rest()
+    with StateStore(path) as store:
+        assert store.set("n", "shared", "older", updated_by="test").version == 3
+    require_sound(path)
+    require_acknowledged(path, [said for said in newer.said if "version" in said])
+
+
+def test_a_clock_that_is_set_back_never_takes_the_log_back(path: Path) -> None:
+    clock = Clock()
+    store, other = open_sqlite(path, clock), open_sqlite(path, clock)
+    for step in (0.0, 5.0, -3600.0, 1.0, -1.0):
+        clock.move(step)
+        write(store, "k", step)
+        write(other, "k", step)
+    times = [recorded.envelope.at for recorded in whole_log(store)]
+    assert times == sorted(times)
+    store.close()
+    other.close()
+    require_sound(path)
+
+
+def test_a_locked_file_is_not_called_damaged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    StateStore(path).close()
+    monkeypatch.setattr("holdlog.adapters.opening.PATIENCE", 0.2)
+    with closing(sqlite3.connect(uri_of(path), uri=True, isolation_level=None)) as connection:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(UnavailableError, match="locked"):
+            StateStore(path)
+
+
+def test_a_store_moved_into_place_from_a_backup_opens(path: Path, tmp_path: Path) -> None:
+    with StateStore(path) as store:
+        store.set("n", "k", 1, updated_by="test")
+    copy = tmp_path / "copy.db"
+    shutil.copy(path, copy)
+    with StateStore(copy) as store:
+        assert store.set("n", "k", 2, updated_by="test").version == 2
+    require_sound(copy)

@@ -1,0 +1,170 @@
+"""A forked child may use nothing of its parent's store, and does not disturb it."""
+
+import multiprocessing
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog import AsyncStateStore, StateStore, StoreError
+from tests.processes.conftest import Start
+from tests.processes.soundness import require_sound
+from tests.processes.workers import PATIENCE
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning"),
+]
+
+
+def in_child(function: Callable[[], object]) -> None:
+    """Run it in a fork; fails when it does, or when the child does not end."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            function()
+            code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert status == 0
+
+
+def put(store: StateStore) -> int:
+    return store.set("n", "k", 1, updated_by="test").version
+
+
+def refuses_everything(store: StateStore) -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: put(store),
+        lambda: store.get("n", "k"),
+        lambda: store.list_keys("n"),
+        lambda: store.claim("src/", agent="ann"),
+        lambda: store.status("src/"),
+        lambda: store.wait("src/", 5),
+        lambda: store.watch("n", "k", 0, 5),
+    ]
+    for call in calls:
+        with pytest.raises(StoreError, match="before a fork"):
+            call()
+    store.close()
+
+
+def test_every_call_of_a_child_is_refused_and_the_parent_goes_on(path: Path) -> None:
+    with StateStore(path) as store:
+        put(store)
+        store.wait("src/", 1)  # the ear is up
+        before = sorted(os.listdir(f"{path}.bells"))
+        in_child(lambda: refuses_everything(store))
+        assert sorted(os.listdir(f"{path}.bells")) == before
+        assert put(store) == 2
+    require_sound(path)
+
+
+def test_a_store_that_was_closed_before_the_fork_keeps_no_other_from_being_refused(path: Path, tmp_path: Path) -> None:
+    closed = [StateStore(tmp_path / f"{number}.db") for number in range(3)]
+    for store in closed:
+        store.wait("src/", 1)
+        store.close()
+    with StateStore(path) as store:
+        in_child(lambda: refuses_everything(store))
+
+
+def test_a_child_may_open_the_store_anew(path: Path) -> None:
+    with StateStore(path) as store:
+        put(store)
+
+        def anew() -> None:
+            with StateStore(path) as its:
+                assert put(its) == 2
+
+        in_child(anew)
+        assert store.get("n", "k").version == 2
+        assert put(store) == 3
+
+
+def test_a_fork_in_the_middle_of_a_batch_leaves_the_gate_with_the_parent(path: Path, start: Start) -> None:
+    with StateStore(path) as store:
+        put(store)
+        begun, forked = threading.Event(), threading.Event()
+
+        def batch() -> None:
+            with store._opened.store.transaction(10**9) as transaction:
+                begun.set()
+                forked.wait(PATIENCE)
+                transaction.wrote = True
+
+        writer = threading.Thread(target=batch)
+        writer.start()
+        begun.wait(PATIENCE)
+
+        def disturb() -> None:
+            refuses_everything(store)
+            from holdlog.adapters.gate import Gate
+
+            gate = Gate(path.with_name(path.name + ".gate"))
+            with pytest.raises(Exception, match="does not let go"):
+                gate.acquire(0.0)
+
+        in_child(disturb)
+        forked.set()
+        writer.join()
+        assert put(store) == 2
+    require_sound(path)
+
+
+@pytest.mark.parametrize("how", ["sys.exit", "multiprocessing"])
+def test_a_child_that_ends_as_an_interpreter_ends_disturbs_nobody(path: Path, start: Start, how: str) -> None:
+    worker = start("fork_and_write", path, how)
+    said = worker.rest()
+    assert worker.process.returncode == 0, worker.complaints
+    assert [line["code"] for line in said if "code" in line] == [0] * 20
+    versions = [line["version"] for line in said if "version" in line]
+    assert versions == sorted(versions)
+    require_sound(path)
+
+
+async def test_coroutines_of_a_child_are_refused_as_well(path: Path) -> None:
+    async with AsyncStateStore(path) as store:
+        await store.set("n", "k", 1, updated_by="test")
+        context = multiprocessing.get_context("fork")
+        child = context.Process(target=_refused_in_a_loop_of_its_own, args=(store,))
+        child.start()
+        child.join(PATIENCE)
+        assert child.exitcode == 0
+        assert (await store.set("n", "k", 1, updated_by="test")).version == 2
+
+
+def _refused_in_a_loop_of_its_own(store: AsyncStateStore) -> None:
+    import asyncio
+
+    async def run() -> None:
+        for call in (store.set("n", "k", 1, updated_by="x"), store.get("n", "k"), store.wait("src/", 5)):
+            with pytest.raises(StoreError, match="before a fork"):
+                await call
+
+    loop = asyncio.new_event_loop()
+    asyncio.events._set_running_loop(None)
+    loop.run_until_complete(run())
+    sys.stdout.flush()
+
+
+def test_a_dead_parents_registration_is_cleared_although_its_child_lives(path: Path, start: Start) -> None:
+    parent = start("wait_and_fork", path)
+    child = parent.hear()["child"]
+    try:
+        registered = set(os.listdir(f"{path}.bells"))
+        assert registered
+        parent.kill()
+        parent.process.wait(PATIENCE)
+        with StateStore(path) as store:
+            store.wait("src/", 1)
+            assert not registered & set(os.listdir(f"{path}.bells"))
+            assert put(store) == 1
+    finally:
+        os.kill(child, 9)
