@@ -72,4 +72,4 @@ async def _wait(agent: Agent, screen: Screen) -> float:
 def _latency(asked: float, released: float, woken: float) -> str:
     if woken >= released:
         return f"{woken - released:.1f} ms after the release was answered"
-    return f"{woken - asked:.1f} ms after the release was sent, even before it was answered"
+    return f"{woken - asked:.1f} ms after the release was sent, before its answer"
