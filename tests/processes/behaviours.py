@@ -125,9 +125,11 @@ def compete(path: str, key: str, seconds: str) -> None:
         say(won=won)
 
 
-def open_together(path: str, at: str) -> None:
-    """Open the store at one moment with others; write once."""
-    while time.time() < float(at):
+def open_together(path: str) -> None:
+    """Open the store at the moment that stdin tells, as others do; write once."""
+    say(ready=True)
+    moment = float(hear())
+    while time.time() < moment:
         pass
     with StateStore(path) as store:
         say(**write(store, f"p{os.getpid()}", 1))
@@ -139,7 +141,7 @@ def open_and_close(path: str, times: str) -> None:
     """Open, read, write and close again and again: nobody may be refused because another one comes or goes."""
     for number in range(int(times)):
         store = StateStore(path)
-        say(read=attempt(lambda store=store: store.list_keys("n")), wrote=write(store, f"p{os.getpid()}", number))
+        say(read=attempt(store.list_namespaces), wrote=write(store, f"p{os.getpid()}", number))
         store.close()
 
 

@@ -37,7 +37,8 @@ class Worker:
 
     def __init__(self, name: str, *arguments: Any, before: tuple[str, ...] = (), env: dict[str, str] | None = None):
         command = [*before, sys.executable, BEHAVIOURS, name, *map(str, arguments)]
-        environ = os.environ | {"PYTHONPATH": ROOT} | (env or {})
+        paths = [ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
+        environ = os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | (env or {})
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
         )

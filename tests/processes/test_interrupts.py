@@ -1,0 +1,143 @@
+"""Ctrl-C at any moment of a write: the store is not left locked, and nobody who waits is stranded."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from holdlog import StateStore, UnavailableError
+from holdlog.adapters.gate import Gate
+from tests.processes.soundness import require_sound
+
+OURS = ("/adapters/", "/domain/", "/projections/")
+
+
+class Interrupted(BaseException):
+    """As KeyboardInterrupt, but only the test raises it."""
+
+
+def interrupted_after(number: int, call: Callable[[], Any]) -> bool:
+    """Run the call, interrupted as its `number`-th call of C returns: where a signal comes that arrived in it.
+
+    Not after a lock's `acquire`, which looks for signals itself, before it has the lock. False: there were fewer.
+    """
+    count = 0
+
+    def watch(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal count
+        if (
+            event == "c_return"
+            and argument.__name__ != "acquire"
+            and any(folder in frame.f_code.co_filename for folder in OURS)
+        ):
+            count += 1
+            if count == number:
+                raise Interrupted
+
+    sys.setprofile(watch)
+    try:
+        call()
+    except Interrupted:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
+
+
+def put(store: StateStore, key: str = "k") -> int:
+    return store.set("n", key, 1, updated_by="test").version
+
+
+def within(seconds: float, call: Callable[[], Any]) -> Any:
+    """What the call answers, from a thread that may be left behind."""
+    answers: list[Any] = []
+
+    def run() -> None:
+        try:
+            answers.append(call())
+        except BaseException as error:
+            answers.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert answers, "it hangs"
+    if isinstance(answers[0], BaseException):
+        raise answers[0]
+    return answers[0]
+
+
+def test_a_write_that_is_interrupted_anywhere_locks_nobody_out(path: Path) -> None:
+    with StateStore(path) as store, StateStore(path) as other:
+        put(store)
+        number = 1
+        while interrupted_after(number, lambda: put(store)):
+            gate = Gate(path.with_name(path.name + ".gate"))
+            gate.acquire(time.monotonic() + 1)
+            gate.release()
+            gate.close()
+            version = within(10, lambda: put(other, "theirs"))
+            assert version == number, number
+            within(10, lambda: put(store, "ours"))
+            number += 1
+        assert number > 20
+    require_sound(path)
+
+
+def test_a_leader_that_is_interrupted_strands_none_of_those_who_wait(path: Path) -> None:
+    with StateStore(path) as store:
+        put(store)
+        number = 1
+        interrupted = True
+        while interrupted:
+            gate = Gate(path.with_name(path.name + ".gate"))
+            gate.acquire(time.monotonic() + 5)
+            answers: list[object] = []
+            over = threading.Event()
+
+            def follow(answers: list[object] = answers, over: threading.Event = over) -> None:
+                while not store._opened.writer._led and not over.is_set():
+                    time.sleep(0.0005)
+                try:
+                    answers.append(put(store, "followed"))
+                except UnavailableError as refusal:
+                    answers.append(refusal)
+
+            followers = [threading.Thread(target=follow, daemon=True) for _ in range(3)]
+            for follower in followers:
+                follower.start()
+            opener = threading.Timer(0.02, gate.release)
+            opener.start()
+            interrupted = interrupted_after(number, lambda: put(store))
+            over.set()
+            opener.join()
+            gate.close()
+            for follower in followers:
+                follower.join(10)
+                assert not follower.is_alive(), number
+            assert within(10, lambda: put(store)), number
+            number += 1
+    require_sound(path)
+
+
+@pytest.mark.parametrize("call", ["get", "list", "wait"])
+def test_a_read_that_is_interrupted_anywhere_keeps_no_reader_open(path: Path, call: str) -> None:
+    with StateStore(path) as store:
+        put(store)
+        calls: dict[str, Callable[[], Any]] = {
+            "get": lambda: store.get("n", "k"),
+            "list": lambda: store.list_keys("n"),
+            "wait": lambda: store.wait("src/", 1),
+        }
+        number = 1
+        while interrupted_after(number, calls[call]):
+            for idle in store._opened.store._idle:  # type: ignore[attr-defined]
+                assert not idle.in_transaction, number
+            assert store.wait("src/", 1).status == "available"
+            number += 1
+        assert put(store) == 2
