@@ -167,8 +167,14 @@ def test_many_faults_make_one_line(path: Path) -> None:
 
 
 def test_what_stands_in_a_damaged_row_cannot_write_lines_of_its_own(path: Path) -> None:
-    doctored(path, "UPDATE stored_events SET topic = 'x' || char(10, 27) || '[31m' WHERE rowid = 3")
-    assert "events" in bad(path)
+    doctored(
+        path,
+        "UPDATE stored_events SET topic = 'x' || char(10, 27) || '[31m' WHERE rowid = 3",
+        "INSERT INTO claims (resource, version) VALUES ('stray' || char(10, 27) || '[31m', 1)",
+    )
+    found = bad(path)
+    assert {"events", "views"} <= set(found)
+    assert all(text.isprintable() for text in found.values())
 
 
 def test_a_redacted_value_is_no_damage_to_the_chain(path: Path) -> None:
