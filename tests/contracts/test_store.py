@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from eventsourcing.application import LocalNotificationLog
 
-from holdlog.adapters.gate import Gate
-from holdlog.adapters.opening import open_sqlite
-from holdlog.adapters.sqlite import REFUSALS_KEPT, REQUEST_SECONDS, SqliteStore
+from holdlog.adapters.machine.gate import Gate
+from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.stores.sqlite import REFUSALS_KEPT, REQUEST_SECONDS, SqliteStore
 from holdlog.domain.claim import ClaimGranted, ClaimReleased
 from holdlog.domain.handle import Changed
 from holdlog.domain.message import Caller
@@ -455,8 +455,10 @@ def test_a_request_id_is_for_one_request(store: Store) -> None:
 
 
 def test_a_request_id_is_the_principals_own(store: Store) -> None:
-    for principal in ("p1", "p2", None):
-        change(store, put("k", 1), caller=Caller(principal=principal, request_id="r"))
+    for _ in range(2):
+        for version, principal in enumerate((None, "p1", "p2"), start=1):
+            (written,) = change(store, put("k", 1), caller=Caller(principal=principal, request_id="r"))
+            assert written.version == version
     assert len(whole_log(store)) == 3
 
 
