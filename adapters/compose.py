@@ -6,11 +6,11 @@ import weakref
 from pathlib import Path
 from typing import Final
 
-from holdlog.adapters import host
-from holdlog.adapters.bells import MachineBell, ProcessBell
 from holdlog.adapters.calls import Calls, Settings
-from holdlog.adapters.memory import MemoryStore
+from holdlog.adapters.machine import host
+from holdlog.adapters.machine.bells import MachineBell, ProcessBell
 from holdlog.adapters.opened import Opened
+from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import StoreError
 
@@ -25,7 +25,7 @@ def open_holdlog(place: str | Path, settings: Settings | None = None, session: s
         return _kept(Opened(MemoryStore(), ProcessBell(), caller, calls))
     if "://" in str(place):
         raise StoreError(f"{str(place).split('://')[0]}:// stores are planned; give the path of a file")
-    from holdlog.adapters.opening import open_sqlite
+    from holdlog.adapters.stores.opening import open_sqlite
 
     path = Path(os.path.realpath(Path(place).expanduser()))
     store = open_sqlite(path)

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 from holdlog.adapters import answers, results
 from holdlog.adapters.calls import Answered, Settings, Write, caller
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.host import now
+from holdlog.adapters.machine.host import now
 from holdlog.domain.refusals import BusyError, ConflictError, HoldlogError, NotFoundError, NotHolderError
 
 UPDATE_ATTEMPTS: Final = 100

@@ -4,9 +4,9 @@ import asyncio
 import os
 import time
 
-from holdlog.adapters.bells import ProcessBell
 from holdlog.adapters.calls import Answered, Calls, Read, Wait, Write
-from holdlog.adapters.writer import Writer
+from holdlog.adapters.machine.bells import ProcessBell
+from holdlog.adapters.stores.writer import Writer
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.projections.waiting import wait_until, wait_until_async

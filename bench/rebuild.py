@@ -9,8 +9,8 @@ from bench.bench import Bench
 from bench.contestants import AGENT, NAMESPACE, VALUE
 from bench.figures import Figure, number
 from bench.size import CALLS, fill
-from holdlog.adapters.opening import open_sqlite
-from holdlog.adapters.rebuilding import rebuild
+from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.stores.rebuilding import rebuild
 from holdlog.domain.handle import Command
 
 GROUP = "rebuild"

@@ -11,8 +11,8 @@ from bench.bench import Bench
 from bench.contestants import AGENT, NAMESPACE, VALUE
 from bench.figures import Figure, Rounds, interleaved, number
 from holdlog.adapters.calls import Calls, Settings
-from holdlog.adapters.host import now
-from holdlog.adapters.opening import open_sqlite
+from holdlog.adapters.machine.host import now
+from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.domain.handle import Command, handle
 from holdlog.domain.message import Caller
 

@@ -214,7 +214,7 @@ class _batches_of:
         self._size = size
 
     def __enter__(self) -> None:
-        from holdlog.adapters import writer
+        from holdlog.adapters.stores import writer
 
         self._writer, self._before = writer, writer.MAX_BATCH
         if self._size is not None:

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from holdlog.adapters.calls import Settings
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.mcp import GROUPS, build_server
+from holdlog.adapters.mcp.server import GROUPS, build_server
 from holdlog.adapters.opened import Opened
 
 ALL = tuple(GROUPS)

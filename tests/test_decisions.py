@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters.schema import CREATE_EVENTS
+from holdlog.adapters.stores.schema import CREATE_EVENTS
 from holdlog.domain.envelope import NO_DIGEST, digest, payload_hash
 from holdlog.domain.message import Caller
 from holdlog.projections.fold import VIEWS
@@ -92,7 +92,7 @@ def test_the_documented_columns_of_the_log_are_those_there_are() -> None:
 
 
 def test_every_document_that_the_code_names_exists() -> None:
-    for path in [*ROOT.glob("domain/*.py"), *ROOT.glob("projections/*.py"), *ROOT.glob("adapters/*.py")]:
+    for path in [*ROOT.glob("domain/*.py"), *ROOT.glob("projections/*.py"), *ROOT.glob("adapters/**/*.py")]:
         for named in re.findall(r"docs/[\w/-]+\.md", path.read_text()):
             assert (ROOT / named).exists(), f"{path.name} names {named}"
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from fastmcp import Client
 
-from holdlog.adapters.cli import build_parser
+from holdlog.adapters.cli.main import build_parser
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.mcp import build_server
+from holdlog.adapters.mcp.server import build_server
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

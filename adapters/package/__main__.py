@@ -2,7 +2,7 @@
 
 import sys
 
-from holdlog.adapters.cli import main
+from holdlog.adapters.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,9 +15,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from holdlog.adapters.demo_picture import WIDTH, picture
-from holdlog.adapters.demo_screen import Screen
-from holdlog.adapters.demo_timeline import Scene, Span, Tick, Timeline, Wake
+from holdlog.adapters.demo.picture import WIDTH, picture
+from holdlog.adapters.demo.screen import Screen
+from holdlog.adapters.demo.timeline import Scene, Span, Tick, Timeline, Wake
 
 pytestmark = pytest.mark.xdist_group("demo")
 
@@ -25,7 +25,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 DEMO = """
 import argparse, sys
-from holdlog.adapters.demo import add_demo
+from holdlog.adapters.demo.command import add_demo
 parser = argparse.ArgumentParser()
 add_demo(parser.add_subparsers())
 options = parser.parse_args()
@@ -34,13 +34,13 @@ sys.exit(options.run(options))
 WITH_SERVER = """
 import sys
 from pathlib import Path
-from holdlog.adapters.demo import perform
+from holdlog.adapters.demo.command import perform
 sys.exit(perform(sys.stdout, Path("demo.svg"), [sys.executable, *sys.argv[1:]]))
 """
 MUTANT = """
 import os, sys
 from holdlog.adapters.calls import Calls
-from holdlog.adapters.cli import main
+from holdlog.adapters.cli.main import main
 write, take = Calls.set, Calls.claim
 {change}
 sys.exit(main())

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters import audit, cli_store
-from holdlog.adapters.doctor import Finding, examine, has_wal_reset_bug
-from holdlog.adapters.mapper import payload_hash
-from holdlog.adapters.presence import announce
+from holdlog.adapters.cli import store as cli_store
+from holdlog.adapters.machine.presence import announce
+from holdlog.adapters.stores import audit
+from holdlog.adapters.stores.doctor import Finding, examine, has_wal_reset_bug
+from holdlog.adapters.stores.mapper import payload_hash
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pytest
 
 from holdlog.adapters.calls import Calls, Settings
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.host import now
-from holdlog.adapters.mcp import build_server
-from holdlog.adapters.memory import MemoryReader, MemoryStore, MemoryTransaction
+from holdlog.adapters.machine.host import now
+from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.opened import Opened
+from holdlog.adapters.stores.memory import MemoryReader, MemoryStore, MemoryTransaction
 from holdlog.domain.refusals import UnavailableError
 from tests.agent import ALL, ERAS, Agent, connected, listing, opened, served
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from holdlog.adapters import results
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.mcp import GROUPS, Kind, build_server
+from holdlog.adapters.mcp.server import GROUPS, Kind, build_server
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "answers.md").read_text()
 SECTIONS = {

@@ -7,7 +7,7 @@ from importlib.metadata import version
 import pytest
 from fastmcp import Client, FastMCP
 
-from holdlog.adapters.mcp import GROUPS, FixedTools, build_server, chosen_groups
+from holdlog.adapters.mcp.server import GROUPS, FixedTools, build_server, chosen_groups
 from holdlog.domain.refusals import InvalidError
 from tests.agent import ALL, listing, opened
 

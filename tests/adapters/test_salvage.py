@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdlog.adapters.salvage import BATCH, HEAD, Fault, Lines, TooLong, answer, salvage
+from holdlog.adapters.mcp.salvage import BATCH, HEAD, Fault, Lines, TooLong, answer, salvage
 
 names = st.sampled_from(["id", "method", "params", "jsonrpc", "result", 'a"b', "\\", "é", "{"]) | st.text(max_size=5)
 ids = st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from holdlog.adapters.compose import MEMORY, open_holdlog
-from holdlog.adapters.memory import MemoryStore
 from holdlog.adapters.opened import Opened
-from holdlog.adapters.opening import open_sqlite
+from holdlog.adapters.stores.memory import MemoryStore
+from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.domain.ports import Store
 from tests.clock import Clock
 

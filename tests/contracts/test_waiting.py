@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from holdlog.adapters import results
-from holdlog.adapters.bells import ProcessBell
 from holdlog.adapters.calls import Settings, Wait
 from holdlog.adapters.compose import MEMORY, open_holdlog
+from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.opened import Opened
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import InvalidError, StoreError

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.bells import ProcessBell
-from holdlog.adapters.writer import MAX_BATCH, MAX_WAITING, Writer
+from holdlog.adapters.machine.bells import ProcessBell
+from holdlog.adapters.stores.writer import MAX_BATCH, MAX_WAITING, Writer
 from holdlog.domain.claim import Taken
 from holdlog.domain.handle import Changed, Command, Outcome
 from holdlog.domain.message import NOBODY, Caller

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.memory import MemoryStore
+from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.domain.claim import Let, Taken
 from holdlog.domain.handle import Changed, Command, handle
 from holdlog.domain.message import NOBODY

@@ -8,8 +8,8 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from holdlog.adapters.memory import MemoryStore
-from holdlog.adapters.opening import open_sqlite
+from holdlog.adapters.stores.memory import MemoryStore
+from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.domain.claim import Let, Taken
 from holdlog.domain.handle import Changed, Command
 from holdlog.domain.message import Caller

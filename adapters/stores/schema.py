@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from holdlog.adapters.mapper import ENVELOPE_COLUMNS, PAYLOAD_COLUMNS
+from holdlog.adapters.stores.mapper import ENVELOPE_COLUMNS, PAYLOAD_COLUMNS
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 

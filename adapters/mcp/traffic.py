@@ -19,8 +19,8 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from holdlog.adapters.pipes import Input, Output
-from holdlog.adapters.salvage import ENVELOPE, Fault, Salvaged, TooLong, answer, fault_of, salvage
+from holdlog.adapters.mcp.pipes import Input, Output
+from holdlog.adapters.mcp.salvage import ENVELOPE, Fault, Salvaged, TooLong, answer, fault_of, salvage
 
 IN_FLIGHT = 256
 """Requests in flight at which the next one is held back until one is answered, or none was for STALL seconds."""

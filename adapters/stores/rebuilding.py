@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
-from holdlog.adapters.mapper import event_of
-from holdlog.adapters.schema import (
+from holdlog.adapters.stores.mapper import event_of
+from holdlog.adapters.stores.schema import (
     EVENTS_TABLE,
     MAJOR,
     MINOR,
@@ -17,7 +17,7 @@ from holdlog.adapters.schema import (
     put_statement,
     select_row,
 )
-from holdlog.adapters.sqlite import SqliteStore
+from holdlog.adapters.stores.sqlite import SqliteStore
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 from holdlog.projections import fold
 from holdlog.projections.fold import VIEWS, State

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.demo_agents import Agent, require
-from holdlog.adapters.demo_budget import spent, usd
-from holdlog.adapters.demo_screen import Screen
+from holdlog.adapters.demo.agents import Agent, require
+from holdlog.adapters.demo.budget import spent, usd
+from holdlog.adapters.demo.screen import Screen
 from holdlog.domain.claim import Claim, ClaimGranted, ClaimReleased
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event

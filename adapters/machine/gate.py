@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from holdlog.adapters.host import process_name
+from holdlog.adapters.machine.host import process_name
 from holdlog.domain.refusals import UnavailableError
 
 _SHORTEST_NAP = 0.0002

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
-from holdlog.adapters.cli_store import add_doctor, add_rebuild
-from holdlog.adapters.commands import Parsers, add_calls
-from holdlog.adapters.demo import add_demo
-from holdlog.adapters.location import LocationError, find_store
+from holdlog.adapters.cli.commands import Parsers, add_calls
+from holdlog.adapters.cli.store import add_doctor, add_rebuild
+from holdlog.adapters.demo.command import add_demo
+from holdlog.adapters.machine.location import LocationError, find_store
 from holdlog.domain.refusals import HoldlogError
 
 BAD_SETTINGS: Final = 2
@@ -150,9 +150,9 @@ def _serve(options: argparse.Namespace) -> int:
         _greet(place)
     from holdlog.adapters.calls import Settings
     from holdlog.adapters.compose import open_holdlog
-    from holdlog.adapters.mcp import build_server, chosen_groups, local_session
-    from holdlog.adapters.presence import announce
-    from holdlog.adapters.stdio import run_stdio
+    from holdlog.adapters.machine.presence import announce
+    from holdlog.adapters.mcp.server import build_server, chosen_groups, local_session
+    from holdlog.adapters.mcp.stdio import run_stdio
 
     groups = chosen_groups(options.tools)
     settings = Settings(max_value_bytes=options.max_value_bytes, max_wait=options.max_wait)
@@ -169,7 +169,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 def _greet(place: Path | str) -> None:
     """Somebody typed `holdlog` in a terminal: say what it is doing and what they may have wanted."""
-    from holdlog.adapters.presence import connected
+    from holdlog.adapters.machine.presence import connected
 
     others = connected(place) if isinstance(place, Path) else []
     print(

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from holdlog.adapters.gate import lock_file
+from holdlog.adapters.machine.gate import lock_file
 from holdlog.domain.refusals import StoreError
 
 MAX_BYTES: Final = 4096

@@ -19,10 +19,10 @@ from pydantic import ValidationError
 from holdlog.adapters import results
 from holdlog.adapters.answers import named
 from holdlog.adapters.calls import caller, first_finding
+from holdlog.adapters.mcp.schemas import input_schema, output_schema
+from holdlog.adapters.mcp.tools import PROGRESS_EVERY, Tools, failed, who
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.results import Result
-from holdlog.adapters.schemas import input_schema, output_schema
-from holdlog.adapters.tools import PROGRESS_EVERY, Tools, failed, who
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import InvalidError
 

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from holdlog.adapters import answers, results
 from holdlog.adapters.calls import Answered, Read, Wait, Write, caller
-from holdlog.adapters.host import now
+from holdlog.adapters.machine.host import now
 from holdlog.adapters.opened import Opened
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 import anyio
 
-from holdlog.adapters.salvage import Lines, TooLong
+from holdlog.adapters.mcp.salvage import Lines, TooLong
 
 READ_SIZE = 256 * 1024
 """Bytes taken from stdin at once."""

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Final, TextIO
 
-from holdlog.adapters.demo_timeline import Timeline
+from holdlog.adapters.demo.timeline import Timeline
 
 WIDTH: Final = 80
 _INDENT: Final = 30

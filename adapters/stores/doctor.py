@@ -9,14 +9,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from holdlog.adapters import host
-from holdlog.adapters.audit import Audit, Faults, any_text
-from holdlog.adapters.gate import describe_process
-from holdlog.adapters.location import shown
-from holdlog.adapters.opening import require_ours
-from holdlog.adapters.presence import connected
-from holdlog.adapters.rebuilding import left_over
-from holdlog.adapters.schema import MAJOR, MINOR, MINORS_PER_MAJOR
+from holdlog.adapters.machine import host
+from holdlog.adapters.machine.gate import describe_process
+from holdlog.adapters.machine.location import shown
+from holdlog.adapters.machine.presence import connected
+from holdlog.adapters.stores.audit import Audit, Faults, any_text
+from holdlog.adapters.stores.opening import require_ours
+from holdlog.adapters.stores.rebuilding import left_over
+from holdlog.adapters.stores.schema import MAJOR, MINOR, MINORS_PER_MAJOR
 from holdlog.domain.refusals import StoreError
 
 Level = Literal["ok", "warn", "bad"]

@@ -10,10 +10,10 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from holdlog.adapters import host
-from holdlog.adapters.gate import Gate
-from holdlog.adapters.location import LocationError, prepare_folder, require_local
-from holdlog.adapters.schema import (
+from holdlog.adapters.machine import host
+from holdlog.adapters.machine.gate import Gate
+from holdlog.adapters.machine.location import LocationError, prepare_folder, require_local
+from holdlog.adapters.stores.schema import (
     APPLICATION_ID,
     CREATE_EVENTS,
     CREATE_SIDE_TABLES,
@@ -22,7 +22,7 @@ from holdlog.adapters.schema import (
     MINORS_PER_MAJOR,
     create_view,
 )
-from holdlog.adapters.sqlite import SqliteStore, configure, require_major, uri_of
+from holdlog.adapters.stores.sqlite import SqliteStore, configure, require_major, uri_of
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.projections.fold import VIEWS
 

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Final
 
-from holdlog.adapters.demo_agents import Agent, Wrong, require
-from holdlog.adapters.demo_screen import Screen
-from holdlog.adapters.demo_timeline import Span, Tick, Wake
+from holdlog.adapters.demo.agents import Agent, Wrong, require
+from holdlog.adapters.demo.screen import Screen
+from holdlog.adapters.demo.timeline import Span, Tick, Wake
 
 RESOURCE: Final = "src/report.md"
 EDITS: Final = {"ada": 1.5, "ben": 0.8}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from holdlog.domain.refusals import StoreError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.doctor import Finding
+    from holdlog.adapters.stores.doctor import Finding
 
 BAR_WIDTH: Final = 30
 BAR_EVERY: Final = 0.1
@@ -51,8 +51,8 @@ def add_doctor(
 
 def run_rebuild(options: argparse.Namespace) -> int:
     """Raises HoldlogError, LocationError."""
-    from holdlog.adapters.opening import open_sqlite
-    from holdlog.adapters.rebuilding import rebuild
+    from holdlog.adapters.stores.opening import open_sqlite
+    from holdlog.adapters.stores.rebuilding import rebuild
 
     path = _file(options.db)
     if not os.path.lexists(path):
@@ -76,7 +76,7 @@ def run_rebuild(options: argparse.Namespace) -> int:
 
 def run_doctor(options: argparse.Namespace) -> int:
     """Raises LocationError."""
-    from holdlog.adapters.doctor import examine
+    from holdlog.adapters.stores.doctor import examine
 
     path = _file(options.db)
     bar = Bar(sys.stderr, "doctor")
@@ -119,7 +119,7 @@ class Bar:
 
 
 def _file(db: str | None) -> Path:
-    from holdlog.adapters.location import find_store
+    from holdlog.adapters.machine.location import find_store
 
     named = db or os.environ.get("HOLDLOG_DB") or ""
     if named == ":memory:" or "://" in named:

@@ -6,8 +6,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from holdlog.adapters.mapper import event_of, expected_digest
-from holdlog.adapters.schema import EVENTS_TABLE, SELECT_EVENTS, select_from, select_row
+from holdlog.adapters.stores.mapper import event_of, expected_digest
+from holdlog.adapters.stores.schema import EVENTS_TABLE, SELECT_EVENTS, select_from, select_row
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.refusals import StoreError
 from holdlog.projections import fold

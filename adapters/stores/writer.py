@@ -170,12 +170,15 @@ class Writer:
 
     def _lead_once(self) -> bool:
         """Run one batch, then hand on the lead. True: a coroutine's command is next, and a thread must lead it."""
-        with self._lock:
-            waiting = self._waiting
-            batch, self._waiting = list(islice(waiting, MAX_BATCH)), deque(islice(waiting, MAX_BATCH, None))
+        batch: list[Job] = []
         try:
+            with self._lock:
+                waiting = self._waiting
+                batch, self._waiting = list(islice(waiting, MAX_BATCH)), deque(islice(waiting, MAX_BATCH, None))
             if batch:
                 self._commit(batch)
+            coroutine_next = self._hand_on()
+            _answer(batch)
         except BaseException:  # Ctrl-C in the thread that leads: it is not the neighbours' interrupt
             for job in batch:
                 job.outcome = UnavailableError("the write was interrupted", retry_after=0.0, in_doubt=True)
@@ -183,8 +186,6 @@ class Writer:
                 self._start_thread()
             _answer(batch)
             raise
-        coroutine_next = self._hand_on()
-        _answer(batch)
         return coroutine_next
 
     def _hand_on(self) -> bool:
@@ -195,9 +196,10 @@ class Writer:
             follower = self._waiting[0]
             if follower.turn is None:
                 return True
-            follower.leads = True
-        follower.turn.release()
-        return False
+            if not follower.leads:
+                follower.leads = True
+                follower.turn.release()
+            return False
 
     def _commit(self, batch: Sequence[Job]) -> None:
         """Give every job its outcome. An unexpected error undoes the batch, and its commands run one by one."""
@@ -243,14 +245,15 @@ def _noted(refusal: HoldlogError, job: Job, at: int) -> Refusal:
 
 
 def _answer(batch: Sequence[Job]) -> None:
-    """Wake the callers; coroutines once per loop."""
+    """Wake the callers; coroutines once per loop. Doing it again, after an interrupt, does no harm."""
     loops: dict[asyncio.AbstractEventLoop, list[Job]] = {}
     for job in batch:
-        job.done = True
-        if job.turn is not None:
-            job.turn.release()
-        elif job.loop is not None:
+        if job.loop is not None:
             loops.setdefault(job.loop, []).append(job)
+        elif not job.done:
+            job.done = True
+            if job.turn is not None:
+                job.turn.release()
     for loop, jobs in loops.items():
         with suppress(RuntimeError):  # the loop is closed: nobody waits for the outcome
             loop.call_soon_threadsafe(_resolve, jobs)

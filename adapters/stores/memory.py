@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from holdlog.adapters import host
-from holdlog.adapters.mapper import Sealed, seal, unseal
+from holdlog.adapters.machine import host
+from holdlog.adapters.stores.mapper import Sealed, seal, unseal
 from holdlog.domain.claim import Claim
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from holdlog.adapters.gate import lock_file
-from holdlog.adapters.host import network_namespace
+from holdlog.adapters.machine.gate import lock_file
+from holdlog.adapters.machine.host import network_namespace
 
 MAGIC: Final = b"holdlog bell"
 LOOK_EVERY: Final = 0.1

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdlog.adapters.demo_agents import connected
-from holdlog.adapters.demo_budget import exact, overspent
-from holdlog.adapters.demo_claim import taken_in_turn
-from holdlog.adapters.demo_log import replayed
-from holdlog.adapters.demo_screen import Screen
+from holdlog.adapters.demo.agents import connected
+from holdlog.adapters.demo.budget import exact, overspent
+from holdlog.adapters.demo.claim import taken_in_turn
+from holdlog.adapters.demo.log import replayed
+from holdlog.adapters.demo.screen import Screen
 
 
 async def tell(screen: Screen, command: Sequence[str], folder: Path) -> None:

@@ -4,9 +4,9 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdlog.adapters.demo_agents import Agent, require, together
-from holdlog.adapters.demo_screen import Screen
-from holdlog.adapters.demo_timeline import Tick
+from holdlog.adapters.demo.agents import Agent, require, together
+from holdlog.adapters.demo.screen import Screen
+from holdlog.adapters.demo.timeline import Tick
 
 BUDGET: Final = 10_000
 WANTED: Final = {"ada": 8_000, "ben": 7_000}

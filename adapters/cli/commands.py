@@ -86,9 +86,9 @@ def _add_claims(add: Add) -> None:
 
 def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Namespace) -> int:
     from holdlog.adapters import answers
-    from holdlog.adapters.cli import place_of
+    from holdlog.adapters.cli.main import place_of
     from holdlog.adapters.compose import open_holdlog
-    from holdlog.adapters.host import now
+    from holdlog.adapters.machine.host import now
     from holdlog.domain.refusals import HoldlogError
 
     opened = open_holdlog(place_of(options.db))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 if TYPE_CHECKING:
-    from holdlog.adapters.commands import Parsers
+    from holdlog.adapters.cli.commands import Parsers
 
 AGENTS: Final = ("ada", "ben")
 SERVER: Final = (sys.executable, "-m", "holdlog")
@@ -47,16 +47,16 @@ def run(options: argparse.Namespace) -> int:
 def perform(out: TextIO, svg: Path | None = None, command: Sequence[str] = SERVER) -> int:
     """Play the demo with servers that `command` starts; the exit code. The picture is drawn when all went right."""
     os.environ.setdefault("FASTMCP_LOG_ENABLED", "false")
-    from holdlog.adapters.demo_screen import Screen
-    from holdlog.adapters.demo_timeline import Timeline
+    from holdlog.adapters.demo.screen import Screen
+    from holdlog.adapters.demo.timeline import Timeline
 
     timeline = Timeline(AGENTS)
     screen = Screen(out, timeline)
     screen.line(screen.paint("bold", "holdlog demo"))
 
-    from holdlog.adapters.demo_agents import Wrong  # a second or so: the client of MCP
-    from holdlog.adapters.demo_picture import picture
-    from holdlog.adapters.demo_story import tell
+    from holdlog.adapters.demo.agents import Wrong  # a second or so: the client of MCP
+    from holdlog.adapters.demo.picture import picture
+    from holdlog.adapters.demo.story import tell
     from holdlog.domain.refusals import HoldlogError
 
     try:

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from holdlog.adapters.host import file_system, is_network
+from holdlog.adapters.machine.host import file_system, is_network
 
 STORE_FILE = "state.db"
 OUR_FOLDER = ".holdlog"

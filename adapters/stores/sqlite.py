@@ -21,10 +21,10 @@ from eventsourcing.sqlite import (
     SQLiteDatastore,
 )
 
-from holdlog.adapters import host
-from holdlog.adapters.gate import Gate, describe_process
-from holdlog.adapters.mapper import Sealed, seal, unseal
-from holdlog.adapters.schema import (
+from holdlog.adapters.machine import host
+from holdlog.adapters.machine.gate import Gate, describe_process
+from holdlog.adapters.stores.mapper import Sealed, seal, unseal
+from holdlog.adapters.stores.schema import (
     CREATE_EVENTS,
     EVENTS_TABLE,
     INSERT_EVENT,

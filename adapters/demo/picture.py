@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from holdlog.adapters.demo_timeline import Scene, Span, Tick, Timeline, Wake
+from holdlog.adapters.demo.timeline import Scene, Span, Tick, Timeline, Wake
 
 WIDTH: Final = 860
 LEFT, RIGHT = 54, 10

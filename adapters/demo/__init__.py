@@ -1,0 +1,1 @@
+"""`holdlog demo`: the story, its actors, its screen and its picture."""

@@ -1,0 +1,1 @@
+"""The MCP server: tools, schemas, and the stdio transport."""
