@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from holdlog import AsyncStateStore, ConflictError, HoldlogError, NotFoundError, StateStore, UnavailableError
-from holdlog.adapters import schema
-from holdlog.adapters.gate import Gate
-from holdlog.adapters.sqlite import uri_of
+from holdlog.adapters.machine import bells
+from holdlog.adapters.machine.gate import Gate
+from holdlog.adapters.stores import schema
+from holdlog.adapters.stores.sqlite import uri_of
 
 
 def say(**facts: Any) -> None:
@@ -425,6 +426,12 @@ def as_somebody_else(path: str) -> None:
 
 
 # --- bells
+
+
+def serve_without_looking(path: str) -> None:
+    """As `serve`, with ears only."""
+    bells.LOOK_EVERY = 3600  # type: ignore[misc]
+    serve(path)
 
 
 def without_loopback(path: str) -> None:

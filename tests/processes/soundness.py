@@ -7,10 +7,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from holdlog.adapters.mapper import expected_digest, unseal
-from holdlog.adapters.opening import open_sqlite
-from holdlog.adapters.schema import EVENTS_TABLE, SELECT_EVENTS, select_from
-from holdlog.adapters.sqlite import uri_of
+from holdlog.adapters.stores.mapper import expected_digest, unseal
+from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.stores.schema import EVENTS_TABLE, SELECT_EVENTS, select_from
+from holdlog.adapters.stores.sqlite import uri_of
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.projections import fold
 from holdlog.projections.fold import VIEWS, State

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters import bells
+from holdlog.adapters.machine import bells
 from tests.processes.conftest import Start
 from tests.processes.soundness import require_sound
 from tests.processes.workers import Worker, until
@@ -61,6 +61,15 @@ def test_a_write_a_deletion_and_a_new_beginning_each_wake_a_watch_in_another_pro
             else:
                 store.delete("n", "k", deleted_by="test")
             assert woken(worker)["answer"]["version"] == version
+
+
+def test_a_ring_alone_wakes(path: Path, start: Start) -> None:
+    with StateStore(path) as store:
+        store.claim("src/", agent="ann")
+        worker = waiting(start("serve_without_looking", path), path)
+        until(lambda: registered(path))
+        store.release("src/", agent="ann")
+        assert woken(worker)["answer"]["status"] == "available"
 
 
 def test_a_writer_that_does_not_ring_is_noticed(path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

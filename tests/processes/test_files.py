@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -15,9 +16,9 @@ from typing import Any
 import pytest
 
 from holdlog import HoldlogError, StateStore, StoreError, UnavailableError
-from holdlog.adapters import schema
-from holdlog.adapters.opening import open_sqlite
-from holdlog.adapters.sqlite import uri_of
+from holdlog.adapters.stores import schema
+from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.stores.sqlite import uri_of
 from tests.clock import Clock
 from tests.commands import whole_log, write
 from tests.processes.conftest import Start
@@ -253,12 +254,24 @@ def test_a_clock_that_is_set_back_never_takes_the_log_back(path: Path) -> None:
 
 def test_a_locked_file_is_not_called_damaged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     StateStore(path).close()
-    monkeypatch.setattr("holdlog.adapters.opening.PATIENCE", 0.2)
+    monkeypatch.setattr("holdlog.adapters.stores.opening.PATIENCE", 0.2)
     with closing(sqlite3.connect(uri_of(path), uri=True, isolation_level=None)) as connection:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("BEGIN EXCLUSIVE")
         with pytest.raises(UnavailableError, match="locked"):
             StateStore(path)
+
+
+def test_a_reader_waits_out_whoever_has_the_file_for_a_moment(path: Path) -> None:
+    """As the last one that closes does, or the first one after a crash."""
+    with StateStore(path) as store:
+        foreign = sqlite3.connect(uri_of(path), uri=True, isolation_level=None, check_same_thread=False)
+        foreign.execute("PRAGMA locking_mode = EXCLUSIVE")
+        foreign.execute("BEGIN EXCLUSIVE")
+        closing_it = threading.Timer(0.2, foreign.close)
+        closing_it.start()
+        assert store.list_keys("n") == []
+        closing_it.join()
 
 
 def test_a_store_moved_into_place_from_a_backup_opens(path: Path, tmp_path: Path) -> None:

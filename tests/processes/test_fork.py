@@ -105,7 +105,7 @@ def test_a_fork_in_the_middle_of_a_batch_leaves_the_gate_with_the_parent(path: P
 
         def disturb() -> None:
             refuses_everything(store)
-            from holdlog.adapters.gate import Gate
+            from holdlog.adapters.machine.gate import Gate
 
             gate = Gate(path.with_name(path.name + ".gate"))
             with pytest.raises(Exception, match="does not let go"):

@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore, UnavailableError
-from holdlog.adapters.gate import Gate
+from holdlog.adapters.machine.gate import Gate
 from tests.processes.soundness import require_sound
 
 OURS = ("/adapters/", "/domain/", "/projections/")
@@ -30,11 +31,8 @@ def interrupted_after(number: int, call: Callable[[], Any]) -> bool:
 
     def watch(frame: FrameType, event: str, argument: Any) -> None:
         nonlocal count
-        if (
-            event == "c_return"
-            and argument.__name__ != "acquire"
-            and any(folder in frame.f_code.co_filename for folder in OURS)
-        ):
+        ours = any(folder in frame.f_code.co_filename for folder in OURS)
+        if ours and event == "c_return" and argument.__name__ != "acquire":
             count += 1
             if count == number:
                 raise Interrupted
@@ -120,6 +118,47 @@ def test_a_leader_that_is_interrupted_strands_none_of_those_who_wait(path: Path)
             for follower in followers:
                 follower.join(10)
                 assert not follower.is_alive(), number
+            assert within(10, lambda: put(store)), number
+            number += 1
+    require_sound(path)
+
+
+def test_one_to_whom_the_lead_was_handed_strands_none_of_its_batch_when_interrupted(path: Path) -> None:
+    with StateStore(path) as store:
+        put(store)
+        waiting = store._opened.writer
+        number = 1
+        interrupted = True
+        while interrupted:
+            gate = Gate(path.with_name(path.name + ".gate"))
+            gate.acquire(time.monotonic() + 5)
+            over = threading.Event()
+
+            def follow(behind: int, over: threading.Event = over) -> None:
+                while len(waiting._waiting) < behind and not over.is_set():
+                    time.sleep(0.0002)
+                with suppress(UnavailableError):
+                    put(store, "followed")
+
+            def open_gate(gate: Gate = gate, over: threading.Event = over) -> None:
+                while len(waiting._waiting) < 4 and not over.is_set():
+                    time.sleep(0.0002)
+                gate.release()
+
+            first = threading.Thread(target=follow, args=(0,), daemon=True)
+            first.start()
+            while not (waiting._led and not waiting._waiting):
+                time.sleep(0.0002)
+            others = [threading.Thread(target=follow, args=(behind,), daemon=True) for behind in (1, 2, 3)]
+            opener = threading.Thread(target=open_gate)
+            for thread in (*others, opener):
+                thread.start()
+            interrupted = interrupted_after(number, lambda: put(store))
+            over.set()
+            for thread in (first, *others, opener):
+                thread.join(10)
+                assert not thread.is_alive(), number
+            gate.close()
             assert within(10, lambda: put(store)), number
             number += 1
     require_sound(path)

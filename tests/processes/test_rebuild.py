@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters import rebuilding
-from holdlog.adapters.doctor import examine
-from holdlog.adapters.opening import open_sqlite
-from holdlog.adapters.rebuilding import RebuildReport, rebuild
+from holdlog.adapters.stores import rebuilding
+from holdlog.adapters.stores.doctor import examine
+from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.stores.rebuilding import RebuildReport, rebuild
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.projections import fold
 from holdlog.projections.rebuild import replay
@@ -55,8 +55,8 @@ with StateStore(path) as store:
 REBUILD_AND_STOP = """
 import sys
 from pathlib import Path
-from holdlog.adapters import rebuilding
-from holdlog.adapters.opening import open_sqlite
+from holdlog.adapters.stores import rebuilding
+from holdlog.adapters.stores.opening import open_sqlite
 where, path = sys.argv[1:]
 rebuilding.PAGE_EVENTS = 10
 
@@ -323,7 +323,7 @@ def test_writers_and_readers_in_other_processes_notice_nothing(path: Path, monke
         reports = [rebuilt(path) for _ in range(5)]
         written = ended(first) + ended(second)
         assert ended(reader) <= written
-    assert [report.position for report in reports] == sorted({report.position for report in reports})
+    assert [report.position for report in reports] == sorted(report.position for report in reports)
     with StateStore(path) as store:
         assert store.get("all", "sum").value == written
     assert unsound(path) == []

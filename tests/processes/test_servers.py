@@ -24,8 +24,8 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSI
 EAGER = """
 import sys
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.mcp import build_server
-from holdlog.adapters.stdio import run_stdio
+from holdlog.adapters.mcp.server import build_server
+from holdlog.adapters.mcp.stdio import run_stdio
 
 opened = open_holdlog(sys.argv[1])
 
