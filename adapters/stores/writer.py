@@ -181,7 +181,8 @@ class Writer:
             _answer(batch)
         except BaseException:  # Ctrl-C in the thread that leads: it is not the neighbours' interrupt
             for job in batch:
-                job.outcome = UnavailableError("the write was interrupted", retry_after=0.0, in_doubt=True)
+                if not job.done:
+                    job.outcome = UnavailableError("the write was interrupted", retry_after=0.0, in_doubt=True)
             if self._hand_on():
                 self._start_thread()
             _answer(batch)
