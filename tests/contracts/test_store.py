@@ -16,7 +16,8 @@ from eventsourcing.application import LocalNotificationLog
 
 from holdlog.adapters.machine.gate import Gate
 from holdlog.adapters.stores.opening import open_sqlite
-from holdlog.adapters.stores.sqlite import REFUSALS_KEPT, REQUEST_SECONDS, SqliteStore
+from holdlog.adapters.stores.rows import REFUSALS_KEPT, REQUEST_SECONDS
+from holdlog.adapters.stores.sqlite import SqliteStore
 from holdlog.domain.claim import ClaimGranted, ClaimReleased
 from holdlog.domain.handle import Changed
 from holdlog.domain.message import Caller

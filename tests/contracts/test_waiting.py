@@ -456,7 +456,7 @@ def test_who_waited_in_a_file_leaves_no_registration(mine: Opened, file: Path, w
     folder = file.with_name(file.name + ".bells")
     claim(mine)
     waiting = waiter.start(mine, wait(mine))
-    until(lambda: len(list(folder.iterdir())) == 1)
+    until(lambda: folder.is_dir() and len(list(folder.iterdir())) == 1)
     release(mine)
     waiting.result(PATIENCE)
     mine.close()
