@@ -74,12 +74,8 @@ class Calls:
     ) -> Write[results.SetResult]:
         json_value = self._json(value)
         expected = None if expected_version is None else whole(expected_version, "expected_version")
-
-        def command() -> Transact:
-            operation = Set(namespace=namespace, key=key, value=json_value, expected_version=expected)
-            return Transact(operations=(operation,), by=by)
-
-        return Write(checked(command), answers.set_result)
+        operation = checked(lambda: Set(namespace=namespace, key=key, value=json_value, expected_version=expected))
+        return Write(checked(lambda: Transact(operations=(operation,), by=by)), answers.set_result)
 
     def get(self, namespace: str, key: str) -> Read[results.StateRecord]:
         """Its answer raises NotFoundError."""
@@ -88,13 +84,9 @@ class Calls:
 
     def delete(self, namespace: str, key: str, by: str, expected_version: int | None) -> Write[results.DeleteResult]:
         expected = None if expected_version is None else whole(expected_version, "expected_version")
-
-        def command() -> Transact:
-            operation = Delete(namespace=namespace, key=key, expected_version=expected)
-            return Transact(operations=(operation,), by=by)
-
-        made = checked(command, by="deleted_by")
-        return Write(made, lambda outcome: answers.delete_result(outcome, made.by))
+        operation = checked(lambda: Delete(namespace=namespace, key=key, expected_version=expected))
+        command = checked(lambda: Transact(operations=(operation,), by=by), by="deleted_by")
+        return Write(command, lambda outcome: answers.delete_result(outcome, command.by))
 
     def clear_namespace(self, namespace: str, by: str) -> Write[results.ClearResult]:
         command = checked(lambda: ClearNamespace(namespace=namespace, by=by), by="deleted_by")

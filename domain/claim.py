@@ -41,7 +41,7 @@ class Release(Message):
     agent: Agent
 
 
-class Taken(Message):
+class Taken(NamedTuple):
     """The agent holds the resource. `version` and `position` are those of the grant; `already`: it held it before."""
 
     resource: str
@@ -51,7 +51,7 @@ class Taken(Message):
     already: bool
 
 
-class Let(Message):
+class Let(NamedTuple):
     """The resource is free. `already`: it was free before."""
 
     resource: str

@@ -1,12 +1,13 @@
 """One function runs a command: load, decide, append. The writer around it gives the transaction and rings the bell."""
 
 import hashlib
+from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
 
 from holdlog.domain import claim, record
 from holdlog.domain.claim import Board, Let, Release, Take, Taken
-from holdlog.domain.message import Caller, Message
+from holdlog.domain.message import Caller
 from holdlog.domain.ports import ClaimChange, RecordChange, Transaction
 from holdlog.domain.record import ClearNamespace, Delete, Operation, Record, Transact, Written
 from holdlog.domain.refusals import ConflictError, InvalidError
@@ -14,7 +15,7 @@ from holdlog.domain.refusals import ConflictError, InvalidError
 Command = Transact | ClearNamespace | Take | Release
 
 
-class Changed(Message):
+class Changed(NamedTuple):
     """The outcome of a change of records: what each operation did, and the position of the last event."""
 
     results: tuple[Written, ...]
@@ -23,7 +24,13 @@ class Changed(Message):
 
 Outcome = Changed | Taken | Let
 
-_OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
+_OUTCOMES: Final[dict[type[Command], TypeAdapter[Any]]] = {
+    Transact: TypeAdapter(Changed),
+    ClearNamespace: TypeAdapter(Changed),
+    Take: TypeAdapter(Taken),
+    Release: TypeAdapter(Let),
+}
+"""What each command comes to, for outcomes that are remembered as JSON."""
 
 
 def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcome:
@@ -33,14 +40,16 @@ def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcom
     """
     if caller.request_id is None:
         return _decide(command, caller, transaction)
+    kind = _OUTCOMES[type(command)]
     fingerprint = hashlib.sha256(f"{type(command).__name__}{command.model_dump_json()}".encode()).digest()
     earlier = transaction.repeated(caller)
     if earlier is not None:
         if earlier[0] != fingerprint:
             raise InvalidError("request_id: was used for another request")
-        return _OUTCOME.validate_json(earlier[1])
+        remembered: Outcome = kind.validate_json(earlier[1])
+        return remembered
     outcome = _decide(command, caller, transaction)
-    transaction.remember(caller, fingerprint, outcome.model_dump_json())
+    transaction.remember(caller, fingerprint, kind.dump_json(outcome).decode())
     return outcome
 
 

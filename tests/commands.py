@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from holdlog.adapters.stores.memory import MemoryStore
-from holdlog.adapters.stores.sqlite import SqliteReader, SqliteStore
+from holdlog.adapters.stores.rows import SqliteReader
+from holdlog.adapters.stores.sqlite import SqliteStore
 from holdlog.domain.claim import Claim, Let, Release, Take, Taken
 from holdlog.domain.envelope import NO_DIGEST, Recorded, digest, payload_hash
 from holdlog.domain.handle import Changed, Command, Outcome, handle

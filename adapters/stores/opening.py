@@ -13,6 +13,8 @@ from typing import Final
 from holdlog.adapters.machine import host
 from holdlog.adapters.machine.gate import Gate
 from holdlog.adapters.machine.location import LocationError, prepare_folder, require_local
+from holdlog.adapters.stores.faults import require_major
+from holdlog.adapters.stores.recorder import configure, uri_of
 from holdlog.adapters.stores.schema import (
     APPLICATION_ID,
     CREATE_EVENTS,
@@ -22,7 +24,7 @@ from holdlog.adapters.stores.schema import (
     MINORS_PER_MAJOR,
     create_view,
 )
-from holdlog.adapters.stores.sqlite import SqliteStore, configure, require_major, uri_of
+from holdlog.adapters.stores.sqlite import SqliteStore
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.projections.fold import VIEWS
 

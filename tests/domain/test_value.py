@@ -48,10 +48,14 @@ def test_every_json_value_comes_back_as_it_went_in(value: Any) -> None:
 
 
 @given(json_values)
-def test_the_text_is_compact_json(value: Any) -> None:
-    text = Json.of(value).text
-    assert json.loads(text) == value
-    assert len(text) <= len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+def test_the_text_is_json_that_says_the_same(value: Any) -> None:
+    assert repr(json.loads(Json.of(value).text)) == repr(value)
+
+
+@given(json_values.filter(lambda value: "." not in repr(value) and "e-" not in repr(value)))
+def test_the_text_is_compact(value: Any) -> None:
+    """But for floats, which have more than one shortest text."""
+    assert Json.of(value).text == json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from holdlog import AsyncStateStore, ConflictError, HoldlogError, NotFoundError,
 from holdlog.adapters.machine import bells
 from holdlog.adapters.machine.gate import Gate
 from holdlog.adapters.stores import schema
-from holdlog.adapters.stores.sqlite import uri_of
+from holdlog.adapters.stores.recorder import uri_of
 
 
 def say(**facts: Any) -> None:

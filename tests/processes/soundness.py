@@ -9,8 +9,8 @@ from typing import Any
 
 from holdlog.adapters.stores.mapper import expected_digest, unseal
 from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.stores.recorder import uri_of
 from holdlog.adapters.stores.schema import EVENTS_TABLE, SELECT_EVENTS, select_from
-from holdlog.adapters.stores.sqlite import uri_of
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.projections import fold
 from holdlog.projections.fold import VIEWS, State

@@ -18,7 +18,7 @@ import pytest
 from holdlog import HoldlogError, StateStore, StoreError, UnavailableError
 from holdlog.adapters.stores import schema
 from holdlog.adapters.stores.opening import open_sqlite
-from holdlog.adapters.stores.sqlite import uri_of
+from holdlog.adapters.stores.recorder import uri_of
 from tests.clock import Clock
 from tests.commands import whole_log, write
 from tests.processes.conftest import Start

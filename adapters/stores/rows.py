@@ -1,0 +1,154 @@
+"""One connection to the store: its rows read as records, claims and events, and written in a transaction."""
+
+import sqlite3
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from eventsourcing.sqlite import SQLiteCursor
+
+from holdlog.adapters.stores.faults import require_major
+from holdlog.adapters.stores.mapper import Sealed, seal, unseal
+from holdlog.adapters.stores.recorder import EventRecorder
+from holdlog.adapters.stores.schema import EVENTS_TABLE, SELECT_EVENTS, select_from
+from holdlog.domain.claim import Claim
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Caller, Event
+from holdlog.domain.ports import Change, Refusal
+from holdlog.domain.record import Record
+from holdlog.projections import fold
+from holdlog.projections.claims import CLAIMS, claim_of
+from holdlog.projections.current import CURRENT, record_of
+from holdlog.projections.fold import State
+
+REQUEST_SECONDS: Final = 24 * 60 * 60
+REFUSALS_KEPT: Final = 10_000
+
+_SELECT_RECORD: Final = f"{select_from(CURRENT)} WHERE namespace = ? AND key = ?"
+_SELECT_RECORDS: Final = (
+    f"{select_from(CURRENT)} WHERE namespace = ? AND key >= ? AND key < ? AND key > ? AND live = ? ORDER BY key LIMIT ?"
+)
+_SELECT_NAMESPACES: Final = (
+    "SELECT namespace, COUNT(*) FROM current WHERE namespace > ? AND live = 1 GROUP BY namespace ORDER BY 1 LIMIT ?"
+)
+_SELECT_CLAIM: Final = f"{select_from(CLAIMS)} WHERE resource = ?"
+_SELECT_CLAIMS: Final = f"{select_from(CLAIMS)} WHERE resource > ? AND holder IS NOT NULL ORDER BY resource LIMIT ?"
+_SELECT_HISTORY: Final = (
+    f"{SELECT_EVENTS} WHERE originator_id = ? AND originator_version < ? ORDER BY originator_version DESC LIMIT ?"
+)
+_SELECT_LOG: Final = f"{SELECT_EVENTS} WHERE rowid > ? ORDER BY rowid LIMIT ?"
+_SELECT_LAST: Final = f"SELECT at FROM {EVENTS_TABLE} ORDER BY rowid DESC LIMIT 1"
+_SELECT_REQUEST: Final = "SELECT fingerprint, outcome FROM requests WHERE principal = ? AND request_id = ? AND at >= ?"
+
+
+class SqliteReader:
+    """Reads through one connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def position(self) -> int:
+        row = self.connection.execute(f"SELECT MAX(rowid) FROM {EVENTS_TABLE}").fetchone()
+        return row[0] or 0
+
+    def record(self, namespace: str, key: str) -> Record:
+        row = self.connection.execute(_SELECT_RECORD, (namespace, key)).fetchone()
+        return Record(namespace, key) if row is None else record_of(row)
+
+    def records(self, namespace: str, prefix: str, after: str | None, limit: int, deleted: bool) -> list[Record]:
+        parameters = (namespace, prefix, _beyond(prefix), after or "", int(not deleted), limit)
+        return [record_of(row) for row in self.connection.execute(_SELECT_RECORDS, parameters)]
+
+    def namespaces(self, after: str | None, limit: int) -> list[tuple[str, int]]:
+        return self.connection.execute(_SELECT_NAMESPACES, (after or "", limit)).fetchall()
+
+    def claim(self, resource: str) -> Claim:
+        row = self.connection.execute(_SELECT_CLAIM, (resource,)).fetchone()
+        return Claim(resource) if row is None else claim_of(row)
+
+    def claims(self, after: str | None, limit: int) -> list[Claim]:
+        return [claim_of(row) for row in self.connection.execute(_SELECT_CLAIMS, (after or "", limit))]
+
+    def history(self, stream: str, before: int | None, limit: int) -> list[Recorded[Event]]:
+        below = sys.maxsize if before is None else before
+        return [unseal(row) for row in self.connection.execute(_SELECT_HISTORY, (stream, below, limit))]
+
+    def log(self, after: int, limit: int) -> list[Recorded[Event]]:
+        return [unseal(row) for row in self.rows(after, limit)]
+
+    def rows(self, after: int, limit: int) -> sqlite3.Cursor:
+        """Rows of the log as `mapper.unseal` takes them."""
+        return self.connection.execute(_SELECT_LOG, (after, limit))
+
+
+class SqliteTransaction(SqliteReader):
+    """The one write connection; `begin` makes it a new transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, recorder: EventRecorder, clock: Callable[[], int]) -> None:
+        super().__init__(connection)
+        self._recorder = recorder
+        self._clock = clock
+        self._cursor = SQLiteCursor(connection.cursor())
+        connection.execute("PRAGMA busy_timeout = 0")  # it waits in the store, fairly and up to its own deadline
+        self.at = 0
+        self._knows_last = False
+        self.wrote = False
+
+    def begin(self, undisturbed: bool) -> None:
+        """Raises sqlite3.Error; StoreError when a newer holdlog changed the file's major version meanwhile.
+
+        `undisturbed`: nobody else wrote since the last time, so the last event's time is known.
+        """
+        self.connection.execute("BEGIN IMMEDIATE")
+        self._knows_last = self._knows_last and undisturbed
+        if not self._knows_last:
+            self.at = self._last_time()
+            self._knows_last = True
+        self.at = max(self._clock(), self.at)
+        self.wrote = False
+
+    def _last_time(self) -> int:
+        require_major(self.connection.execute("PRAGMA user_version").fetchone()[0])
+        row = self.connection.execute(_SELECT_LAST).fetchone()
+        return row[0] if row else 0
+
+    def append(self, changes: Sequence[Change], caller: Caller) -> int:
+        states: dict[str, State] = {}
+        sealed: list[Sealed] = []
+        for change in changes:
+            stream = change.before.stream
+            before = states.get(stream, change.before)
+            event = seal(change, before, self.at, caller)
+            states[stream] = fold.evolve(before, change.event, self.at, event.digest)
+            sealed.append(event)
+        stored = [event.stored for event in sealed]
+        positions = self._recorder._insert_events(self._cursor, stored, sealed=sealed, states=list(states.values()))
+        self.wrote = True
+        return positions[-1]
+
+    def repeated(self, caller: Caller) -> tuple[bytes, str] | None:
+        oldest = self.at - REQUEST_SECONDS * 1_000_000
+        parameters = (caller.principal or "", caller.request_id, oldest)
+        found: tuple[bytes, str] | None = self.connection.execute(_SELECT_REQUEST, parameters).fetchone()
+        return found
+
+    def remember(self, caller: Caller, fingerprint: bytes, outcome: str) -> None:
+        self.connection.execute("DELETE FROM requests WHERE at < ?", (self.at - REQUEST_SECONDS * 1_000_000,))
+        parameters = (caller.principal or "", caller.request_id, self.at, fingerprint, outcome)
+        self.connection.execute("INSERT INTO requests VALUES (?, ?, ?, ?, ?)", parameters)
+        self.wrote = True
+
+    def note_refusals(self, refusals: Sequence[Refusal]) -> None:
+        insert = "INSERT INTO refusals (at, code, what, by, session) VALUES (?, ?, ?, ?, ?)"
+        self.connection.executemany(insert, refusals)
+        self.connection.execute("DELETE FROM refusals WHERE id <= (SELECT MAX(id) FROM refusals) - ?", (REFUSALS_KEPT,))
+        self.wrote = True
+
+
+def _beyond(prefix: str) -> str | bytes:
+    """The first text behind all that start with the prefix; SQLite sorts any BLOB behind all texts."""
+    rest = prefix.rstrip(chr(sys.maxunicode))
+    if not rest:
+        return b""
+    following = ord(rest[-1]) + 1
+    return rest[:-1] + chr(0xE000 if following == 0xD800 else following)
