@@ -8,11 +8,11 @@ import threading
 import time
 from pathlib import Path
 
-from holdlog.adapters.machine.host import process_name
+from holdlog.adapters.machine.host import lock_owner, process_name
 from holdlog.domain.refusals import UnavailableError
 
-_SHORTEST_NAP = 0.0002
-_LONGEST_NAP = 0.001
+_SHORTEST_NAP = 0.0001
+_LONGEST_NAP = 0.0005
 _MARK_BYTES = 28
 
 
@@ -80,8 +80,12 @@ class Gate:
                 time.sleep(random.uniform(_SHORTEST_NAP, _LONGEST_NAP))
 
     def _holder(self) -> str:
-        pid = os.pread(self._descriptor, _MARK_BYTES, 0).partition(b" ")[0]
-        return describe_process(int(pid)) if pid.isdigit() else "another process"
+        """Who has the lock, as far as the kernel tells; else who wrote the mark, which is the last that came through."""
+        pid = lock_owner(self._path)
+        if pid is None:
+            mark = os.pread(self._descriptor, _MARK_BYTES, 0).partition(b" ")[0]
+            pid = int(mark) if mark.isdigit() else None
+        return describe_process(pid) if pid else "another process"
 
 
 def describe_process(pid: int) -> str:
