@@ -80,7 +80,7 @@ class Gate:
                 time.sleep(random.uniform(_SHORTEST_NAP, _LONGEST_NAP))
 
     def _holder(self) -> str:
-        """Who has the lock, as far as the kernel tells; else who wrote the mark, which is the last that came through."""
+        """Who has the lock, as far as the kernel tells; else who wrote the mark, the last that came through."""
         pid = lock_owner(self._path)
         if pid is None:
             mark = os.pread(self._descriptor, _MARK_BYTES, 0).partition(b" ")[0]
