@@ -66,7 +66,7 @@ async def together(*steps: Coroutine[Any, Any, Any]) -> list[Any]:
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(step) for step in steps]
-    except* Exception as errors:
+    except ExceptionGroup as errors:  # not except*: the first 3.11s put what is raised there into a group again
         raise _first(errors) from None
     return [task.result() for task in tasks]
 

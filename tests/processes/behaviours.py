@@ -27,9 +27,9 @@ from holdlog.adapters.stores.recorder import uri_of
 
 
 def say(**facts: Any) -> None:
-    # One write of less than a pipe's size: a killed worker leaves no half line among whole ones.
-    sys.stdout.write(json.dumps(facts) + "\n")
-    sys.stdout.flush()
+    # One write of less than a pipe's size: a killed worker leaves no half line among whole ones. Past Python's buffer,
+    # whose lock a child that is forked meanwhile would inherit shut.
+    os.write(1, (json.dumps(facts) + "\n").encode())
 
 
 def hear() -> str:
