@@ -1,16 +1,19 @@
 """The calls of every surface: arguments checked, then what to run and how to answer. Runs nothing itself."""
 
+import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from holdlog.adapters import answers, results
+from holdlog.adapters.pages import MAX_PAGE, chunks, event_bytes, page, record_bytes, up_to_a_page
 from holdlog.domain.claim import Claim, Release, Take
+from holdlog.domain.envelope import Recorded
 from holdlog.domain.handle import Command, Outcome
-from holdlog.domain.message import NOBODY, Caller
+from holdlog.domain.message import NOBODY, Caller, Event
 from holdlog.domain.names import Agent, Beginning, Name, record_stream
 from holdlog.domain.ports import Reader
 from holdlog.domain.record import ClearNamespace, Delete, Record, Set, Transact
@@ -19,7 +22,6 @@ from holdlog.domain.resource import Resource
 from holdlog.domain.times import utc
 from holdlog.domain.value import Json
 
-MAX_PAGE: Final = 1000
 EXPORT_PAGE: Final = 100
 """Records in a page of an export; the whole history of each comes with it."""
 MAX_VERSION: Final = 2**63 - 1
@@ -99,7 +101,7 @@ class Calls:
         prefix, after = text(prefix, "prefix", _BEGINNING), _after(after, "after_key")
 
         def answer(reader: Reader) -> results.RecordList:
-            found, more = _page(reader.records(namespace, prefix, after, size + 1, deleted), size)
+            found, more = page(_records(reader, namespace, prefix, after, deleted), size, record_bytes)
             return results.RecordList(
                 namespace=namespace,
                 count=len(found),
@@ -114,7 +116,7 @@ class Calls:
         size, after = page_size(limit), _after(after, "after_key")
 
         def answer(reader: Reader) -> results.NamespaceList:
-            found, more = _page(reader.namespaces(after, size + 1), size)
+            found, more = page(reader.namespaces(after, size + 1), size)
             return results.NamespaceList(
                 count=len(found),
                 namespaces=[results.ListedNamespace(namespace=name, count=count) for name, count in found],
@@ -141,7 +143,7 @@ class Calls:
         before = None if before_version is None else whole(before_version, "before_version")
 
         def answer(reader: Reader) -> results.History:
-            found, more = _page(reader.history(record_stream(namespace, key), before, size + 1), size)
+            found, more = page(_history(reader, record_stream(namespace, key), before), size, event_bytes)
             return results.History(
                 namespace=namespace,
                 key=key,
@@ -151,29 +153,39 @@ class Calls:
 
         return Read(answer, large=True)
 
-    def export(
-        self, namespace: str, include_deleted: bool = False, after: str | None = None, limit: int = EXPORT_PAGE
-    ) -> Read[results.Export]:
+    def all_history(
+        self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
+    ) -> Read[list[results.Past]]:
+        """As many entries as asked for, however large: a list cannot tell that it was cut."""
+        namespace, key = _place(namespace, key)
+        size = page_size(limit)
+        before = None if before_version is None else whole(before_version, "before_version")
+        stream = record_stream(namespace, key)
+        return Read(lambda reader: [answers.past(it) for it in reader.history(stream, before, size)], large=True)
+
+    def export(self, namespace: str, include_deleted: bool = False, after: str | None = None) -> Read[results.Export]:
         namespace, after = text(namespace, "namespace", _NAME), _after(after, "after_key")
 
         def answer(reader: Reader) -> results.Export:
-            records = reader.records(namespace, "", after, limit + 1, deleted=False)
-            if include_deleted:
-                records += reader.records(namespace, "", after, limit + 1, deleted=True)
-                records.sort(key=lambda record: record.key)
-            found, more = _page(records, limit)
-            exported = [answers.exported(record, reader.history(record.stream, None, -1)) for record in found]
-            return results.Export(
-                namespace=namespace,
-                exported_at=utc(self._clock()),
-                record_count=len(exported),
-                history_count=sum(len(record.history) for record in exported),
-                records=exported,
-                position=reader.position(),
-                next_after=found[-1].key if more else None,
+            found, more = page(
+                _exported(reader, namespace, after, include_deleted),
+                EXPORT_PAGE,
+                lambda record: (
+                    record_bytes(record) + up_to_a_page(event_bytes(it) for it in _history(reader, record.stream, None))
+                ),
             )
+            return self._export(reader, namespace, found, found[-1].key if more else None)
 
         return Read(answer, large=True)
+
+    def all_exported(self, namespace: str, include_deleted: bool = False) -> Read[results.Export]:
+        namespace = text(namespace, "namespace", _NAME)
+        return Read(
+            lambda reader: self._export(
+                reader, namespace, list(_exported(reader, namespace, None, include_deleted)), None
+            ),
+            large=True,
+        )
 
     def watch(
         self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10
@@ -211,7 +223,7 @@ class Calls:
         size, after = page_size(limit), _after(after, "after")
 
         def answer(reader: Reader) -> results.Board:
-            found, more = _page(reader.claims(after, size + 1), size)
+            found, more = page(reader.claims(after, size + 1), size)
             return results.Board(
                 claims=[answers.held(claim, self._clock()) for claim in found],
                 next_after=found[-1].resource if more else None,
@@ -234,6 +246,18 @@ class Calls:
             return answers.wait_timeout(claim, self._clock(), elapsed, cap)
 
         return Wait(look, timed_out, seconds)
+
+    def _export(self, reader: Reader, namespace: str, found: list[Record], next_after: str | None) -> results.Export:
+        exported = [answers.exported(record, reader.history(record.stream, None, -1)) for record in found]
+        return results.Export(
+            namespace=namespace,
+            exported_at=utc(self._clock()),
+            record_count=len(exported),
+            history_count=sum(len(record.history) for record in exported),
+            records=exported,
+            position=reader.position(),
+            next_after=next_after,
+        )
 
     def _json(self, value: Any) -> Json:
         try:
@@ -302,8 +326,19 @@ def _after(given: str | None, argument: str) -> str | None:
     return None if given is None else text(given, argument, _BEGINNING)
 
 
-def _page(rows: Sequence[Answer], limit: int) -> tuple[list[Answer], bool]:
-    return list(rows[:limit]), len(rows) > limit
+def _records(reader: Reader, namespace: str, prefix: str, after: str | None, deleted: bool) -> Iterator[Record]:
+    return chunks(lambda key, size: reader.records(namespace, prefix, key, size, deleted), after, lambda it: it.key)
+
+
+def _exported(reader: Reader, namespace: str, after: str | None, include_deleted: bool) -> Iterable[Record]:
+    kinds = (False, True) if include_deleted else (False,)
+    return heapq.merge(
+        *(_records(reader, namespace, "", after, deleted) for deleted in kinds), key=lambda record: record.key
+    )
+
+
+def _history(reader: Reader, stream: str, before: int | None) -> Iterator[Recorded[Event]]:
+    return chunks(lambda version, size: reader.history(stream, version, size), before, lambda it: it.envelope.version)
 
 
 def first_finding(error: ValidationError, by: str = "by") -> str:

@@ -14,9 +14,6 @@ from holdlog.domain.refusals import BusyError, ConflictError, HoldlogError, NotF
 UPDATE_ATTEMPTS: Final = 100
 """How often `update` starts again before it gives the conflict to its caller."""
 
-EVERYTHING: Final = 2**31
-"""Rows of a page that holds all."""
-
 ClaimAnswer = results.Claimed | results.AlreadyClaimed | results.Busy
 ReleaseAnswer = results.Released | results.AlreadyFree | results.NeverClaimed | results.NotHolder
 WatchAnswer = results.StateRecord | results.Deleted | results.WatchTimeout
@@ -95,7 +92,10 @@ class StateStore:
         after_key: str | None = None,
         deleted: bool = False,
     ) -> results.RecordList:
-        """A page of the values of a namespace by key, at one position; `next_after` when there are more."""
+        """A page of the values of a namespace by key, at one position; `next_after` when there are more.
+
+        A page ends at 1 MiB, too, but holds one value at least.
+        """
         return self._opened.read(self._calls.list_records(namespace, prefix, limit, after_key, deleted))
 
     def list_keys(self, namespace: str) -> list[results.StateRecord]:
@@ -110,11 +110,11 @@ class StateStore:
         self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
     ) -> list[results.Past]:
         """What happened to a key, newest first; empty when nothing did."""
-        return self._opened.read(self._calls.history(namespace, key, limit, before_version)).history
+        return self._opened.read(self._calls.all_history(namespace, key, limit, before_version))
 
     def export_namespace(self, namespace: str, *, include_deleted: bool = False) -> results.Export:
         """All values of a namespace with their whole histories, at one position."""
-        return self._opened.read(self._calls.export(namespace, include_deleted, limit=EVERYTHING))
+        return self._opened.read(self._calls.all_exported(namespace, include_deleted))
 
     def watch(self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10) -> WatchAnswer:
         """Block until the key has a version above `since_version` (0: until it exists), or the time is over."""
@@ -246,11 +246,10 @@ class AsyncStateStore:
     async def history(
         self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
     ) -> list[results.Past]:
-        page = await self._opened.read_async(self._calls.history(namespace, key, limit, before_version))
-        return page.history
+        return await self._opened.read_async(self._calls.all_history(namespace, key, limit, before_version))
 
     async def export_namespace(self, namespace: str, *, include_deleted: bool = False) -> results.Export:
-        return await self._opened.read_async(self._calls.export(namespace, include_deleted, limit=EVERYTHING))
+        return await self._opened.read_async(self._calls.all_exported(namespace, include_deleted))
 
     async def watch(self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10) -> WatchAnswer:
         return await self._opened.wait_async(self._calls.watch(namespace, key, since_version, timeout_seconds))

@@ -1,0 +1,69 @@
+"""Pages end by rows and by bytes: a longer answer would block the server that sends it and the host that reads it."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
+
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
+from holdlog.domain.record import Record, ValueWritten
+from holdlog.domain.value import Json
+
+MAX_PAGE: Final = 1000
+"""Rows."""
+MAX_PAGE_BYTES: Final = 1024 * 1024
+"""Of values as JSON, with `ROW_BYTES` for each row or history entry; a page has at least one row, however large."""
+ROW_BYTES: Final = 200
+"""About what stands beside a value in an answer: version, author, time."""
+FIRST_CHUNK: Final = 8
+LAST_CHUNK: Final = 128
+"""Rows that are fetched at once: few at first, as they may be large, then twice as many each time."""
+
+Row = TypeVar("Row")
+Place = TypeVar("Place", int, str)
+
+
+def chunks(
+    fetch: Callable[[Place | None, int], Sequence[Row]], start: Place | None, place: Callable[[Row], Place]
+) -> Iterator[Row]:
+    """All rows, fetched as they are asked for; `fetch` gets the place of the row before and how many."""
+    size = FIRST_CHUNK
+    while True:
+        rows = fetch(start, size)
+        yield from rows
+        if len(rows) < size:
+            return
+        start, size = place(rows[-1]), min(2 * size, LAST_CHUNK)
+
+
+def page(rows: Iterable[Row], limit: int, size: Callable[[Row], int] = lambda row: 0) -> tuple[list[Row], bool]:
+    """The rows of one page, and whether there are more. `size`: bytes of a row."""
+    taken: list[Row] = []
+    held = 0
+    for row in rows:
+        held += size(row)
+        if taken and (len(taken) == limit or held > MAX_PAGE_BYTES):
+            return taken, True
+        taken.append(row)
+    return taken, False
+
+
+def record_bytes(record: Record) -> int:
+    return ROW_BYTES + _bytes(record.value)
+
+
+def event_bytes(recorded: Recorded[Event]) -> int:
+    return ROW_BYTES + (_bytes(recorded.event.value) if isinstance(recorded.event, ValueWritten) else 0)
+
+
+def up_to_a_page(sizes: Iterable[int]) -> int:
+    """Their sum; what would go beyond a page anyway is not counted to its end."""
+    held = 0
+    for size in sizes:
+        held += size
+        if held > MAX_PAGE_BYTES:
+            break
+    return held
+
+
+def _bytes(value: Json) -> int:
+    return len(value.text) if value.text.isascii() else len(value.text.encode())

@@ -1,0 +1,126 @@
+"""Pages end by bytes too: put together they are the whole, and none is so long that it holds up a server."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from holdlog.adapters.library import StateStore
+from holdlog.adapters.opened import Opened
+from holdlog.adapters.results import Export, History, RecordList, Result
+
+BOUND = 1.3 * 1024 * 1024
+"""Bytes of a page as JSON, what stands beside the values included."""
+
+LIMIT = 200 * 1000
+SIZES = [LIMIT, 1, 10, LIMIT, LIMIT, 3, LIMIT, LIMIT, LIMIT, LIMIT, LIMIT, 1, 1, LIMIT, LIMIT, 100_000, 100_000] * 3
+
+
+def write(opened: Opened, key: str, size: int) -> None:
+    opened.write(opened.calls.set("n", key, "é" * (size // 2), "ann", None), opened.caller)
+
+
+def size_of(page: Result) -> int:
+    return len(json.dumps(page.body(), ensure_ascii=False).encode())
+
+
+def lists(opened: Opened, limit: int = 1000, deleted: bool = False) -> Iterator[RecordList]:
+    after: str | None = None
+    while True:
+        page = opened.read(opened.calls.list_records("n", "", limit, after, deleted))
+        yield page
+        if (after := page.next_after) is None:
+            return
+
+
+def histories(opened: Opened, limit: int = 1000) -> Iterator[History]:
+    before: int | None = None
+    while True:
+        page = opened.read(opened.calls.history("n", "k", limit, before))
+        yield page
+        if (before := page.next_before) is None:
+            return
+
+
+def exports(opened: Opened, include_deleted: bool = False) -> Iterator[Export]:
+    after: str | None = None
+    while True:
+        page = opened.read(opened.calls.export("n", include_deleted, after))
+        yield page
+        if (after := page.next_after) is None:
+            return
+
+
+def test_lists_of_large_values_come_in_pages_that_make_the_whole(opened: Opened) -> None:
+    for number, size in enumerate(SIZES):
+        write(opened, f"{number:03}", size)
+    pages = list(lists(opened))
+    assert [it.key for page in pages for it in page.records] == [f"{number:03}" for number in range(len(SIZES))]
+    assert all(page.count == len(page.records) and size_of(page) < BOUND for page in pages)
+    assert 6 < len(pages) < 20
+    assert [page.count for page in lists(opened, limit=1)] == [1] * len(SIZES)
+
+
+def test_histories_of_large_values_come_in_pages_that_make_the_whole(opened: Opened) -> None:
+    for size in SIZES:
+        write(opened, "k", size)
+    pages = list(histories(opened))
+    assert [it.version for page in pages for it in page.history] == list(range(len(SIZES), 0, -1))
+    assert all(size_of(page) < BOUND for page in pages)
+    assert [len(page.history) for page in histories(opened, limit=1)] == [1] * len(SIZES)
+
+
+@pytest.mark.parametrize("include_deleted", [False, True])
+def test_exports_of_large_histories_come_in_pages_that_make_the_whole(opened: Opened, include_deleted: bool) -> None:
+    keys = [f"{number:03}" for number in range(30)]
+    for number, key in enumerate(keys):
+        for size in SIZES[: number % 9 + 1]:  # nine of them have more bytes than a page
+            write(opened, key, size)
+        if number % 4 == 0:
+            opened.write(opened.calls.delete("n", key, "ann", None), opened.caller)
+    pages = list(exports(opened, include_deleted))
+    live = [key for number, key in enumerate(keys) if number % 4]
+    assert [it.key for page in pages for it in page.records] == (keys if include_deleted else live)
+    for page in pages:
+        assert page.record_count == 1 or size_of(page) < BOUND
+        assert all([it.version for it in record.history][-1] == 1 for record in page.records)
+    whole = opened.read(opened.calls.all_exported("n", include_deleted))
+    assert whole.records == [record for page in pages for record in page.records]
+    assert (whole.next_after, whole.history_count) == (None, sum(page.history_count for page in pages))
+
+
+def test_a_row_larger_than_a_page_is_a_page(opened: Opened) -> None:
+    for _ in range(9):
+        write(opened, "b", LIMIT)
+    for key in ("a", "c"):
+        write(opened, key, 1)
+    assert [[it.key for it in page.records] for page in exports(opened)] == [["a"], ["b"], ["c"]]
+
+
+def test_many_small_entries_make_pages_too(opened: Opened) -> None:
+    for number in range(7):
+        for _ in range(1000):
+            write(opened, str(number), 1)
+    pages = list(exports(opened))
+    assert [page.history_count for page in pages] == [5000, 2000]
+    assert all(size_of(page) < BOUND for page in pages)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 24, 25, 1000, 1001])
+def test_small_values_come_in_pages_of_rows(opened: Opened, count: int) -> None:
+    for number in range(count):
+        write(opened, f"{number:04}", 1)
+    expected = [1000, 1] if count == 1001 else [count]
+    assert [page.count for page in lists(opened)] == expected
+    assert [page.count for page in lists(opened, deleted=True)] == [0]
+
+
+def test_what_has_no_place_to_go_on_from_is_never_cut(place: str) -> None:
+    with StateStore(place) as store:
+        for number in range(10):
+            for key in ("k", f"{number}"):
+                store.set("n", key, "x" * LIMIT, updated_by="ann")
+        assert len(store.list_keys("n")) == 11
+        assert len(store.history("n", "k")) == 10
+        assert store.export_namespace("n").history_count == 20
+        assert store.list_records("n").count == 5
