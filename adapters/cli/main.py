@@ -21,6 +21,9 @@ LONGEST_WAIT: Final = 3600.0
 LARGEST_VALUE: Final = 16 * 1024 * 1024
 """Bytes; every reader of a key gets the whole value."""
 
+_ANSWERED_AT_ONCE: Final = frozenset({"-h", "--help", "--version"})
+"""The only options before a command that take no value."""
+
 _EXAMPLES: Final = """\
 examples:
   holdlog                                       serve MCP over stdio, on the store of this repository
@@ -37,14 +40,8 @@ Each option of serve can stand in the environment: HOLDLOG_DB, HOLDLOG_TOOLS, HO
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. 0: done; 1: it found something wrong or was refused; 2: bad settings, told in one line."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    parser, commands = build_parser()
-    if not any(word in commands for word in given) and not {"-h", "--help", "--version"}.intersection(given):
-        if given and not given[0].startswith("-"):
-            parser.error(f"there is no command {given[0]!r}")
-        given.insert(0, "serve")
     try:
-        options = parser.parse_args(given)
+        options = parsed(sys.argv[1:] if arguments is None else arguments)
         code: int = options.run(options)
     except (HoldlogError, LocationError) as error:
         print(f"holdlog: {error}", file=sys.stderr)
@@ -55,6 +52,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of a command, `serve` where none is named. Ends the process when there is nothing to run."""
+    parser, commands = build_parser()
+    given = list(arguments)
+    command = _command(given)
+    if command is not None and command not in commands:
+        parser.error(f"there is no command {command!r}")
+    if command is None and not _ANSWERED_AT_ONCE.intersection(given):
+        given.insert(0, "serve")
+    return parser.parse_args(given)
+
+
+def _command(words: Sequence[str]) -> str | None:
+    """The first word that is neither an option nor the value of one, which may well be a command's name."""
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("-"):
+            return word
+        if "=" not in word and word not in _ANSWERED_AT_ONCE:
+            next(rest, None)
+    return None
 
 
 def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
@@ -70,7 +90,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     parser.add_argument("--db", metavar="PATH", help=where)
     store = argparse.ArgumentParser(add_help=False)
     store.add_argument("--db", default=argparse.SUPPRESS, metavar="PATH", help=where)
-    commands: Parsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands: Parsers = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     _add_serve(commands, store)
     add_calls(commands, store)
     add_rebuild(commands, store)
