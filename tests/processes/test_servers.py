@@ -193,6 +193,15 @@ async def test_the_session_of_the_host_stands_in_the_log(path: Path) -> None:
     assert rows == [("conversation-1", None), ("task-7", None), ("conversation-1", "r-1")]
 
 
+@pytest.mark.parametrize("session", ["", " ", " a", "a ", "x" * 129, "a\nb", "a\x1b[2Jb", "a\u202eb", "\udcff"])
+async def test_a_session_of_the_host_that_is_no_name_is_as_none(path: Path, session: str) -> None:
+    host = process("--db", str(path), env={"CLAUDE_CODE_SESSION_ID": session})
+    async with connected(host) as agent:
+        await agent("claim", resource="a.md", agent="ann")
+    ((told,),) = sqlite3.connect(path).execute("SELECT session FROM stored_events").fetchall()
+    assert told.startswith("p-")
+
+
 def test_serving_imports_little_beyond_fastmcp(path: Path) -> None:
     bare = subprocess.run(
         [sys.executable, "-c", "import sys\nfrom fastmcp import FastMCP\nFastMCP('')\nprint(*sys.modules)"],
