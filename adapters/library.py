@@ -1,5 +1,8 @@
 """The library: `StateStore` for threads, `AsyncStateStore` for coroutines. The same calls, the same answers."""
 
+import asyncio
+import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +16,11 @@ from holdlog.domain.refusals import BusyError, ConflictError, HoldlogError, NotF
 
 UPDATE_ATTEMPTS: Final = 100
 """How often `update` starts again before it gives the conflict to its caller."""
+
+BACK_OFF: Final = 0.002
+MAX_BACK_OFF: Final = 0.05
+"""Seconds: after its nth conflict `update` sleeps a random part of n times the first, and of the second at most, so
+that those who read the same version do not meet again."""
 
 ClaimAnswer = results.Claimed | results.AlreadyClaimed | results.Busy
 ReleaseAnswer = results.Released | results.AlreadyFree | results.NeverClaimed | results.NotHolder
@@ -75,12 +83,12 @@ class StateStore:
         self, namespace: str, key: str, function: Callable[[Any], Any], *, updated_by: str, reason: str | None = None
     ) -> results.SetResult:
         """Read, compute, write, and again when somebody wrote in between. `function` gets the value (None when there is
-        none) and returns the next one. Raises ConflictError after 100 attempts."""
-        for _ in range(UPDATE_ATTEMPTS - 1):
+        none) and returns the next one. Sleeps up to 50 ms after a conflict; raises ConflictError after 100 attempts."""
+        for attempt in range(1, UPDATE_ATTEMPTS):
             try:
                 return self._update_once(namespace, key, function, updated_by, reason)
             except ConflictError:
-                continue
+                time.sleep(back_off(attempt))
         return self._update_once(namespace, key, function, updated_by, reason)
 
     def list_records(
@@ -219,11 +227,11 @@ class AsyncStateStore:
     async def update(
         self, namespace: str, key: str, function: Callable[[Any], Any], *, updated_by: str, reason: str | None = None
     ) -> results.SetResult:
-        for _ in range(UPDATE_ATTEMPTS - 1):
+        for attempt in range(1, UPDATE_ATTEMPTS):
             try:
                 return await self._update_once(namespace, key, function, updated_by, reason)
             except ConflictError:
-                continue
+                await asyncio.sleep(back_off(attempt))
         return await self._update_once(namespace, key, function, updated_by, reason)
 
     async def list_records(
@@ -305,6 +313,11 @@ def read_for_update(get: Callable[[str, str], results.StateRecord], namespace: s
     except NotFoundError:
         return None, 0
     return record.value, record.version
+
+
+def back_off(attempt: int) -> float:
+    """Seconds to sleep after the conflict of an attempt (from 1)."""
+    return random.uniform(0, min(attempt * BACK_OFF, MAX_BACK_OFF))
 
 
 def refused(refusal: HoldlogError, expected: type[Answered]) -> Answered:
