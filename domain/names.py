@@ -17,10 +17,19 @@ _REMEMBERED: Final = 4096
 _BIDI: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Characters that reorder what a person sees (Unicode TR 9)."""
 
+_JOINERS: Final = "\u200c\u200d"
+"""Characters of format that scripts and emoji need between two others."""
+
+_INVISIBLE: Final = frozenset(
+    [*_JOINERS, *"\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"]
+    + [chr(code) for code in (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))]
+)
+"""Characters that show nothing by themselves: Default_Ignorable_Code_Point (Unicode TR 44), and the empty braille."""
+
 
 @lru_cache(_REMEMBERED)
 def name(text: str) -> str:
-    """A namespace, key or resource: NFC, 1 to 512 characters, visible from end to end. Raises ValueError."""
+    """A namespace, key or resource: NFC, 1 to 512 characters, visible, also at both ends. Raises ValueError."""
     return _checked(text, MAX_NAME)
 
 
@@ -67,8 +76,15 @@ def _normalized(text: str) -> str:
     text = unicodedata.normalize("NFC", text)
     _require_unicode(text)
     for character in text:
-        if unicodedata.category(character) in ("Cc", "Zl", "Zp") or character in _BIDI:
+        category = unicodedata.category(character)
+        if category in ("Cc", "Zl", "Zp") or character in _BIDI:
             raise ValueError("must not hold control or direction characters")
+        if category == "Cf" and character not in _JOINERS:
+            raise ValueError("must not hold invisible characters of format")
+    if text and not text.isspace() and all(it in _INVISIBLE or it.isspace() for it in text):
+        raise ValueError("must hold a visible character")
+    if text.startswith(tuple(_JOINERS)) or text.endswith(tuple(_JOINERS)):
+        raise ValueError("must not start or end with a joiner")
     return text
 
 

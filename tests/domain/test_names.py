@@ -54,6 +54,48 @@ def test_characters_that_turn_the_reading_direction_are_refused(character: str) 
         name(f"a{character}b")
 
 
+@pytest.mark.parametrize(
+    "character", ["\u00ad", "\u200b", "\u2060", "\u2064", "\ufeff", "\ufff9", "\U000e0001", "\U000e0067", "\U000e007f"]
+)
+def test_characters_of_format_are_refused(character: str) -> None:
+    for text in (character, f"a{character}b", f"{character}a", f"a{character}"):
+        with pytest.raises(ValueError, match="invisible"):
+            name(text)
+
+
+@pytest.mark.parametrize("joiner", ["\u200c", "\u200d"])
+def test_joiners_stand_inside_a_name_only(joiner: str) -> None:
+    assert name(f"\u0645\u06cc{joiner}\u062e") == f"\u0645\u06cc{joiner}\u062e"
+    for text in (f"{joiner}a", f"a{joiner}"):
+        with pytest.raises(ValueError, match="joiner"):
+            name(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u200c",
+        "\u200d\u200c",
+        "\ufe0f",
+        "\u034f",
+        "\u3164",
+        "\u115f\u1160",
+        "\uffa0",
+        "\u2800",
+        "\U000e0100",
+        "\u3164 \u3164",
+    ],
+)
+def test_a_name_holds_something_visible(text: str) -> None:
+    with pytest.raises(ValueError, match="visible"):
+        name(text)
+
+
+@pytest.mark.parametrize("text", ["❤\ufe0f", "1\ufe0f\u20e3", "\U0001f1e9\U0001f1ea", "क\u094d\u200dष", "\u0301"])
+def test_what_changes_a_visible_character_is_kept(text: str) -> None:
+    assert name(text) == text
+
+
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "é\ud83d"])
 def test_a_lone_surrogate_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="lone surrogate"):
