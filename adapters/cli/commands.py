@@ -8,12 +8,15 @@ import getpass
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
-from holdlog.adapters import results
-from holdlog.adapters.answers import named
 from holdlog.adapters.results import Result
+from holdlog.domain.refusals import StoreError
+
+_READ_ONLY: Final = frozenset({"get", "list", "history", "claims", "status"})
+"""Commands that make no store where there is none."""
 
 Parsers = Any
 """What `add_subparsers` returns; argparse gives its type no public name."""
@@ -45,7 +48,7 @@ def _add_state(add: Add) -> None:
 
     put = add("set", "write a value: JSON, or else text; - reads it from standard input", _set)
     _place(put)
-    put.add_argument("value", metavar="VALUE")
+    put.add_argument("value", metavar="VALUE", type=_value, help="JSON or text; - reads it from standard input")
     _version(put)
 
     delete = add("delete", "delete a value; its history stays", _delete)
@@ -86,12 +89,16 @@ def _add_claims(add: Add) -> None:
 
 def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Namespace) -> int:
     from holdlog.adapters import answers
+    from holdlog.adapters.cli import texts
     from holdlog.adapters.cli.main import place_of
     from holdlog.adapters.compose import open_holdlog
     from holdlog.adapters.machine.host import now
     from holdlog.domain.refusals import HoldlogError
 
-    opened = open_holdlog(place_of(options.db))
+    place = place_of(options.db)
+    if options.command in _READ_ONLY and isinstance(place, Path) and not os.path.lexists(place):
+        raise StoreError(f"there is no store at {place}")
+    opened = open_holdlog(place)
     try:
         result = call(opened, options)
     except HoldlogError as refusal:
@@ -100,17 +107,24 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
         opened.close()
     good = result.body()["status"] in _GOOD
     if options.json:
-        print(json.dumps(result.body(), ensure_ascii=False))
+        print(texts.printable(json.dumps(_as_an_agent_sees_it(result), ensure_ascii=False)))
     else:
-        print(_text(result), file=sys.stdout if good else sys.stderr)
+        print(texts.printable(texts.text(result, place)), file=sys.stdout if good else sys.stderr)
     return 0 if good else 1
 
 
+def _as_an_agent_sees_it(result: Result) -> dict[str, Any]:
+    from holdlog.adapters.answers import named
+
+    body = result.body()
+    if "hint" in body:
+        body["hint"] = named(body["hint"], os.environ.get("HOLDLOG_TOOL_PREFIX", "holdlog_"))
+    return body
+
+
 def _set(opened: Any, options: argparse.Namespace) -> Result:
-    text = sys.stdin.read() if options.value == "-" else options.value
-    return _write(
-        opened, opened.calls.set(options.namespace, options.key, _value(text), options.by, _expected(options)), options
-    )
+    call = opened.calls.set(options.namespace, options.key, options.value, options.by, _expected(options))
+    return _write(opened, call, options)
 
 
 def _delete(opened: Any, options: argparse.Namespace) -> Result:
@@ -148,10 +162,15 @@ def _expected(options: argparse.Namespace) -> int | None:
     return None if options.force else int(options.version)
 
 
-def _value(text: str) -> Any:
+def _value(given: str) -> Any:
+    """JSON where it is JSON, else the text itself. Broken JSON is a bad argument."""
+    text = sys.stdin.read() if given == "-" else given
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
+        if text.lstrip()[:1] in ("{", "[", '"'):
+            told = "VALUE looks like JSON but is not; quote it as a JSON string to store it as text"
+            raise argparse.ArgumentTypeError(told) from None
         return text
 
 
@@ -174,45 +193,3 @@ def _version(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--force", action="store_true", help="whatever the version is")
     parser.add_argument("--reason", metavar="TEXT", help="why, for the history")
     parser.add_argument("--request-id", metavar="ID", help="makes the call repeatable for 24 hours")
-
-
-def _text(result: Result) -> str:
-    """The answer for a person."""
-    match result:
-        case results.StateRecord(value=value):
-            return json.dumps(value, ensure_ascii=False, indent=2)
-        case results.SetResult(version=version) | results.DeleteResult(version=version):
-            return f"version {version}"
-        case results.RecordList(records=records):
-            return _table([(it.key, f"v{it.version}", it.updated_by, json.dumps(it.value)[:60]) for it in records])
-        case results.NamespaceList(namespaces=namespaces):
-            return _table([(it.namespace, str(it.count)) for it in namespaces])
-        case results.History(history=history):
-            rows = [
-                (f"v{it.version}", it.event_type, it.updated_by, f"{it.updated_at:%Y-%m-%d %H:%M:%S}", _shown(it))
-                for it in history
-            ]
-            return _table(rows)
-        case results.Board(claims=claims):
-            return _table([(it.resource, it.held_by, f"{it.held_for_seconds:.0f} s") for it in claims])
-        case _:
-            body = result.body()
-            facts = [f"{name} {json.dumps(value)}" for name, value in body.items() if name not in ("status", "hint")]
-            hint = named(body["hint"], "holdlog ") if "hint" in body else ""
-            return ", ".join([body["status"], *facts]) + (f"\n{hint}" if hint else "")
-
-
-def _shown(past: results.Past) -> str:
-    value = "" if past.event_type == "delete" else json.dumps(past.value, ensure_ascii=False)[:60]
-    return f"{value}  # {past.reason}" if past.reason else value
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Aligned columns; control characters shown as escapes, since agents wrote these texts."""
-    if not rows:
-        return "nothing"
-    printable = [tuple(cell if cell.isprintable() else ascii(cell)[1:-1] for cell in row) for row in rows]
-    widths = [max(len(row[index]) for row in printable) for index in range(len(printable[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in printable
-    )

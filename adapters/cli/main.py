@@ -41,17 +41,35 @@ Each option of serve can stand in the environment: HOLDLOG_DB, HOLDLOG_TOOLS, HO
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. 0: done; 1: it found something wrong or was refused; 2: bad settings, told in one line."""
     try:
-        options = parsed(sys.argv[1:] if arguments is None else arguments)
-        code: int = options.run(options)
+        try:
+            options = parsed(sys.argv[1:] if arguments is None else arguments)
+            code: int = options.run(options)
+        finally:
+            print(end="", flush=True)  # a full disk shows here, not when the interpreter ends
     except (HoldlogError, LocationError) as error:
-        print(f"holdlog: {error}", file=sys.stderr)
+        _complain(error)
         return BAD_SETTINGS
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
+    except OSError as error:
+        _discard_output()
+        _complain(error)
+        return 1
     return code
+
+
+def _complain(error: Exception) -> None:
+    from holdlog.adapters.cli.texts import printable
+
+    print(f"holdlog: {printable(str(error), kept='')}", file=sys.stderr)
+
+
+def _discard_output() -> None:
+    """What is still buffered would fail again when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:

@@ -128,7 +128,9 @@ def _file(db: str | None) -> Path:
 
 
 def _line(finding: "Finding") -> str:
-    return f"{_mark(finding.level, sys.stdout)} {finding.name:<12} {finding.text}"
+    from holdlog.adapters.cli.texts import printable
+
+    return f"{_mark(finding.level, sys.stdout)} {finding.name:<12} {printable(finding.text)}"
 
 
 def _mark(level: str, stream: TextIO) -> str:

@@ -1,8 +1,45 @@
 """The command line: which word is the command, what is printed, and with which exit code."""
 
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
 import pytest
 
-from holdlog.adapters.cli.main import parsed
+from holdlog.adapters.cli.main import main, parsed
+from holdlog.adapters.cli.texts import printable
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+class Terminal:
+    """Runs commands on one store, which does not exist at first."""
+
+    def __init__(self, db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.db = db
+        self._capsys = capsys
+
+    def __call__(self, *words: str) -> Ran:
+        try:
+            code = main([*words, "--db", str(self.db)])
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return Ran(code, *self._capsys.readouterr())
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    for name in ("HOLDLOG_DB", "HOLDLOG_AGENT", "HOLDLOG_TOOL_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    return Terminal(tmp_path / "state.db", capsys)
 
 
 @pytest.mark.parametrize(
@@ -43,3 +80,90 @@ def test_a_command_that_does_not_exist_is_told_in_one_line(line: str, capsys: py
         parsed(line.split())
     assert ended.value.code == 2
     assert capsys.readouterr().err == "holdlog: there is no command 'clams' (see holdlog --help)\n"
+
+
+@pytest.mark.parametrize("words", ["list", "claims", "--help", "--version"])
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+def test_a_full_disk_behind_the_output_is_told_in_one_line(words: str, run: Terminal) -> None:
+    assert run("set", "n", "k", "1", "--version", "0").code == 0
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "holdlog", words],
+            env=os.environ | {"HOLDLOG_DB": str(run.db)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "holdlog: [Errno 28] No space left on device\n")
+
+
+HOSTILE = "a\x1b[2J\x7f\x9b31m\u202egnp\u2066\U000e0041b"
+HARMLESS = r"a\u001b[2J\u007f\u009b31m\u202egnp\u2066\udb40\udc41b"
+
+
+def test_nothing_that_a_terminal_obeys_is_printed(run: Terminal) -> None:
+    value = json.dumps({"text": HOSTILE, "lines": "a\nb"})
+    assert run("set", "n", "k", value, "--version", "0", "--by", "ann", "--reason", "one").code == 0
+    for words in (("get", "n", "k"), ("list", "n"), ("history", "n", "k"), ("set", "n", "k", "1", "--version", "0")):
+        for form in ((), ("--json",)):
+            shown = run(*words, *form)
+            assert all(line.isprintable() for line in (shown.out + shown.err).split("\n")), words
+            assert "2J" in shown.out + shown.err
+    assert json.loads(run("get", "n", "k", "--json").out)["value"] == json.loads(value)
+    assert json.loads(run("get", "n", "k").out) == json.loads(value)
+    assert printable(HOSTILE) == HARMLESS
+
+
+def test_json_is_the_answer_that_an_agent_would_get(run: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("claim", "a.py", "--agent", "ann").code == 0
+    assert "holdlog_wait" in json.loads(run("claim", "a.py", "--agent", "bob", "--json").out)["hint"]
+    assert "call holdlog wait" in run("claim", "a.py", "--agent", "bob").err
+    monkeypatch.setenv("HOLDLOG_TOOL_PREFIX", "x_")
+    assert "x_wait" in json.loads(run("claim", "a.py", "--agent", "bob", "--json").out)["hint"]
+
+
+@pytest.mark.parametrize("line", ["get n k", "list", "list n", "history n k", "claims", "status a.py"])
+def test_reading_makes_no_store(line: str, run: Terminal) -> None:
+    assert run(*line.split()) == (2, "", f"holdlog: there is no store at {run.db}\n")
+    assert not run.db.parent.joinpath("state.db").exists()
+
+
+def test_nothing_is_said_with_the_store_that_was_looked_at(run: Terminal) -> None:
+    assert run("claim", "a.py", "--agent", "ann").code == run("release", "a.py", "--agent", "ann").code == 0
+    assert run("claims") == (0, f"nothing is held in the store {run.db}\n", "")
+    assert run("list") == (0, f"nothing in the store {run.db}\n", "")
+    assert run("list", "n") == (0, f"nothing in namespace n of the store {run.db}\n", "")
+
+
+def test_an_answer_reads_as_a_sentence_that_begins_with_its_status(run: Terminal) -> None:
+    assert run("claim", "a.py", "--agent", "ann").out == "claimed a.py (version 1)\n"
+    assert_like(run("claim", "a.py", "--agent", "ann").out, r"already_claimed: a.py is yours since TIME \(version 1\)")
+    assert_like(run("claim", "a.py", "--agent", "bob").err, r"busy: a.py is held by ann since TIME \(\d+ s\)")
+    assert_like(run("status", "a.py").out, r"claimed: a.py is held by ann since TIME \(\d+ s\)")
+    assert_like(run("release", "a.py", "--agent", "bob").err, "not_holder: a.py is held by ann")
+    assert run("release", "a.py", "--agent", "ann").out == "released a.py (version 2)\n"
+    assert run("release", "a.py", "--agent", "ann").out == "already_free a.py\n"
+    assert_like(run("status", "a.py").out, r"available: a.py \(released by ann at TIME\)")
+    assert run("status", "b.py").out == "available b.py\n"
+    assert_like(run("release", "b.py", "--agent", "ann").err, "not_found: b.py was never claimed")
+    assert_like(run("get", "n", "k").err, "not_found: n k")
+    assert run("set", "n", "k", "1", "--version", "0", "--by", "ann").out == "version 1\n"
+    assert_like(run("set", "n", "k", "2", "--version", "0").err, "conflict: n k is at version 1 by ann, not 0: 1")
+    assert_like(run("history", "n", "k").out, r"v1  write  ann  \d{4}-\d\d-\d\d TIME  1")
+    assert run("delete", "n", "k", "--version", "1", "--by", "ann").code == 0
+    assert_like(run("get", "n", "k").err, r"not_found: n k was deleted by ann at \S+ TIME \(version 2\)")
+
+
+def assert_like(shown: str, first_line: str) -> None:
+    assert re.fullmatch(first_line.replace("TIME", r"\d\d:\d\d:\d\d UTC"), shown.splitlines()[0]), shown
+
+
+@pytest.mark.parametrize("value", ["{'bad'", "{bad}", "[1, 2", '"open', "[" * 100_000])
+def test_a_value_that_looks_like_json_must_be_json(value: str, run: Terminal) -> None:
+    told = "VALUE looks like JSON but is not; quote it as a JSON string to store it as text"
+    refused = run("set", "n", "k", value, "--version", "0")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert told in refused.err
+    assert not run.db.exists()
