@@ -9,6 +9,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from holdlog.adapters.calls import Settings
     from holdlog.adapters.library import AsyncStateStore, StateStore
+    from holdlog.adapters.results import (
+        AlreadyClaimed,
+        AlreadyFree,
+        Available,
+        Board,
+        Busy,
+        Claimed,
+        ClearResult,
+        Deleted,
+        DeleteResult,
+        Export,
+        Held,
+        NotHolder,
+        Past,
+        Released,
+        SetResult,
+        StateRecord,
+        WaitTimeout,
+        WatchTimeout,
+    )
     from holdlog.domain.refusals import (
         ConflictError,
         HoldlogError,
@@ -21,29 +41,72 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "AlreadyClaimed",
+    "AlreadyFree",
     "AsyncStateStore",
+    "Available",
+    "Board",
+    "Busy",
+    "Claimed",
+    "ClearResult",
     "ConflictError",
+    "DeleteResult",
+    "Deleted",
+    "Export",
+    "Held",
     "HoldlogError",
     "InvalidError",
     "NotFoundError",
+    "NotHolder",
+    "Past",
+    "Released",
+    "SetResult",
     "Settings",
+    "StateRecord",
     "StateStore",
     "StoreError",
     "UnavailableError",
+    "WaitTimeout",
+    "WatchTimeout",
     "__version__",
 ]
 
-_MODULE_OF = {
-    "AsyncStateStore": "holdlog.adapters.library",
-    "Settings": "holdlog.adapters.calls",
-    "StateStore": "holdlog.adapters.library",
-    "ConflictError": "holdlog.domain.refusals",
-    "HoldlogError": "holdlog.domain.refusals",
-    "InvalidError": "holdlog.domain.refusals",
-    "NotFoundError": "holdlog.domain.refusals",
-    "StoreError": "holdlog.domain.refusals",
-    "UnavailableError": "holdlog.domain.refusals",
+_NAMES_IN = {
+    "holdlog.adapters.calls": ("Settings",),
+    "holdlog.adapters.library": (
+        "AsyncStateStore",
+        "StateStore",
+    ),
+    "holdlog.adapters.results": (
+        "AlreadyClaimed",
+        "AlreadyFree",
+        "Available",
+        "Board",
+        "Busy",
+        "Claimed",
+        "ClearResult",
+        "DeleteResult",
+        "Deleted",
+        "Export",
+        "Held",
+        "NotHolder",
+        "Past",
+        "Released",
+        "SetResult",
+        "StateRecord",
+        "WaitTimeout",
+        "WatchTimeout",
+    ),
+    "holdlog.domain.refusals": (
+        "ConflictError",
+        "HoldlogError",
+        "InvalidError",
+        "NotFoundError",
+        "StoreError",
+        "UnavailableError",
+    ),
 }
+_MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
