@@ -21,6 +21,20 @@ _READ_ONLY: Final = frozenset({"get", "list", "history", "claims", "status"})
 Parsers = Any
 """What `add_subparsers` returns; argparse gives its type no public name."""
 
+_EXAMPLES: Final = {
+    "get": "get campaign budget",
+    "set": "set campaign budget 2000 --version 1 --reason 'ads for May'",
+    "delete": "delete campaign budget --version 2",
+    "list": "list campaign --prefix bud",
+    "history": "history campaign budget --limit 5",
+    "watch": "watch campaign budget --since 2 --timeout 30",
+    "claims": "claims --json",
+    "claim": "claim src/parser.py --agent ann",
+    "release": "release src/parser.py --agent ann",
+    "status": "status src/parser.py",
+    "wait": "wait src/parser.py --timeout 30",
+}
+
 _GOOD: Final = frozenset({"ok", "claimed", "already_claimed", "released", "already_free", "available", "deleted"})
 
 
@@ -29,7 +43,12 @@ def add_calls(commands: Parsers, store: argparse.ArgumentParser) -> None:
 
     def add(name: str, help_text: str, run: Callable[[Any, argparse.Namespace], Result]) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = commands.add_parser(
-            name, parents=[store], help=help_text, description=help_text
+            name,
+            parents=[store],
+            help=help_text,
+            description=help_text,
+            epilog=f"example:\n  holdlog {_EXAMPLES[name]}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
         parser.set_defaults(run=lambda options: _run(run, options))
@@ -62,12 +81,12 @@ def _add_state(add: Add) -> None:
 
     history = add("history", "what happened to a key, newest first", _history)
     _place(history)
-    history.add_argument("--limit", type=int, default=100, metavar="N")
+    history.add_argument("--limit", type=int, default=100, metavar="N", help="newest entries shown (default: 100)")
 
     watch = add("watch", "wait until a key changes after a version", _watch)
     _place(watch)
     watch.add_argument("--since", type=int, default=0, metavar="VERSION", help="the version you know (0: not there)")
-    watch.add_argument("--timeout", type=float, default=50.0, metavar="SECONDS")
+    watch.add_argument("--timeout", type=float, default=50.0, metavar="SECONDS", help="give up after (default: 50)")
 
 
 def _add_claims(add: Add) -> None:
@@ -82,7 +101,7 @@ def _add_claims(add: Add) -> None:
 
     status = add("status", "who holds a resource", lambda it, o: it.read(it.calls.status(o.resource)))
     wait = add("wait", "wait until a resource is free", lambda it, o: it.wait(it.calls.wait(o.resource, o.timeout)))
-    wait.add_argument("--timeout", type=float, default=50.0, metavar="SECONDS")
+    wait.add_argument("--timeout", type=float, default=50.0, metavar="SECONDS", help="give up after (default: 50)")
     for parser in (status, wait):
         parser.add_argument("resource", metavar="RESOURCE")
 

@@ -109,8 +109,10 @@ def run_stdio(server: FastMCP[Any], on_end: Callable[[], Awaitable[None]] | None
             sys.stderr.flush()
         os._exit(code)
 
-    # FastMCP logs the arguments of calls when it debugs, and what agents write belongs in no log.
-    logging.getLogger("fastmcp").setLevel(logging.INFO)
+    # FastMCP logs the arguments of calls when it debugs, and what agents write belongs in no log. Its warnings are
+    # about arguments that were refused: the agent was told, and nobody else has to act.
+    wanted = logging.getLogger().isEnabledFor(logging.INFO)
+    logging.getLogger("fastmcp").setLevel(logging.INFO if wanted else logging.ERROR)
     with suppress(KeyboardInterrupt):
         asyncio.run(serve())
     os._exit(0)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,9 @@ import pytest
 
 from holdlog.adapters.cli.main import main, parsed
 from holdlog.adapters.cli.texts import printable
+from tests.wire import Wire
+
+CALLS = ("get", "set", "delete", "list", "history", "watch", "claims", "claim", "release", "status", "wait")
 
 
 class Ran(NamedTuple):
@@ -167,3 +171,24 @@ def test_a_value_that_looks_like_json_must_be_json(value: str, run: Terminal) ->
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert told in refused.err
     assert not run.db.exists()
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_the_help_of_a_command_shows_an_example_that_it_understands(command: str, run: Terminal) -> None:
+    shown = run(command, "--help").out
+    (example,) = re.findall(r"^example:\n  holdlog (.+)$", shown, re.MULTILINE)
+    assert parsed(shlex.split(example)).command == command
+    for option in {"--limit", "--timeout", "--agent"}.intersection(shown.split()):
+        assert re.search(rf"{option} \w+\s[^-]*\(default: ", shown)
+
+
+@pytest.mark.parametrize(("level", "told"), [("warning", False), ("info", True)])
+def test_bad_arguments_of_an_agent_are_logged_for_those_who_ask(level: str, told: bool, tmp_path: Path) -> None:
+    wire = Wire("-m", "holdlog", "--db", tmp_path / "state.db", "--log-level", level)
+    answer = wire.open().ask("tools/call", {"name": "holdlog_claim", "arguments": {"agent": 7}}, "bad")
+    assert answer["result"]["isError"]
+    assert wire.process.stdin is not None
+    wire.process.stdin.close()
+    errors = b"".join(iter(lambda: wire.line("stderr"), b"")).decode()
+    assert ("Invalid arguments for tool" in errors) == told
+    assert wire.process.wait(20) == 0
