@@ -23,9 +23,9 @@ async def overspent(screen: Screen, ada: Agent, ben: Agent) -> None:
         f"One budget of {usd(BUDGET)}. ada wants {usd(WANTED['ada'])}, ben wants {usd(WANTED['ben'])}.",
     )
     with screen.timeline.scene("1  without a check") as scene:
-        committed = sum(await _spend(screen, "unchecked", (ada, ben), checked=False))
+        committed = sum(await _spend(screen, "blind", (ada, ben), checked=False))
         scene.outcome, scene.good = (f"{usd(committed)} of {usd(BUDGET)}", "nobody was told"), False
-    last = await ada.call("get", namespace="unchecked", key="budget")
+    last = await ada.call("get", namespace="blind", key="budget")
     recorded = spent(last["value"])
     require(
         committed == sum(WANTED.values()) and recorded in WANTED.values(),

@@ -16,7 +16,10 @@ AGENTS: Final = ("ada", "ben")
 SERVER: Final = (sys.executable, "-m", "holdlog")
 
 NEXT_STEPS: Final = """\
-Put this into the .mcp.json of your project, and its agents share claims:
+uv tool install git+https://github.com/holdlog/holdlog
+(or, from a copy of the repository: uv tool install FOLDER)
+
+Then put this into .mcp.json of your project, and its agents share claims:
 
   {
     "mcpServers": {
@@ -35,13 +38,23 @@ def add_demo(commands: "Parsers") -> None:
         help="two agents, one budget, one file: with and without holdlog, in ten seconds",
         description="Start two real servers on a fresh file in a temporary folder, and show what they are for.",
     )
-    demo.add_argument("--svg", metavar="FILE", help="also draw what was measured as an SVG picture")
+    demo.add_argument("--svg", metavar="FILE", type=_picture, help="also draw what was measured as an SVG picture")
     demo.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """0 when every step came out right, else 1."""
-    return perform(sys.stdout, None if options.svg is None else Path(options.svg))
+    return perform(sys.stdout, options.svg)
+
+
+def _picture(name: str) -> Path:
+    """Refused before the demo begins, not ten seconds later."""
+    path = Path(name)
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise argparse.ArgumentTypeError("must be a file in a folder that exists")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise argparse.ArgumentTypeError("must be a file that you may write")
+    return path
 
 
 def perform(out: TextIO, svg: Path | None = None, command: Sequence[str] = SERVER) -> int:

@@ -24,7 +24,7 @@ async def replayed(screen: Screen, ada: Agent, ben: Agent, db: Path) -> None:
     screen.title("4  What happened: the log")
     with closing(open_holdlog(db)) as opened, opened.store.snapshot() as reader:
         log = reader.log(0, -1)
-    heads = ("position", "time (UTC)", "event", "who", "stream and version", "what")
+    heads = ("#", "time (UTC)", "event", "who", "stream and version", "what")
     screen.table(heads, [_row(recorded) for recorded in log], "><<<<<")
     require(len(log) == EVENTS, f"the log has {len(log)} events, not {EVENTS}")
     states = replay(log).values()

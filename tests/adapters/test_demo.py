@@ -106,6 +106,7 @@ def test_the_log_is_shown_and_its_replay_gives_the_same_state(ran: Ran) -> None:
 
 def test_it_ends_with_a_config_that_can_be_pasted(ran: Ran) -> None:
     end = ran.out[ran.out.index("\nNext\n") :]
+    assert end.splitlines()[2].strip() == "uv tool install git+https://github.com/holdlog/holdlog"
     config = json.loads(end[end.index("{") : end.rindex("}") + 1])
     assert config == {"mcpServers": {"holdlog": {"command": "holdlog"}}}
 
@@ -113,11 +114,20 @@ def test_it_ends_with_a_config_that_can_be_pasted(ran: Ran) -> None:
 def test_piped_it_is_plain_and_fits_a_window(ran: Ran) -> None:
     assert "\x1b" not in ran.out
     assert ran.out.isascii()
-    assert max(map(len, ran.out.replace(str(ran.svg), "").splitlines())) <= 90
+    assert max(map(len, ran.out.replace(str(ran.svg), "").splitlines())) <= 80
 
 
 def test_it_leaves_nothing_behind(ran: Ran) -> None:
     assert list(ran.svg.parent.iterdir()) == [ran.svg]
+
+
+@pytest.mark.parametrize("name", ["missing/demo.svg", "."])
+def test_a_picture_that_cannot_be_drawn_is_refused_at_once(name: str, tmp_path: Path) -> None:
+    run = demo(
+        "from holdlog.adapters.cli.main import main; raise SystemExit(main())", "demo", "--svg", name, folder=tmp_path
+    )
+    assert (run.returncode, run.stdout, run.stderr.count("\n")) == (2, "", 1)
+    assert "argument --svg: must be a file in a folder that exists" in run.stderr
 
 
 def test_the_picture_has_a_lane_per_agent_and_its_marks(ran: Ran) -> None:
