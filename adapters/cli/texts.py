@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from holdlog.adapters import results
@@ -45,57 +45,58 @@ def text(result: Result, place: Path | str) -> str:
 
 def _sentence(result: Result) -> str:
     """One line that begins with the status."""
-    match result:
-        case results.Claimed(resource=resource, version=version):
-            told = f"{resource} (version {version})"
-        case results.AlreadyClaimed(resource=resource, version=version, claimed_at=since):
-            told = f"{resource} is yours since {_clock(since)} (version {version})"
-        case results.Held() | results.Busy() | results.WaitTimeout():
-            told = (
-                f"{result.resource} is held by {result.held_by} since {_clock(result.claimed_at)} "
-                f"({_duration(result.held_for_seconds)})"
-            )
-        case results.Released(resource=resource, version=version):
-            told = f"{resource} (version {version})"
-        case results.AlreadyFree(resource=resource):
-            told = resource
-        case results.NotHolder(resource=resource, held_by=holder):
-            told = f"{resource} is held by {holder}"
-        case results.NeverClaimed(resource=resource):
-            told = f"{resource} was never claimed"
-        case results.Available(resource=resource, previous_holder=None):
-            told = resource
-        case results.Available(resource=resource, previous_holder=holder, previous_outcome_at=at):
-            told = f"{resource} (released by {holder}" + (f" at {_clock(at)})" if at else ")")
-        case results.NotFound(namespace=namespace, key=key, deleted_by=None):
-            told = f"{namespace} {key}"
-        case results.NotFound(namespace=namespace, key=key, deleted_by=by, deleted_at=at, version=version):
-            told = f"{namespace} {key} was deleted by {by}" + (f" at {_moment(at)}" if at else "")
-            told += f" (version {version})"
-        case results.Deleted(namespace=namespace, key=key, version=version, deleted_by=by, deleted_at=at):
-            told = f"{namespace} {key} by {by} at {_moment(at)} (version {version})"
-        case results.Conflict(actual_version=0):
-            told = f"{result.namespace} {result.key} does not exist now, not at version {result.expected_version}"
-        case results.Conflict():
-            told = (
-                f"{result.namespace} {result.key} is at version {result.actual_version} by "
-                f"{result.actual_updated_by}, not {result.expected_version}: {_short(result.actual_value)}"
-            )
-        case results.WatchTimeout(namespace=namespace, key=key, since_version=since_version):
-            told = f"{namespace} {key} is still at version {since_version}"
-        case results.Unavailable(message=message):
-            told = message
-        case _:
-            told = ", ".join(
-                f"{name} {json.dumps(value, ensure_ascii=False)}"
-                for name, value in result.body().items()
-                if name not in ("status", "hint")
-            )
     status: str = result.body()["status"]
-    direct = isinstance(result, results.Claimed | results.Released | results.AlreadyFree) or told == getattr(
-        result, "resource", None
-    )
-    return f"{status} {told}" if direct else f"{status}: {told}"
+    match result:
+        case results.Claimed() | results.Released():
+            return f"{status} {result.resource} (version {result.version})"
+        case results.AlreadyFree(resource=resource) | results.Available(resource=resource, previous_holder=None):
+            return f"{status} {resource}"
+        case _:
+            return f"{status}: {_of_claim(result) or _of_value(result) or _fields(result)}"
+
+
+def _of_claim(result: Result) -> str:
+    match result:
+        case results.AlreadyClaimed(resource=resource, version=version, claimed_at=since):
+            return f"{resource} is yours since {_clock(since)} (version {version})"
+        case results.Held() | results.Busy() | results.WaitTimeout():
+            hold = f"{result.held_by} since {_clock(result.claimed_at)} ({_duration(result.held_for_seconds)})"
+            return f"{result.resource} is held by {hold}"
+        case results.NotHolder(resource=resource, held_by=holder):
+            return f"{resource} is held by {holder}"
+        case results.NeverClaimed(resource=resource):
+            return f"{resource} was never claimed"
+        case results.Available(resource=resource, previous_holder=holder, previous_outcome_at=at):
+            return f"{resource} (released by {holder}{_at(at)})"
+        case _:
+            return ""
+
+
+def _of_value(result: Result) -> str:
+    match result:
+        case results.NotFound(namespace=namespace, key=key, deleted_by=None):
+            return f"{namespace} {key}"
+        case results.NotFound(namespace=namespace, key=key, deleted_by=by, deleted_at=at, version=version):
+            return f"{namespace} {key} was deleted by {by}{_at(at)} (version {version})"
+        case results.Deleted(namespace=namespace, key=key, deleted_by=by, deleted_at=at, version=version):
+            return f"{namespace} {key} was deleted by {by}{_at(at)} (version {version})"
+        case results.Conflict(namespace=namespace, key=key, actual_version=0, expected_version=expected):
+            return f"{namespace} {key} does not exist now, not at version {expected}"
+        case results.Conflict(namespace=namespace, key=key, actual_version=version, expected_version=expected):
+            standing = f"version {version} by {result.actual_updated_by}, not {expected}"
+            return f"{namespace} {key} is at {standing}: {_short(result.actual_value)}"
+        case results.WatchTimeout(namespace=namespace, key=key, since_version=version):
+            return f"{namespace} {key} did not change after version {version}"
+        case _:
+            return ""
+
+
+def _fields(result: Result) -> str:
+    """What an answer without a sentence of its own says."""
+    if isinstance(result, results.Unavailable):
+        return result.message
+    told = {name: value for name, value in result.body().items() if name not in ("status", "hint")}
+    return ", ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in told.items())
 
 
 def _escaped(character: str) -> str:
@@ -119,7 +120,12 @@ def _moment(time: datetime) -> str:
 
 
 def _clock(time: datetime) -> str:
-    return f"{time:%H:%M:%S} UTC"
+    """Without the date for what is going on today."""
+    return f"{time:%H:%M:%S} UTC" if time.date() == datetime.now(UTC).date() else _moment(time)
+
+
+def _at(time: datetime | None) -> str:
+    return "" if time is None else f" at {_moment(time)}"
 
 
 def _duration(seconds: float) -> str:

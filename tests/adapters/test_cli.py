@@ -149,7 +149,7 @@ def test_an_answer_reads_as_a_sentence_that_begins_with_its_status(run: Terminal
     assert_like(run("release", "a.py", "--agent", "bob").err, "not_holder: a.py is held by ann")
     assert run("release", "a.py", "--agent", "ann").out == "released a.py (version 2)\n"
     assert run("release", "a.py", "--agent", "ann").out == "already_free a.py\n"
-    assert_like(run("status", "a.py").out, r"available: a.py \(released by ann at TIME\)")
+    assert_like(run("status", "a.py").out, r"available: a.py \(released by ann at \S+ TIME\)")
     assert run("status", "b.py").out == "available b.py\n"
     assert_like(run("release", "b.py", "--agent", "ann").err, "not_found: b.py was never claimed")
     assert_like(run("get", "n", "k").err, "not_found: n k")
