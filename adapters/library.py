@@ -3,6 +3,7 @@
 import asyncio
 import random
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +39,7 @@ class StateStore:
         """Open or create the store. Raises StoreError, with one line that says what to do."""
         self._opened = open_holdlog(path, settings)
         self._calls = self._opened.calls
+        weakref.finalize(self, self._opened.close)  # SQLite must not close by itself, outside the gate
 
     def set(
         self,
@@ -188,6 +190,7 @@ class AsyncStateStore:
         """Open or create the store. Raises StoreError, with one line that says what to do."""
         self._opened = open_holdlog(path, settings)
         self._calls = self._opened.calls
+        weakref.finalize(self, self._opened.close)  # SQLite must not close by itself, outside the gate
 
     async def set(
         self,

@@ -52,7 +52,9 @@ class Opened:
 
         Calling it again, or after a fork, does nothing.
         """
-        if self._process == os.getpid():
+        if self.writer.leads_here():
+            self.writer.refuse()  # a signal handler cannot wait for what it interrupted: the process's end closes it
+        elif self._process == os.getpid():
             self.writer.close()
             self.bell.close()
             self.store.close()

@@ -105,6 +105,9 @@ class Store(Protocol):
         Raises UnavailableError. When the block raises, nothing happened.
         """
 
+    def let_go(self) -> None:
+        """After an interrupt: undo and release whatever this thread still has of a transaction."""
+
     def close(self) -> None:
         """Let go of everything; what was acknowledged is kept."""
 

@@ -14,6 +14,8 @@ from holdlog.domain.refusals import UnavailableError
 _SHORTEST_NAP = 0.0001
 _LONGEST_NAP = 0.0005
 _MARK_BYTES = 28
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+"""A planted link must not make us write the mark into somebody's file."""
 
 
 class Gate:
@@ -22,7 +24,7 @@ class Gate:
     def __init__(self, path: Path) -> None:
         """Raises OSError when the file cannot be made."""
         self._path = path
-        self._turn = threading.Lock()  # threads of this process share the descriptor, and so the kernel's lock
+        self._turn = threading.RLock()  # threads of this process share the descriptor, and so the kernel's lock
         self._descriptor = -1
         self._open()
         self._mark = f"{os.getpid()} {secrets.token_hex(8)}".encode().ljust(_MARK_BYTES)
@@ -47,6 +49,10 @@ class Gate:
             raise
         return undisturbed
 
+    def is_mine(self) -> bool:
+        """Whether this thread has the gate, or was interrupted between getting and knowing it."""
+        return self._turn._is_owned()  # type: ignore[attr-defined, no-any-return]  # as threading.Condition asks it
+
     def release(self) -> None:
         try:
             if self._descriptor >= 0:
@@ -64,7 +70,7 @@ class Gate:
 
     def _open(self) -> None:
         self.close()
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | _NOFOLLOW, 0o600)
 
     def _lock(self, deadline: float) -> None:
         while True:

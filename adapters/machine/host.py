@@ -78,6 +78,12 @@ def file_system(path: Path) -> str:
     return mount.fs_type if mount else ""
 
 
+def is_mount_point(path: Path) -> bool:
+    """Whether something is mounted at this very path; a single file can be (`docker -v file:file`). Linux only."""
+    mount = _mount(path) if sys.platform == "linux" else None
+    return mount is not None and mount.point == str(path)
+
+
 def is_network(fs_type: str) -> bool:
     """Whether files of this type may be shared with another kernel: SQLite's WAL needs memory that all its users
     share, which network, cluster and host-to-guest file systems lack or fake (sqlite.org/wal.html). Unknown is local.

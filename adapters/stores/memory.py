@@ -59,6 +59,10 @@ class MemoryStore:
         finally:
             self._lock.release()
 
+    def let_go(self) -> None:
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            self._lock.release()
+
     def close(self) -> None:
         self._closed = StoreError.closed
 

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import stat
 import threading
 import time
 import uuid
@@ -24,7 +25,7 @@ from holdlog.adapters.stores.schema import (
     MINORS_PER_MAJOR,
     create_view,
 )
-from holdlog.adapters.stores.sqlite import SqliteStore
+from holdlog.adapters.stores.sqlite import SqliteStore, inherited
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.projections.fold import VIEWS
 
@@ -42,6 +43,7 @@ def open_sqlite(path: Path, clock: Callable[[], int] = host.now) -> SqliteStore:
         prepare_folder(path)
     except LocationError as error:
         raise StoreError(str(error)) from None
+    _require_openable(path)
     gate_path = path.with_name(path.name + ".gate")
     guarded = gate_path.exists()
     try:
@@ -64,6 +66,22 @@ def open_sqlite(path: Path, clock: Callable[[], int] = host.now) -> SqliteStore:
     except BaseException:
         gate.close()
         raise
+
+
+def _require_openable(path: Path) -> None:
+    """Not by a second name, whose write-ahead log and gate would be others; not what a parent process had open."""
+    try:
+        status = path.stat()
+    except OSError:
+        return
+    if (status.st_dev, status.st_ino) in inherited:
+        raise StoreError(f"{path} was open when this process was forked; start workers with spawn, or fork first")
+    if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+        raise StoreError(
+            f"{path} has {status.st_nlink} names (hard links), and a log beside each would part; keep one name"
+        )
+    if host.is_mount_point(path):
+        raise StoreError(f"{path} is mounted as a single file, apart from its log; mount the folder that holds it")
 
 
 def _require_or_create(path: Path) -> None:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 from holdlog.adapters.machine import host
 from holdlog.adapters.machine.gate import Gate, describe_process
@@ -37,7 +37,7 @@ class SqliteStore:
         self._clock = clock
         self._datastore = Datastore(path)
         self.recorder = EventRecorder(self._datastore, EVENTS_TABLE)
-        self._identity = _identity(path)
+        self._identity = identity_of(path)
         self._idle: deque[sqlite3.Connection] = deque()
         self._writing: SqliteTransaction | None = None
         self._watcher: sqlite3.Connection | None = None
@@ -89,7 +89,8 @@ class SqliteStore:
         try:
             self.gate.acquire(time.monotonic() + 1.0)
         except UnavailableError:
-            return  # somebody is stuck in the gate; the kernel closes for us
+            _keep_for_ever(self)  # somebody is stuck in the gate: nobody may close outside it, but for the kernel
+            return
         try:
             if self._writing is not None:
                 self._writing.connection.close()
@@ -103,10 +104,21 @@ class SqliteStore:
             self.gate.close()
 
     def abandon(self) -> None:
-        """In a forked child: use nothing of the parent's. Connections are kept, since closing them could harm it."""
-        _abandoned.append((self._writing, self._watcher, self._idle, self._datastore))
+        """In a forked child: use nothing of the parent's, and never close its connections.
+
+        SQLite in the child believes that it has the locks of these connections, which stayed with the parent:
+        closing one, or opening the file again, could clear away a write-ahead log that others use.
+        """
+        _keep_for_ever(self)
+        if not self._closed and self._identity is not None:
+            inherited.add(self._identity)
         self._closed = True
         self.gate.close()
+
+    def let_go(self) -> None:
+        """After an interrupt: undo and release whatever this thread still has of a transaction."""
+        if self.gate.is_mine():
+            self.end()
 
     def borrow(self) -> sqlite3.Connection:
         try:
@@ -177,7 +189,7 @@ class SqliteStore:
                 connection.close()
 
     def _require_in_place(self) -> None:
-        if _identity(self._path) != self._identity:
+        if identity_of(self._path) != self._identity:
             raise UnavailableError(f"{self.path} was deleted or replaced; start again to open what stands there now")
 
     def _locker(self) -> str:
@@ -189,7 +201,15 @@ class SqliteStore:
             raise StoreError.forked() if self._owner != os.getpid() else StoreError.closed()
 
 
-_abandoned: list[Any] = []
+inherited: set[tuple[int, int]] = set()
+"""Files (device, inode) that this process may not open, because it was forked from one that had them open."""
+
+
+def _keep_for_ever(thing: object) -> None:
+    """One reference more than anybody knows of: not even the interpreter's end finalizes it."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 class _Write:
@@ -246,7 +266,8 @@ class _Read:
             raise refusal_of(error) from error
 
 
-def _identity(path: Path | str) -> tuple[int, int] | None:
+def identity_of(path: Path | str) -> tuple[int, int] | None:
+    """Device and inode of a file, None where nothing stands."""
     try:
         status = os.stat(path)
     except OSError:

@@ -59,6 +59,7 @@ class Writer:
         self._lock = threading.Lock()
         self._waiting: deque[Job] = deque()
         self._led = False
+        self._leader = 0  # the thread that runs a batch
         self._thread: ThreadPoolExecutor | None = None
         self._refusals: deque[Refusal] = deque(maxlen=MAX_REFUSALS_KEPT)
         self._closed: Callable[[], StoreError] | None = None
@@ -105,10 +106,17 @@ class Writer:
         finally:
             timer.cancel()
 
+    def leads_here(self) -> bool:
+        """Whether this very thread runs a batch: then this is a signal handler that interrupted it."""
+        return self._leader == threading.get_ident()
+
+    def refuse(self) -> None:
+        """Take no more commands."""
+        self._closed = StoreError.closed
+
     def close(self) -> None:
         """Take no more commands, wait until nothing runs, and write the refusals that no batch took along yet."""
-        with self._lock:
-            self._closed = StoreError.closed
+        self.refuse()
         while self._led:
             time.sleep(0.001)
         if self._thread is not None:
@@ -144,6 +152,7 @@ class Writer:
 
     def _step_back(self, job: Job) -> None:
         """An interrupt: the command is withdrawn, and a lead that its caller has goes on to the next."""
+        self._store.let_go()
         self._withdraw(job)
         if job.leads and not job.done and self._lead_once():
             self._start_thread()
@@ -172,14 +181,18 @@ class Writer:
         """Run one batch, then hand on the lead. True: a coroutine's command is next, and a thread must lead it."""
         batch: list[Job] = []
         try:
+            self._leader = threading.get_ident()
             with self._lock:
                 waiting = self._waiting
                 batch, self._waiting = list(islice(waiting, MAX_BATCH)), deque(islice(waiting, MAX_BATCH, None))
             if batch:
                 self._commit(batch)
+            self._leader = 0
             coroutine_next = self._hand_on()
             _answer(batch)
         except BaseException:  # Ctrl-C in the thread that leads: it is not the neighbours' interrupt
+            self._leader = 0
+            self._store.let_go()
             for job in batch:
                 if not job.done:
                     job.outcome = UnavailableError("the write was interrupted", retry_after=0.0, in_doubt=True)

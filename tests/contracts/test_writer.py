@@ -49,7 +49,8 @@ class Turnstile:
         self.begin = threading.Event()
         self.begin.set()
         self.errors: dict[str, BaseException] = {}
-        self.reader, self.snapshot, self.abandon = store.reader, store.snapshot, store.abandon
+        self.reader, self.snapshot = store.reader, store.snapshot
+        self.let_go, self.abandon = store.let_go, store.abandon
 
     @contextmanager
     def transaction(self, deadline: float) -> Iterator[Transaction]:

@@ -357,6 +357,31 @@ def fork_and_write(path: str, how: str) -> None:
     store.close()
 
 
+def fork_and_close(path: str) -> None:
+    """Fork a child that waits, close the store, and let the child end as an interpreter does when told."""
+    store = StateStore(path)
+    write(store, "k")
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(write_end)
+        os.read(read_end, 1)
+        sys.exit(0)
+    store.close()
+    say(child=child)
+    hear()
+    os.close(write_end)
+    say(code=_exit_code(child, 20))
+
+
+def write_and_stop(path: str) -> None:
+    """Write, say so, and wait to be killed with the store open."""
+    store = StateStore(path)
+    written = [write(store, "k") for _ in range(5)][-1]
+    say(**written)
+    hear()
+
+
 def _exit_code(child: int, seconds: float) -> int | None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

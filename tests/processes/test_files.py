@@ -282,3 +282,15 @@ def test_a_store_moved_into_place_from_a_backup_opens(path: Path, tmp_path: Path
     with StateStore(copy) as store:
         assert store.set("n", "k", 2, updated_by="test").version == 2
     require_sound(copy)
+
+
+def test_a_file_with_two_names_is_refused_by_both(path: Path, tmp_path: Path) -> None:
+    # Each name would have a write-ahead log and a gate of its own, and writes through one would be lost to the other.
+    StateStore(path).close()
+    other = tmp_path / "other.db"
+    os.link(path, other)
+    for name in (path, other):
+        with pytest.raises(StoreError, match="names"):
+            StateStore(name)
+    other.unlink()
+    StateStore(path).close()
