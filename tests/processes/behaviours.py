@@ -401,10 +401,13 @@ def wait_and_fork(path: str) -> None:
     threading.Thread(target=store.wait, args=("src/", 50), daemon=True).start()
     while store._opened.bell._ear is None:  # type: ignore[attr-defined]
         time.sleep(0.002)
+    ready, done = os.pipe()
     child = os.fork()
     if child == 0:
+        os.write(done, b".")  # what holdlog does after a fork is done by now
         while True:
             time.sleep(60)
+    os.read(ready, 1)
     say(child=child)
     hear()
 

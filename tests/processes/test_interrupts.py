@@ -131,8 +131,7 @@ def test_one_to_whom_the_lead_was_handed_strands_none_of_its_batch_when_interrup
         interrupted = True
         while interrupted:
             gate = Gate(path.with_name(path.name + ".gate"))
-            gate.acquire(time.monotonic() + 5)
-            over = threading.Event()
+            over, shut = threading.Event(), threading.Event()
 
             def follow(behind: int, over: threading.Event = over) -> None:
                 while len(waiting._waiting) < behind and not over.is_set():
@@ -140,18 +139,22 @@ def test_one_to_whom_the_lead_was_handed_strands_none_of_its_batch_when_interrup
                 with suppress(UnavailableError):
                     put(store, "followed")
 
-            def open_gate(gate: Gate = gate, over: threading.Event = over) -> None:
+            def shut_gate(gate: Gate = gate, over: threading.Event = over, shut: threading.Event = shut) -> None:
+                gate.acquire(time.monotonic() + 5)
+                shut.set()
                 while len(waiting._waiting) < 4 and not over.is_set():
                     time.sleep(0.0002)
                 gate.release()
 
+            opener = threading.Thread(target=shut_gate)
+            opener.start()
+            shut.wait(10)
             first = threading.Thread(target=follow, args=(0,), daemon=True)
             first.start()
             while not (waiting._led and not waiting._waiting):
                 time.sleep(0.0002)
             others = [threading.Thread(target=follow, args=(behind,), daemon=True) for behind in (1, 2, 3)]
-            opener = threading.Thread(target=open_gate)
-            for thread in (*others, opener):
+            for thread in others:
                 thread.start()
             interrupted = interrupted_after(number, lambda: put(store))
             over.set()
