@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore, UnavailableError
-from holdlog.adapters.machine.gate import Gate
+from holdlog.adapters.machine.gate import Gate, unlock_file
 from tests.processes.soundness import require_sound
 
 OURS = ("/adapters/", "/domain/", "/projections/")
@@ -109,7 +109,7 @@ def test_a_leader_that_is_interrupted_strands_none_of_those_who_wait(path: Path)
             followers = [threading.Thread(target=follow, daemon=True) for _ in range(3)]
             for follower in followers:
                 follower.start()
-            opener = threading.Timer(0.02, gate.release)
+            opener = threading.Timer(0.02, unlock_file, (gate._descriptor,))  # as its thread would
             opener.start()
             interrupted = interrupted_after(number, lambda: put(store))
             over.set()
