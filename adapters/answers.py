@@ -16,8 +16,6 @@ from holdlog.domain.record import Record, ValueDeleted, ValueWritten
 from holdlog.domain.refusals import HoldlogError, NotFoundError
 from holdlog.domain.times import utc
 
-MAX_HINT = 200
-
 
 def set_result(outcome: Outcome) -> results.SetResult:
     assert isinstance(outcome, Changed)

@@ -14,7 +14,7 @@ from holdlog.domain.claim import Claim, Release, Take
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.handle import Command, Outcome
 from holdlog.domain.message import NOBODY, Caller, Event
-from holdlog.domain.names import Agent, Beginning, Name, record_stream
+from holdlog.domain.names import Beginning, Name, record_stream
 from holdlog.domain.ports import Reader
 from holdlog.domain.record import ClearNamespace, Delete, Record, Set, Transact
 from holdlog.domain.refusals import InvalidError
@@ -354,4 +354,3 @@ def first_finding(error: ValidationError, by: str = "by") -> str:
 _NAME: Final = TypeAdapter[str](Name)
 _BEGINNING: Final = TypeAdapter[str](Beginning)
 _RESOURCE: Final = TypeAdapter[str](Resource)
-AGENT: Final = TypeAdapter[str](Agent)

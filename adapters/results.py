@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, PlainSerializer, WithJsonSchema
 
 Time = Annotated[
     datetime,
@@ -309,10 +309,3 @@ class Failed(Result):
 
     status: Literal["error"] = "error"
     message: str
-
-
-ClaimAnswer = Annotated[Claimed | AlreadyClaimed | Busy, Field(discriminator="status")]
-ReleaseAnswer = Annotated[Released | AlreadyFree | NeverClaimed | NotHolder, Field(discriminator="status")]
-StatusAnswer = Annotated[Available | Held | Board, Field(discriminator="status")]
-WaitAnswer = Annotated[Available | WaitTimeout, Field(discriminator="status")]
-WatchAnswer = Annotated[StateRecord | Deleted | WatchTimeout, Field(discriminator="status")]
