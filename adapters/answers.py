@@ -8,7 +8,6 @@ import re
 from holdlog.adapters import results
 from holdlog.adapters.results import Result
 from holdlog.domain import refusals
-from holdlog.domain.claim import Claim, Let, Taken
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.handle import Changed, Outcome
 from holdlog.domain.message import Event
@@ -118,68 +117,6 @@ def watch_timeout(record: Record, since: int, elapsed: float, cap: float | None)
     )
 
 
-def claim_result(outcome: Outcome) -> results.Claimed | results.AlreadyClaimed:
-    assert isinstance(outcome, Taken)
-    if outcome.already or outcome.position is None:
-        return results.AlreadyClaimed(
-            resource=outcome.resource, version=outcome.version, claimed_at=utc(outcome.claimed_at)
-        )
-    return results.Claimed(
-        resource=outcome.resource,
-        version=outcome.version,
-        position=outcome.position,
-        claimed_at=utc(outcome.claimed_at),
-    )
-
-
-def release_result(outcome: Outcome) -> results.Released | results.AlreadyFree:
-    assert isinstance(outcome, Let)
-    if outcome.already:
-        return results.AlreadyFree(resource=outcome.resource)
-    return results.Released(resource=outcome.resource, version=outcome.version)
-
-
-def claim_status(claim: Claim, now: int) -> results.Available | results.Held:
-    return available(claim) if claim.holder is None else held(claim, now)
-
-
-def available(claim: Claim, elapsed: float | None = None) -> results.Available:
-    rounded = None if elapsed is None else round(elapsed, 3)
-    if claim.previous_holder is None:
-        return results.Available(resource=claim.resource, elapsed_seconds=rounded)
-    return results.Available(
-        resource=claim.resource,
-        elapsed_seconds=rounded,
-        previous_outcome="released",
-        previous_holder=claim.previous_holder,
-        previous_outcome_at=utc(claim.ended_at),
-    )
-
-
-def held(claim: Claim, now: int) -> results.Held:
-    assert claim.holder is not None
-    return results.Held(
-        resource=claim.resource,
-        held_by=claim.holder,
-        claimed_at=utc(claim.claimed_at),
-        held_for_seconds=seconds_between(claim.claimed_at, now),
-        version=claim.granted,
-    )
-
-
-def wait_timeout(claim: Claim, now: int, elapsed: float, cap: float | None) -> results.WaitTimeout:
-    assert claim.holder is not None
-    return results.WaitTimeout(
-        resource=claim.resource,
-        held_by=claim.holder,
-        claimed_at=utc(claim.claimed_at),
-        held_for_seconds=seconds_between(claim.claimed_at, now),
-        elapsed_seconds=round(elapsed, 3),
-        capped_at_seconds=cap,
-        hint="The resource was not released within the timeout. Work on something else, or call wait() again.",
-    )
-
-
 def named(text: str, prefix: str) -> str:
     """The calls that a text names as `wait()`, by the names that a surface gives them."""
     return re.sub(r"\b([a-z_]+)\(\)", lambda call: f"{prefix}{call[1]}", text)
@@ -190,26 +127,22 @@ def seconds_between(earlier: int, later: int) -> float:
     return max(0, later - earlier) / 1_000_000
 
 
-def refused(refusal: HoldlogError, now: int) -> Result:
+def refused(refusal: HoldlogError) -> Result:
     """The answer to a refusal. Raises it again where it is no expected outcome."""
     match refusal:
         case refusals.ConflictError(detail=detail):
             return _conflict(detail)
         case refusals.NotFoundError(facts=facts):
-            if "resource" in facts:
-                return results.NeverClaimed(**facts, hint="Nobody ever claimed it. Call claim() first to hold it.")
             return results.NotFound(**facts, hint="There is no value now. Call list() to see which keys exist.")
-        case refusals.BusyError(hold=hold):
-            return results.Busy(
-                **hold.model_dump(),
-                held_for_seconds=max(0.0, (utc(now) - hold.claimed_at).total_seconds()),
-                hint="Another agent holds it. Work on something else, or call wait() to be told when it is free.",
-            )
-        case refusals.NotHolderError(hold=hold):
-            return results.NotHolder(
-                resource=hold.resource,
-                held_by=hold.held_by,
-                hint="Only the holder can release it. Call status() to see who holds it, or wait() until it is free.",
+        case refusals.FencedError():
+            return results.Fenced(
+                resource=refusal.resource,
+                version=refusal.version,
+                current_version=refusal.current_version,
+                held_by=refusal.held_by,
+                reason=refusal.reason,
+                hint="You do not hold this claim any more, and nothing was written. Call claim() again, then read"
+                " again before you write.",
             )
         case refusals.UnavailableError():
             return results.Unavailable(

@@ -1,73 +1,38 @@
 """The calls of every surface: arguments checked, then what to run and how to answer. Runs nothing itself."""
 
 import heapq
-import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final, Generic, NamedTuple, TypeVar
-
-from pydantic import TypeAdapter, ValidationError
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 from holdlog.adapters import answers, results
+from holdlog.adapters.arguments import (
+    BEGINNING,
+    NAME,
+    after_argument,
+    checked,
+    number_of_seconds,
+    page_size,
+    text,
+    whole,
+)
+from holdlog.adapters.call import Read, Wait, Write
+from holdlog.adapters.claims.calls import ClaimCalls
 from holdlog.adapters.pages import MAX_PAGE, chunks, event_bytes, page, record_bytes, up_to_a_page
-from holdlog.domain.claim import Claim, Release, Take
 from holdlog.domain.envelope import Recorded
-from holdlog.domain.handle import Command, Outcome
-from holdlog.domain.message import NOBODY, Caller, Event
-from holdlog.domain.names import Beginning, Name, record_stream
+from holdlog.domain.message import Event
+from holdlog.domain.names import record_stream
 from holdlog.domain.ports import Reader
 from holdlog.domain.record import ClearNamespace, Delete, Record, Set, Transact
 from holdlog.domain.refusals import InvalidError
-from holdlog.domain.resource import Resource
 from holdlog.domain.times import utc
 from holdlog.domain.value import Json
 
 EXPORT_PAGE: Final = 100
 """Records in a page of an export; the whole history of each comes with it."""
-MAX_VERSION: Final = 2**63 - 1
-MAX_SHOWN: Final = 64
-"""Characters of an argument's name in an error."""
-
-Answer = TypeVar("Answer")
-Answered = TypeVar("Answered", covariant=True)
 
 
-@dataclass(frozen=True)
-class Settings:
-    """`max_value_bytes`: of a value as JSON. `max_wait`: seconds that one call may wait; many hosts cut calls at 60."""
-
-    max_value_bytes: int = 256 * 1024
-    max_wait: float = 50.0
-
-
-class Write(NamedTuple, Generic[Answered]):
-    """A command, and the answer to its outcome."""
-
-    command: Command
-    answer: Callable[[Outcome], Answered]
-
-
-class Read(NamedTuple, Generic[Answered]):
-    """An answer from one snapshot. `large`: it may take longer than a coroutine should block its loop."""
-
-    answer: Callable[[Reader], Answered]
-    large: bool = False
-
-
-class Wait(NamedTuple, Generic[Answered]):
-    """Look, given the seconds gone by, until there is an answer; after `seconds` the last word is `timed_out`'s."""
-
-    look: Callable[[Reader, float], Answered | None]
-    timed_out: Callable[[Reader, float], Answered]
-    seconds: float
-
-
-class Calls:
-    """Every method raises InvalidError for an argument that breaks a rule. `clock`: microseconds UTC."""
-
-    def __init__(self, settings: Settings, clock: Callable[[], int]) -> None:
-        self._settings = settings
-        self._clock = clock
+class Calls(ClaimCalls):
+    """Every method raises InvalidError for an argument that breaks a rule."""
 
     # --- state
 
@@ -97,8 +62,8 @@ class Calls:
     def list_records(
         self, namespace: str, prefix: str = "", limit: int = MAX_PAGE, after: str | None = None, deleted: bool = False
     ) -> Read[results.RecordList]:
-        namespace, size = text(namespace, "namespace", _NAME), page_size(limit)
-        prefix, after = text(prefix, "prefix", _BEGINNING), _after(after, "after_key")
+        namespace, size = text(namespace, "namespace", NAME), page_size(limit)
+        prefix, after = text(prefix, "prefix", BEGINNING), after_argument(after, "after_key")
 
         def answer(reader: Reader) -> results.RecordList:
             found, more = page(_records(reader, namespace, prefix, after, deleted), size, record_bytes)
@@ -113,7 +78,7 @@ class Calls:
         return Read(answer, large=True)
 
     def list_namespaces(self, limit: int = MAX_PAGE, after: str | None = None) -> Read[results.NamespaceList]:
-        size, after = page_size(limit), _after(after, "after_key")
+        size, after = page_size(limit), after_argument(after, "after_key")
 
         def answer(reader: Reader) -> results.NamespaceList:
             found, more = page(reader.namespaces(after, size + 1), size)
@@ -127,7 +92,7 @@ class Calls:
         return Read(answer, large=True)
 
     def all_records(self, namespace: str) -> Read[list[results.StateRecord]]:
-        namespace = text(namespace, "namespace", _NAME)
+        namespace = text(namespace, "namespace", NAME)
         return Read(
             lambda reader: [answers.state_record(it) for it in reader.records(namespace, "", None, -1, False)], True
         )
@@ -164,7 +129,7 @@ class Calls:
         return Read(lambda reader: [answers.past(it) for it in reader.history(stream, before, size)], large=True)
 
     def export(self, namespace: str, include_deleted: bool = False, after: str | None = None) -> Read[results.Export]:
-        namespace, after = text(namespace, "namespace", _NAME), _after(after, "after_key")
+        namespace, after = text(namespace, "namespace", NAME), after_argument(after, "after_key")
 
         def answer(reader: Reader) -> results.Export:
             found, more = page(
@@ -179,7 +144,7 @@ class Calls:
         return Read(answer, large=True)
 
     def all_exported(self, namespace: str, include_deleted: bool = False) -> Read[results.Export]:
-        namespace = text(namespace, "namespace", _NAME)
+        namespace = text(namespace, "namespace", NAME)
         return Read(
             lambda reader: self._export(
                 reader, namespace, list(_exported(reader, namespace, None, include_deleted)), None
@@ -192,7 +157,7 @@ class Calls:
     ) -> Wait[results.StateRecord | results.Deleted | results.WatchTimeout]:
         place = _place(namespace, key)
         since = whole(since_version, "since_version")
-        seconds, cap = self._timeout(timeout_seconds)
+        seconds, cap = self._capped(number_of_seconds(timeout_seconds, "timeout_seconds"))
         known: int | None = None
 
         def look(reader: Reader, elapsed: float) -> results.StateRecord | results.Deleted | None:
@@ -204,46 +169,6 @@ class Calls:
 
         def timed_out(reader: Reader, elapsed: float) -> results.WatchTimeout:
             return answers.watch_timeout(Record(*place), since, elapsed, cap)
-
-        return Wait(look, timed_out, seconds)
-
-    # --- claims
-
-    def claim(self, resource: str, agent: str) -> Write[results.Claimed | results.AlreadyClaimed]:
-        return Write(checked(lambda: Take(resource=resource, agent=agent)), answers.claim_result)
-
-    def release(self, resource: str, agent: str) -> Write[results.Released | results.AlreadyFree]:
-        return Write(checked(lambda: Release(resource=resource, agent=agent)), answers.release_result)
-
-    def status(self, resource: str) -> Read[results.Available | results.Held]:
-        resource = text(resource, "resource", _RESOURCE)
-        return Read(lambda reader: answers.claim_status(reader.claim(resource), self._clock()))
-
-    def board(self, limit: int = 100, after: str | None = None) -> Read[results.Board]:
-        size, after = page_size(limit), _after(after, "after")
-
-        def answer(reader: Reader) -> results.Board:
-            found, more = page(reader.claims(after, size + 1), size)
-            return results.Board(
-                claims=[answers.held(claim, self._clock()) for claim in found],
-                next_after=found[-1].resource if more else None,
-            )
-
-        return Read(answer, large=True)
-
-    def wait(self, resource: str, timeout_seconds: float = 30) -> Wait[results.Available | results.WaitTimeout]:
-        resource = text(resource, "resource", _RESOURCE)
-        seconds, cap = self._timeout(timeout_seconds)
-
-        def look(reader: Reader, elapsed: float) -> results.Available | None:
-            claim = reader.claim(resource)
-            return answers.available(claim, elapsed) if claim.holder is None else None
-
-        def timed_out(reader: Reader, elapsed: float) -> results.Available | results.WaitTimeout:
-            claim: Claim = reader.claim(resource)
-            if claim.holder is None:
-                return answers.available(claim, elapsed)
-            return answers.wait_timeout(claim, self._clock(), elapsed, cap)
 
         return Wait(look, timed_out, seconds)
 
@@ -269,61 +194,9 @@ class Calls:
             raise InvalidError(f"value: must have {limit} bytes as JSON at most")
         return json_value
 
-    def _timeout(self, seconds: object) -> tuple[float, float | None]:
-        """Seconds to wait, and the cap if it cut them."""
-        if (
-            isinstance(seconds, bool)
-            or not isinstance(seconds, int | float)
-            or not math.isfinite(seconds)
-            or seconds < 0
-        ):
-            raise InvalidError("timeout_seconds: must be a finite number of seconds, 0 or more")
-        cap = self._settings.max_wait
-        return (float(seconds), None) if seconds <= cap else (cap, cap)
-
-
-def caller(base: Caller = NOBODY, **facts: str | None) -> Caller:
-    """`base` with the facts of one call (reason, request_id …); None adds nothing. Raises InvalidError."""
-    told = {fact: value for fact, value in facts.items() if value is not None}
-    return checked(lambda: Caller.model_validate(base.model_dump() | told)) if told else base
-
-
-def checked(make: Callable[[], Answer], by: str = "updated_by") -> Answer:
-    """Build a message; what pydantic finds becomes an InvalidError of one line, without the value.
-
-    `by`: what the caller calls the field of that name."""
-    try:
-        return make()
-    except ValidationError as error:
-        raise InvalidError(first_finding(error, by)) from None
-
-
-def whole(number: object, argument: str) -> int:
-    """A version: 0 or more, small enough for every store."""
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MAX_VERSION:
-        raise InvalidError(f"{argument}: must be a whole number from 0 to {MAX_VERSION}")
-    return number
-
-
-def page_size(limit: object) -> int:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
-        raise InvalidError(f"limit: must be a whole number from 1 to {MAX_PAGE}")
-    return limit
-
-
-def text(given: str, argument: str, rule: TypeAdapter[str]) -> str:
-    try:
-        return rule.validate_python(given)
-    except ValidationError as error:
-        raise InvalidError(f"{argument}: {first_finding(error)}") from None
-
 
 def _place(namespace: str, key: str) -> tuple[str, str]:
-    return text(namespace, "namespace", _NAME), text(key, "key", _NAME)
-
-
-def _after(given: str | None, argument: str) -> str | None:
-    return None if given is None else text(given, argument, _BEGINNING)
+    return text(namespace, "namespace", NAME), text(key, "key", NAME)
 
 
 def _records(reader: Reader, namespace: str, prefix: str, after: str | None, deleted: bool) -> Iterator[Record]:
@@ -339,18 +212,3 @@ def _exported(reader: Reader, namespace: str, after: str | None, include_deleted
 
 def _history(reader: Reader, stream: str, before: int | None) -> Iterator[Recorded[Event]]:
     return chunks(lambda version, size: reader.history(stream, version, size), before, lambda it: it.envelope.version)
-
-
-def first_finding(error: ValidationError, by: str = "by") -> str:
-    """The argument and what is wrong with it; an unknown argument whose name is no name is not repeated."""
-    finding = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    place = str(finding["loc"][-1]) if finding["loc"] else ""
-    message = finding["msg"].removeprefix("Value error, ")
-    if len(place) > MAX_SHOWN or not place.isprintable():
-        place = "arguments"
-    return f"{by if place == 'by' else place}: {message}" if place else message
-
-
-_NAME: Final = TypeAdapter[str](Name)
-_BEGINNING: Final = TypeAdapter[str](Beginning)
-_RESOURCE: Final = TypeAdapter[str](Resource)

@@ -3,7 +3,14 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+)
 
 Time = Annotated[
     datetime,
@@ -13,17 +20,40 @@ Time = Annotated[
 """RFC 3339 UTC with microseconds where it is JSON."""
 
 
-class Result(BaseModel):
-    """Base of all answers. A field that is None is left out of the JSON, unless `kept` names it."""
+class Part(BaseModel):
+    """A part of an answer, whose fields that are None are left out, too."""
 
     model_config = ConfigDict(frozen=True)
+
+    @model_serializer(mode="wrap")
+    def _told(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialize(self).items() if value is not None}
+
+
+class Lost(Part):
+    """A claim that ended: its lease did, or a person took it (`forced`). `held_by`: who has it now."""
+
+    resource: str
+    version: int
+    why: str
+    held_by: str | None = None
+
+
+class Result(BaseModel):
+    """Base of all answers. A field that is None is left out of the JSON, unless `kept` names it.
+
+    `lost`: the caller's claims that ended without its doing since it was told last; any answer may carry it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    lost: list[Lost] | None = None
 
     def body(self) -> dict[str, Any]:
         """The answer as a JSON object."""
         kept = self.kept()
-        return {
-            name: value for name, value in self.model_dump(mode="json").items() if value is not None or name in kept
-        }
+        dumped = self.model_dump(mode="json").items()
+        return {name: value for name, value in dumped if value is not None or name in kept}
 
     @classmethod
     def kept(cls) -> frozenset[str]:
@@ -203,99 +233,6 @@ class WatchTimeout(Result):
     hint: str
 
 
-class Claimed(Result):
-    status: Literal["claimed"] = "claimed"
-    resource: str
-    version: int
-    position: int
-    claimed_at: Time
-
-
-class AlreadyClaimed(Result):
-    status: Literal["already_claimed"] = "already_claimed"
-    resource: str
-    version: int
-    claimed_at: Time
-
-
-class Busy(Result):
-    status: Literal["busy"] = "busy"
-    resource: str
-    held_by: str
-    claimed_at: Time
-    held_for_seconds: float
-    version: int
-    hint: str
-
-
-class Released(Result):
-    status: Literal["released"] = "released"
-    resource: str
-    version: int
-
-
-class AlreadyFree(Result):
-    status: Literal["already_free"] = "already_free"
-    resource: str
-
-
-class NeverClaimed(Result):
-    status: Literal["not_found"] = "not_found"
-    resource: str
-    hint: str
-
-
-class NotHolder(Result):
-    status: Literal["not_holder"] = "not_holder"
-    resource: str
-    held_by: str
-    hint: str
-
-
-class Available(Result):
-    """A free resource; `previous_…` when it has a past, `elapsed_seconds` after a wait."""
-
-    status: Literal["available"] = "available"
-    resource: str
-    elapsed_seconds: float | None = None
-    previous_outcome: Literal["released"] | None = None
-    previous_holder: str | None = None
-    previous_outcome_at: Time | None = None
-
-
-class Held(Result):
-    """A resource that somebody holds."""
-
-    status: Literal["claimed"] = "claimed"
-    resource: str
-    held_by: str
-    claimed_at: Time
-    held_for_seconds: float
-    version: int
-
-
-class Board(Result):
-    """Everything that is held now, in pages by resource."""
-
-    status: Literal["ok"] = "ok"
-    claims: list[Held]
-    next_after: str | None = None
-
-    def body(self) -> dict[str, Any]:
-        return super().body() | {"claims": [held.body() for held in self.claims]}
-
-
-class WaitTimeout(Result):
-    status: Literal["timeout"] = "timeout"
-    resource: str
-    held_by: str
-    claimed_at: Time
-    held_for_seconds: float
-    elapsed_seconds: float
-    capped_at_seconds: float | None = None
-    hint: str
-
-
 class Unavailable(Result):
     status: Literal["unavailable"] = "unavailable"
     message: str
@@ -309,3 +246,15 @@ class Failed(Result):
 
     status: Literal["error"] = "error"
     message: str
+
+
+class Fenced(Result):
+    """A write relied on a claim that its writer does not hold (any more)."""
+
+    status: Literal["fenced"] = "fenced"
+    resource: str
+    version: int
+    current_version: int | None = None
+    held_by: str | None = None
+    reason: str | None = None
+    hint: str

@@ -1,125 +1,166 @@
-"""A claim: one agent's hold on one resource. Decided over a board, because later rules span several resources."""
+"""A claim: who holds one resource, who stands in line for it, and how its last hold ended.
 
-from typing import ClassVar, NamedTuple
+Only facts are here. That a hold lasts on is liveness, kept beside the log: see lease.py. Who may hold is decided over
+a board, because subtrees and waiting span several claims: see board.py.
+"""
+
+from typing import ClassVar, Literal, NamedTuple
 
 from holdlog.domain.envelope import NO_DIGEST
-from holdlog.domain.message import Event, Message
-from holdlog.domain.names import Agent, claim_stream
-from holdlog.domain.refusals import BusyError, Hold, NotFoundError, NotHolderError
+from holdlog.domain.message import Event
+from holdlog.domain.names import Agent, Note, claim_stream
 from holdlog.domain.resource import Resource
-from holdlog.domain.times import utc
+
+Mode = Literal["exclusive", "shared"]
+Outcome = Literal["released", "modified", "created", "deleted", "moved"]
+"""What the holder says that it did to the resource."""
 
 # --- events
 
 
 class ClaimGranted(Event):
+    """`ticket`: version of the ClaimQueued that it answers. `instead_of`: version of the own grant that it replaces."""
+
     topic: ClassVar[str] = "ClaimGranted"
+    payload_field: ClassVar[str | None] = "note"
     agent: Agent
+    principal: Agent | None = None
+    mode: Mode = "exclusive"
+    ticket: int | None = None
+    instead_of: int | None = None
+    note: Note | None = None
 
 
 class ClaimReleased(Event):
+    """`grant`: version of the grant that ends (None in logs of major 1, where there was one). `forced_by`: a person who
+    took it from the holder; `note` is then the reason."""
+
     topic: ClassVar[str] = "ClaimReleased"
+    payload_field: ClassVar[str | None] = "note"
     agent: Agent
+    grant: int | None = None
+    outcome: Outcome = "released"
+    moved_to: Resource | None = None
+    forced_by: Agent | None = None
+    note: Note | None = None
 
 
-ClaimEvent = ClaimGranted | ClaimReleased
+class ClaimExpired(Event):
+    """The lease of a grant ended at `due` (microseconds UTC), which may be earlier than it was noticed.
 
-# --- commands
+    `collected` False: it was offered to a waiter that did not come for it, and never used."""
 
-
-class Take(Message):
-    """Claim the resource for the agent."""
-
-    resource: Resource
+    topic: ClassVar[str] = "ClaimExpired"
     agent: Agent
+    grant: int
+    due: int
+    collected: bool = True
 
 
-class Release(Message):
-    """Let go of the resource."""
+class ClaimQueued(Event):
+    """An agent stands in line for the resource and `also`, or for one of `alternatives`. `turn` orders all tickets."""
 
-    resource: Resource
+    topic: ClassVar[str] = "ClaimQueued"
+    payload_field: ClassVar[str | None] = "note"
     agent: Agent
+    principal: Agent | None = None
+    mode: Mode = "exclusive"
+    turn: int
+    also: tuple[Resource, ...] = ()
+    alternatives: tuple[Resource, ...] = ()
+    note: Note | None = None
 
 
-class Taken(NamedTuple):
-    """The agent holds the resource. `version` and `position` are those of the grant; `already`: it held it before."""
+class ClaimUnqueued(Event):
+    """`why`: it left by itself, did not come back in time, or got another resource that it asked for."""
 
-    resource: str
-    version: int
-    position: int | None
-    claimed_at: int
-    already: bool
+    topic: ClassVar[str] = "ClaimUnqueued"
+    agent: Agent
+    ticket: int
+    why: Literal["left", "absent", "granted"]
 
 
-class Let(NamedTuple):
-    """The resource is free. `already`: it was free before."""
-
-    resource: str
-    version: int
-    already: bool
-
+ClaimEvent = ClaimGranted | ClaimReleased | ClaimExpired | ClaimQueued | ClaimUnqueued
 
 # --- state
 
 
+class Grant(NamedTuple):
+    """One agent's hold. `version` identifies it, and fences what its holder writes."""
+
+    version: int
+    agent: str
+    principal: str | None
+    mode: Mode
+    claimed_at: int
+
+
+class Ticket(NamedTuple):
+    """One agent's place in line; `version` identifies it, a smaller `turn` comes first."""
+
+    version: int
+    agent: str
+    principal: str | None
+    mode: Mode
+    since: int
+    turn: int
+    also: tuple[str, ...]
+    alternatives: tuple[str, ...]
+
+
+class Past(NamedTuple):
+    """How the last hold ended. `at`: microseconds UTC."""
+
+    holder: str
+    outcome: Literal["released", "modified", "created", "deleted", "moved", "expired", "forced"]
+    at: int
+    note: str | None = None
+    moved_to: str | None = None
+    forced_by: str | None = None
+
+
 class Claim(NamedTuple):
-    """`version` counts grants and ends: 0 = never claimed. `holder` None = free. `granted`: version of the grant."""
+    """`version` counts events: 0 = never claimed. More than one grant: shared, or an agent beside its sub-agents."""
 
     resource: str
     version: int = 0
-    holder: str | None = None
-    granted: int = 0
-    claimed_at: int = 0
-    previous_holder: str | None = None
-    ended_at: int = 0
+    grants: tuple[Grant, ...] = ()
+    line: tuple[Ticket, ...] = ()
+    past: Past | None = None
     digest: bytes = NO_DIGEST
 
     @property
     def stream(self) -> str:
         return claim_stream(self.resource)
 
-
-class Board(NamedTuple):
-    """What bears on one command: the claim asked for and (from the leases on) whatever overlaps it."""
-
-    claim: Claim
+    def grant(self, version: int) -> Grant | None:
+        return next((grant for grant in self.grants if grant.version == version), None)
 
 
-# --- decide, evolve
-
-
-def decide(command: Take | Release, board: Board) -> list[ClaimEvent]:
-    """No event: nothing needs to change. Raises BusyError, NotFoundError, NotHolderError."""
-    claim = board.claim
-    match command:
-        case Take(agent=agent):
-            if claim.holder == agent:
-                return []
-            if claim.holder is not None:
-                raise BusyError(_hold(claim, claim.holder))
-            return [ClaimGranted(agent=agent)]
-        case Release(agent=agent):
-            if claim.version == 0:
-                raise NotFoundError.of_claim(claim.resource)
-            if claim.holder is None:
-                return []
-            if claim.holder != agent:
-                raise NotHolderError(_hold(claim, claim.holder))
-            return [ClaimReleased(agent=agent)]
+# --- evolve
 
 
 def evolve(claim: Claim, event: ClaimEvent, at: int, digest: bytes) -> Claim:
-    """`at` and `digest` come from the event's envelope."""
+    """`at` (microseconds UTC) and `digest` come from the event's envelope."""
     version = claim.version + 1
+    grants, line, past = claim.grants, claim.line, claim.past
     match event:
-        case ClaimGranted(agent=agent):
-            return claim._replace(version=version, holder=agent, granted=version, claimed_at=at, digest=digest)
-        case ClaimReleased(agent=agent):
-            return claim._replace(version=version, holder=None, previous_holder=agent, ended_at=at, digest=digest)
+        case ClaimGranted(agent=agent, principal=principal, mode=mode, ticket=ticket, instead_of=replaced):
+            kept = tuple(grant for grant in grants if grant.version != replaced)
+            grants = (*kept, Grant(version, agent, principal, mode, at))
+            line = _without(line, ticket)
+        case ClaimReleased(agent=agent, grant=ended, forced_by=by):
+            grants = tuple(grant for grant in grants if grant.version != ended) if ended is not None else ()
+            past = Past(agent, "forced" if by else event.outcome, at, event.note, event.moved_to, by)
+        case ClaimExpired(agent=agent, grant=ended, due=due):
+            grants = tuple(grant for grant in grants if grant.version != ended)
+            past = Past(agent, "expired", due) if event.collected else past
+        case ClaimQueued(agent=agent, principal=principal, mode=mode, turn=turn):
+            line = (*line, Ticket(version, agent, principal, mode, at, turn, event.also, event.alternatives))
+        case ClaimUnqueued(ticket=ticket):
+            line = _without(line, ticket)
+    return Claim(claim.resource, version, grants, line, past, digest)
 
 
-# --- rules
-
-
-def _hold(claim: Claim, holder: str) -> Hold:
-    return Hold(resource=claim.resource, held_by=holder, claimed_at=utc(claim.claimed_at), version=claim.granted)
+def _without(line: tuple[Ticket, ...], version: int | None) -> tuple[Ticket, ...]:
+    return tuple(ticket for ticket in line if ticket.version != version)

@@ -5,14 +5,29 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
 
-from holdlog.domain import claim, record
-from holdlog.domain.claim import Board, Let, Release, Take, Taken
+from holdlog.domain import agent, claiming, record
+from holdlog.domain.agent import Profile, Register, Registered
+from holdlog.domain.claiming import (
+    Let,
+    Queued,
+    Release,
+    Renew,
+    StepBack,
+    Sweep,
+    Swept,
+    Take,
+    Taken,
+    TellLosses,
+    Told,
+)
+from holdlog.domain.lease import Who
 from holdlog.domain.message import Caller
-from holdlog.domain.ports import ClaimChange, RecordChange, Transaction
-from holdlog.domain.record import ClearNamespace, Delete, Operation, Record, Transact, Written
-from holdlog.domain.refusals import ConflictError, InvalidError
+from holdlog.domain.ports import AgentChange, RecordChange, Transaction
+from holdlog.domain.record import ClearNamespace, Delete, Guard, Operation, Record, Transact, Written
+from holdlog.domain.refusals import ConflictError, FencedError, InvalidError
+from holdlog.domain.settling import end_what_is_due, load_to_write, settle
 
-Command = Transact | ClearNamespace | Take | Release
+Command = Transact | ClearNamespace | Take | Release | StepBack | Register | Sweep | Renew | TellLosses
 
 
 class Changed(NamedTuple):
@@ -22,13 +37,14 @@ class Changed(NamedTuple):
     position: int
 
 
-Outcome = Changed | Taken | Let
+Outcome = Changed | Taken | Queued | Let | Registered | Swept | Told
 
 _OUTCOMES: Final[dict[type[Command], TypeAdapter[Any]]] = {
     Transact: TypeAdapter(Changed),
     ClearNamespace: TypeAdapter(Changed),
     Take: TypeAdapter(Taken),
     Release: TypeAdapter(Let),
+    Register: TypeAdapter(Registered),
 }
 """What each command comes to, for outcomes that are remembered as JSON."""
 
@@ -40,7 +56,9 @@ def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcom
     """
     if caller.request_id is None:
         return _decide(command, caller, transaction)
-    kind = _OUTCOMES[type(command)]
+    kind = _OUTCOMES.get(type(command))
+    if kind is None:
+        return _decide(command, caller, transaction)
     fingerprint = hashlib.sha256(f"{type(command).__name__}{command.model_dump_json()}".encode()).digest()
     earlier = transaction.repeated(caller)
     if earlier is not None:
@@ -49,14 +67,16 @@ def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcom
         remembered: Outcome = kind.validate_json(earlier[1])
         return remembered
     outcome = _decide(command, caller, transaction)
+    if isinstance(outcome, Queued):
+        return outcome  # not what was asked for: the same call may do better later
     transaction.remember(caller, fingerprint, kind.dump_json(outcome).decode())
     return outcome
 
 
 def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outcome:
     match command:
-        case Transact(operations=operations, by=by):
-            return _change_records(operations, by, caller, transaction)
+        case Transact(operations=operations, by=by, guard=guard):
+            return _change_records(operations, by, caller, transaction, guard)
         case ClearNamespace(namespace=namespace, by=by):
             live = transaction.records(namespace, prefix="", after=None, limit=-1, deleted=False)
             operations = tuple(Delete(namespace=namespace, key=found.key) for found in live)
@@ -65,9 +85,30 @@ def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outco
             return _take(command, caller, transaction)
         case Release():
             return _release(command, caller, transaction)
+        case StepBack(resource=resource):
+            board = load_to_write(transaction, [resource])
+            claiming.step_back(command, _who(command.agent, caller), board)
+            settle(board, transaction, caller)
+            return Swept(bool(board.changes))
+        case Register():
+            return _register(command, caller, transaction)
+        case Sweep(ended=servers, grace=grace, cut=cut):
+            ended = transaction.leases.end(servers, transaction.steady, grace if cut else None)
+            return Swept(end_what_is_due(transaction) or ended)
+        case Renew(server=server, sessions=sessions, grants=grants):
+            transaction.leases.renew(server, sessions, grants, transaction.steady)
+            return Swept(False)
+        case TellLosses(session=session, agent=name):
+            losses = transaction.leases.losses(session, name)
+            transaction.leases.forget(losses)
+            return Told(tuple(losses))
 
 
-def _change_records(operations: tuple[Operation, ...], by: str, caller: Caller, transaction: Transaction) -> Changed:
+def _change_records(
+    operations: tuple[Operation, ...], by: str, caller: Caller, transaction: Transaction, guard: tuple[Guard, ...] = ()
+) -> Changed:
+    who = _who(by, caller)
+    fenced = _fenced(guard, who, transaction)
     records: dict[tuple[str, str], Record] = {}
     changes: list[RecordChange] = []
     results: list[Written] = []
@@ -79,7 +120,7 @@ def _change_records(operations: tuple[Operation, ...], by: str, caller: Caller, 
             events = record.decide(operation, by, before)
         except ConflictError as conflict:
             conflict.operation = index
-            raise
+            raise fenced or conflict from None
         for event in events:
             changes.append(RecordChange(after, event))
             after = record.evolve(after, event, transaction.at, before.digest)
@@ -92,30 +133,53 @@ def _change_records(operations: tuple[Operation, ...], by: str, caller: Caller, 
                 previous_version=before.version if before.live else None,
             )
         )
-    position = transaction.append(changes, caller) if changes else transaction.position()
+    if fenced:
+        raise fenced
+    position = transaction.append(changes, caller)[-1] if changes else transaction.position()
+    transaction.leases.heard(who, caller.server, transaction.steady)
     return Changed(results=tuple(results), position=position)
 
 
-def _take(command: Take, caller: Caller, transaction: Transaction) -> Taken:
-    before = transaction.claim(command.resource)
-    events = claim.decide(command, Board(before))
-    if not events:
-        return Taken(
-            resource=before.resource, version=before.granted, position=None, claimed_at=before.claimed_at, already=True
-        )
-    position = transaction.append([ClaimChange(before, event) for event in events], caller)
-    return Taken(
-        resource=before.resource,
-        version=before.version + 1,
-        position=position,
-        claimed_at=transaction.at,
-        already=False,
-    )
+def _fenced(guard: tuple[Guard, ...], who: Who, transaction: Transaction) -> FencedError | None:
+    if not guard:
+        return None
+    board = load_to_write(transaction, [claim.resource for claim in guard])
+    return next((why for claim in guard if (why := claiming.fence(claim, who, board)) is not None), None)
+
+
+def _take(command: Take, caller: Caller, transaction: Transaction) -> Taken | Queued:
+    who = _who(command.agent, caller)
+    board = load_to_write(transaction, [command.resource, *command.also, *command.alternatives])
+    board.adopt(who, caller.server)
+    outcome = claiming.take(command, who, caller.server, transaction.leases.held(who), board)
+    settle(board, transaction, caller)
+    transaction.leases.heard(who, caller.server, transaction.steady)
+    if isinstance(outcome, Taken):
+        return outcome._replace(position=board.leases[outcome.resource, outcome.version].position)
+    return outcome
 
 
 def _release(command: Release, caller: Caller, transaction: Transaction) -> Let:
-    before = transaction.claim(command.resource)
-    events = claim.decide(command, Board(before))
-    if events:
-        transaction.append([ClaimChange(before, event) for event in events], caller)
-    return Let(resource=before.resource, version=before.version + len(events), already=not events)
+    who = _who(command.agent, caller)
+    if command.resource is None:
+        resources = [lease.resource for lease in transaction.leases.of_agent(who)]
+    else:
+        resources = [command.resource, *command.also]
+    board = load_to_write(transaction, resources)
+    board.adopt(who, caller.server)
+    outcome, losses = claiming.release(command, who, board)
+    settle(board, transaction, caller, losses)
+    transaction.leases.heard(who, caller.server, transaction.steady)
+    return outcome
+
+
+def _register(command: Register, caller: Caller, transaction: Transaction) -> Registered:
+    before = next(iter(transaction.agents([command.agent])), Profile(command.agent))
+    events = agent.decide(command, before)
+    changes = [AgentChange(before, event) for event in events]
+    position = transaction.append(changes, caller)[-1] if changes else transaction.position()
+    return Registered(command.agent, before.version + len(events), position)
+
+
+def _who(name: str, caller: Caller) -> Who:
+    return Who(name, caller.principal, caller.session)

@@ -29,6 +29,7 @@ class Caller(Message):
 
     `principal`: who was authenticated (None: the local user). `session`: the conversation or process.
     `request_id`: makes a write repeatable for 24 hours within its principal. `correlation_id`: joins related writes.
+    `server`: the process that keeps the session alive; not recorded, and empty where nothing does.
     """
 
     principal: Agent | None = None
@@ -36,6 +37,7 @@ class Caller(Message):
     request_id: Agent | None = None
     reason: Note | None = None
     correlation_id: Agent | None = None
+    server: str = ""
 
 
 NOBODY = Caller()

@@ -105,3 +105,8 @@ def record_stream(namespace: str, key: str) -> str:
 def claim_stream(resource: str) -> str:
     """`claim:<resource>`, percent-encoded but for its slashes."""
     return f"claim:{quote(resource, safe='/')}"
+
+
+def agent_stream(agent: str) -> str:
+    """`agent:<name>`, percent-encoded but for its slashes."""
+    return f"agent:{quote(agent, safe='/')}"

@@ -1,11 +1,13 @@
 """What the outside must offer, a sentence per method."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
+from holdlog.domain.agent import AgentRegistered, Profile
 from holdlog.domain.claim import Claim, ClaimEvent
 from holdlog.domain.envelope import Recorded
+from holdlog.domain.lease import Lease, Loss, Who
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.record import Record, RecordEvent
 
@@ -24,7 +26,71 @@ class ClaimChange(NamedTuple):
     event: ClaimEvent
 
 
-Change = RecordChange | ClaimChange
+class AgentChange(NamedTuple):
+    """An event decided for an agent as it was before."""
+
+    before: Profile
+    event: AgentRegistered
+
+
+Change = RecordChange | ClaimChange | AgentChange
+
+
+class Leases(Protocol):
+    """Liveness beside the log. Times: microseconds of the store's steady clock. Rows may be due: who reads compares."""
+
+    def of(self, resources: Sequence[str]) -> list[Lease]:
+        """All leases of these resources."""
+
+    def of_agent(self, who: Who) -> list[Lease]:
+        """All leases of an agent, also those that a session which is gone left it."""
+
+    def of_server(self, server: str) -> list[Lease]:
+        """All leases that a server keeps alive."""
+
+    def next_end(self) -> int | None:
+        """The earliest time at which something ends; None when nothing does."""
+
+    def servers(self) -> list[str]:
+        """The servers that keep leases alive."""
+
+    def losses(self, session: str | None, agent: str | None) -> list[Loss]:
+        """What a session lost, or an agent whose session is gone."""
+
+
+class LeaseWrites(Leases, Protocol):
+    """Leases as a transaction changes them."""
+
+    def due(self, now: int, limit: int) -> list[Lease]:
+        """Leases that are over, and tickets whose calls are, by deadline."""
+
+    def put(self, leases: Iterable[Lease]) -> None:
+        """Write leases, each in place of the one of the same grant or ticket."""
+
+    def drop(self, keys: Iterable[tuple[str, int]]) -> None:
+        """Remove leases."""
+
+    def heard(self, who: Who, server: str, now: int) -> None:
+        """The agent called: renew what it holds, where an eighth of a lease has passed, and adopt what a session that
+        is gone left it."""
+
+    def held(self, who: Who) -> int:
+        """How many grants an agent has."""
+
+    def renew(
+        self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[tuple[str, int]], now: int
+    ) -> None:
+        """Renew what the sessions hold, and make it this server's; renew these grants."""
+
+    def end(self, servers: Sequence[str], now: int, grace: int | None) -> bool:
+        """These servers are gone: cut what they held to `grace` unless its length was chosen, and mark it; waiters are
+        in no call any more. Whether there was anything."""
+
+    def lose(self, losses: Sequence[Loss], at: int) -> None:
+        """Keep losses until they are told, a day at most."""
+
+    def forget(self, losses: Sequence[Loss]) -> None:
+        """They were told."""
 
 
 class Reader(Protocol):
@@ -32,6 +98,10 @@ class Reader(Protocol):
 
     `limit` is a number of rows; below 0 = all of them.
     """
+
+    @property
+    def leases(self) -> Leases:
+        """Their leases."""
 
     def position(self) -> int:
         """The position of the newest event; 0 when there is none."""
@@ -49,7 +119,16 @@ class Reader(Protocol):
         """One claim as it is now."""
 
     def claims(self, after: str | None, limit: int) -> list[Claim]:
-        """The claims that are held now, by resource, after a resource."""
+        """The claims that somebody holds or waits for now, by resource, after a resource."""
+
+    def overlapping(self, resources: Sequence[str]) -> list[Claim]:
+        """These claims, where there are any, and all that somebody holds or waits for which overlap them."""
+
+    def queued(self) -> list[Claim]:
+        """The claims that somebody waits for."""
+
+    def agents(self, names: Sequence[str]) -> list[Profile]:
+        """Those of these agents that registered."""
 
     def history(self, stream: str, before: int | None, limit: int) -> list[Recorded[Event]]:
         """The events of one stream, newest first, below a version. Raises StoreError for an unknown topic."""
@@ -61,14 +140,23 @@ class Reader(Protocol):
 class Transaction(Reader, Protocol):
     """Reads and writes that become durable together, or not at all.
 
-    `at`: its time, microseconds UTC, never before that of an earlier event. `wrote`: there is something to commit.
+    `at`: its time, microseconds UTC, never before that of an earlier event; `steady`: the same moment on the clock of
+    leases, in microseconds.
     """
 
     at: int
-    wrote: bool
+    steady: int
 
-    def append(self, changes: Sequence[Change], caller: Caller) -> int:
-        """Record the events and put the rows of their views; answers with the position of the last."""
+    @property
+    def leases(self) -> LeaseWrites:
+        """Their leases."""
+
+    @property
+    def wrote(self) -> bool:
+        """Whether there is something to commit."""
+
+    def append(self, changes: Sequence[Change], caller: Caller) -> Sequence[int]:
+        """Record the events and put the rows of their views; answers with their positions."""
 
     def repeated(self, caller: Caller) -> tuple[bytes, str] | None:
         """Fingerprint and outcome that were remembered under the caller's request_id in the last 24 hours."""

@@ -1,6 +1,6 @@
 """A record: one value under a namespace and key, with a version that is never skipped and never used twice."""
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from pydantic import Field
 
@@ -8,8 +8,11 @@ from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.message import Event, Message
 from holdlog.domain.names import Agent, Name, record_stream
 from holdlog.domain.refusals import Conflict, ConflictError, NotFoundError
+from holdlog.domain.resource import Resource
 from holdlog.domain.times import utc
 from holdlog.domain.value import NULL, Json
+
+MAX_GUARDS: Final = 100
 
 # --- events
 
@@ -51,11 +54,21 @@ class Check(Operation):
     """Changes nothing; the transaction is refused when the version is another."""
 
 
+class Guard(Message):
+    """A claim that a write relies on; `version` is that of the grant."""
+
+    resource: Resource
+    version: int = Field(ge=1)
+
+
 class Transact(Message):
-    """All operations or none, in their order; a later one sees what an earlier one did."""
+    """All operations or none, in their order; a later one sees what an earlier one did.
+
+    Refused unless the writer holds every claim of `guard`, now and in the named version."""
 
     operations: tuple[Set | Delete | Check, ...]
     by: Agent
+    guard: tuple[Guard, ...] = Field(default=(), max_length=MAX_GUARDS)
 
 
 class ClearNamespace(Message):

@@ -1,16 +1,20 @@
 """Every way in which a call can be refused. All but UnavailableError mean: decided, nothing happened."""
 
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from holdlog.domain.message import Message
 from holdlog.domain.times import utc
 
 
 class HoldlogError(Exception):
-    """Base of all refusals. `code` names it in answers and in the table of refusals."""
+    """Base of all refusals. `code` names it in answers and in the table of refusals.
+
+    `servers`: the processes on whose life the refusal rests; if one of them ended, the same command may do better.
+    """
 
     code: ClassVar[str] = "error"
+    servers: tuple[str, ...] = ()
 
 
 class InvalidError(HoldlogError, ValueError):
@@ -68,13 +72,28 @@ class NotFoundError(HoldlogError, LookupError):
         return cls(f"{resource} was never claimed", {"resource": resource})
 
 
-class Hold(Message):
-    """Who holds a resource since when; `version` is that of the grant."""
+class Hold(NamedTuple):
+    """Who stands in the way of a claim, and since when. Durations in microseconds, `claimed_at` in microseconds UTC.
+
+    `version` is that of the grant. `covered_by`: the claim that overlaps the resource. `holders`: when there are more.
+    `servers`: the processes that keep them alive. `same_name`: another live session uses the asker's name. `in_line`:
+    it only stands before the asker. `shared_by_asker`: the asker shares it with others and wants it alone.
+    """
 
     resource: str
     held_by: str
-    claimed_at: datetime
+    claimed_at: int
     version: int
+    expires_in: int
+    idle: int
+    servers: tuple[str, ...]
+    queue_length: int = 0
+    covered_by: str | None = None
+    holders: tuple[str, ...] = ()
+    note: str | None = None
+    same_name: bool = False
+    in_line: bool = False
+    shared_by_asker: bool = False
 
 
 class BusyError(HoldlogError):
@@ -85,16 +104,73 @@ class BusyError(HoldlogError):
     def __init__(self, hold: Hold) -> None:
         super().__init__(f"{hold.resource} is held by {hold.held_by}")
         self.hold = hold
+        self.servers = hold.servers
+
+
+class Link(NamedTuple):
+    """One step of a ring: the agent holds what the one before waits for, and waits for what the next one holds."""
+
+    agent: str
+    holds: str
+    waits_for: str
+
+
+class DeadlockError(HoldlogError):
+    """To wait would never end: the agents of the cycle would wait for each other."""
+
+    code = "deadlock"
+
+    def __init__(self, resource: str, cycle: tuple[Link, ...]) -> None:
+        super().__init__(f"{resource}: waiting would close a ring of {len(cycle)} agents; release something first")
+        self.resource = resource
+        self.cycle = cycle
 
 
 class NotHolderError(HoldlogError):
-    """Only the holder may let go."""
+    """Only the holder may let go. `same_name`: another live session uses the name. `reason`: a person took it away."""
 
     code = "not_holder"
 
-    def __init__(self, hold: Hold) -> None:
-        super().__init__(f"{hold.resource} is held by {hold.held_by}, not by the caller")
-        self.hold = hold
+    def __init__(self, resource: str, held_by: str | None, same_name: bool = False, reason: str | None = None) -> None:
+        super().__init__(f"{resource} is not held by the caller")
+        self.resource = resource
+        self.held_by = held_by
+        self.same_name = same_name
+        self.reason = reason
+
+
+class ExpiredError(HoldlogError):
+    """The lease of the caller's claim had ended before."""
+
+    code = "expired"
+
+    def __init__(self, resource: str, held_by: str | None) -> None:
+        super().__init__(f"the lease of {resource} had ended")
+        self.resource = resource
+        self.held_by = held_by
+
+
+class FencedError(HoldlogError):
+    """A write relies on a claim that its writer does not hold any more. `reason`: a person took it away."""
+
+    code = "fenced"
+
+    def __init__(
+        self,
+        resource: str,
+        version: int,
+        current_version: int | None = None,
+        held_by: str | None = None,
+        reason: str | None = None,
+        servers: tuple[str, ...] = (),
+    ) -> None:
+        self.servers = servers
+        super().__init__(f"{resource}: the claim of version {version} is not current and held by the writer")
+        self.resource = resource
+        self.version = version
+        self.current_version = current_version
+        self.held_by = held_by
+        self.reason = reason
 
 
 class UnavailableError(HoldlogError):

@@ -1,11 +1,15 @@
 """View `claims`: every claim as it is now; free ones stay, because their versions count on.
 
-The columns are a documented contract (docs/store.md): hooks read them with nothing but SQLite.
+The columns are a documented contract (docs/store.md): hooks read them with nothing but SQLite. `held` and `waiting`
+count grants and tickets, which stand in `grants` and `line` as JSON lists, as the last end does in `past`.
 """
 
+import json
+from collections.abc import Sequence
+from json import JSONEncoder
 from typing import Any
 
-from holdlog.domain.claim import Claim
+from holdlog.domain.claim import Claim, Grant, Past, Ticket
 from holdlog.projections.projection import Put, Table
 
 CLAIMS = Table(
@@ -13,20 +17,42 @@ CLAIMS = Table(
     {
         "resource": str,
         "version": int,
-        "holder": str,
-        "granted": int,
-        "claimed_at": int,
-        "previous_holder": str,
-        "ended_at": int,
+        "held": int,
+        "waiting": int,
+        "grants": str,
+        "line": str,
+        "past": str,
         "digest": bytes,
     },
     key=1,
 )
 
+_compact = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 
 def put_claim(claim: Claim) -> Put:
-    return Put(CLAIMS, tuple(claim))
+    resource, version, grants, line, past, digest = claim
+    row = (resource, version, len(grants), len(line), _text(grants), _text(line), _text(past or ()), digest)
+    return Put(CLAIMS, row)
 
 
 def claim_of(row: tuple[Any, ...]) -> Claim:
-    return Claim(*row)
+    resource, version, _, _, grants, line, past, digest = row
+    return Claim(
+        resource,
+        version,
+        tuple(Grant(*grant) for grant in json.loads(grants)) if grants else (),
+        tuple(_ticket(*ticket) for ticket in json.loads(line)) if line else (),
+        Past(*json.loads(past)) if past else None,
+        digest,
+    )
+
+
+def _ticket(*fields: Any) -> Ticket:
+    ticket = Ticket(*fields)
+    return ticket._replace(also=tuple(ticket.also), alternatives=tuple(ticket.alternatives))
+
+
+def _text(parts: Sequence[Any]) -> str:
+    """Empty for nothing: most claims have no line, and parsing costs time."""
+    return _compact(parts) if parts else ""

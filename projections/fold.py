@@ -4,40 +4,55 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
-from holdlog.domain import claim, record
+from holdlog.domain import agent, claim, record
+from holdlog.domain.agent import AgentRegistered, Profile
 from holdlog.domain.claim import Claim, ClaimEvent
 from holdlog.domain.envelope import Envelope
 from holdlog.domain.message import Event
 from holdlog.domain.record import Record, RecordEvent
+from holdlog.projections.agents import AGENTS, profile_of, put_agent
 from holdlog.projections.claims import CLAIMS, claim_of, put_claim
 from holdlog.projections.current import CURRENT, put_record, record_of
 from holdlog.projections.projection import Put, Table
 
-State = Record | Claim
+State = Record | Claim | Profile
 
-VIEWS: tuple[Table, ...] = (CURRENT, CLAIMS)
+VIEWS: tuple[Table, ...] = (CURRENT, CLAIMS, AGENTS)
 
-EVENTS: dict[str, type[Event]] = {
-    event.topic: event for event in (record.ValueWritten, record.ValueDeleted, claim.ClaimGranted, claim.ClaimReleased)
+KINDS: dict[type[State], tuple[type[Event], ...]] = {
+    Record: (record.ValueWritten, record.ValueDeleted),
+    Claim: (claim.ClaimGranted, claim.ClaimReleased, claim.ClaimExpired, claim.ClaimQueued, claim.ClaimUnqueued),
+    Profile: (agent.AgentRegistered,),
 }
+"""The events of each kind of stream."""
+
+EVENTS: dict[str, type[Event]] = {event.topic: event for events in KINDS.values() for event in events}
 """Every topic that this build knows; a row with another topic is an error, never an import."""
 
 
-def evolve(state: State, event: RecordEvent | ClaimEvent, at: int, digest: bytes) -> State:
+def evolve(state: State, event: RecordEvent | ClaimEvent | AgentRegistered, at: int, digest: bytes) -> State:
     match state:
         case Record():
             return record.evolve(state, event, at, digest)  # type: ignore[arg-type]
         case Claim():
             return claim.evolve(state, event, at, digest)  # type: ignore[arg-type]
+        case Profile():
+            return agent.evolve(state, event, at, digest)  # type: ignore[arg-type]
 
 
 def put(state: State) -> Put:
-    return put_record(state) if isinstance(state, Record) else put_claim(state)
+    match state:
+        case Record():
+            return put_record(state)
+        case Claim():
+            return put_claim(state)
+        case Profile():
+            return put_agent(state)
 
 
 def state_of(view: Table, row: tuple[Any, ...]) -> State:
     """The state whose row this is: the way back from `put`."""
-    return record_of(row) if view is CURRENT else claim_of(row)
+    return _STATES[view.name](row)
 
 
 def initial(stream: str) -> State:
@@ -59,4 +74,13 @@ def _initial_record(rest: str) -> Record:
     return Record(unquote(namespace), unquote(key))
 
 
-_INITIAL: dict[str, Callable[[str], State]] = {"record": _initial_record, "claim": lambda rest: Claim(unquote(rest))}
+_INITIAL: dict[str, Callable[[str], State]] = {
+    "record": _initial_record,
+    "claim": lambda rest: Claim(unquote(rest)),
+    "agent": lambda rest: Profile(unquote(rest)),
+}
+_STATES: dict[str, Callable[[tuple[Any, ...]], State]] = {
+    CURRENT.name: record_of,
+    CLAIMS.name: claim_of,
+    AGENTS.name: profile_of,
+}

@@ -52,10 +52,9 @@ def initial(stream: str) -> State:
 
 def following(state: State, step: Step) -> State:
     """The state after one more event of its stream. Raises StoreError for an event of another kind of stream."""
-    after: State | None = fold.evolve(state, step.event, step.at, step.digest)  # type: ignore[arg-type]
-    if after is None:
+    if not isinstance(step.event, fold.KINDS[type(state)]):
         raise StoreError(f"event {step.stream}@{step.version} is of another kind than its stream")
-    return after
+    return fold.evolve(state, step.event, step.at, step.digest)  # type: ignore[arg-type]
 
 
 def _advance(states: dict[str, State], steps: Iterable[Step]) -> None:

@@ -52,15 +52,15 @@ def now() -> int:
     return time.time_ns() // 1000
 
 
-def steady() -> float:
-    """Seconds of a clock that never goes backwards, has one value in all processes of a boot, and stops while the
+def steady() -> int:
+    """Microseconds of a clock that never goes backwards, has one value in all processes of a boot, and stops while the
     machine sleeps (on systems other than Linux and macOS it may run on in sleep). Compare only within one `boot_id()`.
     """
     if sys.platform == "linux":
-        return time.clock_gettime(time.CLOCK_MONOTONIC)
+        return time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
     if sys.platform == "darwin":
-        return time.clock_gettime(time.CLOCK_UPTIME_RAW)
-    return time.monotonic()
+        return time.clock_gettime_ns(time.CLOCK_UPTIME_RAW) // 1000
+    return time.monotonic_ns() // 1000
 
 
 def boot_id() -> str:

@@ -29,11 +29,15 @@ class Connected(NamedTuple):
 
 
 class Presence:
-    """That this process is connected, until `close` or the end of the process. Make it with `announce`."""
+    """That this process is connected, until `close` or the end of the process. Make it with `announce`.
+
+    `server` names it among all that are or were connected to the store.
+    """
 
     def __init__(self, path: Path, descriptor: int, session: str, what: str) -> None:
         self._path = path
         self._descriptor = descriptor
+        self.server = path.stem
         self._said = Connected(session, os.getpid(), what, datetime.now(UTC).isoformat(timespec="seconds"))
         self.tell(what)
 
@@ -89,6 +93,20 @@ def connected(path: Path) -> list[Connected]:
         return sorted(_living(folder), key=lambda found: (found.started, found.pid, found.session))
     except OSError:
         return []
+
+
+def is_connected(path: Path, server: str) -> bool:
+    """Whether the process of this name (`Presence.server`) still lives. Its file is left for `connected` to clear."""
+    try:
+        descriptor = os.open(_folder(path) / f"{server}{_SUFFIX}", os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # no descriptors left, say: nobody is declared dead for that
+    try:
+        return not lock_file(descriptor, shared=True)
+    finally:
+        os.close(descriptor)
 
 
 def _folder(path: Path) -> Path:

@@ -35,11 +35,10 @@ def seal(change: Change, before: State, at: int, caller: Caller) -> Sealed:
     event = change.event
     stream, version, topic = before.stream, before.version + 1, event.topic
     field = event.payload_field
-    if field is None:
-        body, salt, payload, hashed = _body(event, None), None, None, None
-    else:
-        value: Json = getattr(event, field)
-        body, salt, payload = _body(event, field), os.urandom(SALT_BYTES), value.text
+    value = None if field is None else getattr(event, field)
+    body, salt, payload, hashed = _body(event, field), None, None, None
+    if value is not None:
+        salt, payload = os.urandom(SALT_BYTES), value.text if isinstance(value, Json) else json.dumps(value)
         hashed = payload_hash(salt, payload)
     chained = digest(before.digest, stream, version, topic, at, caller, body, hashed)
     stored = StoredEvent(originator_id=stream, originator_version=version, topic=topic, state=body.encode())
@@ -89,8 +88,10 @@ def event_of(stream: str, version: int, topic: str, state: bytes, payload: str |
         )
     try:
         fields = json.loads(state.decode())
-        if known.payload_field is not None:
-            fields[known.payload_field] = Json(payload if payload is not None else "null")
+        if known.payload_field == "value":
+            fields["value"] = Json(payload if payload is not None else "null")
+        elif known.payload_field is not None and payload is not None:
+            fields[known.payload_field] = json.loads(payload)
         return known(**fields)
     except (ValueError, TypeError, AttributeError):  # also pydantic's ValidationError, which is a ValueError
         raise StoreError(f"event {stream}@{version} cannot be read: its body is not that of a {topic}") from None
@@ -109,5 +110,6 @@ def expected_digest(row: Any, previous: bytes) -> bytes:
 
 
 def _body(event: Event, without: str | None) -> str:
-    """Compact JSON of the event but for its payload."""
-    return event.__pydantic_serializer__.to_json(event, exclude={without} if without else None).decode()
+    """Compact JSON of the event but for its payload, and for what is as always."""
+    exclude = {without} if without else None
+    return event.__pydantic_serializer__.to_json(event, exclude=exclude, exclude_defaults=True).decode()

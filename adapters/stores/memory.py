@@ -2,35 +2,41 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 from holdlog.adapters.machine import host
 from holdlog.adapters.stores.mapper import Sealed, seal, unseal
+from holdlog.domain.agent import Profile
 from holdlog.domain.claim import Claim
 from holdlog.domain.envelope import Recorded
+from holdlog.domain.lease import Lease, Loss, Who
 from holdlog.domain.message import Caller, Event
-from holdlog.domain.names import claim_stream, record_stream
+from holdlog.domain.names import agent_stream, claim_stream, record_stream
 from holdlog.domain.ports import Change, Refusal
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import StoreError, UnavailableError
+from holdlog.domain.resource import overlap
 from holdlog.projections import fold
 from holdlog.projections.fold import State
 
 Row = TypeVar("Row")
+Key = tuple[str, int]
 
 REQUEST_SECONDS = 24 * 60 * 60
 REFUSALS_KEPT = 10_000
 
 
 class MemoryStore:
-    """Safe in threads. `clock`: microseconds UTC. Everything is gone with the object."""
+    """Safe in threads. `clock`: microseconds UTC; `steady`: the clock of leases. Everything is gone with the object."""
 
-    def __init__(self, clock: Callable[[], int] = host.now) -> None:
+    def __init__(self, clock: Callable[[], int] = host.now, steady: Callable[[], int] = host.steady) -> None:
         self._lock = threading.RLock()
         self._clock = clock
-        self._committed: tuple[list[Sealed], dict[str, State]] = [], {}  # replaced as a whole, never changed
+        self._steady = steady
+        # Replaced as a whole, never changed.
+        self._committed: tuple[list[Sealed], dict[str, State], dict[Key, Lease], list[Loss]] = [], {}, {}, []
         self._requests: dict[tuple[str | None, str | None], tuple[int, bytes, str]] = {}
         self.refusals: list[Refusal] = []
         self._closed: Callable[[], StoreError] | None = None
@@ -38,7 +44,8 @@ class MemoryStore:
     @contextmanager
     def reader(self) -> Iterator["MemoryReader"]:
         self._usable()
-        yield MemoryReader(*self._committed)
+        log, states, leases, losses = self._committed
+        yield MemoryReader(log, states, MemoryLeases(leases, losses))
 
     snapshot = reader
 
@@ -49,11 +56,12 @@ class MemoryStore:
             raise UnavailableError("another thread holds the store")
         try:
             self._usable()
-            log, states = self._committed
+            log, states, leases, losses = self._committed
             at = max(self._clock(), log[-1].extra[0] if log else 0)
-            transaction = MemoryTransaction(list(log), dict(states), dict(self._requests), at)
+            kept = MemoryLeases(dict(leases), list(losses))
+            transaction = MemoryTransaction(list(log), dict(states), kept, dict(self._requests), at, self._steady())
             yield transaction
-            self._committed = transaction.events, transaction.states
+            self._committed = transaction.events, transaction.states, kept.leases, kept.lost
             self._requests = transaction.requests
             self.refusals = [*self.refusals, *transaction.refusals][-REFUSALS_KEPT:]
         finally:
@@ -74,10 +82,104 @@ class MemoryStore:
             raise self._closed()
 
 
+class MemoryLeases:
+    """`leases` and `lost` are the caller's to keep; readers never change them."""
+
+    def __init__(self, leases: dict[Key, Lease], lost: list[Loss]) -> None:
+        self.leases = leases
+        self.lost = lost
+        self.wrote = False
+
+    def of(self, resources: Sequence[str]) -> list[Lease]:
+        return [lease for lease in self.leases.values() if lease.resource in resources]
+
+    def of_agent(self, who: Who) -> list[Lease]:
+        return [lease for lease in self.leases.values() if lease.is_of(who)]
+
+    def of_server(self, server: str) -> list[Lease]:
+        return [lease for lease in self.leases.values() if lease.server == server]
+
+    def held(self, who: Who) -> int:
+        return sum(1 for lease in self.of_agent(who) if lease.kind != "waits")
+
+    def next_end(self) -> int | None:
+        ends = [lease.deadline for lease in self.leases.values()]
+        calls = [lease.present_until for lease in self.leases.values() if lease.present_until]
+        return min(ends + calls, default=None)
+
+    def servers(self) -> list[str]:
+        return sorted({lease.server for lease in self.leases.values() if lease.server})
+
+    def losses(self, session: str | None, agent: str | None) -> list[Loss]:
+        return [it for it in self.lost if (session and it.session == session) or (it.gone and it.agent == agent)]
+
+    def due(self, now: int, limit: int) -> list[Lease]:
+        due = sorted((lease for lease in self.leases.values() if lease.deadline <= now), key=lambda it: it.deadline)
+        over = [it for it in self.leases.values() if 0 < it.present_until <= now < it.deadline]
+        return [*due[:limit], *over[:limit]]
+
+    def put(self, leases: Iterable[Lease]) -> None:
+        self._change({lease.key: lease for lease in leases})
+
+    def drop(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self.leases.pop(key, None)
+        self.wrote = True
+
+    def heard(self, who: Who, server: str, now: int) -> None:
+        changed = {}
+        for lease in self.of_agent(who):
+            renewed = _renewed(lease, now)
+            worn = lease.kind == "held" and lease.deadline < now + lease.length - lease.length // 8
+            kept = server or lease.server
+            if lease.deadline > now and (worn or (lease.session, lease.server) != (who.session, kept)):
+                changed[lease.key] = renewed._replace(session=who.session, server=kept, heard=now)
+        self._change(changed)
+
+    def renew(self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[Key], now: int) -> None:
+        heard, named = dict(sessions), set(grants)
+        changed = {}
+        for key, lease in self.leases.items():
+            if lease.deadline > now and lease.session in heard:
+                at = max(lease.heard, heard[lease.session])
+                changed[key] = _renewed(lease, now)._replace(server=server, heard=at)
+            elif lease.deadline > now and key in named:
+                changed[key] = _renewed(lease, now)
+        self._change(changed)
+
+    def end(self, servers: Sequence[str], now: int, grace: int | None) -> bool:
+        changed = {}
+        for key, lease in self.leases.items():
+            if lease.server in servers and lease.server:
+                cut = lease.kind == "held" and not lease.told and grace is not None
+                deadline = min(lease.deadline, now + (grace or 0)) if cut else lease.deadline
+                present = min(lease.present_until, now)
+                changed[key] = lease._replace(server="", deadline=deadline, present_until=present)
+        self._change(changed)
+        return bool(changed)
+
+    def lose(self, losses: Sequence[Loss], at: int) -> None:
+        self.lost += losses
+        self.wrote = True
+
+    def forget(self, losses: Sequence[Loss]) -> None:
+        self.lost = [loss for loss in self.lost if loss not in losses]
+        self.wrote = True
+
+    def _change(self, changed: dict[Key, Lease]) -> None:
+        self.leases |= changed
+        self.wrote = self.wrote or bool(changed)
+
+
+def _renewed(lease: Lease, now: int) -> Lease:
+    return lease._replace(deadline=max(lease.deadline, now + lease.length)) if lease.kind == "held" else lease
+
+
 class MemoryReader:
-    def __init__(self, events: list[Sealed], states: dict[str, State]) -> None:
+    def __init__(self, events: list[Sealed], states: dict[str, State], leases: MemoryLeases) -> None:
         self.events = events
         self.states = states
+        self.leases = leases
 
     def position(self) -> int:
         return len(self.events)
@@ -111,12 +213,23 @@ class MemoryReader:
         return found if isinstance(found, Claim) else Claim(resource)
 
     def claims(self, after: str | None, limit: int) -> list[Claim]:
-        held = [
-            state
-            for state in self.states.values()
-            if isinstance(state, Claim) and state.holder is not None and (after is None or state.resource > after)
+        active = [claim for claim in self._active() if after is None or claim.resource > after]
+        return _first(sorted(active, key=lambda claim: claim.resource), limit)
+
+    def overlapping(self, resources: Sequence[str]) -> list[Claim]:
+        named = [self.claim(resource) for resource in dict.fromkeys(resources)]
+        return [claim for claim in named if claim.version] + [
+            claim
+            for claim in self._active()
+            if claim.resource not in resources and any(overlap(claim.resource, resource) for resource in resources)
         ]
-        return _first(sorted(held, key=lambda claim: claim.resource), limit)
+
+    def queued(self) -> list[Claim]:
+        return [claim for claim in self._active() if claim.line]
+
+    def agents(self, names: Sequence[str]) -> list[Profile]:
+        found = (self.states.get(agent_stream(name)) for name in names)
+        return [profile for profile in found if isinstance(profile, Profile)]
 
     def history(self, stream: str, before: int | None, limit: int) -> list[Recorded[Event]]:
         found = [
@@ -133,6 +246,9 @@ class MemoryReader:
             for index in range(after, len(self.events) if limit < 0 else min(after + limit, len(self.events)))
         ]
 
+    def _active(self) -> list[Claim]:
+        return [state for state in self.states.values() if isinstance(state, Claim) and (state.grants or state.line)]
+
     def _recorded(self, index: int) -> Recorded[Event]:
         stored, extra, _ = self.events[index]
         return unseal((index + 1, stored.originator_id, stored.originator_version, stored.topic, stored.state, *extra))
@@ -147,23 +263,31 @@ class MemoryTransaction(MemoryReader):
         self,
         events: list[Sealed],
         states: dict[str, State],
+        leases: MemoryLeases,
         requests: dict[tuple[str | None, str | None], tuple[int, bytes, str]],
         at: int,
+        steady: int,
     ) -> None:
-        super().__init__(events, states)
+        super().__init__(events, states, leases)
         self.requests = requests
         self.refusals: list[Refusal] = []
         self.at = at
-        self.wrote = False
+        self.steady = steady
+        self._wrote = False
 
-    def append(self, changes: Sequence[Change], caller: Caller) -> int:
+    @property
+    def wrote(self) -> bool:
+        return self._wrote or self.leases.wrote
+
+    def append(self, changes: Sequence[Change], caller: Caller) -> Sequence[int]:
+        first = len(self.events) + 1
         for change in changes:
             before = self.states.get(change.before.stream, change.before)
             sealed = seal(change, before, self.at, caller)
             self.events.append(sealed)
             self.states[before.stream] = fold.evolve(before, change.event, self.at, sealed.digest)
-        self.wrote = True
-        return len(self.events)
+        self._wrote = True
+        return range(first, len(self.events) + 1)
 
     def repeated(self, caller: Caller) -> tuple[bytes, str] | None:
         found = self.requests.get((caller.principal, caller.request_id))
@@ -173,7 +297,7 @@ class MemoryTransaction(MemoryReader):
 
     def remember(self, caller: Caller, fingerprint: bytes, outcome: str) -> None:
         self.requests[caller.principal, caller.request_id] = (self.at, fingerprint, outcome)
-        self.wrote = True
+        self._wrote = True
 
     def note_refusals(self, refusals: Sequence[Refusal]) -> None:
         self.refusals.extend(refusals)

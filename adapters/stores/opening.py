@@ -35,7 +35,9 @@ PATIENCE: Final = 10.0
 _creating = threading.Lock()
 
 
-def open_sqlite(path: Path, clock: Callable[[], int] = host.now) -> SqliteStore:
+def open_sqlite(
+    path: Path, clock: Callable[[], int] = host.now, steady: Callable[[], int] = host.steady
+) -> SqliteStore:
     """Open the store, and create it where nothing stands. Raises StoreError with one line that says what to do;
     UnavailableError when another process holds the gate for too long."""
     try:
@@ -56,7 +58,7 @@ def open_sqlite(path: Path, clock: Callable[[], int] = host.now) -> SqliteStore:
         gate.acquire(time.monotonic() + PATIENCE)
         try:
             _require_or_create(path)
-            return SqliteStore(path, gate, clock)
+            return SqliteStore(path, gate, clock, steady)
         except StoreError:
             if not guarded:
                 gate_path.unlink(missing_ok=True)  # nothing of ours stays beside a file that is not ours

@@ -3,26 +3,32 @@
 import sqlite3
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from eventsourcing.sqlite import SQLiteCursor
 
 from holdlog.adapters.stores.faults import require_major
+from holdlog.adapters.stores.leases import SqliteLeases, SqliteLeaseWrites
 from holdlog.adapters.stores.mapper import Sealed, seal, unseal
 from holdlog.adapters.stores.recorder import EventRecorder
 from holdlog.adapters.stores.schema import EVENTS_TABLE, SELECT_EVENTS, select_from
+from holdlog.domain.agent import Profile
 from holdlog.domain.claim import Claim
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.ports import Change, Refusal
 from holdlog.domain.record import Record
+from holdlog.domain.resource import covering
 from holdlog.projections import fold
+from holdlog.projections.agents import AGENTS, profile_of
 from holdlog.projections.claims import CLAIMS, claim_of
 from holdlog.projections.current import CURRENT, record_of
 from holdlog.projections.fold import State
 
 REQUEST_SECONDS: Final = 24 * 60 * 60
 REFUSALS_KEPT: Final = 10_000
+MAX_NAMES: Final = 500
+"""In one statement."""
 
 _SELECT_RECORD: Final = f"{select_from(CURRENT)} WHERE namespace = ? AND key = ?"
 _SELECT_RECORDS: Final = (
@@ -32,7 +38,11 @@ _SELECT_NAMESPACES: Final = (
     "SELECT namespace, COUNT(*) FROM current WHERE namespace > ? AND live = 1 GROUP BY namespace ORDER BY 1 LIMIT ?"
 )
 _SELECT_CLAIM: Final = f"{select_from(CLAIMS)} WHERE resource = ?"
-_SELECT_CLAIMS: Final = f"{select_from(CLAIMS)} WHERE resource > ? AND holder IS NOT NULL ORDER BY resource LIMIT ?"
+_ACTIVE: Final = "(held > 0 OR waiting > 0)"
+_SELECT_CLAIMS: Final = f"{select_from(CLAIMS)} WHERE resource > ? AND {_ACTIVE} ORDER BY resource LIMIT ?"
+_SELECT_BELOW: Final = f"{select_from(CLAIMS)} WHERE resource >= ? AND resource < ? AND {_ACTIVE}"
+_SELECT_QUEUED: Final = f"{select_from(CLAIMS)} WHERE waiting > 0"
+_SELECT_AGENT: Final = f"{select_from(AGENTS)} WHERE agent = ?"
 _SELECT_HISTORY: Final = (
     f"{SELECT_EVENTS} WHERE originator_id = ? AND originator_version < ? ORDER BY originator_version DESC LIMIT ?"
 )
@@ -46,6 +56,10 @@ class SqliteReader:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
+
+    @property
+    def leases(self) -> SqliteLeases:
+        return SqliteLeases(self.connection)
 
     def position(self) -> int:
         row = self.connection.execute(f"SELECT MAX(rowid) FROM {EVENTS_TABLE}").fetchone()
@@ -69,6 +83,27 @@ class SqliteReader:
     def claims(self, after: str | None, limit: int) -> list[Claim]:
         return [claim_of(row) for row in self.connection.execute(_SELECT_CLAIMS, (after or "", limit))]
 
+    def overlapping(self, resources: Sequence[str]) -> list[Claim]:
+        names = list(dict.fromkeys(name for resource in resources for name in covering(resource)))
+        found = [
+            row for start in range(0, len(names), MAX_NAMES) for row in self._named(names[start : start + MAX_NAMES])
+        ]
+        for resource in resources:
+            if resource.endswith("/"):
+                found += self.connection.execute(_SELECT_BELOW, (resource, _beyond(resource))).fetchall()
+        return [claim_of(row) for row in found]
+
+    def queued(self) -> list[Claim]:
+        return [claim_of(row) for row in self.connection.execute(_SELECT_QUEUED)]
+
+    def agents(self, names: Sequence[str]) -> list[Profile]:
+        rows = (self.connection.execute(_SELECT_AGENT, (name,)).fetchone() for name in names)
+        return [profile_of(row) for row in rows if row is not None]
+
+    def _named(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
+        select = f"{select_from(CLAIMS)} WHERE resource IN ({', '.join('?' * len(names))})"
+        return self.connection.execute(select, names).fetchall()
+
     def history(self, stream: str, before: int | None, limit: int) -> list[Recorded[Event]]:
         below = sys.maxsize if before is None else before
         return [unseal(row) for row in self.connection.execute(_SELECT_HISTORY, (stream, below, limit))]
@@ -84,15 +119,23 @@ class SqliteReader:
 class SqliteTransaction(SqliteReader):
     """The one write connection; `begin` makes it a new transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, recorder: EventRecorder, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        recorder: EventRecorder,
+        clock: Callable[[], int],
+        steady: Callable[[], int],
+    ) -> None:
         super().__init__(connection)
+        self._leases = SqliteLeaseWrites(connection)
         self._recorder = recorder
         self._clock = clock
+        self._steady = steady
         self._cursor = SQLiteCursor(connection.cursor())
         connection.execute("PRAGMA busy_timeout = 0")  # it waits in the store, fairly and up to its own deadline
-        self.at = 0
+        self.at = self.steady = 0
         self._knows_last = False
-        self.wrote = False
+        self._wrote = False
 
     def begin(self, undisturbed: bool) -> None:
         """Raises sqlite3.Error; StoreError when a newer holdlog changed the file's major version meanwhile.
@@ -105,14 +148,27 @@ class SqliteTransaction(SqliteReader):
             self.at = self._last_time()
             self._knows_last = True
         self.at = max(self._clock(), self.at)
+        self.steady = self._steady()
         self.wrote = False
+
+    @property
+    def leases(self) -> SqliteLeaseWrites:
+        return self._leases
+
+    @property
+    def wrote(self) -> bool:
+        return self._wrote or self._leases.wrote
+
+    @wrote.setter
+    def wrote(self, wrote: bool) -> None:
+        self._wrote = self._leases.wrote = wrote
 
     def _last_time(self) -> int:
         require_major(self.connection.execute("PRAGMA user_version").fetchone()[0])
         row = self.connection.execute(_SELECT_LAST).fetchone()
         return row[0] if row else 0
 
-    def append(self, changes: Sequence[Change], caller: Caller) -> int:
+    def append(self, changes: Sequence[Change], caller: Caller) -> Sequence[int]:
         states: dict[str, State] = {}
         sealed: list[Sealed] = []
         for change in changes:
@@ -124,7 +180,7 @@ class SqliteTransaction(SqliteReader):
         stored = [event.stored for event in sealed]
         positions = self._recorder._insert_events(self._cursor, stored, sealed=sealed, states=list(states.values()))
         self.wrote = True
-        return positions[-1]
+        return positions
 
     def repeated(self, caller: Caller) -> tuple[bytes, str] | None:
         oldest = self.at - REQUEST_SECONDS * 1_000_000

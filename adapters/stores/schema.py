@@ -45,6 +45,16 @@ CREATE_SIDE_TABLES: Final = (
     "CREATE INDEX IF NOT EXISTS requests_at ON requests (at)",
     """CREATE TABLE IF NOT EXISTS refusals (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, code TEXT NOT NULL,
     what TEXT NOT NULL, by TEXT NOT NULL, session TEXT)""",
+    """CREATE TABLE IF NOT EXISTS leases (resource TEXT NOT NULL, version INTEGER NOT NULL, kind TEXT NOT NULL,
+    agent TEXT NOT NULL, principal TEXT, session TEXT, server TEXT NOT NULL, deadline INTEGER NOT NULL,
+    length INTEGER NOT NULL, told INTEGER NOT NULL, present_until INTEGER NOT NULL, heard INTEGER NOT NULL,
+    position INTEGER NOT NULL, note TEXT, PRIMARY KEY (resource, version)) WITHOUT ROWID""",
+    "CREATE INDEX IF NOT EXISTS leases_deadline ON leases (deadline)",
+    "CREATE INDEX IF NOT EXISTS leases_agent ON leases (agent)",
+    "CREATE INDEX IF NOT EXISTS leases_present ON leases (present_until) WHERE present_until > 0",
+    """CREATE TABLE IF NOT EXISTS losses (resource TEXT NOT NULL, version INTEGER NOT NULL, why TEXT NOT NULL,
+    agent TEXT NOT NULL, principal TEXT, session TEXT, at INTEGER NOT NULL, gone INTEGER NOT NULL,
+    PRIMARY KEY (resource, version)) WITHOUT ROWID""",
 )
 
 EVENT_COLUMNS: Final = ("originator_id", "originator_version", "topic", "state", *ENVELOPE_COLUMNS, *PAYLOAD_COLUMNS)

@@ -28,13 +28,19 @@ _BUSY_NAP: Final = 0.001
 
 
 class SqliteStore:
-    """An opened file of ours (see opening.py). Safe in threads, not over a fork. `clock`: microseconds UTC."""
+    """An opened file of ours (see opening.py). Safe in threads, not over a fork.
 
-    def __init__(self, path: Path, gate: Gate, clock: Callable[[], int] = host.now) -> None:
+    `clock`: microseconds UTC; `steady`: microseconds of a clock that all processes of a boot share.
+    """
+
+    def __init__(
+        self, path: Path, gate: Gate, clock: Callable[[], int] = host.now, steady: Callable[[], int] = host.steady
+    ) -> None:
         self.path = path
         self._path = str(path)  # a Path costs a microsecond at every stat
         self.gate = gate
         self._clock = clock
+        self._steady = steady
         self._datastore = Datastore(path)
         self.recorder = EventRecorder(self._datastore, EVENTS_TABLE)
         self._identity = identity_of(path)
@@ -154,7 +160,7 @@ class SqliteStore:
     def _begin(self, deadline: float, undisturbed: bool) -> SqliteTransaction:
         self._require_in_place()
         if self._writing is None:
-            self._writing = SqliteTransaction(self.connect(), self.recorder, self._clock)
+            self._writing = SqliteTransaction(self.connect(), self.recorder, self._clock, self._steady)
         writing = self._writing
         while True:
             try:

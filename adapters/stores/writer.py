@@ -14,11 +14,13 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final
 
-from holdlog.domain.claim import Release, Take
+from holdlog.domain.claiming import Release, StepBack, Take
 from holdlog.domain.handle import Command, Outcome, handle
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Bell, Refusal, Store
+from holdlog.domain.record import Transact
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
+from holdlog.domain.settling import end_what_is_due
 
 MAX_BATCH: Final = 256
 MAX_WAITING: Final = 10_000
@@ -222,6 +224,8 @@ class Writer:
         try:
             with self._store.transaction(batch[0].deadline) as transaction:
                 begun = True
+                if any(map(_concerns_claims, batch)):
+                    end_what_is_due(transaction)
                 for job in batch:
                     try:
                         job.outcome = handle(job.command, job.caller, transaction)
@@ -254,8 +258,14 @@ def _too_busy() -> UnavailableError:
 
 def _noted(refusal: HoldlogError, job: Job, at: int) -> Refusal:
     command = job.command
-    by = command.agent if isinstance(command, Take | Release) else command.by
+    by = getattr(command, "agent", None) or getattr(command, "by", None) or ""
     return Refusal(at, refusal.code, str(refusal)[:500], by, job.caller.session)
+
+
+def _concerns_claims(job: Job) -> bool:
+    """What is due ends before anything is decided about claims."""
+    command = job.command
+    return isinstance(command, Take | Release | StepBack) or (isinstance(command, Transact) and bool(command.guard))
 
 
 def _answer(batch: Sequence[Job]) -> None:

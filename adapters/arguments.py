@@ -1,0 +1,88 @@
+"""The checks of arguments that all calls share. Each raises InvalidError, of one line, without the value."""
+
+import math
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from holdlog.adapters.pages import MAX_PAGE
+from holdlog.domain.message import NOBODY, Caller
+from holdlog.domain.names import Agent, Beginning, Name
+from holdlog.domain.refusals import InvalidError
+
+MAX_VERSION: Final = 2**63 - 1
+MAX_SHOWN: Final = 64
+"""Characters of an argument's name in an error."""
+LONGEST: Final = 1e9
+"""Seconds that a wait may be asked for: whatever is longer is capped anyway."""
+
+Answer = TypeVar("Answer")
+
+NAME: Final = TypeAdapter[str](Name)
+AGENT: Final = TypeAdapter[str](Agent)
+BEGINNING: Final = TypeAdapter[str](Beginning)
+
+
+def caller(base: Caller = NOBODY, **facts: str | None) -> Caller:
+    """`base` with the facts of one call (reason, request_id …); None adds nothing. Raises InvalidError."""
+    told = {fact: value for fact, value in facts.items() if value is not None}
+    return checked(lambda: Caller.model_validate(base.model_dump() | told)) if told else base
+
+
+def checked(make: Callable[[], Answer], by: str = "updated_by") -> Answer:
+    """Build a message; what pydantic finds becomes an InvalidError of one line, without the value.
+
+    `by`: what the caller calls the field of that name."""
+    try:
+        return make()
+    except ValidationError as error:
+        raise InvalidError(first_finding(error, by)) from None
+
+
+def whole(number: object, argument: str) -> int:
+    """A version: 0 or more, small enough for every store."""
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MAX_VERSION:
+        raise InvalidError(f"{argument}: must be a whole number from 0 to {MAX_VERSION}")
+    return number
+
+
+def page_size(limit: object) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
+        raise InvalidError(f"limit: must be a whole number from 1 to {MAX_PAGE}")
+    return limit
+
+
+def text(given: str, argument: str, rule: TypeAdapter[str]) -> str:
+    try:
+        return rule.validate_python(given)
+    except ValidationError as error:
+        raise InvalidError(f"{argument}: {first_finding(error)}") from None
+
+
+def after_argument(given: str | None, argument: str) -> str | None:
+    return None if given is None else text(given, argument, BEGINNING)
+
+
+def number_of_seconds(given: object, argument: str, least: float = 0.0, most: float | None = None) -> float:
+    """A finite number of seconds within its bounds; never clamped."""
+    within = f", {least:g} to {most:g}" if most is not None else f", {least:g} or more"
+    if (
+        isinstance(given, bool)
+        or not isinstance(given, int | float)
+        or not (isinstance(given, int) or math.isfinite(given))
+        or given < least
+        or (most is not None and given > most)
+    ):
+        raise InvalidError(f"{argument}: must be a finite number of seconds{within}")
+    return float(given) if most is not None or given <= LONGEST else LONGEST
+
+
+def first_finding(error: ValidationError, by: str = "by") -> str:
+    """The argument and what is wrong with it; an unknown argument whose name is no name is not repeated."""
+    finding = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = str(finding["loc"][-1]) if finding["loc"] else ""
+    message = finding["msg"].removeprefix("Value error, ")
+    if len(place) > MAX_SHOWN or not place.isprintable():
+        place = "arguments"
+    return f"{by if place == 'by' else place}: {message}" if place else message

@@ -1,0 +1,72 @@
+"""What a call is: what to run, and how to answer. Runs nothing itself; opened.py does."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from holdlog.domain.claiming import Take
+from holdlog.domain.handle import Command, Outcome
+from holdlog.domain.ports import Reader
+
+Answered = TypeVar("Answered", covariant=True)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`max_value_bytes`: of a value as JSON. All else in seconds, but for the number `max_claims`.
+
+    `max_wait`: that one call may wait; many hosts cut calls at 60. `lease`: of a claim that names none. `grace`: what
+    is left of a lease when its holder's server ended. `idle_limit`: how long after a session's last call its server
+    renews what it holds. `max_claims`: that one agent may hold. `workspaces`: which paths are where; None: paths are
+    names, as told.
+    """
+
+    max_value_bytes: int = 256 * 1024
+    max_wait: float = 50.0
+    lease: float = 300.0
+    grace: float = 60.0
+    idle_limit: float = 1800.0
+    max_claims: int = 64
+    workspaces: "Workspaces | None" = None
+
+
+class Workspaces(Protocol):
+    """Which paths are where."""
+
+    def canonical(self, text: str) -> str:
+        """The one spelling of a resource. Raises ValueError."""
+
+    def elsewhere(self, resource: str) -> list[tuple[str, str]]:
+        """The same path in the other workspaces: their names and resources."""
+
+
+class Write(NamedTuple, Generic[Answered]):
+    """A command, and the answer to its outcome."""
+
+    command: Command
+    answer: Callable[[Outcome], Answered]
+
+
+class Read(NamedTuple, Generic[Answered]):
+    """An answer from one snapshot. `large`: it may take longer than a coroutine should block its loop."""
+
+    answer: Callable[[Reader], Answered]
+    large: bool = False
+
+
+class Wait(NamedTuple, Generic[Answered]):
+    """Look, given the seconds gone by, until there is an answer; after `seconds` the last word is `timed_out`'s."""
+
+    look: Callable[[Reader, float], Answered | None]
+    timed_out: Callable[[Reader, float], Answered]
+    seconds: float
+
+
+class Stand(NamedTuple, Generic[Answered]):
+    """A claim that may stand in line: `command` once, and, after `seconds` or when its ticket is gone, `again`, which
+    waits no more. Both outcomes are answered by `answer`."""
+
+    command: Take
+    again: Take
+    answer: Callable[[Outcome, Reader], Answered]
+    seconds: float

@@ -1,0 +1,1 @@
+"""Claims on every surface: arguments, answers, and the calls that stand in line."""

@@ -1,0 +1,290 @@
+"""From outcomes, boards and refusals about claims to answers. Hints are fixed text, as in adapters/answers.py."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from holdlog.adapters import answers
+from holdlog.adapters.claims import results
+from holdlog.adapters.results import Lost, Result
+from holdlog.domain import refusals
+from holdlog.domain.agent import Profile
+from holdlog.domain.board import Board, Rival, Waiting
+from holdlog.domain.claim import Past
+from holdlog.domain.claiming import InLine, Let, Queued, Taken
+from holdlog.domain.lease import Loss
+from holdlog.domain.refusals import Hold, HoldlogError
+from holdlog.domain.times import utc
+
+
+class Moment(NamedTuple):
+    """When an answer is given: `at` in microseconds UTC, `steady` on the clock of leases; and who is connected then."""
+
+    at: int
+    steady: int
+    connected: Callable[[str], bool]
+
+
+def taken(outcome: Taken, moment: Moment, elsewhere: list[results.Elsewhere]) -> Result:
+    facts: dict[str, Any] = {
+        "resource": outcome.resource,
+        "version": outcome.version,
+        "claimed_at": utc(outcome.claimed_at),
+        "expires_at": utc(moment.at + outcome.expires_in),
+        "expires_in_seconds": _seconds(outcome.expires_in),
+        "also": [results.Version(resource=name, version=version) for name, version in outcome.also] or None,
+        "waiting": [_in_line(it, moment) for it in outcome.waiting] or None,
+        "also_claimed_in": elsewhere or None,
+    }
+    if outcome.already:
+        return results.AlreadyClaimed(**facts, hint=_CAME_BACK if outcome.came_back else None)
+    hint = _PASTS.get(outcome.past.outcome) if outcome.past else None
+    return results.Claimed(**facts, position=outcome.position, **past(outcome.past), hint=hint)
+
+
+def queued(outcome: Queued, moment: Moment, cap: float | None = None) -> results.Busy:
+    hint = _QUEUED.replace("N.", f"{outcome.position}.")
+    facts = _busy(outcome.hold, moment) | {"hint": hint}
+    return results.Busy(**facts, ticket=outcome.ticket, queue_position=outcome.position, capped_at_seconds=cap)
+
+
+def let(outcome: Let, resource: str | None, several: bool) -> results.Released | results.AlreadyFree:
+    if outcome.already:
+        return results.AlreadyFree(resource=resource)
+    released = [results.Version(resource=name, version=version) for name, version in outcome.released]
+    version = next((version for name, version in outcome.released if name == resource), None)
+    return results.Released(
+        resource=resource,
+        version=version,
+        outcome=outcome.outcome,
+        granted_to=outcome.granted_to,
+        released=released if several else None,
+    )
+
+
+def status(
+    resource: str,
+    board: Board,
+    moment: Moment,
+    version: int | None,
+    profiles: Iterable[Profile],
+    elsewhere: list[results.Elsewhere],
+) -> results.Available | results.Held:
+    """What a stranger would find: free, or held by the one that holds this very resource, else by what covers it."""
+    holds = standing(resource, board)
+    if not holds:
+        return available(resource, board.claim(resource).past, elsewhere=elsewhere)
+    held = _held(resource, holds[0], board, moment)
+    profile = next((it for it in profiles if it.agent == held.held_by), None)
+    names = list(dict.fromkeys(hold.grant.agent for hold in holds))
+    return held.model_copy(
+        update={
+            "holders": names if len(names) > 1 else None,
+            "current": None if version is None else any(_is(hold, resource, version) for hold in holds),
+            "agent_name": profile.name if profile else None,
+            "agent_model": profile.model if profile else None,
+            "also_claimed_in": elsewhere or None,
+        }
+    )
+
+
+def standing(resource: str, board: Board) -> list[Rival]:
+    """What keeps a stranger from the resource: holds of itself first, the oldest before others."""
+    rivals = board.rivals(resource, "exclusive", None)
+    return sorted(rivals, key=lambda hold: (hold.resource != resource, hold.grant.claimed_at))
+
+
+def board(
+    page: list[str], board: Board, moment: Moment, profiles: dict[str, Profile], agent: str | None, more: bool
+) -> results.Board:
+    """The claims of a page, whoever waits for them, and the agents among all these."""
+    holds = [hold for name in page for hold in board.holds(name) if _concerns(hold.grant.agent, agent)]
+    lines = [(name, board.claim(name).line) for name in page]
+    waiting = {
+        name: [it for it in board.waiting() if it.resource == name and _concerns(it.ticket.agent, agent)]
+        for name, line in lines
+        if line
+    }
+    leases = [*(hold.lease for hold in holds), *(it.lease for line in waiting.values() for it in line)]
+    agents = []
+    for name in sorted({lease.agent for lease in leases}):
+        mine = [lease for lease in leases if lease.agent == name]
+        profile = profiles.get(name, Profile(name))
+        agents.append(
+            results.AgentPart(
+                agent=name,
+                claims=sum(1 for lease in mine if lease.kind != "waits"),
+                connected=any(moment.connected(lease.server) for lease in mine),
+                idle_seconds=min(_seconds(moment.steady - lease.heard) for lease in mine),
+                name=profile.name,
+                model=profile.model,
+                purpose=profile.purpose,
+            )
+        )
+    return results.Board(
+        claims=[_held(hold.resource, hold, board, moment) for hold in holds],
+        queues=[
+            results.Queue(resource=name, line=[_waiter(it, moment) for it in line])
+            for name, line in waiting.items()
+            if line
+        ],
+        agents=agents,
+        next_after=page[-1] if more else None,
+    )
+
+
+def available(
+    resource: str,
+    ended: Past | None,
+    elapsed: float | None = None,
+    elsewhere: list[results.Elsewhere] | None = None,
+) -> results.Available:
+    rounded = None if elapsed is None else round(elapsed, 3)
+    return results.Available(
+        resource=resource, elapsed_seconds=rounded, also_claimed_in=elsewhere or None, **past(ended)
+    )
+
+
+def wait_timeout(resource: str, hold: Rival, moment: Moment, elapsed: float, cap: float | None) -> results.WaitTimeout:
+    return results.WaitTimeout(
+        resource=resource,
+        held_by=hold.grant.agent,
+        claimed_at=utc(hold.grant.claimed_at),
+        held_for_seconds=answers.seconds_between(hold.grant.claimed_at, moment.at),
+        elapsed_seconds=round(elapsed, 3),
+        capped_at_seconds=cap,
+        hint="The resource was not released within the timeout. Work on something else, or call claim() with"
+        " wait_seconds=30 to stand in line.",
+    )
+
+
+def lost(losses: Iterable[Loss], holder_of: Callable[[str], str | None]) -> list[Lost]:
+    return [Lost(resource=it.resource, version=it.version, why=it.why, held_by=holder_of(it.resource)) for it in losses]
+
+
+def past(ended: Past | None) -> dict[str, Any]:
+    if ended is None:
+        return {}
+    return {
+        "previous_outcome": ended.outcome,
+        "previous_holder": ended.holder,
+        "previous_outcome_at": utc(ended.at),
+        "previous_note": ended.note,
+        "moved_to": ended.moved_to,
+    }
+
+
+def refused(refusal: HoldlogError, moment: Moment) -> Result:
+    """The answer to a refusal. Raises it again where it is no expected outcome."""
+    match refusal:
+        case refusals.BusyError(hold=hold):
+            return results.Busy(**_busy(hold, moment))
+        case refusals.DeadlockError(resource=resource, cycle=cycle):
+            return results.Deadlock(
+                resource=resource, cycle=[results.Step(**link._asdict()) for link in cycle], hint=_DEADLOCK
+            )
+        case refusals.NotFoundError(facts=facts) if "resource" in facts:
+            return results.NeverClaimed(**facts, hint="Nobody ever claimed it. Call claim() first to hold it.")
+        case refusals.NotHolderError():
+            hint = _SAME_NAME if refusal.same_name else _TAKEN_AWAY if refusal.reason else _NOT_HOLDER
+            return results.NotHolder(
+                resource=refusal.resource, held_by=refusal.held_by, reason=refusal.reason, hint=hint
+            )
+        case refusals.ExpiredError():
+            return results.Expired(resource=refusal.resource, held_by=refusal.held_by, hint=_EXPIRED)
+        case _:
+            return answers.refused(refusal)
+
+
+def _busy(hold: Hold, moment: Moment) -> dict[str, Any]:
+    if hold.same_name:
+        hint = _SAME_NAME
+    elif hold.shared_by_asker:
+        hint = _UPGRADE
+    elif hold.in_line:
+        hint = _BEFORE
+    else:
+        hint = _BUSY
+    return {
+        "resource": hold.resource,
+        "held_by": hold.held_by,
+        "claimed_at": utc(hold.claimed_at),
+        "held_for_seconds": answers.seconds_between(hold.claimed_at, moment.at),
+        "expires_in_seconds": _seconds(hold.expires_in),
+        "version": hold.version,
+        "holder_connected": any(moment.connected(server) for server in hold.servers),
+        "holder_idle_seconds": _seconds(hold.idle),
+        "holder_note": hold.note,
+        "queue_length": hold.queue_length,
+        "covered_by": hold.covered_by,
+        "holders": list(hold.holders) or None,
+        "hint": hint,
+    }
+
+
+def _held(resource: str, hold: Rival, board: Board, moment: Moment) -> results.Held:
+    left = hold.lease.deadline - moment.steady
+    return results.Held(
+        resource=resource,
+        held_by=hold.grant.agent,
+        claimed_at=utc(hold.grant.claimed_at),
+        held_for_seconds=answers.seconds_between(hold.grant.claimed_at, moment.at),
+        expires_at=utc(moment.at + left),
+        expires_in_seconds=_seconds(left),
+        version=hold.grant.version,
+        mode=hold.grant.mode,
+        queue_length=len(board.in_line(resource)),
+        holder_connected=moment.connected(hold.lease.server),
+        holder_idle_seconds=_seconds(moment.steady - hold.lease.heard),
+        holder_note=hold.lease.note,
+        covered_by=hold.resource if hold.resource != resource else None,
+    )
+
+
+def _is(hold: Rival, resource: str, version: int) -> bool:
+    return (hold.resource, hold.grant.version) == (resource, version)
+
+
+def _in_line(waiting: InLine, moment: Moment) -> results.Waiter:
+    since = answers.seconds_between(waiting.since, moment.at)
+    return results.Waiter(agent=waiting.agent, since_seconds=since, note=waiting.note)
+
+
+def _waiter(waiting: Waiting, moment: Moment) -> results.Waiter:
+    return results.Waiter(
+        agent=waiting.ticket.agent,
+        since_seconds=answers.seconds_between(waiting.ticket.since, moment.at),
+        note=waiting.lease.note,
+        mode=waiting.ticket.mode,
+        present=waiting.lease.present_until > moment.steady,
+    )
+
+
+def _concerns(name: str, agent: str | None) -> bool:
+    """Of this agent or its sub-agents."""
+    return agent is None or name == agent or name.startswith(agent + "/")
+
+
+def _seconds(microseconds: int) -> float:
+    return max(0, microseconds) / 1_000_000
+
+
+_BUSY = "Work on something else, or call claim() again with wait_seconds=30 to keep a place in line; wait() only tells."
+_BEFORE = "Somebody stands in line before you. Call claim() with wait_seconds=30 to stand in line, too."
+_QUEUED = "You are number N. in line. Call claim() again with wait_seconds=30 within two minutes to keep your place."
+_SAME_NAME = "Another live session uses your agent name. Take another name, such as yours with /2, and call claim()."
+_UPGRADE = "Others share it with you. Call release() for your shared claim, then claim() it for you alone."
+_DEADLOCK = "Waiting would never end: you hold what they wait for. Finish and release() something, then claim() again."
+_NOT_HOLDER = "Only the holder can release it. Call status() to see who holds it."
+_TAKEN_AWAY = (
+    "A person took your claim away; the reason is given. Stop working on it, and claim() again if you need it."
+)
+_EXPIRED = "Your claim had ended. Check that nobody changed what you worked on; claim() again before you go on."
+_CAME_BACK = "It was claimed under your name in another session, which is gone. If this was not you, take another name."
+_PASTS = {
+    "modified": "It was modified since you may have seen it. Read it again before you edit.",
+    "created": "It was created by the previous holder. Read it before you edit.",
+    "deleted": "The previous holder deleted it. Check that you still need it.",
+    "moved": "The previous holder moved it; moved_to tells where. You may have to claim() that instead.",
+    "expired": "The previous claim ended without a release. Work may be half done: look before you edit.",
+    "forced": "A person took it from the previous holder. Work may be half done: look before you edit.",
+}

@@ -1,0 +1,243 @@
+"""The calls about claims: arguments checked, then what to run and how to answer."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from holdlog.adapters.arguments import AGENT, after_argument, checked, number_of_seconds, page_size, text, whole
+from holdlog.adapters.call import Read, Settings, Stand, Wait, Write
+from holdlog.adapters.claims import answers, results
+from holdlog.adapters.claims.answers import Moment
+from holdlog.adapters.pages import page
+from holdlog.adapters.results import Lost, Result
+from holdlog.domain.agent import Register, Registered
+from holdlog.domain.board import Board
+from holdlog.domain.claiming import MAX_RESOURCES, Let, Queued, Release, Take, Taken
+from holdlog.domain.handle import Outcome
+from holdlog.domain.lease import SECOND, Loss
+from holdlog.domain.ports import Reader
+from holdlog.domain.record import Guard
+from holdlog.domain.refusals import HoldlogError, InvalidError
+from holdlog.domain.resource import Resource
+from holdlog.domain.settling import load
+
+BOARD_PAGE: Final = 100
+LONGEST_LEASE: Final = 24 * 60 * 60.0
+"""Seconds."""
+
+_RESOURCE: Final = TypeAdapter[str](Resource)
+
+
+class ClaimCalls:
+    """`clock`: microseconds UTC; `steady`: the clock of leases; `connected`: whether a server lives."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], int],
+        steady: Callable[[], int],
+        connected: Callable[[str], bool],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._steady = steady
+        self._connected = connected
+
+    def claim(
+        self,
+        resource: str,
+        agent: str,
+        also: Sequence[str] = (),
+        alternatives: Sequence[str] = (),
+        lease_seconds: float | None = None,
+        wait_seconds: float = 0,
+        mode: str = "exclusive",
+        note: str | None = None,
+    ) -> Stand[Result]:
+        if lease_seconds is None:
+            lease = self._settings.lease
+        else:
+            lease = number_of_seconds(lease_seconds, "lease_seconds", 1.0, LONGEST_LEASE)
+        wait, cap = self._capped(number_of_seconds(wait_seconds, "wait_seconds"))
+        arguments: dict[str, Any] = {
+            "resource": self.resource(resource),
+            "agent": agent,
+            "also": self._resources(also, "also"),
+            "alternatives": self._resources(alternatives, "alternatives"),
+            "mode": mode,
+            "note": note,
+            "lease": round(lease * SECOND),
+            "told": lease_seconds is not None,
+            "most": self._settings.max_claims,
+        }
+        command = checked(lambda: Take(**arguments, wait=round(wait * SECOND)))
+        again = command.model_copy(update={"wait": 0})
+
+        def answer(outcome: Outcome, reader: Reader) -> Result:
+            if isinstance(outcome, Queued):
+                return answers.queued(outcome, self._moment(), cap)
+            assert isinstance(outcome, Taken)
+            return answers.taken(outcome, self._moment(), self._elsewhere(outcome.resource, reader))
+
+        return Stand(command, again, answer, wait)
+
+    def release(
+        self,
+        resource: str | None,
+        agent: str,
+        also: Sequence[str] = (),
+        outcome: str | None = None,
+        moved_to: str | None = None,
+        note: str | None = None,
+        version: int | None = None,
+        forced: bool = False,
+    ) -> Write[results.Released | results.AlreadyFree]:
+        """`version`: only this grant. `forced`: from whoever holds it; `agent` is who forces and `note` why."""
+        arguments: dict[str, Any] = {
+            "resource": None if resource is None else self.resource(resource),
+            "agent": agent,
+            "also": self._resources(also, "also"),
+            "outcome": outcome,
+            "moved_to": None if moved_to is None else self.resource(moved_to, "moved_to"),
+            "note": note,
+            "version": version,
+            "forced": forced,
+        }
+        command = checked(lambda: Release(**arguments))
+
+        def answer(outcome: Outcome) -> results.Released | results.AlreadyFree:
+            assert isinstance(outcome, Let)
+            return answers.let(outcome, command.resource, several=command.resource is None or bool(command.also))
+
+        return Write(command, answer)
+
+    def register(
+        self, agent: str, name: str | None = None, model: str | None = None, purpose: str | None = None
+    ) -> Write[results.Registered]:
+        command = checked(lambda: Register(agent=agent, name=name, model=model, purpose=purpose))
+
+        def answer(outcome: Outcome) -> results.Registered:
+            assert isinstance(outcome, Registered)
+            return results.Registered(**outcome._asdict())
+
+        return Write(command, answer)
+
+    def status(self, resource: str, version: int | None = None) -> Read[results.Available | results.Held]:
+        resource = self.resource(resource)
+        if version is not None:
+            whole(version, "version")
+
+        def answer(reader: Reader) -> results.Available | results.Held:
+            board = self._board(reader, [resource])
+            holders = [hold.grant.agent for hold in answers.standing(resource, board)]
+            elsewhere = self._elsewhere(resource, reader)
+            return answers.status(resource, board, self._moment(), version, reader.agents(holders), elsewhere)
+
+        return Read(answer)
+
+    def board(self, agent: str | None = None, limit: int = BOARD_PAGE, after: str | None = None) -> Read[results.Board]:
+        """Of one agent and its sub-agents where it is given."""
+        size, after = page_size(limit), after_argument(after, "after")
+        if agent is not None:
+            agent = text(agent, "agent", AGENT)
+
+        def answer(reader: Reader) -> results.Board:
+            found, more = page(reader.claims(after, size + 1), size)
+            names = [claim.resource for claim in found]
+            board = self._board(reader, names)
+            agents = {lease.agent for lease in board.leases.values()}
+            profiles = {profile.agent: profile for profile in reader.agents(sorted(agents))}
+            return answers.board(names, board, self._moment(), profiles, agent, more)
+
+        return Read(answer, large=True)
+
+    def wait(self, resource: str, timeout_seconds: float = 30) -> Wait[results.Available | results.WaitTimeout]:
+        resource = self.resource(resource)
+        seconds, cap = self._capped(number_of_seconds(timeout_seconds, "timeout_seconds"))
+
+        def look(reader: Reader, elapsed: float) -> results.Available | None:
+            board = self._board(reader, [resource])
+            if answers.standing(resource, board):
+                return None
+            return answers.available(resource, board.claim(resource).past, elapsed)
+
+        def timed_out(reader: Reader, elapsed: float) -> results.Available | results.WaitTimeout:
+            board = self._board(reader, [resource])
+            holds = answers.standing(resource, board)
+            if not holds:
+                return answers.available(resource, board.claim(resource).past, elapsed)
+            return answers.wait_timeout(resource, holds[0], self._moment(), elapsed, cap)
+
+        return Wait(look, timed_out, seconds)
+
+    def lost(self, losses: Sequence[Loss]) -> Read[list[Lost]]:
+        """What was lost, and who has it now."""
+
+        def answer(reader: Reader) -> list[Lost]:
+            board = self._board(reader, [loss.resource for loss in losses])
+
+            def holder_of(resource: str) -> str | None:
+                return next((hold.grant.agent for hold in answers.standing(resource, board)), None)
+
+            return answers.lost(losses, holder_of)
+
+        return Read(answer)
+
+    def guards(self, given: object) -> tuple[Guard, ...]:
+        """Claims that a write relies on: `[{"resource": …, "version": …}]`."""
+        if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+            raise InvalidError("guard: must be a list of objects with resource and version")
+        guards = []
+        for item in given:
+            if not isinstance(item, dict) or set(item) != {"resource", "version"}:
+                raise InvalidError("guard: must be a list of objects with resource and version")
+            resource, version = self.resource(item["resource"], "guard"), whole(item["version"], "guard")
+            guards.append(Guard.model_construct(resource=resource, version=version))
+        return tuple(guards)
+
+    def refused(self, refusal: HoldlogError) -> Result:
+        """The answer to a refusal. Raises it again where it is no expected outcome."""
+        return answers.refused(refusal, self._moment())
+
+    def resource(self, given: str, argument: str = "resource") -> str:
+        """The one spelling of a resource."""
+        workspaces = self._settings.workspaces
+        if workspaces is not None and isinstance(given, str):
+            try:
+                return workspaces.canonical(given)
+            except ValueError as error:
+                raise InvalidError(f"{argument}: {error}") from None
+        return text(given, argument, _RESOURCE)
+
+    def _resources(self, given: Sequence[str], argument: str) -> tuple[str, ...]:
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise InvalidError(f"{argument}: must be a list of resources")
+        if len(given) >= MAX_RESOURCES:
+            raise InvalidError(
+                f"{argument}: names {len(given)} resources; {MAX_RESOURCES} in all are allowed in a call"
+            )
+        return tuple(self.resource(resource, argument) for resource in given)
+
+    def _board(self, reader: Reader, resources: Sequence[str]) -> Board:
+        return load(reader, resources, self._steady(), self._clock())
+
+    def _moment(self) -> Moment:
+        return Moment(self._clock(), self._steady(), self._connected)
+
+    def _elsewhere(self, resource: str, reader: Reader) -> list[results.Elsewhere]:
+        workspaces = self._settings.workspaces
+        places = workspaces.elsewhere(resource) if workspaces is not None else []
+        if not places:
+            return []
+        board = self._board(reader, [other for _, other in places])
+        return [
+            results.Elsewhere(workspace=name, held_by=holds[0].grant.agent)
+            for name, other in places
+            if (holds := answers.standing(other, board))
+        ]
+
+    def _capped(self, seconds: float) -> tuple[float, float | None]:
+        """Seconds to wait, and the cap if it cut them."""
+        cap = self._settings.max_wait
+        return (seconds, None) if seconds <= cap else (cap, cap)

@@ -1,0 +1,221 @@
+"""The answers about claims: one model per status."""
+
+from typing import Any, Literal
+
+from holdlog.adapters.results import Part, Result, Time
+
+
+class Version(Part):
+    """A further resource of a claim, and the version of its grant."""
+
+    resource: str
+    version: int
+
+
+class Elsewhere(Part):
+    """The same path is claimed in another workspace; that does not block."""
+
+    workspace: str
+    held_by: str
+
+
+class Waiter(Part):
+    """Somebody in line. `present`: in a call right now."""
+
+    agent: str
+    since_seconds: float
+    note: str | None = None
+    mode: str | None = None
+    present: bool | None = None
+
+
+class Step(Part):
+    """One agent of a ring: it holds what the one before waits for."""
+
+    agent: str
+    holds: str
+    waits_for: str
+
+
+class WithPast(Result):
+    """How the last hold of the resource ended, where there was one."""
+
+    previous_outcome: str | None = None
+    previous_holder: str | None = None
+    previous_outcome_at: Time | None = None
+    previous_note: str | None = None
+    moved_to: str | None = None
+
+
+class Claimed(WithPast):
+    status: Literal["claimed"] = "claimed"
+    resource: str
+    version: int
+    position: int
+    claimed_at: Time
+    expires_at: Time
+    expires_in_seconds: float
+    also: list[Version] | None = None
+    waiting: list[Waiter] | None = None
+    also_claimed_in: list[Elsewhere] | None = None
+    hint: str | None = None
+
+
+class AlreadyClaimed(Result):
+    status: Literal["already_claimed"] = "already_claimed"
+    resource: str
+    version: int
+    claimed_at: Time
+    expires_at: Time
+    expires_in_seconds: float
+    also: list[Version] | None = None
+    waiting: list[Waiter] | None = None
+    also_claimed_in: list[Elsewhere] | None = None
+    hint: str | None = None
+
+
+class Busy(Result):
+    status: Literal["busy"] = "busy"
+    resource: str
+    held_by: str
+    claimed_at: Time
+    held_for_seconds: float
+    expires_in_seconds: float
+    version: int
+    holder_connected: bool
+    holder_idle_seconds: float | None = None
+    holder_note: str | None = None
+    queue_length: int
+    covered_by: str | None = None
+    holders: list[str] | None = None
+    ticket: int | None = None
+    queue_position: int | None = None
+    capped_at_seconds: float | None = None
+    hint: str
+
+
+class Deadlock(Result):
+    status: Literal["deadlock"] = "deadlock"
+    resource: str
+    cycle: list[Step]
+    hint: str
+
+
+class Released(Result):
+    """`released`: every resource, where several were or none was named."""
+
+    status: Literal["released"] = "released"
+    resource: str | None = None
+    version: int | None = None
+    outcome: str | None = None
+    granted_to: str | None = None
+    released: list[Version] | None = None
+
+
+class AlreadyFree(Result):
+    status: Literal["already_free"] = "already_free"
+    resource: str | None = None
+
+
+class NeverClaimed(Result):
+    status: Literal["not_found"] = "not_found"
+    resource: str
+    hint: str
+
+
+class NotHolder(Result):
+    status: Literal["not_holder"] = "not_holder"
+    resource: str
+    held_by: str | None = None
+    reason: str | None = None
+    hint: str
+
+
+class Expired(Result):
+    status: Literal["expired"] = "expired"
+    resource: str
+    held_by: str | None = None
+    hint: str
+
+
+class Available(WithPast):
+    """A free resource; `elapsed_seconds` after a wait."""
+
+    status: Literal["available"] = "available"
+    resource: str
+    elapsed_seconds: float | None = None
+    also_claimed_in: list[Elsewhere] | None = None
+
+
+class Held(Result):
+    """A resource that somebody holds. `version` is that of the grant; `current`: whether the one asked for is live."""
+
+    status: Literal["claimed"] = "claimed"
+    resource: str
+    held_by: str
+    claimed_at: Time
+    held_for_seconds: float
+    expires_at: Time
+    expires_in_seconds: float
+    version: int
+    mode: str
+    queue_length: int
+    holder_connected: bool
+    holder_idle_seconds: float | None = None
+    holder_note: str | None = None
+    covered_by: str | None = None
+    holders: list[str] | None = None
+    current: bool | None = None
+    agent_name: str | None = None
+    agent_model: str | None = None
+    also_claimed_in: list[Elsewhere] | None = None
+
+
+class Queue(Part):
+    """Who stands in line for a resource, first come first."""
+
+    resource: str
+    line: list[Waiter]
+
+
+class AgentPart(Part):
+    """An agent that holds or waits for something. `name`, `model` and `purpose`: where it registered."""
+
+    agent: str
+    claims: int
+    connected: bool
+    idle_seconds: float | None = None
+    name: str | None = None
+    model: str | None = None
+    purpose: str | None = None
+
+
+class Board(Result):
+    """Everything that is held or waited for now, in pages by resource."""
+
+    status: Literal["ok"] = "ok"
+    claims: list[Held]
+    queues: list[Queue]
+    agents: list[AgentPart]
+    next_after: str | None = None
+
+    def body(self) -> dict[str, Any]:
+        return super().body() | {"claims": [held.body() for held in self.claims]}
+
+
+class WaitTimeout(Result):
+    status: Literal["timeout"] = "timeout"
+    resource: str
+    held_by: str
+    claimed_at: Time
+    held_for_seconds: float
+    elapsed_seconds: float
+    capped_at_seconds: float | None = None
+    hint: str
+
+
+class Registered(Result):
+    status: Literal["ok"] = "ok"
+    agent: str
+    version: int
+    position: int

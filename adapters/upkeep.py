@@ -1,0 +1,150 @@
+"""What has to happen by itself: leases that this process keeps are renewed, and what is due ends while somebody waits.
+
+One thread, which runs only while there is something to do.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from holdlog.adapters.stores.writer import Writer
+from holdlog.domain.claiming import Renew, Sweep
+from holdlog.domain.lease import SECOND
+from holdlog.domain.message import NOBODY
+from holdlog.domain.ports import Store
+from holdlog.domain.refusals import HoldlogError
+
+SWEEP_EVERY: Final = 1.0
+"""Seconds between looks for what is due and for servers that ended, while somebody waits."""
+SOONEST: Final = 0.001
+PARTS: Final = 3
+"""A lease is renewed when one of so many parts of it is over."""
+
+
+class Upkeep:
+    """`steady`: the clock of leases. `connected`: whether a server lives. Durations in seconds. Safe in threads."""
+
+    def __init__(
+        self,
+        store: Store,
+        writer: Writer,
+        steady: Callable[[], int],
+        connected: Callable[[str], bool],
+        grace: float,
+        idle_limit: float,
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._steady = steady
+        self._connected = connected
+        self._grace = grace
+        self._idle_limit = idle_limit
+        self._news = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._ended = False
+        self._waiters = 0
+        self._server = ""
+        self._heard: dict[str, int] = {}
+        self._grants: dict[tuple[str, int], float] = {}
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While the block runs, what is due ends in time."""
+        with self._news:
+            self._waiters += 1
+            if self._waiters == 1:
+                self._tell()
+        try:
+            yield
+        finally:
+            with self._news:
+                self._waiters -= 1
+
+    def keep_sessions(self, server: str, session: str | None) -> None:
+        """Renew from now on what the sessions hold that call through this server, and adopt what this one holds."""
+        with self._news:
+            self._server = server
+            if session is not None:
+                self._heard[session] = self._steady()
+            self._tell()
+
+    def heard(self, session: str | None) -> None:
+        """A call of this session came."""
+        if self._server and session is not None:
+            self._heard[session] = self._steady()
+
+    def took(self) -> None:
+        """There may be a new lease to keep."""
+        if self._server:
+            with self._news:
+                self._tell()
+
+    def keep(self, resource: str, version: int, lease: float) -> None:
+        """Renew this grant, whose lease has so many seconds, until it is let go."""
+        with self._news:
+            self._grants[resource, version] = lease
+            self._tell()
+
+    def let_go(self, resource: str, version: int) -> None:
+        with self._news:
+            self._grants.pop((resource, version), None)
+
+    def close(self) -> None:
+        """When this returns, nothing is renewed or swept any more."""
+        with self._news:
+            self._ended = True
+            self._news.notify()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def abandon(self) -> None:
+        """In a forked child, where the thread is gone."""
+        self._news = threading.Condition()
+        self._ended = True
+
+    def _tell(self) -> None:
+        """With the condition held."""
+        if self._thread is None and not self._ended:
+            self._thread = threading.Thread(target=self._run, name="holdlog-upkeep", daemon=True)
+            self._thread.start()
+        self._news.notify()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                pause = min(self._sweep(), self._renew())
+            except HoldlogError:  # locked, full, replaced: whoever calls learns the cause; this tries again
+                pause = SWEEP_EVERY
+            with self._news:
+                if self._ended:
+                    return
+                self._news.wait(pause if pause < threading.TIMEOUT_MAX else None)
+                if self._ended:
+                    return
+
+    def _sweep(self) -> float:
+        """End what is due. Seconds until the next look."""
+        if not self._waiters:
+            return threading.TIMEOUT_MAX
+        with self._store.reader() as reader:
+            end, servers = reader.leases.next_end(), reader.leases.servers()
+        gone = tuple(server for server in servers if not self._connected(server))
+        if gone or (end is not None and end <= self._steady()):
+            self._writer.run(Sweep(ended=gone, grace=round(self._grace * SECOND)), NOBODY)
+            with self._store.reader() as reader:
+                end = reader.leases.next_end()
+        left = SWEEP_EVERY if end is None else (end - self._steady()) / SECOND
+        return min(SWEEP_EVERY, max(SOONEST, left))
+
+    def _renew(self) -> float:
+        """Renew what is worn. Seconds until the next look."""
+        if not self._server and not self._grants:
+            return threading.TIMEOUT_MAX
+        now = self._steady()
+        alive = {it: at for it, at in self._heard.items() if now - at < self._idle_limit * SECOND}
+        with self._store.reader() as reader:
+            kept = reader.leases.of_server(self._server) if self._server else []
+        ...
+        return 0

@@ -1,0 +1,72 @@
+"""An agent that said who it is. Nobody has to: a name in a call is enough to claim and write."""
+
+from typing import ClassVar, NamedTuple
+
+from pydantic import model_validator
+
+from holdlog.domain.envelope import NO_DIGEST
+from holdlog.domain.message import Event, Message
+from holdlog.domain.names import Agent, Note, agent_stream
+
+
+class AgentRegistered(Event):
+    """`name`: for people. `purpose` is free text, stored beside the event like every such text."""
+
+    topic: ClassVar[str] = "AgentRegistered"
+    payload_field: ClassVar[str | None] = "purpose"
+    name: Agent | None = None
+    model: Agent | None = None
+    purpose: Note | None = None
+
+
+class Register(Message):
+    """Say who an agent is; what is left out stays as it was."""
+
+    agent: Agent
+    name: Agent | None = None
+    model: Agent | None = None
+    purpose: Note | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> "Register":
+        if self.name is None and self.model is None and self.purpose is None:
+            raise ValueError("name: tell at least one of name, model and purpose")
+        return self
+
+
+class Registered(NamedTuple):
+    agent: str
+    version: int
+    position: int
+
+
+class Profile(NamedTuple):
+    """`version` 0 = never registered."""
+
+    agent: str
+    version: int = 0
+    name: str | None = None
+    model: str | None = None
+    purpose: str | None = None
+    registered_at: int = 0
+    digest: bytes = NO_DIGEST
+
+    @property
+    def stream(self) -> str:
+        return agent_stream(self.agent)
+
+
+def decide(command: Register, profile: Profile) -> list[AgentRegistered]:
+    """No event: nothing is new."""
+    told = AgentRegistered(
+        name=command.name or profile.name,
+        model=command.model or profile.model,
+        purpose=command.purpose or profile.purpose,
+    )
+    known = AgentRegistered(name=profile.name, model=profile.model, purpose=profile.purpose)
+    return [] if profile.version and told == known else [told]
+
+
+def evolve(profile: Profile, event: AgentRegistered, at: int, digest: bytes) -> Profile:
+    """`at` (microseconds UTC) and `digest` come from the event's envelope."""
+    return Profile(profile.agent, profile.version + 1, event.name, event.model, event.purpose, at, digest)

@@ -1,0 +1,251 @@
+"""The board: all claims and leases that bear on one command, and the rules of who may hold what beside whom.
+
+The rule: a wish is granted when it is compatible with every live grant of others, and with every earlier ticket whose
+waiter is in its call and does not itself wait for the one who asks.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from holdlog.domain.claim import Claim, ClaimEvent, Grant, Mode, Ticket, evolve
+from holdlog.domain.lease import Lease, Who
+from holdlog.domain.refusals import Link
+from holdlog.domain.resource import covering, overlap
+
+Option = tuple[str, ...]
+"""Resources that an agent asks for together."""
+
+
+class Wish(NamedTuple):
+    """What an agent asks for: all resources of one of the `options`. `turn`: its place among all tickets."""
+
+    who: Who
+    mode: Mode
+    options: tuple[Option, ...]
+    turn: float = float("inf")
+
+
+class Rival(NamedTuple):
+    """A live grant of another that a wish is not compatible with."""
+
+    resource: str
+    grant: Grant
+    lease: Lease
+
+
+class Waiting(NamedTuple):
+    """A live ticket."""
+
+    resource: str
+    ticket: Ticket
+    lease: Lease
+
+    @property
+    def wish(self) -> Wish:
+        ticket = self.ticket
+        options = ((self.resource, *ticket.also), *((other,) for other in ticket.alternatives))
+        return Wish(self.lease.who, ticket.mode, options, ticket.turn)
+
+
+class Board:
+    """`now`: the store's steady clock; a lease that is due there counts as ended. `at`: microseconds UTC.
+
+    What a command decides is recorded here as it goes, so that the next step sees it: `changes` are the events, `kept`
+    and `dropped` what becomes of leases.
+    """
+
+    def __init__(self, claims: Iterable[Claim], leases: Iterable[Lease], now: int, at: int) -> None:
+        self.claims = {claim.resource: claim for claim in claims}
+        self.leases = {lease.key: lease for lease in leases}
+        self.now = now
+        self.at = at
+        self.changes: list[tuple[Claim, ClaimEvent]] = []
+        self.kept: dict[tuple[str, int], Lease] = {}
+        self.dropped: set[tuple[str, int]] = set()
+        self.adopted: set[tuple[str, int]] = set()
+
+    # --- look
+
+    def claim(self, resource: str) -> Claim:
+        return self.claims.get(resource) or Claim(resource)
+
+    def lease(self, resource: str, version: int) -> Lease | None:
+        """The lease, unless it is due."""
+        lease = self.leases.get((resource, version))
+        return lease if lease is not None and lease.deadline > self.now else None
+
+    def overlapping(self, resource: str) -> Iterator[Claim]:
+        for name in covering(resource):
+            if name in self.claims:
+                yield self.claims[name]
+        if resource.endswith("/"):
+            yield from (claim for name, claim in self.claims.items() if name.startswith(resource) and name != resource)
+
+    def holds(self, resource: str) -> list[Rival]:
+        """The live grants of this very resource, oldest first."""
+        found = ((grant, self.lease(resource, grant.version)) for grant in self.claim(resource).grants)
+        return [Rival(resource, grant, lease) for grant, lease in found if lease is not None]
+
+    def hold_of(self, resource: str, who: Who) -> Rival | None:
+        return next((hold for hold in self.holds(resource) if hold.lease.is_of(who)), None)
+
+    def rivals(self, resource: str, mode: Mode, who: Who | None) -> Iterator[Rival]:
+        """`who` None: a stranger to all."""
+        for claim in self.overlapping(resource):
+            for hold in self.holds(claim.resource):
+                if mode == "shared" == hold.grant.mode:
+                    continue
+                if who is None or not (hold.lease.is_of(who) or hold.lease.lets_in(who)):
+                    yield hold
+
+    def waiting(self) -> list[Waiting]:
+        """All live tickets, in turn."""
+        found = (
+            Waiting(claim.resource, ticket, lease)
+            for claim in self.claims.values()
+            for ticket in claim.line
+            if (lease := self.lease(claim.resource, ticket.version)) is not None
+        )
+        return sorted(found, key=lambda waiting: waiting.ticket.turn)
+
+    def present(self) -> list[Waiting]:
+        """Those whose waiters are in their calls."""
+        return [waiting for waiting in self.waiting() if waiting.lease.present_until > self.now]
+
+    def in_line(self, resource: str) -> list[Waiting]:
+        """The live tickets that ask for something which overlaps the resource, in turn."""
+        return [waiting for waiting in self.waiting() if _asks_for(waiting, (resource,))]
+
+    # --- decide
+
+    def is_free(self, wish: Wish, option: Option) -> bool:
+        return not any(True for resource in option for _ in self.rivals(resource, wish.mode, wish.who)) and not (
+            self.ahead(wish, option)
+        )
+
+    def ahead(self, wish: Wish, option: Option) -> list[Waiting]:
+        """Who is in a call, came earlier and asks for the same, but for those who wait for the asker."""
+        earlier = [
+            waiting
+            for waiting in self.present()
+            if waiting.ticket.turn < wish.turn
+            and not waiting.lease.is_of(wish.who)
+            and not waiting.lease.lets_in(wish.who)
+            and not (wish.mode == "shared" == waiting.ticket.mode)
+            and _asks_for(waiting, option)
+        ]
+        if not earlier or not self._holds_or_waits(wish.who):
+            return earlier
+        links = self._links()
+        return [waiting for waiting in earlier if not _reaches(links, waiting.lease.who, wish.who)]
+
+    def cycle(self, wish: Wish) -> list[Link]:
+        """The ring of agents that would wait for each other if this wish were to wait; empty when there is none."""
+        wishes = [*(waiting.wish for waiting in self.present()), wish]
+        stuck = self._stuck(wishes)
+        return self._ring(wish, wishes, stuck) if wish.who in stuck else []
+
+    def closes_a_ring(self) -> bool:
+        """Whether somebody waits for ever already: what an agent gets while it also waits can bring that about."""
+        return bool(self._stuck([waiting.wish for waiting in self.present()]))
+
+    # --- record
+
+    def record(self, resource: str, event: ClaimEvent) -> int:
+        """The version of the event."""
+        before = self.claim(resource)
+        self.changes.append((before, event))
+        self.claims[resource] = after = evolve(before, event, self.at, before.digest)
+        return after.version
+
+    def keep(self, lease: Lease) -> None:
+        self.leases[lease.key] = self.kept[lease.key] = lease
+        self.dropped.discard(lease.key)
+
+    def drop(self, key: tuple[str, int]) -> None:
+        self.leases.pop(key, None)
+        self.kept.pop(key, None)
+        self.dropped.add(key)
+
+    def adopt(self, who: Who, server: str) -> None:
+        """The same agent comes back in another session: what the session that is gone had is its own again."""
+        for lease in list(self.leases.values()):
+            if lease.is_of(who) and lease.session != who.session:
+                self.keep(lease._replace(session=who.session, server=server))
+                self.adopted.add(lease.key)
+
+    # --- who waits for whom
+
+    def _holds_or_waits(self, who: Who) -> bool:
+        """Nobody waits for an agent that has neither a grant nor a ticket here."""
+        return any(lease.who == who for lease in self.leases.values())
+
+    def _holders(self, wish: Wish, option: Option) -> set[Who]:
+        return {rival.lease.who for resource in option for rival in self.rivals(resource, wish.mode, wish.who)}
+
+    def _links(self) -> dict[Who, set[Who]]:
+        """For whom each waiter waits: holders, and those who stand before it."""
+        links: dict[Who, set[Who]] = {}
+        present = self.present()
+        for number, waiting in enumerate(present):
+            wish = waiting.wish
+            found = links.setdefault(wish.who, set())
+            for option in wish.options:
+                found |= self._holders(wish, option)
+                found |= {
+                    before.lease.who
+                    for before in present[:number]
+                    if _asks_for(before, option)
+                    and not (wish.mode == "shared" == before.ticket.mode)
+                    and not before.lease.lets_in(wish.who)
+                }
+            found.discard(wish.who)
+        return links
+
+    def _stuck(self, wishes: list[Wish]) -> set[Who]:
+        """Waiters that nobody but one another can let go on. A wish with several options is stuck when all are.
+
+        Only holders count: who stands before another is passed by when it waits for that other one.
+        """
+        holders = [(wish.who, [self._holders(wish, option) for option in wish.options]) for wish in wishes]
+        stuck = {who for who, _ in holders}
+        while True:
+            still = {who for who, options in holders if all(option & stuck for option in options)}
+            if still == stuck:
+                return stuck
+            stuck = still
+
+    def _ring(self, wish: Wish, wishes: list[Wish], stuck: set[Who]) -> list[Link]:
+        path: list[tuple[Who, str]] = []  # an agent, and what it waits for
+        while wish.who not in (who for who, _ in path):
+            rival = self._stuck_rival(wish, stuck)
+            path.append((wish.who, rival.resource))
+            wish = next(it for it in wishes if it.who == rival.lease.who and self._is_stuck(it, stuck))
+        ring = path[[who for who, _ in path].index(wish.who) :]
+        return [
+            Link(who.agent, holds=ring[number - 1][1], waits_for=waited) for number, (who, waited) in enumerate(ring)
+        ]
+
+    def _is_stuck(self, wish: Wish, stuck: set[Who]) -> bool:
+        return all(self._holders(wish, option) & stuck for option in wish.options)
+
+    def _stuck_rival(self, wish: Wish, stuck: set[Who]) -> Rival:
+        rivals = (rival for resource in wish.options[0] for rival in self.rivals(resource, wish.mode, wish.who))
+        return next(rival for rival in rivals if rival.lease.who in stuck)
+
+
+def _asks_for(waiting: Waiting, option: Option) -> bool:
+    """Whether any resource that a ticket asks for overlaps one of these."""
+    asked = (waiting.resource, *waiting.ticket.also, *waiting.ticket.alternatives)
+    return any(overlap(one, other) for one in asked for other in option)
+
+
+def _reaches(links: dict[Who, set[Who]], start: Who, goal: Who) -> bool:
+    seen, rest = {start}, [start]
+    while rest:
+        for found in links.get(rest.pop(), set()) - seen:
+            if found == goal:
+                return True
+            seen.add(found)
+            rest.append(found)
+    return False

@@ -1,0 +1,90 @@
+"""Between the board and a transaction: load what bears on a command, and write what was decided."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from holdlog.domain.board import Board
+from holdlog.domain.claim import Claim, Grant, Ticket
+from holdlog.domain.claiming import expire
+from holdlog.domain.lease import GRACE, Lease, Loss
+from holdlog.domain.message import NOBODY, Caller
+from holdlog.domain.ports import ClaimChange, Reader, Transaction
+
+MAX_DUE: Final = 500
+"""Leases that are ended in one step."""
+
+
+def load(reader: Reader, resources: Iterable[str], now: int, at: int) -> Board:
+    """The board of these resources: whatever overlaps them, all tickets, and what those ask for.
+
+    `now`: steady; `at`: UTC; both in microseconds.
+    """
+    claims = {claim.resource: claim for claim in reader.overlapping(list(resources))}
+    queued = reader.queued()
+    if queued:
+        wanted = {
+            resource
+            for claim in queued
+            for ticket in claim.line
+            for resource in (claim.resource, *ticket.also, *ticket.alternatives)
+        }
+        claims |= {claim.resource: claim for claim in reader.overlapping(sorted(wanted))}
+    active = [claim.resource for claim in claims.values() if claim.grants or claim.line]
+    return Board(claims.values(), reader.leases.of(active) if active else (), now, at)
+
+
+def load_to_write(transaction: Transaction, resources: Iterable[str]) -> Board:
+    """As `load`. Grants and tickets whose leases are not known, as in a copy of the log, last for the grace."""
+    board = load(transaction, resources, transaction.steady, transaction.at)
+    unknown = [lease for claim in board.claims.values() for lease in _unknown(claim, board)]
+    if unknown:
+        transaction.leases.put(unknown)
+        board.leases |= {lease.key: lease for lease in unknown}
+    return board
+
+
+def settle(board: Board, transaction: Transaction, caller: Caller, losses: Sequence[Loss] = ()) -> None:
+    """Append the events of a board and put its leases; those of new grants learn their positions."""
+    positions: dict[tuple[str, int], int] = {}
+    if board.changes:
+        appended = transaction.append([ClaimChange(*change) for change in board.changes], caller)
+        for (before, _), position in zip(board.changes, appended, strict=True):
+            positions[before.resource, before.version + 1] = position
+    if board.dropped:
+        transaction.leases.drop(board.dropped)
+    if board.kept:
+        placed = [
+            lease if lease.position else lease._replace(position=positions.get(lease.key, 0))
+            for lease in board.kept.values()
+        ]
+        board.leases |= {lease.key: lease for lease in placed}
+        transaction.leases.put(placed)
+    if losses:
+        transaction.leases.lose(losses, transaction.at)
+
+
+def end_what_is_due(transaction: Transaction) -> bool:
+    """Leases that are over become events before anything else is decided. Whether there were any."""
+    due = transaction.leases.due(transaction.steady, MAX_DUE)
+    if due:
+        board = load_to_write(transaction, {lease.resource for lease in due})
+        settle(board, transaction, NOBODY, expire(due, board))
+    return bool(due)
+
+
+def _unknown(claim: Claim, board: Board) -> Iterator[Lease]:
+    parts: list[Grant | Ticket] = [*claim.grants, *claim.line]
+    for part in parts:
+        if (claim.resource, part.version) not in board.leases:
+            yield Lease(
+                resource=claim.resource,
+                version=part.version,
+                kind="held" if isinstance(part, Grant) else "waits",
+                agent=part.agent,
+                principal=part.principal,
+                session=None,
+                server="",
+                deadline=board.now + GRACE,
+                length=GRACE,
+                heard=board.now,
+            )
