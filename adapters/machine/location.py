@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from holdlog.adapters.machine.host import file_system, is_network
 
@@ -15,6 +16,14 @@ OUR_FOLDER = ".holdlog"
 FOLDER_MODE = 0o700
 MAX_POINTER_BYTES = 64 * 1024
 """Limit for a `.git` file and a `commondir` file, each of which holds one path."""
+
+
+class GitPlace(NamedTuple):
+    """A worktree: the folder with its `.git`, its own git folder, and the one that all its siblings share."""
+
+    folder: Path
+    git_folder: Path
+    common: Path
 
 
 class LocationError(ValueError):
@@ -34,10 +43,11 @@ def find_store(db: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
     explicit = db if db is not None else environ.get("HOLDLOG_DB") or None
     if explicit is not None:
         return _explicit(explicit, "--db" if db is not None else "HOLDLOG_DB", environ, cwd)
-    start = _start(environ, cwd)
-    avoided = _avoided(environ)
-    place = _git_place(start, avoided) or _own_place(start, avoided) or _state_place(environ)
-    return _resolved(place / STORE_FILE)
+    start = start_folder(environ, cwd)
+    avoided = avoided_folders(environ)
+    git = find_git(start, avoided)
+    place = (git.common / "holdlog" if git else own_place(start, avoided)) or _state_place(environ)
+    return resolved(place / STORE_FILE)
 
 
 def prepare_folder(path: Path, environ: Mapping[str, str] = os.environ) -> None:
@@ -77,7 +87,7 @@ def _explicit(text: str, option: str, environ: Mapping[str, str], cwd: Path) -> 
         raise LocationError(f"{option} is empty; name a file, such as {option} ./{OUR_FOLDER}/{STORE_FILE}")
     if any(ord(character) < 32 or ord(character) == 127 for character in text):
         raise LocationError(f"{option} holds a control character; name a file, such as ./{OUR_FOLDER}/{STORE_FILE}")
-    path = _resolved(cwd / _expanded(text, environ))
+    path = resolved(cwd / expanded(text, environ))
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -91,7 +101,8 @@ def _explicit(text: str, option: str, environ: Mapping[str, str], cwd: Path) -> 
     return path
 
 
-def _expanded(text: str, environ: Mapping[str, str]) -> Path:
+def expanded(text: str, environ: Mapping[str, str]) -> Path:
+    """The path with a `~` at its beginning replaced by that home folder. Raises LocationError."""
     path = Path(text)
     if path.parts[:1] == ("~",):
         return _home(environ).joinpath(*path.parts[1:])
@@ -101,30 +112,37 @@ def _expanded(text: str, environ: Mapping[str, str]) -> Path:
         raise LocationError(f"{shown(path.parts[0])} names no user; write ./{shown(text)} or the whole path") from error
 
 
-def _start(environ: Mapping[str, str], cwd: Path) -> Path:
+def start_folder(environ: Mapping[str, str], cwd: Path) -> Path:
+    """Where the agent works: `CLAUDE_PROJECT_DIR` if it is a folder here, else `cwd`; resolved."""
     # A variable passed into a container may name a folder of the host: then the working folder is the better witness.
     project = environ.get("CLAUDE_PROJECT_DIR")
     if project and "\0" not in project and stat.S_ISDIR(_mode(cwd / project)):
-        return _resolved(cwd / project)
-    return _resolved(cwd)
+        return resolved(cwd / project)
+    return resolved(cwd)
 
 
-def _avoided(environ: Mapping[str, str]) -> set[Path]:
+def avoided_folders(environ: Mapping[str, str]) -> set[Path]:
+    """Folders that are nobody's project: the home folder."""
     try:
-        return {_resolved(_home(environ))}
+        return {resolved(_home(environ))}
     except LocationError:
         return set()  # no home folder: only the state folder needs one, and asks again
 
 
-def _git_place(start: Path, avoided: set[Path]) -> Path | None:
+def find_git(start: Path, avoided: set[Path]) -> GitPlace | None:
+    """The worktree nearest upwards of `start`; passed over is one that stands in an avoided folder or in `/`.
+
+    Raises LocationError for a `.git` file that leads nowhere.
+    """
     for folder in _upwards(start, avoided):
-        common = _common_folder(folder / ".git")
-        if common is not None and common not in avoided and common != common.parent:
-            return common / "holdlog"
+        place = git_place(folder)
+        if place is not None and place.common not in avoided and place.common != place.common.parent:
+            return place
     return None
 
 
-def _own_place(start: Path, avoided: set[Path]) -> Path | None:
+def own_place(start: Path, avoided: set[Path]) -> Path | None:
+    """The nearest `.holdlog/` upwards of `start`."""
     for folder in _upwards(start, avoided):
         if stat.S_ISDIR(_mode(folder / OUR_FOLDER)):
             return folder / OUR_FOLDER
@@ -144,38 +162,40 @@ def _upwards(start: Path, avoided: set[Path]) -> Iterator[Path]:
             yield folder
 
 
-def _common_folder(entry: Path) -> Path | None:
-    """Common folder of the repository whose `.git` is `entry` (gitrepository-layout(5)), None if it is no repository.
+def git_place(folder: Path) -> GitPlace | None:
+    """The repository whose `.git` stands in `folder` (gitrepository-layout(5)), None if there is none.
 
-    As git does: a folder that is no repository is passed over, a file that leads nowhere is an error.
+    As git does: a folder that is no repository is passed over, a file that leads nowhere is an error (LocationError).
     """
+    entry = folder / ".git"
     mode = _mode(entry)
     if stat.S_ISDIR(mode):
         common = _common_of(entry)
-        return common if _is_repository(entry, common) else None
+        return GitPlace(folder, resolved(entry), common) if _is_repository(entry, common) else None
     if not stat.S_ISREG(mode):
         return None
-    pointer = _pointer(entry)
+    pointer = pointer_in(entry)
     if not pointer.startswith("gitdir: "):
         raise _broken(entry, "is not what git writes")
     git_folder = entry.parent / pointer.removeprefix("gitdir: ")
     common = _common_of(git_folder)
     if not _is_repository(git_folder, common):
         raise _broken(entry, "leads to no git repository")
-    return common
+    return GitPlace(folder, resolved(git_folder), common)
 
 
 def _common_of(git_folder: Path) -> Path:
     """A worktree's git folder names the common one in `commondir`; that of a repository or submodule is its own."""
     entry = git_folder / "commondir"
-    return _resolved(git_folder / _pointer(entry)) if stat.S_ISREG(_mode(entry)) else _resolved(git_folder)
+    return resolved(git_folder / pointer_in(entry)) if stat.S_ISREG(_mode(entry)) else resolved(git_folder)
 
 
 def _is_repository(git_folder: Path, common: Path) -> bool:
     return _there(git_folder / "HEAD") and all(stat.S_ISDIR(_mode(common / part)) for part in ("objects", "refs"))
 
 
-def _pointer(entry: Path) -> str:
+def pointer_in(entry: Path) -> str:
+    """The one line of a file that git keeps to point elsewhere. Raises LocationError."""
     try:
         with entry.open("rb") as file:
             content = file.read(MAX_POINTER_BYTES + 1)
@@ -199,7 +219,7 @@ def _to_create(folder: Path, environ: Mapping[str, str]) -> list[Path]:
         if mode:
             raise LocationError(f"{shown(level)} is not a folder; use --db with a path in a folder")
         missing.append(level)
-    if len(missing) > 1 and folder != _resolved(_state_place(environ)):
+    if len(missing) > 1 and folder != resolved(_state_place(environ)):
         raise LocationError(f"folder {shown(missing[1])} does not exist; make it, or use --db with another path")
     return missing[::-1]
 
@@ -220,7 +240,8 @@ def _home(environ: Mapping[str, str]) -> Path:
         raise LocationError("there is no home folder; set HOME, or use --db with a path") from error
 
 
-def _resolved(path: Path) -> Path:
+def resolved(path: Path) -> Path:
+    """The absolute path without symbolic links. Raises LocationError."""
     try:
         return path.resolve()
     except (OSError, RuntimeError, ValueError) as error:

@@ -1,0 +1,99 @@
+"""A place in a workspace: where a path leads when its links are followed, and how that is spelled."""
+
+import errno
+import os
+import stat
+import unicodedata
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from holdlog.domain import resource as spelling
+
+
+class Workspace(NamedTuple):
+    """`root`: absolute and resolved, `/` between its parts. `bare`: its resources are stored as bare paths. `folds`:
+    its file system takes upper and lower case for one."""
+
+    name: str
+    root: str
+    bare: bool = False
+    folds: bool = False
+
+    def path_of(self, absolute: str) -> str | None:
+        """What leads from the root to an absolute path, "" for the root itself, None for what is outside."""
+        if absolute.startswith(self.root + "/"):
+            return absolute[len(self.root) + 1 :]
+        if not self.folds and absolute.isascii():
+            return "" if absolute == self.root else None
+        parts, depth = absolute.split("/"), self.root.count("/") + 1
+        same = self._key("/".join(parts[:depth])) == self._key(self.root)
+        return "/".join(parts[depth:]) if same else None
+
+    def resource(self, path: str) -> str:
+        """The stored spelling of a path below the root. Raises ValueError."""
+        path = self._key(path)
+        return spelling.canonical(path if self.bare else f"file://{self.name}/{path}")
+
+    def _key(self, text: str) -> str:
+        if self.folds:
+            text = text.casefold()
+        return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+Place = tuple[Workspace, str]
+"""A workspace and a path in it, "" for its root."""
+
+
+def owner(absolute: str, known: Sequence[Workspace]) -> Place | None:
+    """The first of `known` that holds an absolute path, which is not followed."""
+    for workspace in known:
+        path = workspace.path_of(absolute)
+        if path is not None:
+            return workspace, path
+    return None
+
+
+def followed(base: str, path: str, known: Sequence[Workspace]) -> Place | None:
+    """Where a path leads from a resolved folder. If that is outside, the last place before its way left a workspace."""
+    real, segments = base, path.split("/") if path else []
+    left: tuple[Place, list[str]] | None = None
+    for index, segment in enumerate(segments):
+        step = f"{real}/{segment}"
+        try:
+            linked = stat.S_ISLNK(os.lstat(step).st_mode)
+        except OSError:  # what does not exist leads nowhere else
+            real = "/".join((real, *segments[index:]))
+            break
+        if linked and (target := _target(step)) is not None:
+            inside = owner(real, known)
+            left = (inside, segments[index:]) if inside else left
+            step = target
+        real = step
+    place = owner(real, known)
+    if place is None and left is not None:
+        (workspace, beginning), rest = left
+        return workspace, "/".join((beginning, *rest) if beginning else rest)
+    return place
+
+
+def _target(link: str) -> str | None:
+    """What a link leads to in the end; None for a loop."""
+    try:
+        os.stat(link)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+    return os.path.realpath(link).replace(os.sep, "/").rstrip("/")
+
+
+def folds_case(root: str) -> bool:
+    """Whether a name in the folder, or else its own, also leads there in swapped case. Nothing is written."""
+    for folder in (root, os.path.dirname(root)):
+        try:
+            names = set(os.listdir(folder))
+        except OSError:
+            continue
+        for name in sorted(names if folder == root else {os.path.basename(root)}):
+            if name.isascii() and name.swapcase() not in names:
+                return os.path.lexists(os.path.join(folder, name.swapcase()))
+    return False
