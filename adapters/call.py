@@ -36,6 +36,9 @@ class Workspaces(Protocol):
     def canonical(self, text: str) -> str:
         """The one spelling of a resource. Raises ValueError."""
 
+    def shown(self, resource: str) -> str:
+        """How to tell a stored resource, so that `canonical` takes it back."""
+
     def elsewhere(self, resource: str) -> list[tuple[str, str]]:
         """The same path in the other workspaces: their names and resources."""
 

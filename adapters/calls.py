@@ -37,22 +37,26 @@ class Calls(ClaimCalls):
     # --- state
 
     def set(
-        self, namespace: str, key: str, value: Any, by: str, expected_version: int | None
+        self, namespace: str, key: str, value: Any, by: str, expected_version: int | None, guard: object = ()
     ) -> Write[results.SetResult]:
         json_value = self._json(value)
         expected = None if expected_version is None else whole(expected_version, "expected_version")
         operation = checked(lambda: Set(namespace=namespace, key=key, value=json_value, expected_version=expected))
-        return Write(checked(lambda: Transact(operations=(operation,), by=by)), answers.set_result)
+        guards = self.guards(guard)
+        return Write(checked(lambda: Transact(operations=(operation,), by=by, guard=guards)), answers.set_result)
 
     def get(self, namespace: str, key: str) -> Read[results.StateRecord]:
         """Its answer raises NotFoundError."""
         place = _place(namespace, key)
         return Read(lambda reader: answers.state_record(reader.record(*place)))
 
-    def delete(self, namespace: str, key: str, by: str, expected_version: int | None) -> Write[results.DeleteResult]:
+    def delete(
+        self, namespace: str, key: str, by: str, expected_version: int | None, guard: object = ()
+    ) -> Write[results.DeleteResult]:
         expected = None if expected_version is None else whole(expected_version, "expected_version")
         operation = checked(lambda: Delete(namespace=namespace, key=key, expected_version=expected))
-        command = checked(lambda: Transact(operations=(operation,), by=by), by="deleted_by")
+        guards = self.guards(guard)
+        command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards), by="deleted_by")
         return Write(command, lambda outcome: answers.delete_result(outcome, command.by))
 
     def clear_namespace(self, namespace: str, by: str) -> Write[results.ClearResult]:

@@ -2,14 +2,17 @@
 
 import os
 import secrets
+import threading
 import weakref
 from pathlib import Path
 from typing import Final
 
-from holdlog.adapters.calls import Calls, Settings
+from holdlog.adapters.call import Settings
+from holdlog.adapters.calls import Calls
 from holdlog.adapters.machine import host
 from holdlog.adapters.machine.bells import MachineBell, ProcessBell
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.machine.presence import Presence, announce, is_connected
+from holdlog.adapters.opened import Opened, Server
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import StoreError
@@ -17,12 +20,19 @@ from holdlog.domain.refusals import StoreError
 MEMORY: Final = ":memory:"
 
 
-def open_holdlog(place: str | Path, settings: Settings | None = None, session: str | None = None) -> Opened:
-    """Open what `place` names: `:memory:` or a file. Raises StoreError, UnavailableError."""
+def open_holdlog(
+    place: str | Path, settings: Settings | None = None, session: str | None = None, what: str = "python"
+) -> Opened:
+    """Open what `place` names: `:memory:` or a file. `what` this process is, for people who ask who is connected.
+
+    Raises StoreError, UnavailableError.
+    """
     caller = Caller(session=session or process_session())
-    calls = Calls(settings or Settings(), host.now)
+    settings = settings or Settings()
     if str(place) == MEMORY:
-        return _kept(Opened(MemoryStore(), ProcessBell(), caller, calls))
+        server = Server()
+        calls = Calls(settings, host.now, host.steady, server.connected)
+        return _kept(Opened(MemoryStore(), ProcessBell(), caller, calls, server, settings))
     if "://" in str(place):
         raise StoreError(f"{str(place).split('://')[0]}:// stores are planned; give the path of a file")
     from holdlog.adapters.stores.opening import open_sqlite
@@ -30,7 +40,38 @@ def open_holdlog(place: str | Path, settings: Settings | None = None, session: s
     path = Path(os.path.realpath(Path(place).expanduser()))
     store = open_sqlite(path)
     bell = MachineBell(path.with_name(path.name + ".bells"), store.changed)
-    return _kept(Opened(store, bell, caller, calls))
+    server = MachineServer(path, caller.session or "", what)
+    calls = Calls(settings, host.now, host.steady, server.connected)
+    return _kept(Opened(store, bell, caller, calls, server, settings))
+
+
+class MachineServer(Server):
+    """One process of a machine among those that share the store `path`; connected from its first claim on."""
+
+    def __init__(self, path: Path, session: str, what: str) -> None:
+        self._path = path
+        self._session = session
+        self._what = what
+        self._presence: Presence | None = None
+        self._joining = threading.Lock()
+
+    def join(self) -> str:
+        with self._joining:
+            if self._presence is None:
+                self._presence = announce(self._path, self._session, self._what)
+            return self._presence.server
+
+    def connected(self, server: str) -> bool:
+        return server != "" and is_connected(self._path, server)
+
+    def tell(self, what: str) -> None:
+        """Say more exactly what is connected, once it is known."""
+        if self._presence is not None:
+            self._presence.tell(what)
+
+    def close(self) -> None:
+        if self._presence is not None:
+            self._presence.close()
 
 
 def process_session() -> str:

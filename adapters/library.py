@@ -4,16 +4,21 @@ import asyncio
 import random
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from holdlog.adapters import answers, results
-from holdlog.adapters.calls import Answered, Settings, Write, caller
+from holdlog.adapters import results
+from holdlog.adapters.arguments import caller
+from holdlog.adapters.call import Answered, Settings, Stand, Write
+from holdlog.adapters.claims import results as claims
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.machine.host import now
-from holdlog.domain.refusals import BusyError, ConflictError, HoldlogError, NotFoundError, NotHolderError
+from holdlog.domain.refusals import (
+    ConflictError,
+    HoldlogError,
+    NotFoundError,
+)
 
 UPDATE_ATTEMPTS: Final = 100
 """How often `update` starts again before it gives the conflict to its caller."""
@@ -23,8 +28,8 @@ MAX_BACK_OFF: Final = 0.05
 """Seconds: after its nth conflict `update` sleeps a random part of n times the first, and of the second at most, so
 that those who read the same version do not meet again."""
 
-ClaimAnswer = results.Claimed | results.AlreadyClaimed | results.Busy
-ReleaseAnswer = results.Released | results.AlreadyFree | results.NeverClaimed | results.NotHolder
+ClaimAnswer = claims.Claimed | claims.AlreadyClaimed | claims.Busy | claims.Deadlock
+ReleaseAnswer = claims.Released | claims.AlreadyFree | claims.NeverClaimed | claims.NotHolder | claims.Expired
 WatchAnswer = results.StateRecord | results.Deleted | results.WatchTimeout
 
 
@@ -49,14 +54,19 @@ class StateStore:
         *,
         updated_by: str,
         expected_version: int | None = None,
+        guard: Sequence[Mapping[str, Any]] = (),
         reason: str | None = None,
         request_id: str | None = None,
     ) -> results.SetResult:
         """Write a JSON value. `expected_version`: N = exactly N, 0 = must not exist now, None = whatever is there.
 
-        Raises ConflictError when the version is another; `.detail` tells what stands there.
+        `guard`: claims that the write relies on, as `[{"resource": "a.py", "version": 3}]` with the version of the
+        grant. Raises FencedError when the writer does not hold one of them any more, ConflictError when the version is
+        another; `.detail` tells what stands there.
         """
-        return self._write(self._calls.set(namespace, key, value, updated_by, expected_version), reason, request_id)
+        return self._write(
+            self._calls.set(namespace, key, value, updated_by, expected_version, guard), reason, request_id
+        )
 
     def get(self, namespace: str, key: str) -> results.StateRecord:
         """The value now. Raises NotFoundError."""
@@ -69,11 +79,12 @@ class StateStore:
         *,
         deleted_by: str,
         expected_version: int | None = None,
+        guard: Sequence[Mapping[str, Any]] = (),
         reason: str | None = None,
         request_id: str | None = None,
     ) -> results.DeleteResult:
         """Delete the value; its history stays and its version counts on. Raises NotFoundError, ConflictError."""
-        return self._write(self._calls.delete(namespace, key, deleted_by, expected_version), reason, request_id)
+        return self._write(self._calls.delete(namespace, key, deleted_by, expected_version, guard), reason, request_id)
 
     def clear_namespace(
         self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
@@ -130,31 +141,63 @@ class StateStore:
         """Block until the key has a version above `since_version` (0: until it exists), or the time is over."""
         return self._opened.wait(self._calls.watch(namespace, key, since_version, timeout_seconds))
 
-    def claim(self, resource: str, *, agent: str, request_id: str | None = None) -> ClaimAnswer:
-        """Claim a resource for an agent, or learn who holds it."""
+    def claim(
+        self,
+        resource: str,
+        *,
+        agent: str,
+        also: Sequence[str] = (),
+        alternatives: Sequence[str] = (),
+        lease_seconds: float | None = None,
+        wait_seconds: float = 0,
+        mode: str = "exclusive",
+        note: str | None = None,
+        request_id: str | None = None,
+    ) -> ClaimAnswer:
+        """Claim a resource for an agent, or learn who holds it.
+
+        `also`: more resources, all or nothing. `alternatives`: when the resource is not free, the first of these that
+        is. `wait_seconds`: stand in line so long. `mode`: `exclusive` or `shared`. `note`: told to others. The lease
+        is renewed by whatever the agent writes; `claimed` renews by itself.
+        """
+        call = self._calls.claim(resource, agent, also, alternatives, lease_seconds, wait_seconds, mode, note)
+        return self._claim(call, request_id)
+
+    def release(
+        self,
+        resource: str | None = None,
+        *,
+        agent: str,
+        also: Sequence[str] = (),
+        outcome: str | None = None,
+        moved_to: str | None = None,
+        note: str | None = None,
+        request_id: str | None = None,
+    ) -> ReleaseAnswer:
+        """Let go of a resource, or of everything; whoever waits gets it at once. `outcome`: what was done to it
+        (`released`, `modified`, `created`, `deleted`, `moved`), told to the next holder with the `note`."""
+        call = self._calls.release(resource, agent, also, outcome, moved_to, note)
         try:
-            return self._write(self._calls.claim(resource, agent), None, request_id)
-        except BusyError as refusal:
-            return refused(refusal, results.Busy)
+            return self._write(call, None, request_id)
+        except HoldlogError as refusal:
+            answer: ReleaseAnswer = self._calls.refused(refusal)  # type: ignore[assignment]
+            return answer
 
-    def release(self, resource: str, *, agent: str, request_id: str | None = None) -> ReleaseAnswer:
-        """Let go of a resource; whoever waits for it is told at once."""
-        try:
-            return self._write(self._calls.release(resource, agent), None, request_id)
-        except NotHolderError as refusal:
-            return refused(refusal, results.NotHolder)
-        except NotFoundError as refusal:
-            return refused(refusal, results.NeverClaimed)
+    def status(self, resource: str, version: int | None = None) -> claims.Available | claims.Held:
+        """Who holds a resource; `current` tells whether the grant `version` does."""
+        return self._opened.read(self._calls.status(resource, version))
 
-    def status(self, resource: str) -> results.Available | results.Held:
-        """Who holds a resource."""
-        return self._opened.read(self._calls.status(resource))
+    def board(self, *, agent: str | None = None, limit: int = 100, after: str | None = None) -> claims.Board:
+        """Everything that is held or waited for now, in pages by resource; of one agent and its sub-agents."""
+        return self._opened.read(self._calls.board(agent, limit, after))
 
-    def board(self, *, limit: int = 100, after: str | None = None) -> results.Board:
-        """Everything that is held now, in pages by resource."""
-        return self._opened.read(self._calls.board(limit, after))
+    def register(
+        self, agent: str, *, name: str | None = None, model: str | None = None, purpose: str | None = None
+    ) -> claims.Registered:
+        """Say who an agent is; what is left out stays as it was."""
+        return self._write(self._calls.register(agent, name, model, purpose), None, None)
 
-    def wait(self, resource: str, timeout_seconds: float = 30) -> results.Available | results.WaitTimeout:
+    def wait(self, resource: str, timeout_seconds: float = 30) -> claims.Available | claims.WaitTimeout:
         """Block until nobody holds the resource, or the time is over. Told, not granted."""
         return self._opened.wait(self._calls.wait(resource, timeout_seconds))
 
@@ -169,6 +212,13 @@ class StateStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _claim(self, call: Stand[Any], request_id: str | None) -> ClaimAnswer:
+        try:
+            answer: ClaimAnswer = self._opened.claim(call, caller(self._opened.caller, request_id=request_id))
+        except HoldlogError as refusal:
+            answer = self._calls.refused(refusal)  # type: ignore[assignment]
+        return answer
 
     def _write(self, call: Write[Answered], reason: str | None, request_id: str | None) -> Answered:
         return self._opened.write(call, caller(self._opened.caller, reason=reason, request_id=request_id))
@@ -200,10 +250,11 @@ class AsyncStateStore:
         *,
         updated_by: str,
         expected_version: int | None = None,
+        guard: Sequence[Mapping[str, Any]] = (),
         reason: str | None = None,
         request_id: str | None = None,
     ) -> results.SetResult:
-        call = self._calls.set(namespace, key, value, updated_by, expected_version)
+        call = self._calls.set(namespace, key, value, updated_by, expected_version, guard)
         return await self._write(call, reason, request_id)
 
     async def get(self, namespace: str, key: str) -> results.StateRecord:
@@ -216,10 +267,11 @@ class AsyncStateStore:
         *,
         deleted_by: str,
         expected_version: int | None = None,
+        guard: Sequence[Mapping[str, Any]] = (),
         reason: str | None = None,
         request_id: str | None = None,
     ) -> results.DeleteResult:
-        call = self._calls.delete(namespace, key, deleted_by, expected_version)
+        call = self._calls.delete(namespace, key, deleted_by, expected_version, guard)
         return await self._write(call, reason, request_id)
 
     async def clear_namespace(
@@ -265,27 +317,52 @@ class AsyncStateStore:
     async def watch(self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10) -> WatchAnswer:
         return await self._opened.wait_async(self._calls.watch(namespace, key, since_version, timeout_seconds))
 
-    async def claim(self, resource: str, *, agent: str, request_id: str | None = None) -> ClaimAnswer:
+    async def claim(
+        self,
+        resource: str,
+        *,
+        agent: str,
+        also: Sequence[str] = (),
+        alternatives: Sequence[str] = (),
+        lease_seconds: float | None = None,
+        wait_seconds: float = 0,
+        mode: str = "exclusive",
+        note: str | None = None,
+        request_id: str | None = None,
+    ) -> ClaimAnswer:
+        call = self._calls.claim(resource, agent, also, alternatives, lease_seconds, wait_seconds, mode, note)
+        return await self._claim(call, request_id)
+
+    async def release(
+        self,
+        resource: str | None = None,
+        *,
+        agent: str,
+        also: Sequence[str] = (),
+        outcome: str | None = None,
+        moved_to: str | None = None,
+        note: str | None = None,
+        request_id: str | None = None,
+    ) -> ReleaseAnswer:
+        call = self._calls.release(resource, agent, also, outcome, moved_to, note)
         try:
-            return await self._write(self._calls.claim(resource, agent), None, request_id)
-        except BusyError as refusal:
-            return refused(refusal, results.Busy)
+            return await self._write(call, None, request_id)
+        except HoldlogError as refusal:
+            answer: ReleaseAnswer = self._calls.refused(refusal)  # type: ignore[assignment]
+            return answer
 
-    async def release(self, resource: str, *, agent: str, request_id: str | None = None) -> ReleaseAnswer:
-        try:
-            return await self._write(self._calls.release(resource, agent), None, request_id)
-        except NotHolderError as refusal:
-            return refused(refusal, results.NotHolder)
-        except NotFoundError as refusal:
-            return refused(refusal, results.NeverClaimed)
+    async def status(self, resource: str, version: int | None = None) -> claims.Available | claims.Held:
+        return await self._opened.read_async(self._calls.status(resource, version))
 
-    async def status(self, resource: str) -> results.Available | results.Held:
-        return await self._opened.read_async(self._calls.status(resource))
+    async def board(self, *, agent: str | None = None, limit: int = 100, after: str | None = None) -> claims.Board:
+        return await self._opened.read_async(self._calls.board(agent, limit, after))
 
-    async def board(self, *, limit: int = 100, after: str | None = None) -> results.Board:
-        return await self._opened.read_async(self._calls.board(limit, after))
+    async def register(
+        self, agent: str, *, name: str | None = None, model: str | None = None, purpose: str | None = None
+    ) -> claims.Registered:
+        return await self._write(self._calls.register(agent, name, model, purpose), None, None)
 
-    async def wait(self, resource: str, timeout_seconds: float = 30) -> results.Available | results.WaitTimeout:
+    async def wait(self, resource: str, timeout_seconds: float = 30) -> claims.Available | claims.WaitTimeout:
         return await self._opened.wait_async(self._calls.wait(resource, timeout_seconds))
 
     async def close(self) -> None:
@@ -298,6 +375,15 @@ class AsyncStateStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    async def _claim(self, call: Stand[Any], request_id: str | None) -> ClaimAnswer:
+        try:
+            answer: ClaimAnswer = await self._opened.claim_async(
+                call, caller(self._opened.caller, request_id=request_id)
+            )
+        except HoldlogError as refusal:
+            answer = self._calls.refused(refusal)  # type: ignore[assignment]
+        return answer
 
     async def _write(self, call: Write[Answered], reason: str | None, request_id: str | None) -> Answered:
         return await self._opened.write_async(call, caller(self._opened.caller, reason=reason, request_id=request_id))
@@ -321,10 +407,3 @@ def read_for_update(get: Callable[[str, str], results.StateRecord], namespace: s
 def back_off(attempt: int) -> float:
     """Seconds to sleep after the conflict of an attempt (from 1)."""
     return random.uniform(0, min(attempt * BACK_OFF, MAX_BACK_OFF))
-
-
-def refused(refusal: HoldlogError, expected: type[Answered]) -> Answered:
-    """The answer that stands for a refusal."""
-    answer = answers.refused(refusal, now())
-    assert isinstance(answer, expected)
-    return answer

@@ -3,49 +3,139 @@
 import asyncio
 import os
 import time
+from collections.abc import Callable
+from typing import Final
 
-from holdlog.adapters.calls import Answered, Calls, Read, Wait, Write
+from holdlog.adapters.call import Answered, Read, Settings, Stand, Wait, Write
+from holdlog.adapters.calls import Calls
 from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.stores.writer import Writer
-from holdlog.domain.message import Caller
+from holdlog.adapters.upkeep import Upkeep
+from holdlog.domain.claiming import Queued, StepBack, Sweep, TellLosses, Told
+from holdlog.domain.handle import Command, Outcome
+from holdlog.domain.lease import SECOND, Loss
+from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
+from holdlog.domain.refusals import HoldlogError
 from holdlog.projections.waiting import wait_until, wait_until_async
+
+_DONE: Final = object()
+
+
+class Server:
+    """This process among all that share the store, by the name that stands in leases. Here: the only one."""
+
+    name = "here"
+
+    def join(self) -> str:
+        """Be connected from now on; the name."""
+        return self.name
+
+    def connected(self, server: str) -> bool:
+        """Whether the process of that name lives."""
+        return server == self.name
+
+    def close(self) -> None:
+        """Be gone."""
 
 
 class Opened:
     """A store with its bell and writer. `caller`: who calls when a call does not say. Raises refusals as they come."""
 
-    def __init__(self, store: Store, bell: ProcessBell, caller: Caller, calls: Calls) -> None:
+    def __init__(
+        self, store: Store, bell: ProcessBell, caller: Caller, calls: Calls, server: Server, settings: Settings
+    ) -> None:
         self.store = store
         self.bell = bell
         self.caller = caller
         self.calls = calls
+        self.server = server
         self.writer = Writer(store, bell)
+        self.upkeep = Upkeep(store, self.writer, calls.steady, server.connected, settings.grace, settings.idle_limit)
+        self._grace = settings.grace
+        self._began = calls.steady()
         self._process = os.getpid()
 
-    def write(self, call: Write[Answered], caller: Caller) -> Answered:
-        return call.answer(self.writer.run(call.command, caller))
+    # --- for threads
 
-    async def write_async(self, call: Write[Answered], caller: Caller) -> Answered:
-        return call.answer(await self.writer.run_async(call.command, caller))
+    def write(self, call: Write[Answered], caller: Caller) -> Answered:
+        return call.answer(self._decided(call.command, caller))
+
+    def claim(self, call: Stand[Answered], caller: Caller) -> Answered:
+        """Claim, or stand in line for as long as the call says."""
+        caller = self._joined(caller)
+        outcome = self._decided(call.command, caller)
+        if isinstance(outcome, Queued) and call.seconds:
+            try:
+                with self.upkeep.waiting():
+                    wait_until(self._ticket_gone(call, outcome), self.bell, call.seconds)
+            except BaseException:
+                self.writer.run(_step_back(call, outcome), caller)
+                raise
+            outcome = self._decided(call.again, caller)
+        self.upkeep.took()
+        with self.store.reader() as reader:
+            return call.answer(outcome, reader)
 
     def read(self, call: Read[Answered]) -> Answered:
         with self.store.snapshot() if call.large else self.store.reader() as reader:
             return call.answer(reader)
 
+    def wait(self, call: Wait[Answered]) -> Answered:
+        started = time.monotonic()
+        with self.upkeep.waiting():
+            found = wait_until(lambda: self._look(call, started), self.bell, call.seconds)
+        return found if found is not None else self._timed_out(call, started)
+
+    # --- for coroutines
+
+    async def write_async(self, call: Write[Answered], caller: Caller) -> Answered:
+        return call.answer(await self._decided_async(call.command, caller))
+
+    async def claim_async(self, call: Stand[Answered], caller: Caller) -> Answered:
+        """As `claim`. A cancelled call leaves its ticket, which keeps its place for a while."""
+        caller = self._joined(caller)
+        outcome = await self._decided_async(call.command, caller)
+        if isinstance(outcome, Queued) and call.seconds:
+            try:
+                with self.upkeep.waiting():
+                    await wait_until_async(self._ticket_gone(call, outcome), self.bell, call.seconds)
+            except BaseException:
+                stepping = asyncio.ensure_future(self.writer.run_async(_step_back(call, outcome), caller))
+                stepping.add_done_callback(_ignore)
+                raise
+            outcome = await self._decided_async(call.again, caller)
+        self.upkeep.took()
+        with self.store.reader() as reader:
+            return call.answer(outcome, reader)
+
     async def read_async(self, call: Read[Answered]) -> Answered:
         """One row is read on the loop (some µs), more in a thread, so that no listing holds up other calls."""
         return await asyncio.to_thread(self.read, call) if call.large else self.read(call)
 
-    def wait(self, call: Wait[Answered]) -> Answered:
-        started = time.monotonic()
-        found = wait_until(lambda: self._look(call, started), self.bell, call.seconds)
-        return found if found is not None else self._timed_out(call, started)
-
     async def wait_async(self, call: Wait[Answered]) -> Answered:
         started = time.monotonic()
-        found = await wait_until_async(lambda: self._look(call, started), self.bell, call.seconds)
+        with self.upkeep.waiting():
+            found = await wait_until_async(lambda: self._look(call, started), self.bell, call.seconds)
         return found if found is not None else self._timed_out(call, started)
+
+    # --- sessions
+
+    def keep_sessions(self) -> None:
+        """This process lives as long as the sessions that call through it: renew what they hold."""
+        self.caller = self._joined(self.caller)
+        self.upkeep.keep_sessions(self.caller.server, self.caller.session)
+
+    async def losses(self, session: str | None) -> tuple[Loss, ...]:
+        """What the session lost since this was asked last."""
+        with self.store.reader() as reader:
+            if not reader.leases.losses(session, None):
+                return ()
+        outcome = await self.writer.run_async(TellLosses(session=session), NOBODY)
+        assert isinstance(outcome, Told)
+        return outcome.losses
+
+    # --- the end
 
     def close(self) -> None:
         """Finish what runs, then let go of everything; who waits learns that it is closed.
@@ -55,17 +145,83 @@ class Opened:
         if self.writer.leads_here():
             self.writer.refuse()  # a signal handler cannot wait for what it interrupted: the process's end closes it
         elif self._process == os.getpid():
+            self.upkeep.close()
+            self._leave()
             self.writer.close()
             self.bell.close()
             self.store.close()
+            self.server.close()
             self.bell.wake()
 
     def abandon(self) -> None:
         """In a forked child: nothing of the parent's may be used or closed here."""
+        self.upkeep.abandon()
         self.writer.abandon()
         self.store.abandon()
         self.bell.abandon()
         self.bell = ProcessBell()
+
+    def _leave(self) -> None:
+        """Say goodbye: what a short-lived process claimed lasts as told, for the agent's next one."""
+        server = self.caller.server
+        if not server:
+            return
+        self.caller = self.caller.model_copy(update={"server": ""})
+        lived = self.calls.steady() - self._began
+        try:
+            with self.store.reader() as reader:
+                if server not in reader.leases.servers():
+                    return
+            cut = lived > self._grace * SECOND
+            self.writer.run(Sweep(ended=(server,), grace=round(self._grace * SECOND), cut=cut), NOBODY)
+        except HoldlogError:
+            return  # then the next one that asks notices that this process is gone
+
+    # --- steps
+
+    def _joined(self, caller: Caller) -> Caller:
+        """`caller`, kept alive by this process."""
+        server = self.server.join()
+        if self.caller.server != server:
+            self.caller = self.caller.model_copy(update={"server": server})
+        return caller if caller.server == server else caller.model_copy(update={"server": server})
+
+    def _decided(self, command: Command, caller: Caller) -> Outcome:
+        try:
+            outcome = self.writer.run(command, caller)
+        except HoldlogError as refusal:
+            if (sweep := self._notice(refusal.servers)) is None:
+                raise
+        else:
+            if not isinstance(outcome, Queued) or (sweep := self._notice(outcome.hold.servers)) is None:
+                return outcome
+        self.writer.run(sweep, NOBODY)
+        return self.writer.run(command, caller)
+
+    async def _decided_async(self, command: Command, caller: Caller) -> Outcome:
+        try:
+            outcome = await self.writer.run_async(command, caller)
+        except HoldlogError as refusal:
+            if (sweep := self._notice(refusal.servers)) is None:
+                raise
+        else:
+            if not isinstance(outcome, Queued) or (sweep := self._notice(outcome.hold.servers)) is None:
+                return outcome
+        await self.writer.run_async(sweep, NOBODY)
+        return await self.writer.run_async(command, caller)
+
+    def _notice(self, servers: tuple[str, ...]) -> Sweep | None:
+        """That servers ended which a refusal rests on."""
+        gone = tuple(server for server in servers if server and not self.server.connected(server))
+        return Sweep(ended=gone, grace=round(self._grace * SECOND)) if gone else None
+
+    def _ticket_gone(self, call: Stand[Answered], outcome: Queued) -> Callable[[], object]:
+        def look() -> object:
+            with self.store.reader() as reader:
+                line = reader.claim(call.command.resource).line
+            return None if any(ticket.version == outcome.ticket for ticket in line) else _DONE
+
+        return look
 
     def _look(self, call: Wait[Answered], started: float) -> Answered | None:
         with self.store.reader() as reader:
@@ -74,3 +230,12 @@ class Opened:
     def _timed_out(self, call: Wait[Answered], started: float) -> Answered:
         with self.store.reader() as reader:
             return call.timed_out(reader, time.monotonic() - started)
+
+
+def _step_back(call: Stand[Answered], outcome: Queued) -> StepBack:
+    return StepBack(resource=call.command.resource, agent=call.command.agent, ticket=outcome.ticket)
+
+
+def _ignore(task: "asyncio.Task[Outcome]") -> None:
+    if not task.cancelled():
+        task.exception()

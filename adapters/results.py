@@ -1,7 +1,8 @@
 """The answers of every surface: one model per status. MCP, HTTP, command line and library say the same."""
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -18,6 +19,9 @@ Time = Annotated[
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 """RFC 3339 UTC with microseconds where it is JSON."""
+
+
+Answer = TypeVar("Answer", bound=BaseModel)
 
 
 class Part(BaseModel):
@@ -258,3 +262,19 @@ class Fenced(Result):
     held_by: str | None = None
     reason: str | None = None
     hint: str
+
+
+RESOURCES: Final = frozenset({"resource", "covered_by", "moved_to", "holds", "waits_for"})
+"""Fields that name a resource."""
+
+
+def renamed(answer: Answer, shown: Callable[[str], str]) -> Answer:
+    """The answer, and all its parts, with other names for resources."""
+    changed: dict[str, Any] = {}
+    for name in type(answer).model_fields:
+        value = getattr(answer, name)
+        if name in RESOURCES and isinstance(value, str):
+            changed[name] = shown(value)
+        elif isinstance(value, list) and value and isinstance(value[0], BaseModel):
+            changed[name] = [renamed(part, shown) for part in value]
+    return answer.model_copy(update=changed) if changed else answer

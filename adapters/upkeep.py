@@ -139,12 +139,20 @@ class Upkeep:
         return min(SWEEP_EVERY, max(SOONEST, left))
 
     def _renew(self) -> float:
-        """Renew what is worn. Seconds until the next look."""
+        """Renew what is worn. Seconds until the next look, which comes in time for whoever cuts leases to the grace."""
         if not self._server and not self._grants:
             return threading.TIMEOUT_MAX
         now = self._steady()
-        alive = {it: at for it, at in self._heard.items() if now - at < self._idle_limit * SECOND}
+        sessions = tuple((it, at) for it, at in self._heard.items() if now - at < self._idle_limit * SECOND)
+        grants = tuple(self._grants)
         with self._store.reader() as reader:
-            kept = reader.leases.of_server(self._server) if self._server else []
-        ...
-        return 0
+            kept = [lease for session, _ in sessions for lease in reader.leases.of_session(session)]
+            kept += [lease for lease in reader.leases.of([it for it, _ in grants]) if lease.key in grants]
+        worn = [lease.deadline - lease.length + lease.length // PARTS for lease in kept if lease.kind == "held"]
+        left = any(lease.server != self._server and not self._connected(lease.server) for lease in kept)
+        if left or any(at <= now for at in worn):
+            self._writer.run(Renew(server=self._server, sessions=sessions, grants=grants), NOBODY)
+            worn = [now + lease.length // PARTS for lease in kept if lease.kind == "held"]
+        if not worn and not sessions:
+            return threading.TIMEOUT_MAX
+        return min(self._grace / PARTS, max(SOONEST, (min(worn, default=now + SECOND * 3600) - now) / SECOND))

@@ -481,10 +481,7 @@ def _stand_in_line(command: Take, wish: Wish, server: str, place: Waiting | None
         ring = board.cycle(wish)
         if ring:
             raise DeadlockError(command.resource, tuple(ring))
-    if place is None:
-        version = _queue(command, wish.who, board)
-    else:
-        version = place.ticket.version
+    version = place.ticket.version if place is not None else _queue(command, wish.who, board)
     board.keep(
         Lease(
             resource=command.resource,

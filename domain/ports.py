@@ -45,8 +45,8 @@ class Leases(Protocol):
     def of_agent(self, who: Who) -> list[Lease]:
         """All leases of an agent, also those that a session which is gone left it."""
 
-    def of_server(self, server: str) -> list[Lease]:
-        """All leases that a server keeps alive."""
+    def of_session(self, session: str) -> list[Lease]:
+        """All leases of a session."""
 
     def next_end(self) -> int | None:
         """The earliest time at which something ends; None when nothing does."""

@@ -131,12 +131,20 @@ class NotHolderError(HoldlogError):
 
     code = "not_holder"
 
-    def __init__(self, resource: str, held_by: str | None, same_name: bool = False, reason: str | None = None) -> None:
+    def __init__(
+        self,
+        resource: str,
+        held_by: str | None,
+        same_name: bool = False,
+        reason: str | None = None,
+        servers: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(f"{resource} is not held by the caller")
         self.resource = resource
         self.held_by = held_by
         self.same_name = same_name
         self.reason = reason
+        self.servers = servers
 
 
 class ExpiredError(HoldlogError):

@@ -1,16 +1,16 @@
 """The calls about claims: arguments checked, then what to run and how to answer."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from holdlog.adapters.arguments import AGENT, after_argument, checked, number_of_seconds, page_size, text, whole
 from holdlog.adapters.call import Read, Settings, Stand, Wait, Write
 from holdlog.adapters.claims import answers, results
 from holdlog.adapters.claims.answers import Moment
 from holdlog.adapters.pages import page
-from holdlog.adapters.results import Lost, Result
+from holdlog.adapters.results import Lost, Result, renamed
 from holdlog.domain.agent import Register, Registered
 from holdlog.domain.board import Board
 from holdlog.domain.claiming import MAX_RESOURCES, Let, Queued, Release, Take, Taken
@@ -25,6 +25,8 @@ from holdlog.domain.settling import load
 BOARD_PAGE: Final = 100
 LONGEST_LEASE: Final = 24 * 60 * 60.0
 """Seconds."""
+
+Shown = TypeVar("Shown", bound=BaseModel)
 
 _RESOURCE: Final = TypeAdapter[str](Resource)
 
@@ -41,7 +43,7 @@ class ClaimCalls:
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._steady = steady
+        self.steady = steady
         self._connected = connected
 
     def claim(
@@ -76,9 +78,9 @@ class ClaimCalls:
 
         def answer(outcome: Outcome, reader: Reader) -> Result:
             if isinstance(outcome, Queued):
-                return answers.queued(outcome, self._moment(), cap)
+                return self.shown(answers.queued(outcome, self._moment(), cap))
             assert isinstance(outcome, Taken)
-            return answers.taken(outcome, self._moment(), self._elsewhere(outcome.resource, reader))
+            return self.shown(answers.taken(outcome, self._moment(), self._elsewhere(outcome.resource, reader)))
 
         return Stand(command, again, answer, wait)
 
@@ -108,7 +110,8 @@ class ClaimCalls:
 
         def answer(outcome: Outcome) -> results.Released | results.AlreadyFree:
             assert isinstance(outcome, Let)
-            return answers.let(outcome, command.resource, several=command.resource is None or bool(command.also))
+            several = command.resource is None or bool(command.also)
+            return self.shown(answers.let(outcome, command.resource, several))
 
         return Write(command, answer)
 
@@ -132,7 +135,8 @@ class ClaimCalls:
             board = self._board(reader, [resource])
             holders = [hold.grant.agent for hold in answers.standing(resource, board)]
             elsewhere = self._elsewhere(resource, reader)
-            return answers.status(resource, board, self._moment(), version, reader.agents(holders), elsewhere)
+            profiles = reader.agents(holders)
+            return self.shown(answers.status(resource, board, self._moment(), version, profiles, elsewhere))
 
         return Read(answer)
 
@@ -148,7 +152,7 @@ class ClaimCalls:
             board = self._board(reader, names)
             agents = {lease.agent for lease in board.leases.values()}
             profiles = {profile.agent: profile for profile in reader.agents(sorted(agents))}
-            return answers.board(names, board, self._moment(), profiles, agent, more)
+            return self.shown(answers.board(names, board, self._moment(), profiles, agent, more))
 
         return Read(answer, large=True)
 
@@ -160,14 +164,14 @@ class ClaimCalls:
             board = self._board(reader, [resource])
             if answers.standing(resource, board):
                 return None
-            return answers.available(resource, board.claim(resource).past, elapsed)
+            return self.shown(answers.available(resource, board.claim(resource).past, elapsed))
 
         def timed_out(reader: Reader, elapsed: float) -> results.Available | results.WaitTimeout:
             board = self._board(reader, [resource])
             holds = answers.standing(resource, board)
             if not holds:
-                return answers.available(resource, board.claim(resource).past, elapsed)
-            return answers.wait_timeout(resource, holds[0], self._moment(), elapsed, cap)
+                return self.shown(answers.available(resource, board.claim(resource).past, elapsed))
+            return self.shown(answers.wait_timeout(resource, holds[0], self._moment(), elapsed, cap))
 
         return Wait(look, timed_out, seconds)
 
@@ -180,7 +184,7 @@ class ClaimCalls:
             def holder_of(resource: str) -> str | None:
                 return next((hold.grant.agent for hold in answers.standing(resource, board)), None)
 
-            return answers.lost(losses, holder_of)
+            return [self.shown(loss) for loss in answers.lost(losses, holder_of)]
 
         return Read(answer)
 
@@ -197,8 +201,8 @@ class ClaimCalls:
         return tuple(guards)
 
     def refused(self, refusal: HoldlogError) -> Result:
-        """The answer to a refusal. Raises it again where it is no expected outcome."""
-        return answers.refused(refusal, self._moment())
+        """The answer to a refusal. Raises it again where it is no expected outcome of a call about claims or values."""
+        return self.shown(answers.refused(refusal, self._moment()))
 
     def resource(self, given: str, argument: str = "resource") -> str:
         """The one spelling of a resource."""
@@ -220,10 +224,15 @@ class ClaimCalls:
         return tuple(self.resource(resource, argument) for resource in given)
 
     def _board(self, reader: Reader, resources: Sequence[str]) -> Board:
-        return load(reader, resources, self._steady(), self._clock())
+        return load(reader, resources, self.steady(), self._clock())
+
+    def shown(self, answer: Shown) -> Shown:
+        """The answer with every resource told so that this process's agents can name it again."""
+        workspaces = self._settings.workspaces
+        return answer if workspaces is None else renamed(answer, workspaces.shown)
 
     def _moment(self) -> Moment:
-        return Moment(self._clock(), self._steady(), self._connected)
+        return Moment(self._clock(), self.steady(), self._connected)
 
     def _elsewhere(self, resource: str, reader: Reader) -> list[results.Elsewhere]:
         workspaces = self._settings.workspaces

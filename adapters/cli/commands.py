@@ -15,8 +15,11 @@ from typing import Any, Final
 from holdlog.adapters.results import Result
 from holdlog.domain.refusals import StoreError
 
-_READ_ONLY: Final = frozenset({"get", "list", "history", "claims", "status"})
+_READ_ONLY: Final = frozenset({"get", "list", "history", "claims", "agents", "status"})
 """Commands that make no store where there is none."""
+
+_OF_RESOURCES: Final = frozenset({"claims", "agents", "claim", "release", "status", "wait", "set", "delete"})
+"""Commands that name resources, which may be paths."""
 
 Parsers = Any
 """What `add_subparsers` returns; argparse gives its type no public name."""
@@ -29,22 +32,24 @@ _EXAMPLES: Final = {
     "history": "history campaign budget --limit 5",
     "watch": "watch campaign budget --since 2 --timeout 30",
     "claims": "claims --json",
-    "claim": "claim src/parser.py --agent ann",
-    "release": "release src/parser.py --agent ann",
+    "agents": "agents",
+    "claim": "claim src/parser.py --agent ann --wait 30",
+    "release": "release src/parser.py --agent ann --outcome modified --note 'renamed parse()'",
     "status": "status src/parser.py",
     "wait": "wait src/parser.py --timeout 30",
 }
 
+_OUTCOMES: Final = ("released", "modified", "created", "deleted", "moved")
 _GOOD: Final = frozenset({"ok", "claimed", "already_claimed", "released", "already_free", "available", "deleted"})
 
 
-def add_calls(commands: Parsers, store: argparse.ArgumentParser) -> None:
+def add_calls(commands: Parsers, store: argparse.ArgumentParser, places: argparse.ArgumentParser) -> None:
     """Add one parser per call."""
 
     def add(name: str, help_text: str, run: Callable[[Any, argparse.Namespace], Result]) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = commands.add_parser(
             name,
-            parents=[store],
+            parents=[store, places] if name in _OF_RESOURCES else [store],
             help=help_text,
             description=help_text,
             epilog=f"example:\n  holdlog {_EXAMPLES[name]}",
@@ -90,16 +95,42 @@ def _add_state(add: Add) -> None:
 
 
 def _add_claims(add: Add) -> None:
-    claims = add("claims", "everything that is held now", lambda it, o: it.read(it.calls.board(1000, o.after)))
+    claims = add("claims", "everything that is held or waited for now", _board)
+    agents = add("agents", "who holds or waits for something, and who is connected", _board)
     claims.add_argument("--after", metavar="RESOURCE", help="only resources behind this one (the next page)")
+    for parser in (claims, agents):
+        parser.add_argument("--agent", metavar="NAME", help="only this agent and its sub-agents")
 
-    claim = add("claim", "claim a resource", lambda it, o: _write(it, it.calls.claim(o.resource, o.agent)))
-    release = add("release", "release a claim", lambda it, o: _write(it, it.calls.release(o.resource, o.agent)))
+    claim = add("claim", "claim a resource", _claim)
+    claim.add_argument("resource", metavar="RESOURCE")
+    claim.add_argument("--also", action="append", default=[], metavar="RESOURCE", help="one more; all or nothing")
+    claim.add_argument(
+        "--or",
+        action="append",
+        default=[],
+        dest="alternatives",
+        metavar="RESOURCE",
+        help="if it is not free; repeatable",
+    )
+    claim.add_argument("--shared", action="store_true", help="beside others who share it")
+    claim.add_argument("--lease", type=float, metavar="SECONDS", help="how long it lasts (default: 300)")
+    claim.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help="stand in line so long (default: 0)")
+    claim.add_argument("--note", metavar="TEXT", help="told to others")
+
+    release = add("release", "release a claim; without RESOURCE all that the agent holds or waits for", _release)
+    release.add_argument("resource", nargs="?", metavar="RESOURCE")
+    release.add_argument(
+        "--outcome", choices=("released", "modified", "created", "deleted", "moved"), help="what was done"
+    )
+    release.add_argument("--moved-to", metavar="RESOURCE", help="where it is now")
+    release.add_argument("--note", metavar="TEXT", help="told to the next holder")
+    release.add_argument("--force", action="store_true", help="take it from whoever holds it; needs --reason")
+    release.add_argument("--reason", metavar="TEXT", help="why it is taken, told to the holder")
     for parser in (claim, release):
-        parser.add_argument("resource", metavar="RESOURCE")
         parser.add_argument("--agent", default=_user(), metavar="NAME", help="who (default: your user name)")
 
-    status = add("status", "who holds a resource", lambda it, o: it.read(it.calls.status(o.resource)))
+    status = add("status", "who holds a resource", lambda it, o: it.read(it.calls.status(o.resource, o.version)))
+    status.add_argument("--version", type=int, metavar="N", help="tell whether this version of a claim is current")
     wait = add("wait", "wait until a resource is free", lambda it, o: it.wait(it.calls.wait(o.resource, o.timeout)))
     wait.add_argument("--timeout", type=float, default=50.0, metavar="SECONDS", help="give up after (default: 50)")
     for parser in (status, wait):
@@ -107,28 +138,28 @@ def _add_claims(add: Add) -> None:
 
 
 def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Namespace) -> int:
-    from holdlog.adapters import answers
+    from holdlog.adapters.call import Settings
     from holdlog.adapters.cli import texts
-    from holdlog.adapters.cli.main import place_of
+    from holdlog.adapters.cli.main import place_of, workspaces_of
     from holdlog.adapters.compose import open_holdlog
-    from holdlog.adapters.machine.host import now
     from holdlog.domain.refusals import HoldlogError
 
     place = place_of(options.db)
     if options.command in _READ_ONLY and isinstance(place, Path) and not os.path.lexists(place):
         raise StoreError(f"there is no store at {place}")
-    opened = open_holdlog(place)
+    known = workspaces_of(options) if options.command in _OF_RESOURCES else None
+    opened = open_holdlog(place, Settings(workspaces=known), what=f"holdlog {options.command}")
     try:
         result = call(opened, options)
     except HoldlogError as refusal:
-        result = answers.refused(refusal, now())
+        result = opened.calls.refused(refusal)
     finally:
         opened.close()
     good = result.body()["status"] in _GOOD
     if options.json:
         print(texts.printable(json.dumps(_as_an_agent_sees_it(result), ensure_ascii=False)))
     else:
-        print(texts.printable(texts.text(result, place)), file=sys.stdout if good else sys.stderr)
+        print(texts.printable(texts.text(result, place, options.command)), file=sys.stdout if good else sys.stderr)
     return 0 if good else 1
 
 
@@ -151,11 +182,48 @@ def _delete(opened: Any, options: argparse.Namespace) -> Result:
 
 
 def _write(opened: Any, call: Any, options: argparse.Namespace | None = None) -> Result:
-    from holdlog.adapters.calls import caller
+    from holdlog.adapters.arguments import caller
 
     facts = {} if options is None else {"reason": options.reason, "request_id": options.request_id}
     result: Result = opened.write(call, caller(opened.caller, **facts))
     return result
+
+
+def _board(opened: Any, options: argparse.Namespace) -> Result:
+    after = getattr(options, "after", None)
+    result: Result = opened.read(opened.calls.board(options.agent, 1000, after))
+    return result
+
+
+def _claim(opened: Any, options: argparse.Namespace) -> Result:
+    call = opened.calls.claim(
+        options.resource,
+        options.agent,
+        options.also,
+        options.alternatives,
+        options.lease,
+        options.wait,
+        "shared" if options.shared else "exclusive",
+        options.note,
+    )
+    result: Result = opened.claim(call, opened.caller)
+    return result
+
+
+def _release(opened: Any, options: argparse.Namespace) -> Result:
+    from holdlog.domain.refusals import InvalidError
+
+    if options.force and (options.resource is None or options.reason is None):
+        raise InvalidError("--force: needs a RESOURCE and a --reason, which the holder is told")
+    call = opened.calls.release(
+        options.resource,
+        options.agent,
+        outcome=options.outcome,
+        moved_to=options.moved_to,
+        note=options.reason if options.force else options.note,
+        forced=options.force,
+    )
+    return _write(opened, call)
 
 
 def _list(opened: Any, options: argparse.Namespace) -> Result:

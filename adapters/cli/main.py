@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from holdlog.adapters.cli.commands import Parsers, add_calls
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
@@ -14,10 +14,16 @@ from holdlog.adapters.demo.command import add_demo
 from holdlog.adapters.machine.location import LocationError, find_store
 from holdlog.domain.refusals import HoldlogError
 
+if TYPE_CHECKING:
+    from holdlog.adapters.machine.workspaces import Workspaces
+
 BAD_SETTINGS: Final = 2
 INTERRUPTED: Final = 130
 LONGEST_WAIT: Final = 3600.0
 """Seconds; a host gives up long before."""
+LONGEST_LEASE: Final = 86_400.0
+"""Seconds; a day."""
+MOST_CLAIMS: Final = 1_000_000
 LARGEST_VALUE: Final = 16 * 1024 * 1024
 """Bytes; every reader of a key gets the whole value."""
 
@@ -108,9 +114,23 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     parser.add_argument("--db", metavar="PATH", help=where)
     store = argparse.ArgumentParser(add_help=False)
     store.add_argument("--db", default=argparse.SUPPRESS, metavar="PATH", help=where)
+    places = argparse.ArgumentParser(add_help=False)
+    places.add_argument(
+        "--workspace",
+        action="append",
+        default=_environment("WORKSPACE", "").split(",") if _environment("WORKSPACE", "") else [],
+        metavar="NAME=PATH",
+        help="a folder whose paths are file://NAME/…; repeatable (default: the worktrees of the git repository)",
+    )
+    places.add_argument(
+        "--claims-across-worktrees",
+        action="store_true",
+        default=_environment("CLAIMS_ACROSS_WORKTREES", "").lower() in ("1", "true", "yes"),
+        help="one path is one claim in all worktrees of the repository",
+    )
     commands: Parsers = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    _add_serve(commands, store)
-    add_calls(commands, store)
+    _add_serve(commands, store, places)
+    add_calls(commands, store, places)
     add_rebuild(commands, store)
     add_doctor(commands, store)
     add_demo(commands)
@@ -123,6 +143,13 @@ def place_of(db: str | None) -> Path | str:
     if explicit is not None and (explicit == ":memory:" or "://" in explicit):
         return explicit
     return find_store(db, os.environ, Path.cwd())
+
+
+def workspaces_of(options: argparse.Namespace) -> "Workspaces":
+    """Raises LocationError, InvalidError."""
+    from holdlog.adapters.machine.workspaces import find_workspaces
+
+    return find_workspaces(os.environ, Path.cwd(), options.workspace, options.claims_across_worktrees)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -139,9 +166,9 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _add_serve(commands: Parsers, store: argparse.ArgumentParser) -> None:
+def _add_serve(commands: Parsers, store: argparse.ArgumentParser, places: argparse.ArgumentParser) -> None:
     serve = commands.add_parser(
-        "serve", parents=[store], help="serve MCP over stdio (what holdlog does without a command)"
+        "serve", parents=[store, places], help="serve MCP over stdio (what holdlog does without a command)"
     )
     serve.add_argument(
         "--tools",
@@ -154,6 +181,34 @@ def _add_serve(commands: Parsers, store: argparse.ArgumentParser) -> None:
         default=os.environ.get("HOLDLOG_TOOL_PREFIX", "holdlog_"),
         metavar="TEXT",
         help="start of every tool's name (default: holdlog_)",
+    )
+    serve.add_argument(
+        "--lease-seconds",
+        default=_environment("LEASE_SECONDS", "300"),
+        type=lease_seconds,
+        metavar="SECONDS",
+        help="how long a claim lasts without a word from its agent (default: 300)",
+    )
+    serve.add_argument(
+        "--grace-seconds",
+        default=_environment("GRACE_SECONDS", "60"),
+        type=seconds,
+        metavar="SECONDS",
+        help="what is left of its claims when an agent's server has ended (default: 60)",
+    )
+    serve.add_argument(
+        "--idle-limit",
+        default=_environment("IDLE_LIMIT", "1800"),
+        type=lease_seconds,
+        metavar="SECONDS",
+        help="how long after an agent's last call its claims are still renewed (default: 1800)",
+    )
+    serve.add_argument(
+        "--max-claims",
+        default=_environment("MAX_CLAIMS", "64"),
+        type=whole_number,
+        metavar="N",
+        help="claims that one agent may hold (default: 64)",
     )
     serve.add_argument(
         "--max-wait",
@@ -186,21 +241,26 @@ def _serve(options: argparse.Namespace) -> int:
     place = place_of(options.db)
     if sys.stdin.isatty():
         _greet(place)
-    from holdlog.adapters.calls import Settings
+    from holdlog.adapters.call import Settings
     from holdlog.adapters.compose import open_holdlog
-    from holdlog.adapters.machine.presence import announce
     from holdlog.adapters.mcp.server import build_server, chosen_groups, local_session
     from holdlog.adapters.mcp.stdio import run_stdio
 
     groups = chosen_groups(options.tools)
-    settings = Settings(max_value_bytes=options.max_value_bytes, max_wait=options.max_wait)
-    opened = open_holdlog(place, settings, session=local_session())
-    presence = announce(place, opened.caller.session or "", "mcp stdio") if isinstance(place, Path) else None
+    settings = Settings(
+        max_value_bytes=options.max_value_bytes,
+        max_wait=options.max_wait,
+        lease=options.lease_seconds,
+        grace=options.grace_seconds,
+        idle_limit=options.idle_limit,
+        max_claims=options.max_claims,
+        workspaces=workspaces_of(options),
+    )
+    opened = open_holdlog(place, settings, session=local_session(), what="mcp stdio")
+    opened.keep_sessions()
 
     async def end() -> None:
         opened.close()
-        if presence is not None:
-            presence.close()
 
     run_stdio(build_server(opened, groups, options.tool_prefix), end)
 
@@ -226,6 +286,20 @@ def seconds(text: str) -> float:
     if not 0 < given <= LONGEST_WAIT:
         raise argparse.ArgumentTypeError(f"must be more than 0 and at most {LONGEST_WAIT:.0f} seconds")
     return given
+
+
+def lease_seconds(text: str) -> float:
+    given = float(text)
+    if not 1 <= given <= LONGEST_LEASE:
+        raise argparse.ArgumentTypeError(f"must be from 1 to {LONGEST_LEASE:.0f} seconds")
+    return given
+
+
+def whole_number(text: str) -> int:
+    number = int(text)
+    if not 0 < number <= MOST_CLAIMS:
+        raise argparse.ArgumentTypeError(f"must be from 1 to {MOST_CLAIMS}")
+    return number
 
 
 def whole_bytes(text: str) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from holdlog.adapters import results
 from holdlog.adapters.answers import named
+from holdlog.adapters.claims import results as claims
 from holdlog.adapters.results import Result
 
 WIDEST_VALUE = 60
@@ -18,7 +19,7 @@ def printable(text: str, kept: str = "\n") -> str:
     return "".join(each if each.isprintable() or each in kept else _escaped(each) for each in text)
 
 
-def text(result: Result, place: Path | str) -> str:
+def text(result: Result, place: Path | str, command: str = "") -> str:
     """The answer for a person; `place` is the store's, told where nothing was found."""
     match result:
         case results.StateRecord(value=value):
@@ -35,21 +36,69 @@ def text(result: Result, place: Path | str) -> str:
                 (f"v{it.version}", it.event_type, it.updated_by, _moment(it.updated_at), _past(it)) for it in history
             ]
             return _table(entries) or f"nothing in the store {place}"
-        case results.Board(claims=claims):
-            holds = [(it.resource, it.held_by, _duration(it.held_for_seconds)) for it in claims]
-            return _table(holds) or f"nothing is held in the store {place}"
+        case claims.Board() if command == "agents":
+            return _agents(result) or f"nobody holds or waits for anything in the store {place}"
+        case claims.Board():
+            return _board(result) or f"nothing is held in the store {place}"
         case _:
             hint = getattr(result, "hint", "")
             return _sentence(result) + (f"\n{named(hint, 'holdlog ')}" if hint else "")
+
+
+def _board(board: claims.Board) -> str:
+    """Who holds what, and below each who waits for it."""
+    lines = {queue.resource: queue.line for queue in board.queues}
+    rows: list[tuple[str, ...]] = []
+    for held in board.claims:
+        shared = "shared" if held.mode == "shared" else ""
+        ends = f"ends in {_duration(held.expires_in_seconds)}" + ("" if held.holder_connected else ", not connected")
+        rows.append((held.resource, held.held_by, shared, f"for {_duration(held.held_for_seconds)}", ends))
+        rows += _line(lines.pop(held.resource, []))
+    for resource, line in lines.items():
+        rows += [(resource, "", "", "", ""), *_line(line)]
+    return _table(rows)
+
+
+def _line(line: Sequence[claims.Waiter]) -> list[tuple[str, ...]]:
+    return [
+        (
+            f"  {number}. in line",
+            waiter.agent,
+            "shared" if waiter.mode == "shared" else "",
+            f"for {_duration(waiter.since_seconds)}",
+            "" if waiter.present else "away",
+        )
+        for number, waiter in enumerate(line, start=1)
+    ]
+
+
+def _agents(board: claims.Board) -> str:
+    heard = [_duration(agent.idle_seconds or 0) for agent in board.agents]
+    return _table(
+        [
+            (
+                agent.agent,
+                "connected" if agent.connected else "not connected",
+                f"{agent.claims} claims",
+                f"heard {ago} ago",
+                ", ".join(filter(None, (agent.name, agent.model, agent.purpose))),
+            )
+            for agent, ago in zip(board.agents, heard, strict=True)
+        ]
+    )
 
 
 def _sentence(result: Result) -> str:
     """One line that begins with the status."""
     status: str = result.body()["status"]
     match result:
-        case results.Claimed() | results.Released():
+        case claims.Released(released=list(released)):
+            return f"{status} {', '.join(it.resource for it in released)}"
+        case claims.Claimed() | claims.Released():
             return f"{status} {result.resource} (version {result.version})"
-        case results.AlreadyFree(resource=resource) | results.Available(resource=resource, previous_holder=None):
+        case claims.AlreadyFree(resource=None):
+            return f"{status}: nothing was held"
+        case claims.AlreadyFree(resource=resource) | claims.Available(resource=resource, previous_holder=None):
             return f"{status} {resource}"
         case _:
             return f"{status}: {_of_claim(result) or _of_value(result) or _fields(result)}"
@@ -57,17 +106,25 @@ def _sentence(result: Result) -> str:
 
 def _of_claim(result: Result) -> str:
     match result:
-        case results.AlreadyClaimed(resource=resource, version=version, claimed_at=since):
+        case claims.AlreadyClaimed(resource=resource, version=version, claimed_at=since):
             return f"{resource} is yours since {_clock(since)} (version {version})"
-        case results.Held() | results.Busy() | results.WaitTimeout():
+        case claims.Held() | claims.Busy() | claims.WaitTimeout():
             hold = f"{result.held_by} since {_clock(result.claimed_at)} ({_duration(result.held_for_seconds)})"
             return f"{result.resource} is held by {hold}"
-        case results.NotHolder(resource=resource, held_by=holder):
-            return f"{resource} is held by {holder}"
-        case results.NeverClaimed(resource=resource):
+        case claims.NotHolder(resource=resource, held_by=None, reason=reason):
+            return f"{resource} was taken away: {reason}"
+        case claims.NotHolder(resource=resource, held_by=holder, reason=reason):
+            return f"{resource} is held by {holder}" + (f"; it was taken away: {reason}" if reason else "")
+        case claims.Expired(resource=resource, held_by=holder):
+            return f"the claim of {resource} had ended" + (f", and {holder} holds it now" if holder else "")
+        case claims.Deadlock(resource=resource, cycle=cycle):
+            ring = ", ".join(f"{it.agent} holds {it.holds} and waits for {it.waits_for}" for it in cycle)
+            return f"{resource}: {ring}"
+        case claims.NeverClaimed(resource=resource):
             return f"{resource} was never claimed"
-        case results.Available(resource=resource, previous_holder=holder, previous_outcome_at=at):
-            return f"{resource} (released by {holder}{_at(at)})"
+        case claims.Available(resource=resource, previous_holder=holder, previous_outcome_at=at):
+            note = f": {result.previous_note}" if result.previous_note else ""
+            return f"{resource} ({result.previous_outcome} by {holder}{_at(at)}{note})"
         case _:
             return ""
 

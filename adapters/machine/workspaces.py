@@ -62,6 +62,16 @@ class Workspaces:
             self._known = self._look()  # a worktree that was moved shows nowhere
             return self._stored(text, self._known[0])
 
+    def shown(self, resource: str) -> str:
+        """How to tell a stored resource, so that `canonical` takes it back: where a bare path is read from another
+        folder than the default workspace's root, it is told as `file://<workspace>/<path>`."""
+        if "://" in resource or resource.startswith("/"):
+            return resource
+        default = next((workspace for workspace in self._fresh() if workspace.bare), None)
+        if default is None or default.root == self._start:
+            return resource
+        return f"{_FILE}{default.name}/{resource}"
+
     def elsewhere(self, resource: str) -> list[tuple[str, str]]:
         """The same path in every other workspace, as (its name, resource there), for a resource as it is stored."""
         known = self._fresh()

@@ -19,6 +19,8 @@ def output_schema(*alternatives: type[Result]) -> dict[str, Any]:
     properties: dict[str, Any] = {"status": {"enum": [*dict.fromkeys(statuses), _ALWAYS]}}
     for model in alternatives:
         for name, schema in model.model_json_schema(mode="serialization")["properties"].items():
+            if name in _OF_ALL:
+                continue
             properties.setdefault(name, _plain(schema, name in model.kept()))
     one_of = []
     for model, status in zip(alternatives, statuses, strict=True):
@@ -56,3 +58,5 @@ def _argument(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 _ALWAYS: Final = _status(Unavailable)
+_OF_ALL: Final = frozenset(Result.model_fields)
+"""Fields that any answer may carry; the instructions tell of them."""

@@ -5,7 +5,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from fastmcp import Context
 from fastmcp.tools import ToolResult
@@ -13,8 +13,8 @@ from mcp_types import TextContent
 from pydantic import Field
 
 from holdlog.adapters import answers, results
-from holdlog.adapters.calls import Answered, Read, Wait, Write, caller
-from holdlog.adapters.machine.host import now
+from holdlog.adapters.arguments import caller
+from holdlog.adapters.call import Answered, Read, Stand, Wait, Write
 from holdlog.adapters.opened import Opened
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError
@@ -25,6 +25,10 @@ PROGRESS_EVERY: Final = 5.0
 _log = logging.getLogger("holdlog")
 who: ContextVar[Caller] = ContextVar("holdlog_caller")
 """Who makes the call that is served."""
+
+
+Names = list[str]
+Guards = list[dict[str, Any]]
 
 
 class Tools:
@@ -38,33 +42,69 @@ class Tools:
 
     async def claim(
         self,
-        resource: Annotated[str, Field(description="A path such as src/main.py, or custom://<name>")],
+        ctx: Context,
+        resource: Annotated[
+            str, Field(description="A path such as src/main.py; src/ for all below it; or custom://<name>")
+        ],
         agent: Annotated[str, Field(description="A name unique to you; a sub-agent appends /task")],
+        also: Annotated[Names | None, Field(description="More resources, all or nothing")] = None,
+        alternatives: Annotated[
+            list[str] | None, Field(description="If resource is not free, the first of these that is")
+        ] = None,
+        lease_seconds: float | None = None,
+        wait_seconds: Annotated[float, Field(description="Stand in line; at most about 50")] = 0,
+        mode: Literal["exclusive", "shared"] = "exclusive",
+        note: Annotated[str | None, Field(description="Told to others, e.g. ten more minutes")] = None,
     ) -> ToolResult:
-        """Claim exclusive access to a resource before you modify it. Call it before the first edit of a file or other
-        shared thing. claimed or already_claimed: it is yours, go on, and call release() when you are done.
-        busy: another agent works on it; work on something else, or call wait() to be told when it is free."""
-        return await self._write(lambda: self._calls.claim(resource, agent))
+        """Claim access to a resource before you modify it. Call it before the first edit of a file or other shared
+        thing. claimed or already_claimed: it is yours, go on, and call release() when you are done. It ends by itself
+        if you stop working. busy: another agent works on it; work on something else, or call again with
+        wait_seconds=30 to stand in line. deadlock: release something first."""
+        return await self._claim(
+            ctx,
+            lambda: self._calls.claim(
+                resource, agent, also or (), alternatives or (), lease_seconds, wait_seconds, mode, note
+            ),
+        )
 
-    async def release(self, resource: str, agent: str) -> ToolResult:
-        """Release your claim as soon as your edits are done. Agents that wait for it are told at once.
-        not_holder: another agent holds it, and nothing changed."""
-        return await self._write(lambda: self._calls.release(resource, agent))
+    async def release(
+        self,
+        agent: str,
+        resource: Annotated[str | None, Field(description="Without it: all that you hold or wait for")] = None,
+        also: Names | None = None,
+        outcome: Annotated[
+            Literal["released", "modified", "created", "deleted", "moved"] | None,
+            Field(description="What you did to it, for the next holder"),
+        ] = None,
+        moved_to: str | None = None,
+        note: Annotated[str | None, Field(description="For the next holder")] = None,
+    ) -> ToolResult:
+        """Release your claim as soon as your edits are done. Whoever waits for it gets it at once.
+        not_holder or expired: it was not yours any more, and nothing changed."""
+        return await self._write(lambda: self._calls.release(resource, agent, also or (), outcome, moved_to, note))
 
     async def status(
         self,
-        resource: Annotated[str | None, Field(description="Without it: everything that is held now")] = None,
+        resource: Annotated[str | None, Field(description="Without it: the board of all claims and queues")] = None,
+        version: Annotated[int | None, Field(description="Tell whether this version of your claim is current")] = None,
+        agent: Annotated[str | None, Field(description="Board of this agent and its sub-agents only")] = None,
         after: Annotated[str | None, Field(description="next_after of the page before")] = None,
     ) -> ToolResult:
         """Look whether a resource is available or who holds it since when; without a resource, list all claims."""
         if resource is None:
-            return await self._read(lambda: self._calls.board(after=after))
-        return await self._read(lambda: self._calls.status(resource))
+            return await self._read(lambda: self._calls.board(agent, after=after))
+        return await self._read(lambda: self._calls.status(resource, version))
 
     async def wait(self, ctx: Context, resource: str, timeout_seconds: float = 30) -> ToolResult:
-        """Wait until a claimed resource is free. You are told, it is not yours yet: call claim() next.
-        Holds your turn until then, at most about 50 s; after a timeout you may call it again."""
+        """Wait until a claimed resource is free. You are told, it is not yours: call claim() next. To get it in turn,
+        use claim() with wait_seconds instead. Holds your turn, at most about 50 s."""
         return await self._wait(ctx, lambda: self._calls.wait(resource, timeout_seconds))
+
+    async def register(
+        self, agent: str, name: str | None = None, model: str | None = None, purpose: str | None = None
+    ) -> ToolResult:
+        """Say who you are: a name for people, your model, what you work on. status() shows it."""
+        return await self._write(lambda: self._calls.register(agent, name, model, purpose))
 
     async def get(
         self, namespace: Annotated[str, Field(description="A group of keys, e.g. order-1234")], key: str
@@ -81,12 +121,14 @@ class Tools:
         updated_by: Annotated[str, Field(description="Your agent name")],
         expected_version: Annotated[int | None, Field(description="0 = the key must not exist")] = None,
         force: Annotated[bool, Field(description="Overwrite, whatever the version")] = False,
+        guard: Annotated[Guards | None, Field(description="Claims relied on: [{resource, version}]")] = None,
         reason: Annotated[str | None, Field(description="Why, for the history")] = None,
     ) -> ToolResult:
         """Write a value if its version is still the one you read with get(): expected_version, required unless force.
         conflict: somebody wrote since; merge your change into actual_value and write again with actual_version."""
         return await self._write(
-            lambda: self._calls.set(namespace, key, value, updated_by, _expected(expected_version, force)), reason
+            lambda: self._calls.set(namespace, key, value, updated_by, _expected(expected_version, force), guard or ()),
+            reason,
         )
 
     async def list(
@@ -115,12 +157,14 @@ class Tools:
         deleted_by: str,
         expected_version: int | None = None,
         force: bool = False,
+        guard: Guards | None = None,
         reason: str | None = None,
     ) -> ToolResult:
         """Delete a value if its version is still the one you read: expected_version, required unless force.
         Its history stays, and its versions count on."""
         return await self._write(
-            lambda: self._calls.delete(namespace, key, deleted_by, _expected(expected_version, force)), reason
+            lambda: self._calls.delete(namespace, key, deleted_by, _expected(expected_version, force), guard or ()),
+            reason,
         )
 
     async def clear_namespace(self, namespace: str, deleted_by: str) -> ToolResult:
@@ -151,6 +195,11 @@ class Tools:
     async def _write(self, call: Callable[[], Write[Answered]], reason: str | None = None) -> ToolResult:
         return await self._told(lambda: self._opened.write_async(call(), caller(who.get(), reason=reason)))
 
+    async def _claim(self, ctx: Context, call: Callable[[], Stand[Answered]]) -> ToolResult:
+        return await self._told(
+            lambda: _with_progress(ctx, self._opened.claim_async(call(), who.get()), self._progress_every)
+        )
+
     async def _read(self, call: Callable[[], Read[Answered]]) -> ToolResult:
         return await self._told(lambda: self._opened.read_async(call()))
 
@@ -159,15 +208,29 @@ class Tools:
 
     async def _told(self, run: Callable[[], Awaitable[Any]]) -> ToolResult:
         """Every outcome as an answer; only bad arguments and bugs are errors of the call."""
+        session = who.get().session
+        self._opened.upkeep.heard(session)
         try:
-            return self._answer(await run())
+            try:
+                result = await run()
+            except HoldlogError as refusal:
+                result = self._calls.refused(refusal)
+            return self._answer(await self._with_losses(result, session))
         except (InvalidError, StoreError) as error:
             return failed(str(error))
-        except HoldlogError as refusal:
-            return self._answer(answers.refused(refusal, now()))
         except Exception:
             _log.exception("a call failed")
             return failed("internal error of holdlog; its log on stderr tells more")
+
+    async def _with_losses(self, result: results.Result, session: str | None) -> results.Result:
+        """The next answer of any kind tells a session what it lost, once."""
+        try:
+            losses = await self._opened.losses(session)
+            if not losses:
+                return result
+            return result.model_copy(update={"lost": await self._opened.read_async(self._calls.lost(losses))})
+        except HoldlogError:  # locked, full: the answer itself matters more, and the next one tells
+            return result
 
     def _answer(self, result: results.Result) -> ToolResult:
         body = result.body()

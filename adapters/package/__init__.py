@@ -7,30 +7,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdlog.adapters.calls import Settings
-    from holdlog.adapters.library import AsyncStateStore, StateStore
-    from holdlog.adapters.results import (
+    from holdlog.adapters.call import Settings
+    from holdlog.adapters.claims.results import (
         AlreadyClaimed,
         AlreadyFree,
         Available,
         Board,
         Busy,
         Claimed,
+        Deadlock,
+        Expired,
+        Held,
+        NotHolder,
+        Released,
+        WaitTimeout,
+    )
+    from holdlog.adapters.library import AsyncStateStore, StateStore
+    from holdlog.adapters.results import (
         ClearResult,
         Deleted,
         DeleteResult,
         Export,
-        Held,
-        NotHolder,
         Past,
-        Released,
         SetResult,
         StateRecord,
-        WaitTimeout,
         WatchTimeout,
     )
     from holdlog.domain.refusals import (
         ConflictError,
+        FencedError,
         HoldlogError,
         InvalidError,
         NotFoundError,
@@ -50,9 +55,12 @@ __all__ = [
     "Claimed",
     "ClearResult",
     "ConflictError",
+    "Deadlock",
     "DeleteResult",
     "Deleted",
+    "Expired",
     "Export",
+    "FencedError",
     "Held",
     "HoldlogError",
     "InvalidError",
@@ -72,33 +80,38 @@ __all__ = [
 ]
 
 _NAMES_IN = {
-    "holdlog.adapters.calls": ("Settings",),
+    "holdlog.adapters.call": ("Settings",),
     "holdlog.adapters.library": (
         "AsyncStateStore",
         "StateStore",
     ),
-    "holdlog.adapters.results": (
+    "holdlog.adapters.claims.results": (
         "AlreadyClaimed",
         "AlreadyFree",
         "Available",
         "Board",
         "Busy",
         "Claimed",
-        "ClearResult",
-        "DeleteResult",
-        "Deleted",
-        "Export",
+        "Deadlock",
+        "Expired",
         "Held",
         "NotHolder",
-        "Past",
         "Released",
+        "WaitTimeout",
+    ),
+    "holdlog.adapters.results": (
+        "ClearResult",
+        "Deleted",
+        "DeleteResult",
+        "Export",
+        "Past",
         "SetResult",
         "StateRecord",
-        "WaitTimeout",
         "WatchTimeout",
     ),
     "holdlog.domain.refusals": (
         "ConflictError",
+        "FencedError",
         "HoldlogError",
         "InvalidError",
         "NotFoundError",

@@ -43,8 +43,8 @@ class SqliteLeases:
     def of_agent(self, who: Who) -> list[Lease]:
         return [_lease(row) for row in self.connection.execute(f"{_SELECT} WHERE {_OF_AGENT}", who._asdict())]
 
-    def of_server(self, server: str) -> list[Lease]:
-        return [_lease(row) for row in self.connection.execute(f"{_SELECT} WHERE server = ?", (server,))]
+    def of_session(self, session: str) -> list[Lease]:
+        return [_lease(row) for row in self.connection.execute(f"{_SELECT} WHERE session = ?", (session,))]
 
     def next_end(self) -> int | None:
         ends = (

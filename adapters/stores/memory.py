@@ -96,8 +96,8 @@ class MemoryLeases:
     def of_agent(self, who: Who) -> list[Lease]:
         return [lease for lease in self.leases.values() if lease.is_of(who)]
 
-    def of_server(self, server: str) -> list[Lease]:
-        return [lease for lease in self.leases.values() if lease.server == server]
+    def of_session(self, session: str) -> list[Lease]:
+        return [lease for lease in self.leases.values() if lease.session == session]
 
     def held(self, who: Who) -> int:
         return sum(1 for lease in self.of_agent(who) if lease.kind != "waits")
