@@ -443,11 +443,18 @@ def _grant(option: Option, mode: Mode, pattern: Lease, place: Waiting | None, bo
         if own is not None:
             board.drop(own.lease.key)
         board.keep(pattern._replace(resource=resource, version=version))
+    for waiting in board.waiting():  # also tickets of other calls that this grant makes needless
+        if waiting.lease.is_of(pattern.who) and (waiting == place or _is_content(waiting, board)):
+            version = waiting.ticket.version
+            if any(ticket.version == version for ticket in board.claim(waiting.resource).line):
+                board.record(waiting.resource, ClaimUnqueued(agent=pattern.agent, ticket=version, why="granted"))
+            board.drop(waiting.lease.key)
     if place is not None:
         board.drop(place.lease.key)
-        if place.resource not in option:
-            left = ClaimUnqueued(agent=pattern.agent, ticket=place.ticket.version, why="granted")
-            board.record(place.resource, left)
+
+
+def _is_content(waiting: Waiting, board: Board) -> bool:
+    return any(_holds_all(option, waiting.lease.who, waiting.ticket.mode, board) for option in waiting.wish.options)
 
 
 def _taken(option: Option, who: Who, board: Board, already: bool = False) -> Taken:

@@ -151,7 +151,7 @@ def _take(command: Take, caller: Caller, transaction: Transaction) -> Taken | Qu
     who = _who(command.agent, caller)
     board = load_to_write(transaction, [command.resource, *command.also, *command.alternatives])
     board.adopt(who, caller.server)
-    outcome = claiming.take(command, who, caller.server, transaction.leases.held(who), board)
+    outcome = claiming.take(command, who, caller.server, transaction.leases.held(who, transaction.steady), board)
     settle(board, transaction, caller)
     transaction.leases.heard(who, caller.server, transaction.steady)
     if isinstance(outcome, Taken):

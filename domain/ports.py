@@ -74,8 +74,8 @@ class LeaseWrites(Leases, Protocol):
         """The agent called: renew what it holds, where an eighth of a lease has passed, and adopt what a session that
         is gone left it."""
 
-    def held(self, who: Who) -> int:
-        """How many grants an agent has."""
+    def held(self, who: Who, now: int) -> int:
+        """How many live grants an agent has."""
 
     def renew(
         self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[tuple[str, int]], now: int

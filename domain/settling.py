@@ -17,7 +17,8 @@ MAX_DUE: Final = 500
 def load(reader: Reader, resources: Iterable[str], now: int, at: int) -> Board:
     """The board of these resources: whatever overlaps them, all tickets, and what those ask for.
 
-    `now`: steady; `at`: UTC; both in microseconds.
+    Grants and tickets whose leases are not known, as in a copy of the log, last for the grace. `now`: steady; `at`:
+    UTC; both in microseconds.
     """
     claims = {claim.resource: claim for claim in reader.overlapping(list(resources))}
     queued = reader.queued()
@@ -30,16 +31,19 @@ def load(reader: Reader, resources: Iterable[str], now: int, at: int) -> Board:
         }
         claims |= {claim.resource: claim for claim in reader.overlapping(sorted(wanted))}
     active = [claim.resource for claim in claims.values() if claim.grants or claim.line]
-    return Board(claims.values(), reader.leases.of(active) if active else (), now, at)
+    board = Board(claims.values(), reader.leases.of(active) if active else (), now, at)
+    for lease in [lease for claim in claims.values() for lease in _unknown(claim, board)]:
+        board.keep(lease)
+    return board
 
 
-def load_to_write(transaction: Transaction, resources: Iterable[str]) -> Board:
-    """As `load`. Grants and tickets whose leases are not known, as in a copy of the log, last for the grace."""
+def load_to_write(transaction: Transaction, resources: Sequence[str]) -> Board:
+    """As `load`, after whatever is due there has ended: that stands, also when the command is refused."""
     board = load(transaction, resources, transaction.steady, transaction.at)
-    unknown = [lease for claim in board.claims.values() for lease in _unknown(claim, board)]
-    if unknown:
-        transaction.leases.put(unknown)
-        board.leases |= {lease.key: lease for lease in unknown}
+    due = [lease for lease in board.leases.values() if lease.deadline <= board.now]
+    if due or board.kept:
+        settle(board, transaction, NOBODY, expire(due, board))
+        board = load(transaction, resources, transaction.steady, transaction.at)
     return board
 
 
@@ -64,10 +68,10 @@ def settle(board: Board, transaction: Transaction, caller: Caller, losses: Seque
 
 
 def end_what_is_due(transaction: Transaction) -> bool:
-    """Leases that are over become events before anything else is decided. Whether there were any."""
+    """End the leases that are over, and the calls that waited long enough. Whether there were any."""
     due = transaction.leases.due(transaction.steady, MAX_DUE)
     if due:
-        board = load_to_write(transaction, {lease.resource for lease in due})
+        board = load(transaction, {lease.resource for lease in due}, transaction.steady, transaction.at)
         settle(board, transaction, NOBODY, expire(due, board))
     return bool(due)
 

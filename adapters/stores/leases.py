@@ -65,9 +65,9 @@ class SqliteLeaseWrites(SqliteLeases):
 
     wrote = False
 
-    def held(self, who: Who) -> int:
-        select = f"SELECT COUNT(*) FROM leases WHERE {_OF_AGENT} AND kind != 'waits'"
-        count: int = self.connection.execute(select, who._asdict()).fetchone()[0]
+    def held(self, who: Who, now: int) -> int:
+        select = f"SELECT COUNT(*) FROM leases WHERE {_OF_AGENT} AND kind != 'waits' AND deadline > :now"
+        count: int = self.connection.execute(select, {**who._asdict(), "now": now}).fetchone()[0]
         return count
 
     def due(self, now: int, limit: int) -> list[Lease]:

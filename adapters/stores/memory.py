@@ -99,8 +99,8 @@ class MemoryLeases:
     def of_session(self, session: str) -> list[Lease]:
         return [lease for lease in self.leases.values() if lease.session == session]
 
-    def held(self, who: Who) -> int:
-        return sum(1 for lease in self.of_agent(who) if lease.kind != "waits")
+    def held(self, who: Who, now: int) -> int:
+        return sum(1 for lease in self.of_agent(who) if lease.kind != "waits" and lease.deadline > now)
 
     def next_end(self) -> int | None:
         ends = [lease.deadline for lease in self.leases.values()]

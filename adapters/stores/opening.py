@@ -26,6 +26,7 @@ from holdlog.adapters.stores.schema import (
     create_view,
 )
 from holdlog.adapters.stores.sqlite import SqliteStore, inherited
+from holdlog.domain.lease import GRACE
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.projections.fold import VIEWS
 
@@ -57,7 +58,7 @@ def open_sqlite(
     try:
         gate.acquire(time.monotonic() + PATIENCE)
         try:
-            _require_or_create(path)
+            _require_or_create(path, steady)
             return SqliteStore(path, gate, clock, steady)
         except StoreError:
             if not guarded:
@@ -86,7 +87,7 @@ def _require_openable(path: Path) -> None:
         raise StoreError(f"{path} is mounted as a single file, apart from its log; mount the folder that holds it")
 
 
-def _require_or_create(path: Path) -> None:
+def _require_or_create(path: Path, steady: Callable[[], int]) -> None:
     with _creating:
         try:
             # Only a file that did not exist is opened here: closing any other would drop this process's locks on it.
@@ -108,6 +109,7 @@ def _require_or_create(path: Path) -> None:
         configure(connection)
         if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise StoreError(f"{path} cannot use a write-ahead log here; use --db with a path on a local disk")
+        _notice_reboot(connection, host.boot_id(), steady())
 
 
 @contextmanager
@@ -141,6 +143,20 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO meta VALUES ('store_id', ?)", (str(uuid.uuid4()),))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")
+    connection.execute("COMMIT")
+
+
+def _notice_reboot(connection: sqlite3.Connection, boot_id: str, now: int) -> None:
+    """The clock of leases began anew and every server is gone: whoever holds something has the grace to come back."""
+    found = connection.execute("SELECT value FROM meta WHERE name = 'boot_id'").fetchone()
+    if found is not None and found[0] == boot_id:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    if found is not None:
+        connection.execute(
+            "UPDATE leases SET server = '', present_until = 0, heard = ?, deadline = ?", (now, now + GRACE)
+        )
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('boot_id', ?)", (boot_id,))
     connection.execute("COMMIT")
 
 

@@ -14,13 +14,10 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final
 
-from holdlog.domain.claiming import Release, StepBack, Take
 from holdlog.domain.handle import Command, Outcome, handle
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Bell, Refusal, Store
-from holdlog.domain.record import Transact
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
-from holdlog.domain.settling import end_what_is_due
 
 MAX_BATCH: Final = 256
 MAX_WAITING: Final = 10_000
@@ -224,8 +221,6 @@ class Writer:
         try:
             with self._store.transaction(batch[0].deadline) as transaction:
                 begun = True
-                if any(map(_concerns_claims, batch)):
-                    end_what_is_due(transaction)
                 for job in batch:
                     try:
                         job.outcome = handle(job.command, job.caller, transaction)
@@ -260,12 +255,6 @@ def _noted(refusal: HoldlogError, job: Job, at: int) -> Refusal:
     command = job.command
     by = getattr(command, "agent", None) or getattr(command, "by", None) or ""
     return Refusal(at, refusal.code, str(refusal)[:500], by, job.caller.session)
-
-
-def _concerns_claims(job: Job) -> bool:
-    """What is due ends before anything is decided about claims."""
-    command = job.command
-    return isinstance(command, Take | Release | StepBack) or (isinstance(command, Transact) and bool(command.guard))
 
 
 def _answer(batch: Sequence[Job]) -> None:
