@@ -5,14 +5,17 @@ import random
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from holdlog.adapters import results
-from holdlog.adapters.arguments import caller
+from holdlog.adapters.arguments import caller, number_of_seconds
 from holdlog.adapters.call import Answered, Settings, Stand, Write
+from holdlog.adapters.calls import Calls
 from holdlog.adapters.claims import results as claims
+from holdlog.adapters.claims.held import HeldClaim, Wish, held, held_async
 from holdlog.adapters.compose import open_holdlog
 from holdlog.domain.refusals import (
     ConflictError,
@@ -162,6 +165,34 @@ class StateStore:
         """
         call = self._calls.claim(resource, agent, also, alternatives, lease_seconds, wait_seconds, mode, note)
         return self._claim(call, request_id)
+
+    def claimed(
+        self,
+        resource: str,
+        *,
+        agent: str,
+        also: Sequence[str] = (),
+        wait_seconds: float = 0,
+        lease_seconds: float | None = None,
+        mode: str = "exclusive",
+        note: str | None = None,
+        outcome: str | None = None,
+    ) -> AbstractContextManager[HeldClaim]:
+        """Hold a resource while a block runs: `with store.claimed("a.md", agent="w") as claim:`
+
+        Claims, or stands in line for `wait_seconds`, however long; raises BusyError or DeadlockError when it does not
+        get it. The lease is renewed in the background, and exactly this claim is released at the end, also when the
+        block raises. `outcome`, or `claim.outcome` and `claim.note` set inside, tell the next holder what was done.
+
+        Pass `guard=claim.guard` to a write, and it raises FencedError once the claim is lost. A block that ends without
+        an exception raises FencedError, too, if its claim was lost meanwhile: part of its work was not protected.
+
+        What the agent held before stays held: a block inside another of the same agent lets go of nothing. Threads that
+        shall keep each other out need names of their own.
+        """
+        return held(
+            self._opened, _wish(self._calls, resource, agent, also, wait_seconds, lease_seconds, mode, note, outcome)
+        )
 
     def release(
         self,
@@ -333,6 +364,23 @@ class AsyncStateStore:
         call = self._calls.claim(resource, agent, also, alternatives, lease_seconds, wait_seconds, mode, note)
         return await self._claim(call, request_id)
 
+    def claimed(
+        self,
+        resource: str,
+        *,
+        agent: str,
+        also: Sequence[str] = (),
+        wait_seconds: float = 0,
+        lease_seconds: float | None = None,
+        mode: str = "exclusive",
+        note: str | None = None,
+        outcome: str | None = None,
+    ) -> AbstractAsyncContextManager[HeldClaim]:
+        """`async with store.claimed(…) as claim:`"""
+        return held_async(
+            self._opened, _wish(self._calls, resource, agent, also, wait_seconds, lease_seconds, mode, note, outcome)
+        )
+
     async def release(
         self,
         resource: str | None = None,
@@ -393,6 +441,23 @@ class AsyncStateStore:
     ) -> results.SetResult:
         value, version = read_for_update(lambda *place: self._opened.read(self._calls.get(*place)), namespace, key)
         return await self.set(namespace, key, function(value), updated_by=by, expected_version=version, reason=reason)
+
+
+def _wish(
+    calls: Calls,
+    resource: str,
+    agent: str,
+    also: Sequence[str],
+    wait_seconds: float,
+    lease_seconds: float | None,
+    mode: str,
+    note: str | None,
+    outcome: str | None,
+) -> Wish:
+    def stand(seconds: float) -> Stand[Any]:
+        return calls.claim(resource, agent, also, (), lease_seconds, seconds, mode, note)
+
+    return Wish(stand, number_of_seconds(wait_seconds, "wait_seconds"), outcome)
 
 
 def read_for_update(get: Callable[[str, str], results.StateRecord], namespace: str, key: str) -> tuple[Any, int]:

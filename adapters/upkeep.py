@@ -4,6 +4,7 @@ One thread, which runs only while there is something to do.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -46,7 +47,7 @@ class Upkeep:
         self._waiters = 0
         self._server = ""
         self._heard: dict[str, int] = {}
-        self._grants: dict[tuple[str, int], float] = {}
+        self._grants: Counter[tuple[str, int]] = Counter()
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -80,15 +81,15 @@ class Upkeep:
             with self._news:
                 self._tell()
 
-    def keep(self, resource: str, version: int, lease: float) -> None:
-        """Renew this grant, whose lease has so many seconds, until it is let go."""
+    def keep(self, resource: str, version: int) -> None:
+        """Renew this grant until it is let go as often as it was to be kept."""
         with self._news:
-            self._grants[resource, version] = lease
+            self._grants[resource, version] += 1
             self._tell()
 
     def let_go(self, resource: str, version: int) -> None:
         with self._news:
-            self._grants.pop((resource, version), None)
+            self._grants -= Counter({(resource, version): 1})
 
     def close(self) -> None:
         """When this returns, nothing is renewed or swept any more."""
@@ -144,7 +145,8 @@ class Upkeep:
             return threading.TIMEOUT_MAX
         now = self._steady()
         sessions = tuple((it, at) for it, at in self._heard.items() if now - at < self._idle_limit * SECOND)
-        grants = tuple(self._grants)
+        with self._news:
+            grants = tuple(self._grants)
         with self._store.reader() as reader:
             kept = [lease for session, _ in sessions for lease in reader.leases.of_session(session)]
             kept += [lease for lease in reader.leases.of([it for it, _ in grants]) if lease.key in grants]

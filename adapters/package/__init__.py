@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdlog.adapters.call import Settings
+    from holdlog.adapters.claims.held import HeldClaim
     from holdlog.adapters.claims.results import (
         AlreadyClaimed,
         AlreadyFree,
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
         WatchTimeout,
     )
     from holdlog.domain.refusals import (
+        BusyError,
         ConflictError,
+        DeadlockError,
         FencedError,
         HoldlogError,
         InvalidError,
@@ -52,16 +55,19 @@ __all__ = [
     "Available",
     "Board",
     "Busy",
+    "BusyError",
     "Claimed",
     "ClearResult",
     "ConflictError",
     "Deadlock",
+    "DeadlockError",
     "DeleteResult",
     "Deleted",
     "Expired",
     "Export",
     "FencedError",
     "Held",
+    "HeldClaim",
     "HoldlogError",
     "InvalidError",
     "NotFoundError",
@@ -85,6 +91,7 @@ _NAMES_IN = {
         "AsyncStateStore",
         "StateStore",
     ),
+    "holdlog.adapters.claims.held": ("HeldClaim",),
     "holdlog.adapters.claims.results": (
         "AlreadyClaimed",
         "AlreadyFree",
@@ -110,7 +117,9 @@ _NAMES_IN = {
         "WatchTimeout",
     ),
     "holdlog.domain.refusals": (
+        "BusyError",
         "ConflictError",
+        "DeadlockError",
         "FencedError",
         "HoldlogError",
         "InvalidError",
