@@ -1,0 +1,252 @@
+"""Random histories of claims: what agents, servers and clocks can do, a step at a time, on any store."""
+
+import time
+from typing import NamedTuple, Protocol
+
+import hypothesis.strategies as st
+
+from holdlog.domain.claim import Claim, Mode
+from holdlog.domain.claiming import Release, Renew, StepBack, Sweep, Take
+from holdlog.domain.handle import Command, Outcome, handle
+from holdlog.domain.lease import SECOND, Lease
+from holdlog.domain.message import NOBODY, Caller
+from holdlog.domain.ports import Reader, Store
+from holdlog.domain.record import Set, Transact
+from holdlog.domain.refusals import HoldlogError
+from holdlog.domain.value import Json
+from tests.clock import Clock
+
+RESOURCES = ("a", "a/", "a/b", "a/b/", "a/b/c", "d", "d/")
+AGENTS = ("x", "x/1", "x/2", "y", "z")
+SERVERS = {"s1": "v1", "s2": "v2"}
+PATIENCE = 30.0
+
+
+class By(NamedTuple):
+    agent: str
+    session: str = "s1"
+
+    @property
+    def caller(self) -> Caller:
+        return Caller(session=self.session, server=SERVERS[self.session])
+
+
+class Seen(NamedTuple):
+    """All that stands at one moment. `now`: the steady clock."""
+
+    position: int
+    now: int
+    claims: dict[str, Claim]
+    leases: dict[tuple[str, int], Lease]
+
+    @property
+    def settled(self) -> bool:
+        """Nothing is over that nobody noticed yet."""
+        ends = [(lease.deadline, lease.present_until or self.now + 1) for lease in self.leases.values()]
+        return all(min(end) > self.now for end in ends)
+
+    def live(self, *kinds: str) -> list[Lease]:
+        found = (lease for lease in self.leases.values() if lease.kind in kinds and lease.deadline > self.now)
+        return sorted(found, key=lambda lease: lease.key)
+
+
+class Turn(NamedTuple):
+    """One command, and what stood before and after it."""
+
+    by: By | None
+    command: Command
+    said: Outcome | HoldlogError
+    before: Seen
+    after: Seen
+
+
+class World:
+    """A store, its clock, and the calls that somebody may repeat."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
+        self.clock = clock
+        self.calls: list[tuple[By, Take]] = []
+
+    def run(self, command: Command, by: By | None = None) -> Turn:
+        """As the writer does: a refusal does not undo the transaction."""
+        said: Outcome | HoldlogError
+        with self.store.transaction(time.monotonic() + PATIENCE) as transaction:
+            before = seen(transaction, transaction.steady)
+            try:
+                said = handle(command, by.caller if by else NOBODY, transaction)
+            except HoldlogError as refusal:
+                said = refusal
+            after = seen(transaction, transaction.steady)
+        return Turn(by, command, said, before, after)
+
+    def now(self) -> Seen:
+        with self.store.reader() as reader:
+            return seen(reader, self.clock.steady())
+
+
+def seen(reader: Reader, now: int) -> Seen:
+    claims = {resource: reader.claim(resource) for resource in RESOURCES}
+    leases = {lease.key: lease for lease in reader.leases.of(RESOURCES)}
+    return Seen(reader.position(), now, claims, leases)
+
+
+# --- steps
+
+
+class Step(Protocol):
+    def take(self, world: World) -> Turn | None:
+        """Do it; None when there is nothing to do it to."""
+
+
+class Claims(NamedTuple):
+    by: By
+    resource: str
+    also: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
+    mode: Mode = "exclusive"
+    wait: int = 0
+    lease: int = 300
+
+    def take(self, world: World) -> Turn:
+        command = Take(
+            resource=self.resource,
+            agent=self.by.agent,
+            also=self.also,
+            alternatives=self.alternatives,
+            mode=self.mode,
+            wait=self.wait * SECOND,
+            lease=self.lease * SECOND,
+        )
+        if self.wait:
+            world.calls.append((self.by, command))
+        return world.run(command, self.by)
+
+
+class CallsAgain(NamedTuple):
+    """Somebody who waited once makes the same call again: collects, or takes its old place."""
+
+    number: int
+
+    def take(self, world: World) -> Turn | None:
+        if not world.calls:
+            return None
+        by, command = world.calls[-1 - self.number % len(world.calls)]
+        return world.run(command, by)
+
+
+class StepsBack(NamedTuple):
+    number: int
+
+    def take(self, world: World) -> Turn | None:
+        tickets = world.now().live("waits")
+        if not tickets:
+            return None
+        it = tickets[self.number % len(tickets)]
+        return world.run(StepBack(resource=it.resource, agent=it.agent, ticket=it.version), _of(it))
+
+
+class LetsGo(NamedTuple):
+    """Of the n-th lease."""
+
+    number: int
+    forced: bool = False
+
+    def take(self, world: World) -> Turn | None:
+        leases = world.now().live("held", "offered", "waits")
+        if not leases:
+            return None
+        it = leases[self.number % len(leases)]
+        agent = "person" if self.forced else it.agent
+        return world.run(Release(resource=it.resource, agent=agent, forced=self.forced), _of(it))
+
+
+class Releases(NamedTuple):
+    by: By
+    resource: str | None = None
+    also: tuple[str, ...] = ()
+
+    def take(self, world: World) -> Turn:
+        also = self.also if self.resource else ()
+        return world.run(Release(resource=self.resource, agent=self.by.agent, also=also), self.by)
+
+
+class Writes(NamedTuple):
+    by: By
+
+    def take(self, world: World) -> Turn:
+        put = Set(namespace="n", key="k", value=Json.of(1))
+        return world.run(Transact(operations=(put,), by=self.by.agent), self.by)
+
+
+class Passes(NamedTuple):
+    """Time; and the sweep comes, or not yet."""
+
+    seconds: int
+    swept: bool = True
+
+    def take(self, world: World) -> Turn | None:
+        world.clock.pass_by(self.seconds)
+        return world.run(Sweep()) if self.swept else None
+
+
+class Ends(NamedTuple):
+    """A server is gone."""
+
+    server: str
+
+    def take(self, world: World) -> Turn:
+        return world.run(Sweep(ended=(self.server,)))
+
+
+class Renews(NamedTuple):
+    session: str
+
+    def take(self, world: World) -> Turn:
+        return world.run(Renew(server=SERVERS[self.session], sessions=((self.session, world.clock.steady()),)))
+
+
+def _of(lease: Lease) -> By:
+    return By(lease.agent, lease.session or "s1")
+
+
+# --- strategies
+
+numbers = st.integers(0, 5)
+resources = st.sampled_from(RESOURCES)
+few = st.lists(resources, max_size=2, unique=True).map(tuple)
+none: st.SearchStrategy[tuple[str, ...]] = st.just(())
+parts = st.one_of(
+    st.tuples(none, none), st.tuples(none, none), st.tuples(few, none), st.tuples(none, few)
+)  # also, alternatives
+modes = st.sampled_from(["exclusive", "exclusive", "shared"])
+
+
+def steps(sessions: tuple[str, ...], endings: bool) -> st.SearchStrategy[list[Step]]:
+    """`endings`: servers end, and agents come back in other sessions."""
+    callers = st.builds(By, st.sampled_from(AGENTS), st.sampled_from(sessions))
+
+    def claims(by: By, resource: str, both: tuple[tuple[str, ...], ...], mode: Mode, wait: int, lease: int) -> Claims:
+        return Claims(by, resource, *both, mode, wait, lease)
+
+    claiming = st.builds(
+        claims, callers, resources, parts, modes, st.sampled_from([0, 30, 30]), st.sampled_from([300, 20])
+    )
+    kinds: list[st.SearchStrategy[Step]] = [
+        claiming,
+        claiming,
+        claiming,
+        st.builds(CallsAgain, numbers),
+        st.builds(LetsGo, numbers),
+        st.builds(LetsGo, numbers, st.booleans()),
+        st.builds(Releases, callers, st.none() | resources, few),
+        st.builds(StepsBack, numbers),
+        st.builds(Passes, st.sampled_from([1, 19, 20, 31, 121, 301]), st.sampled_from([True, True, False])),
+    ]
+    if endings:
+        kinds += [
+            st.builds(Writes, callers),
+            st.builds(Ends, st.sampled_from(sorted(SERVERS.values()))),
+            st.builds(Renews, st.sampled_from(sessions)),
+        ]
+    return st.lists(st.one_of(kinds), max_size=25)

@@ -1,0 +1,230 @@
+"""The grant rule against a second, brute-force telling of it (tests/claim_rule.py), over random histories."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+
+from holdlog.adapters.stores.memory import MemoryStore
+from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.domain.claim import Claim
+from holdlog.domain.claiming import Queued, Take, Taken
+from holdlog.domain.lease import Lease
+from holdlog.domain.refusals import BusyError, DeadlockError, HoldlogError
+from holdlog.projections import fold
+from tests import claim_rule
+from tests.claim_rule import Agent, Has, Scene, Wants, scene
+from tests.claim_steps import SERVERS, Seen, Step, Turn, World, steps
+from tests.clock import Clock
+
+ONE = ("s1",)
+TWO = tuple(SERVERS)
+quick = settings(deadline=None, max_examples=250, suppress_health_check=[HealthCheck.too_slow])
+fewer = settings(quick, max_examples=25)
+
+
+@quick
+@given(steps(ONE, endings=False))
+def test_one_session(history: list[Step]) -> None:
+    with in_memory() as world:
+        live(world, history)
+
+
+@quick
+@given(steps(TWO, endings=False))
+def test_two_sessions(history: list[Step]) -> None:
+    with in_memory() as world:
+        live(world, history)
+
+
+@quick
+@given(steps(TWO, endings=True))
+def test_sessions_that_end_and_come_back(history: list[Step]) -> None:
+    with in_memory() as world:
+        live(world, history)
+
+
+@fewer
+@given(steps(TWO, endings=True))
+def test_in_a_file(history: list[Step]) -> None:
+    with in_a_file() as world:
+        live(world, history)
+
+
+@contextmanager
+def in_memory() -> Iterator[World]:
+    clock = Clock()
+    yield World(MemoryStore(clock, clock.steady), clock)
+
+
+@contextmanager
+def in_a_file() -> Iterator[World]:
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        store = open_sqlite(Path(folder) / "state.db", clock, clock.steady)
+        try:
+            yield World(store, clock)
+        finally:
+            store.close()
+
+
+def live(world: World, history: list[Step]) -> None:
+    """Take the steps; after each, all that must always hold holds."""
+    replay = Replay()
+    born: dict[tuple[str, int], str | None] = {}
+    for step in history:
+        turn = step.take(world)
+        if turn is None:
+            continue
+        seen = turn.after
+        for lease in seen.live("held", "offered"):
+            born.setdefault(lease.key, lease.session)
+        require_exclusion(seen, born)
+        require_leases_match(seen)
+        require_first_come(turn.before, seen)
+        if seen.settled:
+            require_nobody_starves(scene(seen))
+            assert not claim_rule.deadlocked(scene(seen)), "agents wait for each other, and none was told"
+        if turn.before.settled:
+            assert not isinstance(turn.said, HoldlogError) or seen == turn.before, "a refusal changed something"
+            if isinstance(turn.command, Take):
+                require_answer(turn, turn.command)
+        replay.follow(world, seen)
+
+
+# --- what holds after every step
+
+
+def require_exclusion(seen: Seen, born: dict[tuple[str, int], str | None]) -> None:
+    """Whoever holds beside another shares with it, or is it, or was its ancestor in one session when it got it."""
+    held = [
+        (it, Agent(lease.agent, born[lease.key])) for lease in seen.live("held", "offered") for it in _has(seen, lease)
+    ]
+    for number, (one, first) in enumerate(held):
+        for other, second in held[number + 1 :]:
+            if claim_rule.clash(one, other.mode, other.resources):
+                family = _is_above(first, second) or _is_above(second, first)
+                assert one.agent == other.agent or family, f"{one} and {other} exclude each other"
+
+
+def require_nobody_starves(scene: Scene) -> None:
+    for wish in scene.wants:
+        option = claim_rule.grantable(scene, wish)
+        assert option is None, f"{wish} waits although {option} is free for it"
+
+
+def require_first_come(before: Seen, after: Seen) -> None:
+    """Nobody was served before one who came earlier, still waits in its call for the same, and not for the served."""
+    now, then = scene(after), scene(before)
+    waiting = {(it.agent.name, it.turn) for it in now.wants}
+    offers = [it for it in after.live("offered") if it.key not in before.leases]
+    for served in then.wants:
+        got = [it for lease in offers if lease.agent == served.agent.name for it in _has(after, lease)]
+        if (served.agent.name, served.turn) in waiting or not got:
+            continue
+        undone = Scene(tuple(it for it in now.has if it not in got), tuple(sorted((*now.wants, served))))
+        for earlier in now.wants:
+            if (
+                earlier.turn < served.turn
+                and claim_rule.is_other(earlier, served.agent)
+                and any(claim_rule.clash(earlier, it.mode, it.resources) for it in got)
+            ):
+                passed = [claim_rule.waits_for(it, earlier.agent, served.agent) for it in (undone, then)]
+                assert any(passed), f"{served} was served before {earlier}"
+
+
+def require_leases_match(seen: Seen) -> None:
+    """Every grant and every ticket has its lease, and there are no others."""
+    parts = {(claim.resource, it.version) for claim in seen.claims.values() for it in (*claim.grants, *claim.line)}
+    assert parts == set(seen.leases)
+    tickets = {(claim.resource, it.version) for claim in seen.claims.values() for it in claim.line}
+    assert tickets == {key for key, lease in seen.leases.items() if lease.kind == "waits"}
+
+
+def require_answer(turn: Turn, command: Take) -> None:
+    """The rule says who is granted what, and who is told that it may not wait."""
+    assert turn.by is not None
+    asker = Agent(turn.by.agent, turn.by.session)
+    stood = claim_rule.come_back(scene(turn.before), asker)
+    options = ((command.resource, *command.also), *((it,) for it in command.alternatives))
+    options = tuple(tuple(dict.fromkeys(option)) for option in options)
+    wish = Wants(_place(turn.before, command, asker), command.mode, asker, options)
+    offered = [option for option in options if _is_offered(turn.before, option, asker)]
+    expected = _first(stood, wish._replace(options=tuple(offered) or options))
+    if isinstance(turn.said, Taken):
+        assert expected is not None, f"granted {turn.said.resource} against the rule"
+        assert {turn.said.resource, *dict(turn.said.also)} == set(expected)
+        return
+    assert expected is None, f"{expected} is free for {wish}"
+    if command.wait and not isinstance(turn.said, Queued):
+        others = tuple(it for it in stood.wants if it.turn != wish.turn)
+        rings = claim_rule.deadlocked(Scene(stood.has, (*others, wish)))
+        alone = command.mode == "exclusive" and _shares_alone(turn.before, command.resource, asker)
+        assert isinstance(turn.said, BusyError) if alone else isinstance(turn.said, DeadlockError) and rings
+
+
+class Replay:
+    """Folds the log as it grows: the views say the same at every position."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.states: dict[str, fold.State] = {}
+
+    def follow(self, world: World, seen: Seen) -> None:
+        with world.store.reader() as reader:
+            for recorded in reader.log(self.position, -1):
+                envelope = recorded.envelope
+                before = self.states.get(envelope.stream) or fold.initial(envelope.stream)
+                assert (envelope.position, envelope.version) == (self.position + 1, before.version + 1)
+                self.states[envelope.stream] = fold.apply(before, envelope, recorded.event)
+                self.position += 1
+            assert self.position == seen.position
+            for resource, claim in seen.claims.items():
+                assert self.states.get(claim.stream, Claim(resource)) == claim == reader.claim(resource)
+            active = [claim for claim in seen.claims.values() if claim.grants or claim.line]
+            assert reader.claims(None, -1) == sorted(active)
+
+
+# --- small readings
+
+
+def _has(seen: Seen, lease: Lease) -> list[Has]:
+    grant = seen.claims[lease.resource].grant(lease.version)
+    return [Has(lease.resource, grant.mode, Agent(lease.agent, lease.session), not lease.server)] if grant else []
+
+
+def _is_above(one: Agent, other: Agent) -> bool:
+    return one.session == other.session and other.name.startswith(one.name + "/")
+
+
+def _place(seen: Seen, command: Take, asker: Agent) -> float:
+    """The turn of the ticket that the same call took before, or behind all."""
+    for ticket in seen.claims[command.resource].line:
+        lease = seen.leases[command.resource, ticket.version]
+        mine = lease.agent == asker.name and (lease.session == asker.session or not lease.server)
+        asked = (ticket.mode, ticket.also, ticket.alternatives)
+        if mine and asked == (command.mode, command.also, command.alternatives):
+            return ticket.turn
+    return float("inf")
+
+
+def _is_offered(seen: Seen, option: tuple[str, ...], asker: Agent) -> bool:
+    mine = [it for it in seen.live("offered") if it.agent == asker.name and it.session == asker.session]
+    return any(it.resource in option for it in mine)
+
+
+def _first(stood: Scene, wish: Wants) -> tuple[str, ...] | None:
+    """The option that the asker gets, or has."""
+    for option in wish.options:
+        alone = wish._replace(options=(option,))
+        if claim_rule.holds_all(stood, wish, option) or claim_rule.grantable(stood, alone):
+            return option
+    return None
+
+
+def _shares_alone(seen: Seen, resource: str, asker: Agent) -> bool:
+    """It shares the resource and wants it alone: no wait would end that."""
+    held = [it for lease in seen.live("held", "offered") for it in _has(seen, lease)]
+    return any(it.resource == resource and it.mode == "shared" and claim_rule.is_same(it, asker) for it in held)
