@@ -1,15 +1,26 @@
-"""A clock that tests move by hand."""
+"""Two clocks that tests move by hand."""
+
+SECOND = 1_000_000
 
 
 class Clock:
-    """Microseconds UTC, as the stores take it."""
+    """Called, it tells microseconds UTC, as the stores take it; `steady` is the clock of leases."""
 
     def __init__(self, now: int = 1_000_000_000) -> None:
         self.now = now
+        self._steady = 5_000 * SECOND
 
     def __call__(self) -> int:
         return self.now
 
+    def steady(self) -> int:
+        return self._steady
+
     def move(self, seconds: float) -> None:
-        """Forward, or back when negative."""
-        self.now += round(seconds * 1_000_000)
+        """Somebody sets the wall clock: forward, or back when negative."""
+        self.now += round(seconds * SECOND)
+
+    def pass_by(self, seconds: float) -> None:
+        """Time passes, on both clocks."""
+        self.move(seconds)
+        self._steady += round(seconds * SECOND)

@@ -8,7 +8,9 @@ from typing import Any
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.rows import SqliteReader
 from holdlog.adapters.stores.sqlite import SqliteStore
-from holdlog.domain.claim import Claim, Let, Release, Take, Taken
+from holdlog.domain.agent import Profile
+from holdlog.domain.claim import Claim
+from holdlog.domain.claiming import Let, Release, Take, Taken
 from holdlog.domain.envelope import NO_DIGEST, Recorded, digest, payload_hash
 from holdlog.domain.handle import Changed, Command, Outcome, handle
 from holdlog.domain.message import NOBODY, Caller, Event
@@ -66,6 +68,12 @@ def take(resource: str, agent: str = "ann") -> Take:
 
 def release(resource: str, agent: str = "ann") -> Release:
     return Release(resource=resource, agent=agent)
+
+
+def holder_of(claim: Claim) -> str | None:
+    """Who holds it, of one that nobody shares."""
+    (grant,) = claim.grants or (None,)
+    return grant.agent if grant is not None else None
 
 
 def run(store: Store, command: Command, caller: Caller = NOBODY) -> Outcome:
@@ -159,15 +167,21 @@ def require_views_equal_the_log(store: Store) -> None:
             assert (envelope.position, envelope.version) == (position, before.version + 1)
             states[envelope.stream] = fold.apply(before, envelope, recorded.event)
         for state in states.values():
-            if isinstance(state, Record):
-                assert reader.record(state.namespace, state.key) == state
-            else:
-                assert reader.claim(state.resource) == state
+            match state:
+                case Record():
+                    assert reader.record(state.namespace, state.key) == state
+                case Claim():
+                    assert reader.claim(state.resource) == state
+                case Profile():
+                    assert reader.agents([state.agent]) == [state]
         live = {state[:2] for state in states.values() if isinstance(state, Record) and state.live}
         listed = [(name, record.key) for name, _ in reader.namespaces(None, -1) for record in _live(reader, name)]
         assert listed == sorted(live)
-        held = {state.resource for state in states.values() if isinstance(state, Claim) and state.holder is not None}
-        assert [claim.resource for claim in reader.claims(None, -1)] == sorted(held)
+        claims = [state for state in states.values() if isinstance(state, Claim)]
+        assert [it.resource for it in reader.claims(None, -1)] == sorted(
+            it.resource for it in claims if it.grants or it.line
+        )
+        assert sorted(it.resource for it in reader.queued()) == sorted(it.resource for it in claims if it.line)
 
 
 def _live(reader: Reader, namespace: str) -> list[Record]:

@@ -1,11 +1,14 @@
-"""Given these events, when this command, then these events or this refusal: sentences about deciders."""
+"""Given these events, when this command, then these events or this refusal: sentences about deciders.
+
+Those about claims start from a board (tests/boards.py).
+"""
 
 from typing import TypeVar
 
 import pytest
 
 from holdlog.domain import claim, record
-from holdlog.domain.claim import Board, Claim, ClaimEvent, Release, Take
+from holdlog.domain.claim import Claim, ClaimEvent
 from holdlog.domain.record import Operation, Record, RecordEvent
 from holdlog.domain.refusals import HoldlogError
 
@@ -25,7 +28,7 @@ class Given:
     def __init__(self, past: tuple[Event, ...]) -> None:
         self._past = past
 
-    def when(self, command: Operation | Take | Release, by: str = "cleo") -> "When":
+    def when(self, command: Operation, by: str = "cleo") -> "When":
         return When(self._past, command, by)
 
     @property
@@ -48,7 +51,7 @@ class Given:
 
 
 class When:
-    def __init__(self, past: tuple[Event, ...], command: Operation | Take | Release, by: str) -> None:
+    def __init__(self, past: tuple[Event, ...], command: Operation, by: str) -> None:
         self._past = Given(past)
         self._command = command
         self._by = by
@@ -63,9 +66,5 @@ class When:
             self._decide()
         return refused.value
 
-    def _decide(self) -> list[RecordEvent] | list[ClaimEvent]:
-        match self._command:
-            case Take() | Release():
-                return claim.decide(self._command, Board(self._past.claim))
-            case _:
-                return record.decide(self._command, self._by, self._past.record)
+    def _decide(self) -> list[RecordEvent]:
+        return record.decide(self._command, self._by, self._past.record)

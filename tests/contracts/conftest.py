@@ -20,7 +20,10 @@ def clock() -> Clock:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Store]:
-    opened: Store = MemoryStore(clock) if request.param == "memory" else open_sqlite(tmp_path / "state.db", clock)
+    memory = request.param == "memory"
+    opened: Store = (
+        MemoryStore(clock, clock.steady) if memory else open_sqlite(tmp_path / "state.db", clock, clock.steady)
+    )
     yield opened
     opened.close()
 

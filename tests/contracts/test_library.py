@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import holdlog
-from holdlog.adapters.calls import Settings
+from holdlog.adapters.call import Settings
 from holdlog.adapters.library import AsyncStateStore, StateStore
 from holdlog.domain.refusals import (
     ConflictError,
@@ -443,7 +443,7 @@ def test_a_closed_store_says_so(kind: Callable[..., Library], place: str) -> Non
         lambda: opened.read(opened.calls.list_records("n")),
         lambda: opened.write(opened.calls.set("n", "k", 1, "ann", None), opened.caller),
         lambda: opened.wait(opened.calls.wait("r")),
-        lambda: asyncio.run(opened.write_async(opened.calls.claim("r", "ann"), opened.caller)),
+        lambda: asyncio.run(opened.claim_async(opened.calls.claim("r", "ann"), opened.caller)),
         lambda: asyncio.run(opened.wait_async(opened.calls.watch("n", "k", 0))),
     ):
         with pytest.raises(StoreError, match="closed"):

@@ -18,7 +18,7 @@ from holdlog.adapters.machine.gate import Gate
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.rows import REFUSALS_KEPT, REQUEST_SECONDS
 from holdlog.adapters.stores.sqlite import SqliteStore
-from holdlog.domain.claim import ClaimGranted, ClaimReleased
+from holdlog.domain.claim import ClaimGranted, ClaimReleased, Grant, Past
 from holdlog.domain.handle import Changed
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import ClaimChange, RecordChange, Refusal, Store
@@ -33,6 +33,7 @@ from tests.commands import (
     claim,
     clear,
     drop,
+    holder_of,
     keys,
     let_go,
     noted_refusals,
@@ -290,7 +291,7 @@ def test_claims_are_listed_by_resource_and_only_those_that_are_held(store: Store
         listed = [it.resource for it in reader.claims(None, -1)]
         assert listed == sorted({key.replace("\\", "b") for key in ODD_KEYS} - {"a"})
         assert pages(lambda after: [it.resource for it in reader.claims(after, 3)], 3) == listed
-        assert reader.claims(None, 1)[0].holder == "agent " + listed[0]
+        assert holder_of(reader.claims(None, 1)[0]) == "agent " + listed[0]
 
 
 def test_a_claim_reads_as_it_was_granted_and_released(store: Store, clock: Clock) -> None:
@@ -301,8 +302,8 @@ def test_a_claim_reads_as_it_was_granted_and_released(store: Store, clock: Clock
     claim(store, "r", "bob")
     with store.reader() as reader:
         held = reader.claim("r")
-    assert (held.version, held.granted, held.holder, held.claimed_at) == (3, 3, "bob", 1_002_000_000)
-    assert (held.previous_holder, held.ended_at) == ("ann", 1_001_000_000)
+    assert (held.version, held.grants) == (3, (Grant(3, "bob", None, "exclusive", 1_002_000_000),))
+    assert held.past == Past("ann", "released", 1_001_000_000)
 
 
 def test_history_is_newest_first_and_comes_in_pages(store: Store) -> None:
@@ -346,7 +347,7 @@ def test_the_envelope_tells_who_asked_and_why(store: Store) -> None:
     written, granted, released = whole_log(store)
     assert (written.envelope.topic, written.envelope.caller) == ("ValueWritten", caller)
     assert (granted.event, granted.envelope.caller) == (ClaimGranted(agent="ann"), Caller(session="s2"))
-    assert (released.event, released.envelope.caller) == (ClaimReleased(agent="ann"), Caller())
+    assert (released.event, released.envelope.caller) == (ClaimReleased(agent="ann", grant=1), Caller())
     assert not written.redacted
 
 
@@ -553,7 +554,7 @@ def test_an_unknown_topic_is_an_error_and_never_an_import(
     with pytest.raises(StoreError, match="unknown topic"), store.reader() as reader:
         reader.history("record:n/k", None, -1)
     with store.reader() as reader:
-        assert reader.claim("r").holder == "ann"
+        assert holder_of(reader.claim("r")) == "ann"
     store.close()
     assert "holdlog_test_trap" not in sys.modules
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdlog.adapters import results
-from holdlog.adapters.calls import Settings, Wait
+from holdlog.adapters.call import Settings, Wait
 from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.opened import Opened
@@ -34,7 +34,7 @@ def drop(opened: Opened, key: str = "k") -> results.DeleteResult:
 
 
 def claim(opened: Opened, agent: str = "ann") -> Any:
-    return opened.write(opened.calls.claim("r", agent), NOBODY)
+    return opened.claim(opened.calls.claim("r", agent), NOBODY)
 
 
 def release(opened: Opened, agent: str = "ann") -> Any:

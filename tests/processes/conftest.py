@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.processes.claimants import CLAIMANTS, Server
 from tests.processes.workers import Worker
 
 Start = Callable[..., Worker]
+Serve = Callable[..., Server]
 
 
 @pytest.fixture
@@ -30,3 +32,27 @@ def start() -> Iterator[Start]:
     yield begin
     for worker in started:
         worker.end()
+
+
+@pytest.fixture
+def claimant(start: Start) -> Start:
+    """Start a worker with a behaviour of claimants.py."""
+
+    def begin(name: str, *arguments: Any, before: tuple[str, ...] = (), env: dict[str, str] | None = None) -> Worker:
+        return start(name, *arguments, before=(*before, *CLAIMANTS), env=env)
+
+    return begin
+
+
+@pytest.fixture
+def serve(path: Path) -> Iterator[Serve]:
+    """Start a `holdlog serve` with these options."""
+    started: list[Server] = []
+
+    def begin(*options: Any, session: str = "", env: dict[str, str] | None = None) -> Server:
+        started.append(Server(path, *map(str, options), session=session, env=env or {}))
+        return started[-1]
+
+    yield begin
+    for server in started:
+        server.wire.close()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.stores.memory import MemoryStore
-from holdlog.domain.claim import Let, Taken
+from holdlog.domain.claiming import Let, Taken
 from holdlog.domain.handle import Changed, Command, handle
 from holdlog.domain.message import NOBODY
 from holdlog.domain.ports import Reader, Transaction

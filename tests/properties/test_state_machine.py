@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
-from holdlog.domain.claim import Let, Taken
+from holdlog.domain.claiming import Let, Taken
 from holdlog.domain.handle import Changed, Command
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
