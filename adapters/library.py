@@ -49,14 +49,17 @@ class StateStore:
         *,
         updated_by: str,
         expected_version: int | None = None,
+        ttl_seconds: float | None = None,
         reason: str | None = None,
         request_id: str | None = None,
     ) -> results.SetResult:
         """Write a JSON value. `expected_version`: N = exactly N, 0 = must not exist now, None = whatever is there.
 
+        `ttl_seconds`: how long it lives; None = until somebody ends it, whatever was told before.
         Raises ConflictError when the version is another; `.detail` tells what stands there.
         """
-        return self._write(self._calls.set(namespace, key, value, updated_by, expected_version), reason, request_id)
+        call = self._calls.set(namespace, key, value, updated_by, expected_version, ttl_seconds)
+        return self._write(call, reason, request_id)
 
     def get(self, namespace: str, key: str) -> results.StateRecord:
         """The value now. Raises NotFoundError."""
@@ -200,10 +203,11 @@ class AsyncStateStore:
         *,
         updated_by: str,
         expected_version: int | None = None,
+        ttl_seconds: float | None = None,
         reason: str | None = None,
         request_id: str | None = None,
     ) -> results.SetResult:
-        call = self._calls.set(namespace, key, value, updated_by, expected_version)
+        call = self._calls.set(namespace, key, value, updated_by, expected_version, ttl_seconds)
         return await self._write(call, reason, request_id)
 
     async def get(self, namespace: str, key: str) -> results.StateRecord:

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from holdlog.domain import claim, record
 from holdlog.domain.claim import Board, Let, Release, Take, Taken
-from holdlog.domain.message import Caller
+from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import ClaimChange, RecordChange, Transaction
 from holdlog.domain.record import ClearNamespace, Delete, Operation, Record, Transact, Written
 from holdlog.domain.refusals import ConflictError, InvalidError
@@ -76,7 +76,7 @@ def _change_records(operations: tuple[Operation, ...], by: str, caller: Caller, 
         before = records.get(place) or transaction.record(*place)
         after = before
         try:
-            events = record.decide(operation, by, before)
+            events = record.decide(operation, by, before, transaction.at)
         except ConflictError as conflict:
             conflict.operation = index
             raise
@@ -84,16 +84,26 @@ def _change_records(operations: tuple[Operation, ...], by: str, caller: Caller, 
             changes.append(RecordChange(after, event))
             after = record.evolve(after, event, transaction.at, before.digest)
         records[place] = after
+        standing = record.seen(before, transaction.at)
         results.append(
             Written(
                 namespace=before.namespace,
                 key=before.key,
                 version=after.version,
-                previous_version=before.version if before.live else None,
+                previous_version=standing.version if standing.live else None,
             )
         )
     position = transaction.append(changes, caller) if changes else transaction.position()
     return Changed(results=tuple(results), position=position)
+
+
+def expire_values(transaction: Transaction, limit: int) -> bool:
+    """Notice the ends of the values that were due first, as many as `limit`. False: none was due."""
+    ends = [(due, record.end_of(due, transaction.at)) for due in transaction.due_records(limit)]
+    changes = [RecordChange(due, end) for due, end in ends if end is not None]
+    if changes:
+        transaction.append(changes, NOBODY)
+    return bool(changes)
 
 
 def _take(command: Take, caller: Caller, transaction: Transaction) -> Taken:

@@ -18,7 +18,14 @@ State = Record | Claim
 VIEWS: tuple[Table, ...] = (CURRENT, CLAIMS)
 
 EVENTS: dict[str, type[Event]] = {
-    event.topic: event for event in (record.ValueWritten, record.ValueDeleted, claim.ClaimGranted, claim.ClaimReleased)
+    event.topic: event
+    for event in (
+        record.ValueWritten,
+        record.ValueDeleted,
+        record.ValueExpired,
+        claim.ClaimGranted,
+        claim.ClaimReleased,
+    )
 }
 """Every topic that this build knows; a row with another topic is an error, never an import."""
 

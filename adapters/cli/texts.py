@@ -43,6 +43,15 @@ def text(result: Result, place: Path | str) -> str:
             return _sentence(result) + (f"\n{named(hint, 'holdlog ')}" if hint else "")
 
 
+def remark(result: Result) -> str:
+    """What a person wants to know besides; nothing for most answers."""
+    match result:
+        case results.StateRecord(expires_in_seconds=float() as left, expires_at=end):
+            return f"expires in {_duration(left)}{_at(end)}"
+        case _:
+            return ""
+
+
 def _sentence(result: Result) -> str:
     """One line that begins with the status."""
     status: str = result.body()["status"]
@@ -76,6 +85,10 @@ def _of_value(result: Result) -> str:
     match result:
         case results.NotFound(namespace=namespace, key=key, deleted_by=None):
             return f"{namespace} {key}"
+        case results.NotFound(namespace=namespace, key=key, expires_at=datetime() as at, version=version):
+            return f"{namespace} {key} expired{_at(at)} (version {version})"
+        case results.Deleted(namespace=namespace, key=key, expires_at=datetime() as at, version=version):
+            return f"{namespace} {key} expired{_at(at)} (version {version})"
         case results.NotFound(namespace=namespace, key=key, deleted_by=by, deleted_at=at, version=version):
             return f"{namespace} {key} was deleted by {by}{_at(at)} (version {version})"
         case results.Deleted(namespace=namespace, key=key, deleted_by=by, deleted_at=at, version=version):
@@ -111,7 +124,7 @@ def _short(value: object) -> str:
 
 
 def _past(past: results.Past) -> str:
-    value = "" if past.event_type == "delete" else _short(past.value)
+    value = "" if past.event_type in ("delete", "expire") else _short(past.value)
     return f"{value}  # {past.reason}" if past.reason else value
 
 

@@ -109,5 +109,7 @@ def expected_digest(row: Any, previous: bytes) -> bytes:
 
 
 def _body(event: Event, without: str | None) -> str:
-    """Compact JSON of the event but for its payload."""
-    return event.__pydantic_serializer__.to_json(event, exclude={without} if without else None).decode()
+    """Compact JSON of the event but for its payload and for what is None: a field may come later and change no body."""
+    return event.__pydantic_serializer__.to_json(
+        event, exclude={without} if without else None, exclude_none=True
+    ).decode()

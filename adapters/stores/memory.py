@@ -13,7 +13,7 @@ from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.names import claim_stream, record_stream
 from holdlog.domain.ports import Change, Refusal
-from holdlog.domain.record import Record
+from holdlog.domain.record import Record, seen
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.projections import fold
 from holdlog.projections.fold import State
@@ -38,7 +38,9 @@ class MemoryStore:
     @contextmanager
     def reader(self) -> Iterator["MemoryReader"]:
         self._usable()
-        yield MemoryReader(*self._committed)
+        now = self._clock()
+        log, states = self._committed
+        yield MemoryReader(log, states, _not_before(log, now))
 
     snapshot = reader
 
@@ -50,7 +52,7 @@ class MemoryStore:
         try:
             self._usable()
             log, states = self._committed
-            at = max(self._clock(), log[-1].extra[0] if log else 0)
+            at = _not_before(log, self._clock())
             transaction = MemoryTransaction(list(log), dict(states), dict(self._requests), at)
             yield transaction
             self._committed = transaction.events, transaction.states
@@ -74,10 +76,16 @@ class MemoryStore:
             raise self._closed()
 
 
+def _not_before(log: list[Sealed], now: int) -> int:
+    """Now, but not before the newest event, nor before 1970."""
+    return max(now, log[-1].extra[0] if log else 0)
+
+
 class MemoryReader:
-    def __init__(self, events: list[Sealed], states: dict[str, State]) -> None:
+    def __init__(self, events: list[Sealed], states: dict[str, State], at: int) -> None:
         self.events = events
         self.states = states
+        self.at = at
 
     def position(self) -> int:
         return len(self.events)
@@ -92,7 +100,7 @@ class MemoryReader:
             for state in self.states.values()
             if isinstance(state, Record)
             and state.namespace == namespace
-            and state.live is not deleted
+            and seen(state, self.at).live is not deleted
             and state.key.startswith(prefix)
             and (after is None or state.key > after)
         ]
@@ -102,9 +110,21 @@ class MemoryReader:
     def namespaces(self, after: str | None, limit: int) -> list[tuple[str, int]]:
         counts: dict[str, int] = {}
         for state in self.states.values():
-            if isinstance(state, Record) and state.live and (after is None or state.namespace > after):
+            if not isinstance(state, Record) or not seen(state, self.at).live:
+                continue
+            if after is None or state.namespace > after:
                 counts[state.namespace] = counts.get(state.namespace, 0) + 1
         return _first(sorted(counts.items()), limit)
+
+    def next_value_end(self) -> int | None:
+        return min((end for end, _ in self._ending()), default=None)
+
+    def _ending(self) -> list[tuple[int, Record]]:
+        return [
+            (state.expires_at, state)
+            for state in self.states.values()
+            if isinstance(state, Record) and state.live and state.expires_at is not None
+        ]
 
     def claim(self, resource: str) -> Claim:
         found = self.states.get(claim_stream(resource))
@@ -150,11 +170,14 @@ class MemoryTransaction(MemoryReader):
         requests: dict[tuple[str | None, str | None], tuple[int, bytes, str]],
         at: int,
     ) -> None:
-        super().__init__(events, states)
+        super().__init__(events, states, at)
         self.requests = requests
         self.refusals: list[Refusal] = []
-        self.at = at
         self.wrote = False
+
+    def due_records(self, limit: int) -> list[Record]:
+        due = sorted((it for it in self._ending() if it[0] <= self.at), key=lambda it: (it[0], *it[1][:2]))
+        return _first([record for _, record in due], limit)
 
     def append(self, changes: Sequence[Change], caller: Caller) -> int:
         for change in changes:

@@ -19,6 +19,7 @@ from holdlog.adapters.stores.recorder import configure, uri_of
 from holdlog.adapters.stores.schema import (
     APPLICATION_ID,
     CREATE_EVENTS,
+    CREATE_INDEXES,
     CREATE_SIDE_TABLES,
     MAJOR,
     MINOR,
@@ -134,7 +135,7 @@ def _is_empty(path: Path, connection: sqlite3.Connection) -> bool:
 
 def _create(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
-    for statement in (CREATE_EVENTS, *CREATE_SIDE_TABLES, *map(create_view, VIEWS)):
+    for statement in (CREATE_EVENTS, *CREATE_SIDE_TABLES, *map(create_view, VIEWS), *CREATE_INDEXES):
         connection.execute(statement)
     connection.execute("INSERT INTO meta VALUES ('store_id', ?)", (str(uuid.uuid4()),))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

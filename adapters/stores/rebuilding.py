@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.stores.mapper import event_of
 from holdlog.adapters.stores.schema import (
+    CREATE_INDEXES,
     EVENTS_TABLE,
     MAJOR,
     MINOR,
@@ -190,6 +191,8 @@ def _swap(connection: sqlite3.Connection) -> None:
     for view in VIEWS:
         connection.execute(f'DROP TABLE IF EXISTS "{view.name}"')
         connection.execute(f'ALTER TABLE "{_aside(view.name)}" RENAME TO "{view.name}"')
+    for statement in CREATE_INDEXES:
+        connection.execute(statement)
     connection.execute("DELETE FROM meta WHERE name = ?", (_META,))
 
 

@@ -47,6 +47,11 @@ CREATE_SIDE_TABLES: Final = (
     what TEXT NOT NULL, by TEXT NOT NULL, session TEXT)""",
 )
 
+CREATE_INDEXES: Final = (
+    "CREATE INDEX IF NOT EXISTS current_due ON current (expires_at) WHERE expires_at IS NOT NULL AND live = 1",
+)
+"""Of views: they go with a view's table, and are made again whenever a new one takes its place."""
+
 EVENT_COLUMNS: Final = ("originator_id", "originator_version", "topic", "state", *ENVELOPE_COLUMNS, *PAYLOAD_COLUMNS)
 INSERT_EVENT: Final = (
     f"INSERT INTO {EVENTS_TABLE} ({', '.join(EVENT_COLUMNS)}) VALUES ({', '.join('?' * len(EVENT_COLUMNS))})"
