@@ -1,8 +1,10 @@
 """The one place that wires: which store, which bell, which writer."""
 
+import logging
 import os
 import secrets
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -16,9 +18,19 @@ from holdlog.domain.refusals import StoreError
 
 MEMORY: Final = ":memory:"
 
+_log = logging.getLogger("holdlog")
 
-def open_holdlog(place: str | Path, settings: Settings | None = None, session: str | None = None) -> Opened:
-    """Open what `place` names: `:memory:` or a file. Raises StoreError, UnavailableError."""
+
+def open_holdlog(
+    place: str | Path,
+    settings: Settings | None = None,
+    session: str | None = None,
+    tell: Callable[[str], None] = _log.info,
+) -> Opened:
+    """Open what `place` names: `:memory:` or a file; `tell` is told when its schema was migrated.
+
+    Raises StoreError, UnavailableError.
+    """
     caller = Caller(session=session or process_session())
     calls = Calls(settings or Settings(), host.now)
     if str(place) == MEMORY:
@@ -28,7 +40,7 @@ def open_holdlog(place: str | Path, settings: Settings | None = None, session: s
     from holdlog.adapters.stores.opening import open_sqlite
 
     path = Path(os.path.realpath(Path(place).expanduser()))
-    store = open_sqlite(path)
+    store = open_sqlite(path, tell=tell)
     bell = MachineBell(path.with_name(path.name + ".bells"), store.changed)
     return _kept(Opened(store, bell, caller, calls))
 

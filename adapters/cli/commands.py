@@ -118,7 +118,7 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
     place = place_of(options.db)
     if options.command in _READ_ONLY and isinstance(place, Path) and not os.path.lexists(place):
         raise StoreError(f"there is no store at {place}")
-    opened = open_holdlog(place)
+    opened = open_holdlog(place, tell=texts.tell)
     try:
         result = call(opened, options)
     except HoldlogError as refusal:

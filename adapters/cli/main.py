@@ -62,9 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(error: Exception) -> None:
-    from holdlog.adapters.cli.texts import printable
+    from holdlog.adapters.cli.texts import tell
 
-    print(f"holdlog: {printable(str(error), kept='')}", file=sys.stderr)
+    tell(str(error))
 
 
 def _discard_output() -> None:
@@ -187,6 +187,7 @@ def _serve(options: argparse.Namespace) -> int:
     if sys.stdin.isatty():
         _greet(place)
     from holdlog.adapters.calls import Settings
+    from holdlog.adapters.cli.texts import tell
     from holdlog.adapters.compose import open_holdlog
     from holdlog.adapters.machine.presence import announce
     from holdlog.adapters.mcp.server import build_server, chosen_groups, local_session
@@ -194,7 +195,7 @@ def _serve(options: argparse.Namespace) -> int:
 
     groups = chosen_groups(options.tools)
     settings = Settings(max_value_bytes=options.max_value_bytes, max_wait=options.max_wait)
-    opened = open_holdlog(place, settings, session=local_session())
+    opened = open_holdlog(place, settings, session=local_session(), tell=tell)
     presence = announce(place, opened.caller.session or "", "mcp stdio") if isinstance(place, Path) else None
 
     async def end() -> None:

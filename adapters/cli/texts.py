@@ -1,6 +1,7 @@
 """Answers as a person reads them, and what keeps a terminal safe from what agents wrote."""
 
 import json
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,11 @@ from holdlog.adapters.results import Result
 
 WIDEST_VALUE = 60
 """Characters of a value in a table."""
+
+
+def tell(line: str) -> None:
+    """A line beside the answer, for whoever runs the command."""
+    sys.stderr.write(f"holdlog: {printable(line, kept='')}\n")
 
 
 def printable(text: str, kept: str = "\n") -> str:

@@ -1,5 +1,6 @@
 """Open a store file: ours, of a version we know, on a disk that can hold it. Never repairs, never overwrites."""
 
+import logging
 import os
 import sqlite3
 import stat
@@ -15,6 +16,7 @@ from holdlog.adapters.machine import host
 from holdlog.adapters.machine.gate import Gate
 from holdlog.adapters.machine.location import LocationError, prepare_folder, require_local
 from holdlog.adapters.stores.faults import require_major
+from holdlog.adapters.stores.migrating import is_older, migrate
 from holdlog.adapters.stores.recorder import configure, uri_of
 from holdlog.adapters.stores.schema import (
     APPLICATION_ID,
@@ -33,12 +35,19 @@ from holdlog.projections.fold import VIEWS
 PATIENCE: Final = 10.0
 """Seconds to wait for the gate when many servers start on a new file at once."""
 
+Tell = Callable[[str], None]
+"""Called with a line for whoever opens a store."""
+
 _creating = threading.Lock()
+_log = logging.getLogger("holdlog")
 
 
-def open_sqlite(path: Path, clock: Callable[[], int] = host.now) -> SqliteStore:
-    """Open the store, and create it where nothing stands. Raises StoreError with one line that says what to do;
-    UnavailableError when another process holds the gate for too long."""
+def open_sqlite(path: Path, clock: Callable[[], int] = host.now, tell: Tell = _log.info) -> SqliteStore:
+    """Open the store, create it where nothing stands, and migrate one of an older schema, which `tell` is told.
+
+    Raises StoreError with one line that says what to do; UnavailableError when another process holds the gate for too
+    long, or the disk is full.
+    """
     try:
         require_local(path)
         prepare_folder(path)
@@ -56,7 +65,7 @@ def open_sqlite(path: Path, clock: Callable[[], int] = host.now) -> SqliteStore:
     try:
         gate.acquire(time.monotonic() + PATIENCE)
         try:
-            _require_or_create(path)
+            _require_or_create(path, tell)
             return SqliteStore(path, gate, clock)
         except StoreError:
             if not guarded:
@@ -85,7 +94,7 @@ def _require_openable(path: Path) -> None:
         raise StoreError(f"{path} is mounted as a single file, apart from its log; mount the folder that holds it")
 
 
-def _require_or_create(path: Path) -> None:
+def _require_or_create(path: Path, tell: Tell) -> None:
     with _creating:
         try:
             # Only a file that did not exist is opened here: closing any other would drop this process's locks on it.
@@ -107,6 +116,8 @@ def _require_or_create(path: Path) -> None:
         configure(connection)
         if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise StoreError(f"{path} cannot use a write-ahead log here; use --db with a path on a local disk")
+        if is_older(connection):
+            tell(migrate(path, connection))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from holdlog.projections.projection import Table
 APPLICATION_ID: Final = (
     0x686C6F67  # "hlog", in the file's header: https://www.sqlite.org/pragma.html#pragma_application_id
 )
-MAJOR: Final = 1
+MAJOR: Final = 2
 MINOR: Final = 0
 MINORS_PER_MAJOR: Final = 1000
 """`user_version` is major * 1000 + minor. Minors only add; servers of different minors share one file."""
