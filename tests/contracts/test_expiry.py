@@ -38,6 +38,7 @@ from tests.commands import (
     whole_log,
     write,
 )
+from tests.commands import rows as stored
 
 START = 1_000_000_000
 """Microseconds: where the clock of these tests begins."""
@@ -279,6 +280,13 @@ def test_an_end_is_told_in_history_and_export_at_its_own_time(opened: Opened, cl
     }
     (record,) = opened.read(opened.calls.export("n", include_deleted=True)).records
     assert record.history[0] == newest
+
+
+def test_an_event_without_an_end_is_stored_as_it_was_before_there_were_any(store: Store) -> None:
+    """So its digest can be worked out as ever."""
+    change(store, put("k", 1))
+    change(store, put_for("k", 2, seconds=60))
+    assert [row[4] for row in stored(store)] == [b'{"by":"ann"}', b'{"by":"ann","expires_at":1060000000}']
 
 
 # --- who notices

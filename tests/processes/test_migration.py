@@ -68,6 +68,7 @@ def backups(path: Path) -> list[str]:
 def require_whole_backup(backup: Path) -> None:
     """It opens as the store that the build before knew, and has all of its log and views."""
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    assert ask(backup, "PRAGMA journal_mode") == [("delete",)], "one file is all of it"
     assert ask(backup, "PRAGMA integrity_check") == [("ok",)]
     assert (version(backup), ask(backup, "PRAGMA application_id")) == (1000, [(schema.APPLICATION_ID,)])
     with closing(sqlite3.connect(":memory:")) as fixture:
