@@ -25,8 +25,9 @@ class Given:
     def __init__(self, past: tuple[Event, ...]) -> None:
         self._past = past
 
-    def when(self, command: Operation | Take | Release, by: str = "cleo") -> "When":
-        return When(self._past, command, by)
+    def when(self, command: Operation | Take | Release, by: str = "cleo", at: int | None = None) -> "When":
+        """`at`: seconds after 1970; one after the last event when nothing is said."""
+        return When(self._past, command, by, len(self._past) + 1 if at is None else at)
 
     @property
     def record(self) -> Record:
@@ -48,8 +49,9 @@ class Given:
 
 
 class When:
-    def __init__(self, past: tuple[Event, ...], command: Operation | Take | Release, by: str) -> None:
+    def __init__(self, past: tuple[Event, ...], command: Operation | Take | Release, by: str, at: int) -> None:
         self._past = Given(past)
+        self._at = at * SECOND
         self._command = command
         self._by = by
 
@@ -68,4 +70,4 @@ class When:
             case Take() | Release():
                 return claim.decide(self._command, Board(self._past.claim))
             case _:
-                return record.decide(self._command, self._by, self._past.record)
+                return record.decide(self._command, self._by, self._past.record, self._at)
