@@ -4,6 +4,8 @@ A hint is fixed text. It writes the calls it names as `wait()`, so that a surfac
 """
 
 import re
+from collections.abc import Mapping
+from typing import Final, Literal
 
 from holdlog.adapters import results
 from holdlog.adapters.results import Result
@@ -11,8 +13,8 @@ from holdlog.domain import refusals
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.handle import Changed, Outcome
 from holdlog.domain.message import Event
-from holdlog.domain.record import Record, ValueDeleted, ValueWritten
-from holdlog.domain.refusals import HoldlogError, NotFoundError
+from holdlog.domain.record import Record, RecordEvent, ValueDeleted, ValueExpired, ValueWritten, not_found
+from holdlog.domain.refusals import HoldlogError
 from holdlog.domain.times import utc
 
 
@@ -50,12 +52,11 @@ def clear_result(outcome: Outcome, namespace: str, by: str) -> results.ClearResu
     )
 
 
-def state_record(record: Record) -> results.StateRecord:
+def state_record(record: Record, now: int) -> results.StateRecord:
     """Raises NotFoundError when there is no value now."""
     if not record.live:
-        raise NotFoundError.of_record(
-            record.namespace, record.key, record.version, record.updated_by, record.updated_at
-        )
+        raise not_found(record)
+    ends = record.expires_at
     return results.StateRecord(
         namespace=record.namespace,
         key=record.key,
@@ -63,6 +64,8 @@ def state_record(record: Record) -> results.StateRecord:
         version=record.version,
         updated_by=record.updated_by,
         updated_at=utc(record.updated_at),
+        expires_at=None if ends is None else utc(ends),
+        expires_in_seconds=None if ends is None else seconds_between(now, ends),
     )
 
 
@@ -78,13 +81,13 @@ def listed(record: Record) -> results.ListedRecord:
 
 def past(recorded: Recorded[Event]) -> results.Past:
     event, envelope = recorded.event, recorded.envelope
-    assert isinstance(event, ValueWritten | ValueDeleted)
+    assert isinstance(event, ValueWritten | ValueDeleted | ValueExpired)
     return results.Past(
         version=envelope.version,
         value=event.value.value if isinstance(event, ValueWritten) else None,
         updated_by=event.by,
-        updated_at=utc(envelope.at),
-        event_type="write" if isinstance(event, ValueWritten) else "delete",
+        updated_at=utc(event.due if isinstance(event, ValueExpired) else envelope.at),
+        event_type=_EVENT_TYPES[type(event)],
         position=envelope.position,
         reason=envelope.caller.reason,
     )
@@ -94,15 +97,16 @@ def exported(record: Record, history: list[Recorded[Event]]) -> results.Exported
     return results.ExportedRecord(**listed(record).__dict__, history=[past(recorded) for recorded in history])
 
 
-def watched(record: Record) -> results.StateRecord | results.Deleted:
+def watched(record: Record, now: int) -> results.StateRecord | results.Deleted:
     if record.live:
-        return state_record(record)
+        return state_record(record, now)
     return results.Deleted(
         namespace=record.namespace,
         key=record.key,
         version=record.version,
         deleted_by=record.updated_by,
         deleted_at=utc(record.updated_at),
+        expires_at=None if record.expires_at is None else utc(record.expires_at),
     )
 
 
@@ -165,5 +169,10 @@ def _conflict(detail: refusals.Conflict) -> results.Conflict:
     return results.Conflict(**detail.model_dump(), hint=hint)
 
 
+_EVENT_TYPES: Final[Mapping[type[RecordEvent], Literal["write", "delete", "expire"]]] = {
+    ValueWritten: "write",
+    ValueDeleted: "delete",
+    ValueExpired: "expire",
+}
 _UNAVAILABLE = "Nothing was written. Try the same call again in a moment; if it goes on, tell the person you work for."
 _UNAVAILABLE_IN_DOUBT = "The write may or may not have happened. Read the current state before you try again."

@@ -22,7 +22,16 @@ from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import record_stream
 from holdlog.domain.ports import Reader
-from holdlog.domain.record import ClearNamespace, Delete, Record, Set, Transact
+from holdlog.domain.record import (
+    MAX_TTL_SECONDS,
+    MIN_TTL_SECONDS,
+    ClearNamespace,
+    Delete,
+    Record,
+    Set,
+    Transact,
+    seen,
+)
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.times import utc
 from holdlog.domain.value import Json
@@ -37,18 +46,28 @@ class Calls(ClaimCalls):
     # --- state
 
     def set(
-        self, namespace: str, key: str, value: Any, by: str, expected_version: int | None, guard: object = ()
+        self,
+        namespace: str,
+        key: str,
+        value: Any,
+        by: str,
+        expected_version: int | None,
+        guard: object = (),
+        ttl_seconds: float | None = None,
     ) -> Write[results.SetResult]:
         json_value = self._json(value)
         expected = None if expected_version is None else whole(expected_version, "expected_version")
-        operation = checked(lambda: Set(namespace=namespace, key=key, value=json_value, expected_version=expected))
+        ttl = None if ttl_seconds is None else time_to_live(ttl_seconds)
+        operation = checked(
+            lambda: Set(namespace=namespace, key=key, value=json_value, expected_version=expected, ttl_seconds=ttl)
+        )
         guards = self.guards(guard)
         return Write(checked(lambda: Transact(operations=(operation,), by=by, guard=guards)), answers.set_result)
 
     def get(self, namespace: str, key: str) -> Read[results.StateRecord]:
         """Its answer raises NotFoundError."""
         place = _place(namespace, key)
-        return Read(lambda reader: answers.state_record(reader.record(*place)))
+        return Read(lambda reader: answers.state_record(*_now(reader, *place)))
 
     def delete(
         self, namespace: str, key: str, by: str, expected_version: int | None, guard: object = ()
@@ -98,7 +117,10 @@ class Calls(ClaimCalls):
     def all_records(self, namespace: str) -> Read[list[results.StateRecord]]:
         namespace = text(namespace, "namespace", NAME)
         return Read(
-            lambda reader: [answers.state_record(it) for it in reader.records(namespace, "", None, -1, False)], True
+            lambda reader: [
+                answers.state_record(it, reader.at) for it in reader.records(namespace, "", None, -1, False)
+            ],
+            large=True,
         )
 
     def all_namespaces(self) -> Read[list[str]]:
@@ -166,10 +188,10 @@ class Calls(ClaimCalls):
 
         def look(reader: Reader, elapsed: float) -> results.StateRecord | results.Deleted | None:
             nonlocal known
-            record = reader.record(*place)
+            record, now = _now(reader, *place)
             if known is None:  # 0 means "not there": a deletion that lies before the call is then no news
                 known = record.version if since == 0 and not record.live else since
-            return answers.watched(record) if record.version > known else None
+            return answers.watched(record, now) if record.version > known else None
 
         def timed_out(reader: Reader, elapsed: float) -> results.WatchTimeout:
             return answers.watch_timeout(Record(*place), since, elapsed, cap)
@@ -199,12 +221,36 @@ class Calls(ClaimCalls):
         return json_value
 
 
+def time_to_live(seconds: object) -> float:
+    """Within its bounds, to the microsecond."""
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, int | float)
+        or not MIN_TTL_SECONDS <= seconds <= MAX_TTL_SECONDS
+    ):
+        raise InvalidError(
+            f"ttl_seconds: must be a number of seconds from {MIN_TTL_SECONDS:f} to {MAX_TTL_SECONDS} (ten years)"
+        )
+    return float(seconds)
+
+
 def _place(namespace: str, key: str) -> tuple[str, str]:
     return text(namespace, "namespace", NAME), text(key, "key", NAME)
 
 
+def _now(reader: Reader, namespace: str, key: str) -> tuple[Record, int]:
+    """The record as it is now, and the time that was gone by (0 where none matters)."""
+    record = reader.record(namespace, key)
+    if record.expires_at is None:
+        return record, 0
+    at = reader.at
+    # Read again after the time: a value that was renewed in between must not be taken for ended.
+    return seen(reader.record(namespace, key), at), at
+
+
 def _records(reader: Reader, namespace: str, prefix: str, after: str | None, deleted: bool) -> Iterator[Record]:
-    return chunks(lambda key, size: reader.records(namespace, prefix, key, size, deleted), after, lambda it: it.key)
+    found = chunks(lambda key, size: reader.records(namespace, prefix, key, size, deleted), after, lambda it: it.key)
+    return (seen(record, reader.at) for record in found)
 
 
 def _exported(reader: Reader, namespace: str, after: str | None, include_deleted: bool) -> Iterable[Record]:

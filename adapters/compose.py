@@ -1,9 +1,11 @@
 """The one place that wires: which store, which bell, which writer."""
 
+import logging
 import os
 import secrets
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -19,11 +21,18 @@ from holdlog.domain.refusals import StoreError
 
 MEMORY: Final = ":memory:"
 
+_log = logging.getLogger("holdlog")
+
 
 def open_holdlog(
-    place: str | Path, settings: Settings | None = None, session: str | None = None, what: str = "python"
+    place: str | Path,
+    settings: Settings | None = None,
+    session: str | None = None,
+    what: str = "python",
+    tell: Callable[[str], None] = _log.info,
 ) -> Opened:
-    """Open what `place` names: `:memory:` or a file. `what` this process is, for people who ask who is connected.
+    """Open what `place` names: `:memory:` or a file. `what` this process is, for people who ask who is connected;
+    `tell` is told when the schema was migrated.
 
     Raises StoreError, UnavailableError.
     """
@@ -38,7 +47,7 @@ def open_holdlog(
     from holdlog.adapters.stores.opening import open_sqlite
 
     path = Path(os.path.realpath(Path(place).expanduser()))
-    store = open_sqlite(path)
+    store = open_sqlite(path, tell=tell)
     bell = MachineBell(path.with_name(path.name + ".bells"), store.changed)
     server = MachineServer(path, caller.session or "", what)
     calls = Calls(settings, host.now, host.steady, server.connected)

@@ -58,18 +58,19 @@ class StateStore:
         updated_by: str,
         expected_version: int | None = None,
         guard: Sequence[Mapping[str, Any]] = (),
+        ttl_seconds: float | None = None,
         reason: str | None = None,
         request_id: str | None = None,
     ) -> results.SetResult:
         """Write a JSON value. `expected_version`: N = exactly N, 0 = must not exist now, None = whatever is there.
 
         `guard`: claims that the write relies on, as `[{"resource": "a.py", "version": 3}]` with the version of the
-        grant. Raises FencedError when the writer does not hold one of them any more, ConflictError when the version is
-        another; `.detail` tells what stands there.
+        grant. `ttl_seconds`: how long it lives; None = until somebody ends it, whatever was told before. Raises
+        FencedError when the writer does not hold one of the claims any more, ConflictError when the version is another;
+        `.detail` tells what stands there.
         """
-        return self._write(
-            self._calls.set(namespace, key, value, updated_by, expected_version, guard), reason, request_id
-        )
+        call = self._calls.set(namespace, key, value, updated_by, expected_version, guard, ttl_seconds)
+        return self._write(call, reason, request_id)
 
     def get(self, namespace: str, key: str) -> results.StateRecord:
         """The value now. Raises NotFoundError."""
@@ -282,10 +283,11 @@ class AsyncStateStore:
         updated_by: str,
         expected_version: int | None = None,
         guard: Sequence[Mapping[str, Any]] = (),
+        ttl_seconds: float | None = None,
         reason: str | None = None,
         request_id: str | None = None,
     ) -> results.SetResult:
-        call = self._calls.set(namespace, key, value, updated_by, expected_version, guard)
+        call = self._calls.set(namespace, key, value, updated_by, expected_version, guard, ttl_seconds)
         return await self._write(call, reason, request_id)
 
     async def get(self, namespace: str, key: str) -> results.StateRecord:

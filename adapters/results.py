@@ -73,6 +73,8 @@ class StateRecord(Result):
     version: int
     updated_by: str
     updated_at: Time
+    expires_at: Time | None = None
+    expires_in_seconds: float | None = None
 
     @classmethod
     def kept(cls) -> frozenset[str]:
@@ -86,6 +88,7 @@ class NotFound(Result):
     version: int | None = None
     deleted_by: str | None = None
     deleted_at: Time | None = None
+    expires_at: Time | None = None
     hint: str
 
 
@@ -225,6 +228,7 @@ class Deleted(Result):
     version: int
     deleted_by: str
     deleted_at: Time
+    expires_at: Time | None = None
 
 
 class WatchTimeout(Result):

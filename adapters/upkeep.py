@@ -129,15 +129,21 @@ class Upkeep:
         """End what is due. Seconds until the next look."""
         if not self._waiters:
             return threading.TIMEOUT_MAX
-        with self._store.reader() as reader:
-            end, servers = reader.leases.next_end(), reader.leases.servers()
+        left, servers = self._left()
         gone = tuple(server for server in servers if not self._connected(server))
-        if gone or (end is not None and end <= self._steady()):
+        if gone or left <= 0:
             self._writer.run(Sweep(ended=gone, grace=round(self._grace * SECOND)), NOBODY)
-            with self._store.reader() as reader:
-                end = reader.leases.next_end()
-        left = SWEEP_EVERY if end is None else (end - self._steady()) / SECOND
+            left, _ = self._left()
         return min(SWEEP_EVERY, max(SOONEST, left))
+
+    def _left(self) -> tuple[float, list[str]]:
+        """Seconds until the next lease, call in line or value ends, and the servers that keep leases alive."""
+        with self._store.reader() as reader:
+            lease, value = reader.leases.next_end(), reader.next_value_end()
+            ends = [SWEEP_EVERY] if lease is None else [(lease - self._steady()) / SECOND]
+            if value is not None:
+                ends.append((value - reader.at) / SECOND)
+            return min(ends), reader.leases.servers()
 
     def _renew(self) -> float:
         """Renew what is worn. Seconds until the next look, which comes in time for whoever cuts leases to the grace."""

@@ -21,11 +21,11 @@ from holdlog.domain.claiming import (
     Told,
 )
 from holdlog.domain.lease import Who
-from holdlog.domain.message import Caller
+from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import AgentChange, RecordChange, Transaction
 from holdlog.domain.record import ClearNamespace, Delete, Guard, Operation, Record, Transact, Written
 from holdlog.domain.refusals import ConflictError, FencedError, InvalidError
-from holdlog.domain.settling import end_what_is_due, load_to_write, settle
+from holdlog.domain.settling import MAX_DUE, end_what_is_due, load_to_write, settle
 
 Command = Transact | ClearNamespace | Take | Release | StepBack | Register | Sweep | Renew | TellLosses
 
@@ -94,7 +94,8 @@ def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outco
             return _register(command, caller, transaction)
         case Sweep(ended=servers, grace=grace, cut=cut):
             ended = transaction.leases.end(servers, transaction.steady, grace if cut else None)
-            return Swept(end_what_is_due(transaction) or ended)
+            claims, values = end_what_is_due(transaction), expire_values(transaction, MAX_DUE)
+            return Swept(claims or values or ended)
         case Renew(server=server, sessions=sessions, grants=grants):
             transaction.leases.renew(server, sessions, grants, transaction.steady)
             return Swept(False)
@@ -117,7 +118,7 @@ def _change_records(
         before = records.get(place) or transaction.record(*place)
         after = before
         try:
-            events = record.decide(operation, by, before)
+            events = record.decide(operation, by, before, transaction.at)
         except ConflictError as conflict:
             conflict.operation = index
             raise fenced or conflict from None
@@ -125,12 +126,13 @@ def _change_records(
             changes.append(RecordChange(after, event))
             after = record.evolve(after, event, transaction.at, before.digest)
         records[place] = after
+        standing = record.seen(before, transaction.at)
         results.append(
             Written(
                 namespace=before.namespace,
                 key=before.key,
                 version=after.version,
-                previous_version=before.version if before.live else None,
+                previous_version=standing.version if standing.live else None,
             )
         )
     if fenced:
@@ -138,6 +140,15 @@ def _change_records(
     position = transaction.append(changes, caller)[-1] if changes else transaction.position()
     transaction.leases.heard(who, caller.server, transaction.steady)
     return Changed(results=tuple(results), position=position)
+
+
+def expire_values(transaction: Transaction, limit: int) -> bool:
+    """Notice the ends of the values that were due first, as many as `limit`. False: none was due."""
+    ends = [(due, record.end_of(due, transaction.at)) for due in transaction.due_records(limit)]
+    changes = [RecordChange(due, end) for due, end in ends if end is not None]
+    if changes:
+        transaction.append(changes, NOBODY)
+    return bool(changes)
 
 
 def _fenced(guard: tuple[Guard, ...], who: Who, transaction: Transaction) -> FencedError | None:

@@ -96,8 +96,13 @@ class LeaseWrites(Leases, Protocol):
 class Reader(Protocol):
     """Reads the views and the log. What is not there reads as its empty state, never as an error.
 
-    `limit` is a number of rows; below 0 = all of them.
+    `limit` is a number of rows; below 0 = all of them. A record is as its last event left it: what is due at a time
+    tells `record.seen`.
     """
+
+    @property
+    def at(self) -> int:
+        """The time that reads go by, the same for all of them: microseconds UTC, never before that of an event."""
 
     @property
     def leases(self) -> Leases:
@@ -110,10 +115,14 @@ class Reader(Protocol):
         """One record as it is now."""
 
     def records(self, namespace: str, prefix: str, after: str | None, limit: int, deleted: bool) -> list[Record]:
-        """The live (or else the deleted) records of a namespace whose keys start with `prefix`, by key, after a key."""
+        """The records of a namespace that have a value at `at` (or else: had one) and keys that start with `prefix`, by
+        key, after a key."""
 
     def namespaces(self, after: str | None, limit: int) -> list[tuple[str, int]]:
-        """Namespaces with live records and how many each has, by name, after a name."""
+        """Namespaces with records that have a value at `at`, and how many of them, by name, after a name."""
+
+    def next_value_end(self) -> int | None:
+        """When the next value is due, or has been for a while: microseconds UTC; None when all live on."""
 
     def claim(self, resource: str) -> Claim:
         """One claim as it is now."""
@@ -154,6 +163,9 @@ class Transaction(Reader, Protocol):
     @property
     def wrote(self) -> bool:
         """Whether there is something to commit."""
+
+    def due_records(self, limit: int) -> list[Record]:
+        """Records whose values are due at `at` and still live, those first that were due first."""
 
     def append(self, changes: Sequence[Change], caller: Caller) -> Sequence[int]:
         """Record the events and put the rows of their views; answers with their positions."""

@@ -13,15 +13,20 @@ from holdlog.domain.times import utc
 from holdlog.domain.value import NULL, Json
 
 MAX_GUARDS: Final = 100
+MIN_TTL_SECONDS: Final = 0.000_001
+MAX_TTL_SECONDS: Final = 10 * 365 * 24 * 60 * 60
 
 # --- events
 
 
 class ValueWritten(Event):
+    """`expires_at`: microseconds UTC, when the value has a time to live."""
+
     topic: ClassVar[str] = "ValueWritten"
     payload_field: ClassVar[str | None] = "value"
     value: Json
     by: Agent
+    expires_at: int | None = None
 
 
 class ValueDeleted(Event):
@@ -29,7 +34,17 @@ class ValueDeleted(Event):
     by: Agent
 
 
-RecordEvent = ValueWritten | ValueDeleted
+class ValueExpired(Event):
+    """The value reached the end of its time to live at `due` (microseconds UTC), whenever that was noticed.
+
+    `by`: who wrote the value that ended."""
+
+    topic: ClassVar[str] = "ValueExpired"
+    due: int
+    by: Agent
+
+
+RecordEvent = ValueWritten | ValueDeleted | ValueExpired
 
 # --- commands
 
@@ -43,7 +58,10 @@ class Operation(Message):
 
 
 class Set(Operation):
+    """`ttl_seconds`: how long the value lives, in steps of a microsecond; None = until somebody ends it."""
+
     value: Json
+    ttl_seconds: float | None = Field(default=None, ge=MIN_TTL_SECONDS, le=MAX_TTL_SECONDS)
 
 
 class Delete(Operation):
@@ -91,7 +109,9 @@ class Written(NamedTuple):
 
 
 class Record(NamedTuple):
-    """`version` counts on over deletions: 0 = never written. `live` = there is a value now. Times: microseconds UTC."""
+    """`version` counts on over deletions: 0 = never written. `live` = a value stands there, which may be due.
+
+    Times: microseconds UTC. `expires_at`: when the value ends, or ended if that is how it ended; None = it does not."""
 
     namespace: str
     key: str
@@ -101,6 +121,7 @@ class Record(NamedTuple):
     updated_by: str = ""
     updated_at: int = 0
     digest: bytes = NO_DIGEST
+    expires_at: int | None = None
 
     @property
     def stream(self) -> str:
@@ -110,16 +131,21 @@ class Record(NamedTuple):
 # --- decide, evolve
 
 
-def decide(operation: Operation, by: str, record: Record) -> list[RecordEvent]:
-    """Raises NotFoundError, then ConflictError; either means that nothing happens."""
-    if isinstance(operation, Delete) and not record.live:
-        raise NotFoundError.of_record(
-            record.namespace, record.key, record.version, record.updated_by, record.updated_at
-        )
-    _require_version(operation.expected_version, record)
+def decide(operation: Operation, by: str, record: Record, at: int) -> list[RecordEvent]:
+    """What the operation does at a time (microseconds UTC); the end of a value that was due comes first.
+
+    Raises NotFoundError, then ConflictError; either means that nothing happens.
+    """
+    standing = seen(record, at)
+    if isinstance(operation, Delete) and not standing.live:
+        raise not_found(standing)
+    _require_version(operation.expected_version, standing)
     match operation:
-        case Set(value=value):
-            return [ValueWritten(value=value, by=by)]
+        case Set(value=value, ttl_seconds=ttl):
+            expires_at = None if ttl is None else at + round(ttl * 1_000_000)
+            written = ValueWritten(value=value, by=by, expires_at=expires_at)
+            ended = end_of(record, at)
+            return [written] if ended is None else [ended, written]
         case Delete():
             return [ValueDeleted(by=by)]
         case _:
@@ -129,13 +155,35 @@ def decide(operation: Operation, by: str, record: Record) -> list[RecordEvent]:
 def evolve(record: Record, event: RecordEvent, at: int, digest: bytes) -> Record:
     """`at` and `digest` come from the event's envelope."""
     match event:
-        case ValueWritten(value=value, by=by):
-            return Record(record.namespace, record.key, record.version + 1, True, value, by, at, digest)
+        case ValueWritten(value=value, by=by, expires_at=expires_at):
+            return Record(record.namespace, record.key, record.version + 1, True, value, by, at, digest, expires_at)
         case ValueDeleted(by=by):
             return Record(record.namespace, record.key, record.version + 1, False, NULL, by, at, digest)
+        case ValueExpired(due=due, by=by):
+            return Record(record.namespace, record.key, record.version + 1, False, NULL, by, due, digest, due)
 
 
 # --- rules
+
+
+def end_of(record: Record, at: int) -> ValueExpired | None:
+    """The end of the value, if it is due at a time and nobody noticed yet."""
+    if not record.live or record.expires_at is None or record.expires_at > at:
+        return None
+    return ValueExpired(due=record.expires_at, by=record.updated_by)
+
+
+def seen(record: Record, at: int) -> Record:
+    """The record as everybody sees it at a time: a due value has ended, and whoever notices changes nothing of it."""
+    ended = end_of(record, at)
+    return record if ended is None else evolve(record, ended, at, record.digest)
+
+
+def not_found(record: Record) -> NotFoundError:
+    """For a record without a value."""
+    return NotFoundError.of_record(
+        record.namespace, record.key, record.version, record.updated_by, record.updated_at, record.expires_at
+    )
 
 
 def _require_version(expected: int | None, record: Record) -> None:

@@ -52,7 +52,7 @@ class ConflictError(HoldlogError):
 
 class NotFoundError(HoldlogError, LookupError):
     """There is no such value or claim. `facts`: namespace and key, or resource; of a deleted value also `version`,
-    `deleted_by` and `deleted_at`."""
+    `deleted_by` and `deleted_at`; of one that reached its end `expires_at`, too, and `deleted_by` is who wrote it."""
 
     code = "not_found"
 
@@ -61,10 +61,14 @@ class NotFoundError(HoldlogError, LookupError):
         self.facts = facts
 
     @classmethod
-    def of_record(cls, namespace: str, key: str, version: int = 0, by: str = "", at: int = 0) -> "NotFoundError":
+    def of_record(
+        cls, namespace: str, key: str, version: int = 0, by: str = "", at: int = 0, expires_at: int | None = None
+    ) -> "NotFoundError":
         facts: dict[str, Any] = {"namespace": namespace, "key": key}
         if version:
             facts |= {"version": version, "deleted_by": by, "deleted_at": utc(at)}
+        if expires_at is not None:
+            facts["expires_at"] = utc(expires_at)
         return cls(f"{namespace}/{key} does not exist", facts)
 
     @classmethod

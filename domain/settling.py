@@ -11,7 +11,7 @@ from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import ClaimChange, Reader, Transaction
 
 MAX_DUE: Final = 500
-"""Leases that are ended in one step."""
+"""Leases or values that are ended in one step."""
 
 
 def load(reader: Reader, resources: Iterable[str], now: int, at: int) -> Board:

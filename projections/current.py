@@ -17,16 +17,17 @@ CURRENT = Table(
         "updated_by": str,
         "updated_at": int,
         "digest": bytes,
+        "expires_at": int,
     },
     key=2,
 )
 
 
 def put_record(record: Record) -> Put:
-    namespace, key, version, live, value, updated_by, updated_at, digest = record
-    return Put(CURRENT, (namespace, key, version, int(live), value.text, updated_by, updated_at, digest))
+    namespace, key, version, live, value, updated_by, updated_at, digest, expires_at = record
+    return Put(CURRENT, (namespace, key, version, int(live), value.text, updated_by, updated_at, digest, expires_at))
 
 
 def record_of(row: tuple[Any, ...]) -> Record:
-    namespace, key, version, live, value, updated_by, updated_at, digest = row
-    return Record(namespace, key, version, live == 1, Json(value), updated_by, updated_at, digest)
+    namespace, key, version, live, value, updated_by, updated_at, digest, expires_at = row
+    return Record(namespace, key, version, live == 1, Json(value), updated_by, updated_at, digest, expires_at)

@@ -20,7 +20,7 @@ State = Record | Claim | Profile
 VIEWS: tuple[Table, ...] = (CURRENT, CLAIMS, AGENTS)
 
 KINDS: dict[type[State], tuple[type[Event], ...]] = {
-    Record: (record.ValueWritten, record.ValueDeleted),
+    Record: (record.ValueWritten, record.ValueDeleted, record.ValueExpired),
     Claim: (claim.ClaimGranted, claim.ClaimReleased, claim.ClaimExpired, claim.ClaimQueued, claim.ClaimUnqueued),
     Profile: (agent.AgentRegistered,),
 }

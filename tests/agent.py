@@ -11,7 +11,7 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from jsonschema import Draft202012Validator
 
-from holdlog.adapters.calls import Settings
+from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.mcp.server import GROUPS, build_server
 from holdlog.adapters.opened import Opened

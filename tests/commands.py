@@ -15,7 +15,7 @@ from holdlog.domain.envelope import NO_DIGEST, Recorded, digest, payload_hash
 from holdlog.domain.handle import Changed, Command, Outcome, handle
 from holdlog.domain.message import NOBODY, Caller, Event
 from holdlog.domain.ports import Reader, Refusal, Store
-from holdlog.domain.record import Check, ClearNamespace, Delete, Record, Set, Transact, Written
+from holdlog.domain.record import Check, ClearNamespace, Delete, Record, Set, Transact, Written, seen
 from holdlog.domain.value import Json
 from holdlog.projections import fold
 
@@ -42,8 +42,8 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0)
 
 
-def put(key: str, value: Any, expected: int | None = None, namespace: str = "n") -> Set:
-    return Set(namespace=namespace, key=key, value=Json.of(value), expected_version=expected)
+def put(key: str, value: Any, expected: int | None = None, namespace: str = "n", ttl: float | None = None) -> Set:
+    return Set(namespace=namespace, key=key, value=Json.of(value), expected_version=expected, ttl_seconds=ttl)
 
 
 def drop(key: str, expected: int | None = None, namespace: str = "n") -> Delete:
@@ -167,6 +167,7 @@ def require_views_equal_the_log(store: Store) -> None:
             assert (envelope.position, envelope.version) == (position, before.version + 1)
             states[envelope.stream] = fold.apply(before, envelope, recorded.event)
         for state in states.values():
+<<<<<<< HEAD
             match state:
                 case Record():
                     assert reader.record(state.namespace, state.key) == state
@@ -175,6 +176,13 @@ def require_views_equal_the_log(store: Store) -> None:
                 case Profile():
                     assert reader.agents([state.agent]) == [state]
         live = {state[:2] for state in states.values() if isinstance(state, Record) and state.live}
+=======
+            if isinstance(state, Record):
+                assert reader.record(state.namespace, state.key) == state
+            else:
+                assert reader.claim(state.resource) == state
+        live = {state[:2] for state in states.values() if isinstance(state, Record) and seen(state, reader.at).live}
+>>>>>>> merge
         listed = [(name, record.key) for name, _ in reader.namespaces(None, -1) for record in _live(reader, name)]
         assert listed == sorted(live)
         claims = [state for state in states.values() if isinstance(state, Claim)]

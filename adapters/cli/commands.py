@@ -74,6 +74,7 @@ def _add_state(add: Add) -> None:
     _place(put)
     put.add_argument("value", metavar="VALUE", type=_value, help="JSON or text; - reads it from standard input")
     _version(put)
+    put.add_argument("--ttl", type=float, metavar="SECONDS", help="how long the value lives (default: no end)")
 
     delete = add("delete", "delete a value; its history stays", _delete)
     _place(delete)
@@ -148,7 +149,7 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
     if options.command in _READ_ONLY and isinstance(place, Path) and not os.path.lexists(place):
         raise StoreError(f"there is no store at {place}")
     known = workspaces_of(options) if options.command in _OF_RESOURCES else None
-    opened = open_holdlog(place, Settings(workspaces=known), what=f"holdlog {options.command}")
+    opened = open_holdlog(place, Settings(workspaces=known), what=f"holdlog {options.command}", tell=texts.tell)
     try:
         result = call(opened, options)
     except HoldlogError as refusal:
@@ -160,6 +161,9 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
         print(texts.printable(json.dumps(_as_an_agent_sees_it(result), ensure_ascii=False)))
     else:
         print(texts.printable(texts.text(result, place, options.command)), file=sys.stdout if good else sys.stderr)
+        remark = texts.remark(result)
+        if remark and sys.stdout.isatty():  # for a person; what goes on to a program is the value alone
+            print(remark, file=sys.stderr)
     return 0 if good else 1
 
 
@@ -173,7 +177,7 @@ def _as_an_agent_sees_it(result: Result) -> dict[str, Any]:
 
 
 def _set(opened: Any, options: argparse.Namespace) -> Result:
-    call = opened.calls.set(options.namespace, options.key, options.value, options.by, _expected(options))
+    call = opened.calls.set(options.namespace, options.key, options.value, options.by, _expected(options), options.ttl)
     return _write(opened, call, options)
 
 

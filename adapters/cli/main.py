@@ -68,9 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(error: Exception) -> None:
-    from holdlog.adapters.cli.texts import printable
+    from holdlog.adapters.cli.texts import tell
 
-    print(f"holdlog: {printable(str(error), kept='')}", file=sys.stderr)
+    tell(str(error))
 
 
 def _discard_output() -> None:
@@ -242,6 +242,7 @@ def _serve(options: argparse.Namespace) -> int:
     if sys.stdin.isatty():
         _greet(place)
     from holdlog.adapters.call import Settings
+    from holdlog.adapters.cli.texts import tell
     from holdlog.adapters.compose import open_holdlog
     from holdlog.adapters.mcp.server import build_server, chosen_groups, local_session
     from holdlog.adapters.mcp.stdio import run_stdio
@@ -256,7 +257,7 @@ def _serve(options: argparse.Namespace) -> int:
         max_claims=options.max_claims,
         workspaces=workspaces_of(options),
     )
-    opened = open_holdlog(place, settings, session=local_session(), what="mcp stdio")
+    opened = open_holdlog(place, settings, session=local_session(), what="mcp stdio", tell=tell)
     opened.keep_sessions()
 
     async def end() -> None:

@@ -1,6 +1,7 @@
 """Answers as a person reads them, and what keeps a terminal safe from what agents wrote."""
 
 import json
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,11 @@ from holdlog.adapters.results import Result
 
 WIDEST_VALUE = 60
 """Characters of a value in a table."""
+
+
+def tell(line: str) -> None:
+    """A line beside the answer, for whoever runs the command."""
+    sys.stderr.write(f"holdlog: {printable(line, kept='')}\n")
 
 
 def printable(text: str, kept: str = "\n") -> str:
@@ -43,6 +49,15 @@ def text(result: Result, place: Path | str, command: str = "") -> str:
         case _:
             hint = getattr(result, "hint", "")
             return _sentence(result) + (f"\n{named(hint, 'holdlog ')}" if hint else "")
+
+
+def remark(result: Result) -> str:
+    """What a person wants to know besides; nothing for most answers."""
+    match result:
+        case results.StateRecord(expires_in_seconds=float() as left, expires_at=end):
+            return f"expires in {_duration(left)}{_at(end)}"
+        case _:
+            return ""
 
 
 def _board(board: claims.Board) -> str:
@@ -133,6 +148,10 @@ def _of_value(result: Result) -> str:
     match result:
         case results.NotFound(namespace=namespace, key=key, deleted_by=None):
             return f"{namespace} {key}"
+        case results.NotFound(namespace=namespace, key=key, expires_at=datetime() as at, version=version):
+            return f"{namespace} {key} expired{_at(at)} (version {version})"
+        case results.Deleted(namespace=namespace, key=key, expires_at=datetime() as at, version=version):
+            return f"{namespace} {key} expired{_at(at)} (version {version})"
         case results.NotFound(namespace=namespace, key=key, deleted_by=by, deleted_at=at, version=version):
             return f"{namespace} {key} was deleted by {by}{_at(at)} (version {version})"
         case results.Deleted(namespace=namespace, key=key, deleted_by=by, deleted_at=at, version=version):
@@ -168,7 +187,7 @@ def _short(value: object) -> str:
 
 
 def _past(past: results.Past) -> str:
-    value = "" if past.event_type == "delete" else _short(past.value)
+    value = "" if past.event_type in ("delete", "expire") else _short(past.value)
     return f"{value}  # {past.reason}" if past.reason else value
 
 

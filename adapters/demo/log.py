@@ -11,7 +11,7 @@ from holdlog.adapters.demo.screen import Screen
 from holdlog.domain.claim import Claim, ClaimGranted, ClaimReleased
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
-from holdlog.domain.record import Record, ValueDeleted, ValueWritten
+from holdlog.domain.record import Record, ValueDeleted, ValueExpired, ValueWritten
 from holdlog.domain.times import utc
 from holdlog.projections.rebuild import replay
 
@@ -64,6 +64,8 @@ def _row(recorded: Recorded[Event]) -> tuple[str, ...]:
             what = f"{usd(spent(value.value))} spent"
         case ValueDeleted(by=who):
             what = "deleted"
+        case ValueExpired(by=who):
+            what = "ended"
         case ClaimGranted(agent=who):
             what = "held"
         case ClaimReleased(agent=who):

@@ -123,11 +123,14 @@ class Tools:
         force: Annotated[bool, Field(description="Overwrite, whatever the version")] = False,
         guard: Annotated[Guards | None, Field(description="Claims relied on: [{resource, version}]")] = None,
         reason: Annotated[str | None, Field(description="Why, for the history")] = None,
+        ttl_seconds: float | None = None,
     ) -> ToolResult:
         """Write a value if its version is still the one you read with get(): expected_version, required unless force.
         conflict: somebody wrote since; merge your change into actual_value and write again with actual_version."""
         return await self._write(
-            lambda: self._calls.set(namespace, key, value, updated_by, _expected(expected_version, force), guard or ()),
+            lambda: self._calls.set(
+                namespace, key, value, updated_by, _expected(expected_version, force), guard or (), ttl_seconds
+            ),
             reason,
         )
 
@@ -139,7 +142,7 @@ class Tools:
         after_key: Annotated[str | None, Field(description="next_after of the page before")] = None,
         deleted: Annotated[bool, Field(description="List deleted keys instead")] = False,
     ) -> ToolResult:
-        """List the values of a namespace, sorted by key, all as of one position of the log."""
+        """List the values of a namespace, sorted by key, all as of one position."""
         if namespace is None:
             return await self._read(lambda: self._calls.list_namespaces(limit, after_key))
         return await self._read(lambda: self._calls.list_records(namespace, prefix, limit, after_key, deleted))
@@ -161,14 +164,14 @@ class Tools:
         reason: str | None = None,
     ) -> ToolResult:
         """Delete a value if its version is still the one you read: expected_version, required unless force.
-        Its history stays, and its versions count on."""
+        Its history stays."""
         return await self._write(
             lambda: self._calls.delete(namespace, key, deleted_by, _expected(expected_version, force), guard or ()),
             reason,
         )
 
     async def clear_namespace(self, namespace: str, deleted_by: str) -> ToolResult:
-        """Delete all values of a namespace in one step, whatever their versions. Histories stay."""
+        """Delete all values of a namespace in one step, whatever their versions."""
         return await self._write(lambda: self._calls.clear_namespace(namespace, deleted_by))
 
     async def export(
@@ -177,7 +180,7 @@ class Tools:
         include_deleted: bool = False,
         after_key: str | None = None,
     ) -> ToolResult:
-        """All values of a namespace with their complete histories, 100 keys a page."""
+        """All values of a namespace with their histories, 100 keys a page."""
         return await self._read(lambda: self._calls.export(namespace, include_deleted, after_key))
 
     async def watch(

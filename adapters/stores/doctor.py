@@ -14,6 +14,7 @@ from holdlog.adapters.machine.gate import describe_process
 from holdlog.adapters.machine.location import shown
 from holdlog.adapters.machine.presence import connected
 from holdlog.adapters.stores.audit import Audit, Faults, any_text
+from holdlog.adapters.stores.migrating import is_older
 from holdlog.adapters.stores.opening import require_ours
 from holdlog.adapters.stores.rebuilding import left_over
 from holdlog.adapters.stores.schema import MAJOR, MINOR, MINORS_PER_MAJOR
@@ -48,7 +49,10 @@ def examine(path: Path, progress: Callable[[int, int], None] = lambda done, tota
             findings += _schema(connection)
             findings += _guarded("contents", lambda: [_contents(path, connection)])
             findings += _guarded("integrity", lambda: [_integrity(connection)])
-            findings += _guarded("log", lambda: _log(connection, progress))
+            if is_older(connection):  # its views have other columns
+                findings.append(Finding("log", "warn", "not looked at: its schema is older"))
+            else:
+                findings += _guarded("log", lambda: _log(connection, progress))
     except StoreError as error:
         findings.append(Finding("file", "bad", str(error)))
     except sqlite3.Error as error:
@@ -115,6 +119,10 @@ def _schema(connection: sqlite3.Connection) -> Iterator[Finding]:
     if version > MAJOR * MINORS_PER_MAJOR + MINOR:
         yield Finding(
             "schema", "warn", f"{number} is newer than this holdlog ({MAJOR}.{MINOR}), which cannot judge it all"
+        )
+    elif version // MINORS_PER_MAJOR < MAJOR:
+        yield Finding(
+            "schema", "warn", f"{number} is older: whatever opens the store next migrates it to {MAJOR}, with a backup"
         )
     else:
         yield Finding("schema", "ok", number)

@@ -15,7 +15,7 @@ from holdlog.domain.lease import Lease, Loss, Who
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.names import agent_stream, claim_stream, record_stream
 from holdlog.domain.ports import Change, Refusal
-from holdlog.domain.record import Record
+from holdlog.domain.record import Record, seen
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.domain.resource import overlap
 from holdlog.projections import fold
@@ -44,8 +44,9 @@ class MemoryStore:
     @contextmanager
     def reader(self) -> Iterator["MemoryReader"]:
         self._usable()
+        now = self._clock()
         log, states, leases, losses = self._committed
-        yield MemoryReader(log, states, MemoryLeases(leases, losses))
+        yield MemoryReader(log, states, MemoryLeases(leases, losses), _not_before(log, now))
 
     snapshot = reader
 
@@ -57,7 +58,7 @@ class MemoryStore:
         try:
             self._usable()
             log, states, leases, losses = self._committed
-            at = max(self._clock(), log[-1].extra[0] if log else 0)
+            at = _not_before(log, self._clock())
             kept = MemoryLeases(dict(leases), list(losses))
             transaction = MemoryTransaction(list(log), dict(states), kept, dict(self._requests), at, self._steady())
             yield transaction
@@ -80,6 +81,11 @@ class MemoryStore:
     def _usable(self) -> None:
         if self._closed:
             raise self._closed()
+
+
+def _not_before(log: list[Sealed], now: int) -> int:
+    """Now, but not before the newest event, nor before 1970."""
+    return max(now, log[-1].extra[0] if log else 0)
 
 
 class MemoryLeases:
@@ -176,10 +182,11 @@ def _renewed(lease: Lease, now: int) -> Lease:
 
 
 class MemoryReader:
-    def __init__(self, events: list[Sealed], states: dict[str, State], leases: MemoryLeases) -> None:
+    def __init__(self, events: list[Sealed], states: dict[str, State], leases: MemoryLeases, at: int) -> None:
         self.events = events
         self.states = states
         self.leases = leases
+        self.at = at
 
     def position(self) -> int:
         return len(self.events)
@@ -194,7 +201,7 @@ class MemoryReader:
             for state in self.states.values()
             if isinstance(state, Record)
             and state.namespace == namespace
-            and state.live is not deleted
+            and seen(state, self.at).live is not deleted
             and state.key.startswith(prefix)
             and (after is None or state.key > after)
         ]
@@ -204,9 +211,21 @@ class MemoryReader:
     def namespaces(self, after: str | None, limit: int) -> list[tuple[str, int]]:
         counts: dict[str, int] = {}
         for state in self.states.values():
-            if isinstance(state, Record) and state.live and (after is None or state.namespace > after):
+            if not isinstance(state, Record) or not seen(state, self.at).live:
+                continue
+            if after is None or state.namespace > after:
                 counts[state.namespace] = counts.get(state.namespace, 0) + 1
         return _first(sorted(counts.items()), limit)
+
+    def next_value_end(self) -> int | None:
+        return min((end for end, _ in self._ending()), default=None)
+
+    def _ending(self) -> list[tuple[int, Record]]:
+        return [
+            (state.expires_at, state)
+            for state in self.states.values()
+            if isinstance(state, Record) and state.live and state.expires_at is not None
+        ]
 
     def claim(self, resource: str) -> Claim:
         found = self.states.get(claim_stream(resource))
@@ -268,16 +287,19 @@ class MemoryTransaction(MemoryReader):
         at: int,
         steady: int,
     ) -> None:
-        super().__init__(events, states, leases)
+        super().__init__(events, states, leases, at)
         self.requests = requests
         self.refusals: list[Refusal] = []
-        self.at = at
         self.steady = steady
         self._wrote = False
 
     @property
     def wrote(self) -> bool:
         return self._wrote or self.leases.wrote
+
+    def due_records(self, limit: int) -> list[Record]:
+        due = sorted((it for it in self._ending() if it[0] <= self.at), key=lambda it: (it[0], *it[1][:2]))
+        return _first([record for _, record in due], limit)
 
     def append(self, changes: Sequence[Change], caller: Caller) -> Sequence[int]:
         first = len(self.events) + 1

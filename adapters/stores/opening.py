@@ -1,5 +1,6 @@
 """Open a store file: ours, of a version we know, on a disk that can hold it. Never repairs, never overwrites."""
 
+import logging
 import os
 import sqlite3
 import stat
@@ -15,10 +16,12 @@ from holdlog.adapters.machine import host
 from holdlog.adapters.machine.gate import Gate
 from holdlog.adapters.machine.location import LocationError, prepare_folder, require_local
 from holdlog.adapters.stores.faults import require_major
+from holdlog.adapters.stores.migrating import is_older, migrate
 from holdlog.adapters.stores.recorder import configure, uri_of
 from holdlog.adapters.stores.schema import (
     APPLICATION_ID,
     CREATE_EVENTS,
+    CREATE_INDEXES,
     CREATE_SIDE_TABLES,
     MAJOR,
     MINOR,
@@ -33,14 +36,24 @@ from holdlog.projections.fold import VIEWS
 PATIENCE: Final = 10.0
 """Seconds to wait for the gate when many servers start on a new file at once."""
 
+Tell = Callable[[str], None]
+"""Called with a line for whoever opens a store."""
+
 _creating = threading.Lock()
+_log = logging.getLogger("holdlog")
 
 
 def open_sqlite(
-    path: Path, clock: Callable[[], int] = host.now, steady: Callable[[], int] = host.steady
+    path: Path,
+    clock: Callable[[], int] = host.now,
+    steady: Callable[[], int] = host.steady,
+    tell: Tell = _log.info,
 ) -> SqliteStore:
-    """Open the store, and create it where nothing stands. Raises StoreError with one line that says what to do;
-    UnavailableError when another process holds the gate for too long."""
+    """Open the store, create it where nothing stands, and migrate one of an older schema, which `tell` is told.
+
+    Raises StoreError with one line that says what to do; UnavailableError when another process holds the gate for too
+    long, or the disk is full.
+    """
     try:
         require_local(path)
         prepare_folder(path)
@@ -58,7 +71,7 @@ def open_sqlite(
     try:
         gate.acquire(time.monotonic() + PATIENCE)
         try:
-            _require_or_create(path, steady)
+            _require_or_create(path, steady, tell)
             return SqliteStore(path, gate, clock, steady)
         except StoreError:
             if not guarded:
@@ -87,7 +100,7 @@ def _require_openable(path: Path) -> None:
         raise StoreError(f"{path} is mounted as a single file, apart from its log; mount the folder that holds it")
 
 
-def _require_or_create(path: Path, steady: Callable[[], int]) -> None:
+def _require_or_create(path: Path, steady: Callable[[], int], tell: Tell) -> None:
     with _creating:
         try:
             # Only a file that did not exist is opened here: closing any other would drop this process's locks on it.
@@ -109,6 +122,8 @@ def _require_or_create(path: Path, steady: Callable[[], int]) -> None:
         configure(connection)
         if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise StoreError(f"{path} cannot use a write-ahead log here; use --db with a path on a local disk")
+        if is_older(connection):
+            tell(migrate(path, connection))
         _notice_reboot(connection, host.boot_id(), steady())
 
 
@@ -138,7 +153,7 @@ def _is_empty(path: Path, connection: sqlite3.Connection) -> bool:
 
 def _create(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
-    for statement in (CREATE_EVENTS, *CREATE_SIDE_TABLES, *map(create_view, VIEWS)):
+    for statement in (CREATE_EVENTS, *CREATE_SIDE_TABLES, *map(create_view, VIEWS), *CREATE_INDEXES):
         connection.execute(statement)
     connection.execute("INSERT INTO meta VALUES ('store_id', ?)", (str(uuid.uuid4()),))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

@@ -2,6 +2,7 @@
 
 import secrets
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -9,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.stores.mapper import event_of
 from holdlog.adapters.stores.schema import (
+    CREATE_INDEXES,
     EVENTS_TABLE,
     MAJOR,
     MINOR,
@@ -113,6 +115,22 @@ def _fold_news(store: SqliteStore, ours: str, reached: int) -> tuple[int, int]:
         events, reached = events + len(page.steps), page.position
 
 
+def rebuild_within(connection: sqlite3.Connection) -> None:
+    """As `rebuild`, in the transaction that the connection is in: nobody else writes, and all becomes durable at once.
+
+    Raises StoreError for a log that cannot be folded.
+    """
+    _create_aside(connection)
+    end = ("", 0)
+    while True:
+        page = _page(connection.execute(_SELECT_BY_STREAM, (sys.maxsize, *end, PAGE_EVENTS)), 0)
+        _put(connection, _folded(connection, page))
+        if not page.full:
+            break
+        end = page.end
+    _swap(connection)
+
+
 def left_over(connection: sqlite3.Connection) -> bool:
     """Whether a rebuild is running, or was killed."""
     names = {_aside(view.name) for view in VIEWS}
@@ -124,9 +142,7 @@ def _begin(store: SqliteStore, ours: str) -> int:
         transaction.wrote = True
         connection = transaction.connection
         _require_known_schema(connection)
-        _drop_aside(connection)
-        for view in VIEWS:
-            connection.execute(create_view(view, _aside(view.name)))
+        _create_aside(connection)
         connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_META, ours))
         return transaction.position()
 
@@ -190,7 +206,15 @@ def _swap(connection: sqlite3.Connection) -> None:
     for view in VIEWS:
         connection.execute(f'DROP TABLE IF EXISTS "{view.name}"')
         connection.execute(f'ALTER TABLE "{_aside(view.name)}" RENAME TO "{view.name}"')
+    for statement in CREATE_INDEXES:
+        connection.execute(statement)
     connection.execute("DELETE FROM meta WHERE name = ?", (_META,))
+
+
+def _create_aside(connection: sqlite3.Connection) -> None:
+    _drop_aside(connection)
+    for view in VIEWS:
+        connection.execute(create_view(view, _aside(view.name)))
 
 
 def _drop_aside(connection: sqlite3.Connection) -> None:

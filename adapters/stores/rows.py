@@ -32,11 +32,18 @@ MAX_NAMES: Final = 500
 
 _SELECT_RECORD: Final = f"{select_from(CURRENT)} WHERE namespace = ? AND key = ?"
 _SELECT_RECORDS: Final = (
-    f"{select_from(CURRENT)} WHERE namespace = ? AND key >= ? AND key < ? AND key > ? AND live = ? ORDER BY key LIMIT ?"
+    f"{select_from(CURRENT)} WHERE namespace = ? AND key >= ? AND key < ? AND key > ?"
+    " AND (live = 1 AND IFNULL(expires_at > ?, 1)) = ? ORDER BY key LIMIT ?"
 )
 _SELECT_NAMESPACES: Final = (
-    "SELECT namespace, COUNT(*) FROM current WHERE namespace > ? AND live = 1 GROUP BY namespace ORDER BY 1 LIMIT ?"
+    "SELECT namespace, COUNT(*) FROM current WHERE namespace > ? AND live = 1 AND IFNULL(expires_at > ?, 1)"
+    " GROUP BY namespace ORDER BY 1 LIMIT ?"
 )
+_LIVE_AND_ENDING: Final = "live = 1 AND expires_at IS NOT NULL"  # as the index has it, or it would not be used
+_SELECT_DUE: Final = (
+    f"{select_from(CURRENT)} WHERE {_LIVE_AND_ENDING} AND expires_at <= ? ORDER BY expires_at, namespace, key LIMIT ?"
+)
+_SELECT_NEXT_END: Final = f"SELECT MIN(expires_at) FROM current WHERE {_LIVE_AND_ENDING}"
 _SELECT_CLAIM: Final = f"{select_from(CLAIMS)} WHERE resource = ?"
 _ACTIVE: Final = "(held > 0 OR waiting > 0)"
 _SELECT_CLAIMS: Final = f"{select_from(CLAIMS)} WHERE resource > ? AND {_ACTIVE} ORDER BY resource LIMIT ?"
@@ -52,10 +59,24 @@ _SELECT_REQUEST: Final = "SELECT fingerprint, outcome FROM requests WHERE princi
 
 
 class SqliteReader:
-    """Reads through one connection."""
+    """Reads through one connection. `now`: the clock, read before anything else is."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, now: int) -> None:
         self.connection = connection
+        self._now = now
+        self._at: int | None = None
+
+    @property
+    def at(self) -> int:
+        # Asked for when it is needed: most records have no end.
+        if self._at is None:
+            self._at = max(self._now, self.last_time())
+        return self._at
+
+    def last_time(self) -> int:
+        """That of the newest event; 0 when there is none."""
+        row = self.connection.execute(_SELECT_LAST).fetchone()
+        return row[0] if row else 0
 
     @property
     def leases(self) -> SqliteLeases:
@@ -70,11 +91,15 @@ class SqliteReader:
         return Record(namespace, key) if row is None else record_of(row)
 
     def records(self, namespace: str, prefix: str, after: str | None, limit: int, deleted: bool) -> list[Record]:
-        parameters = (namespace, prefix, _beyond(prefix), after or "", int(not deleted), limit)
+        parameters = (namespace, prefix, _beyond(prefix), after or "", self.at, int(not deleted), limit)
         return [record_of(row) for row in self.connection.execute(_SELECT_RECORDS, parameters)]
 
     def namespaces(self, after: str | None, limit: int) -> list[tuple[str, int]]:
-        return self.connection.execute(_SELECT_NAMESPACES, (after or "", limit)).fetchall()
+        return self.connection.execute(_SELECT_NAMESPACES, (after or "", self.at, limit)).fetchall()
+
+    def next_value_end(self) -> int | None:
+        end: int | None = self.connection.execute(_SELECT_NEXT_END).fetchone()[0]
+        return end
 
     def claim(self, resource: str) -> Claim:
         row = self.connection.execute(_SELECT_CLAIM, (resource,)).fetchone()
@@ -119,6 +144,8 @@ class SqliteReader:
 class SqliteTransaction(SqliteReader):
     """The one write connection; `begin` makes it a new transaction."""
 
+    at = 0  # set by `begin`, and no property here
+
     def __init__(
         self,
         connection: sqlite3.Connection,
@@ -126,29 +153,31 @@ class SqliteTransaction(SqliteReader):
         clock: Callable[[], int],
         steady: Callable[[], int],
     ) -> None:
-        super().__init__(connection)
+        super().__init__(connection, now=0)
         self._leases = SqliteLeaseWrites(connection)
         self._recorder = recorder
         self._clock = clock
         self._steady = steady
         self._cursor = SQLiteCursor(connection.cursor())
         connection.execute("PRAGMA busy_timeout = 0")  # it waits in the store, fairly and up to its own deadline
-        self.at = self.steady = 0
-        self._knows_last = False
+        self.steady = 0
+        self._last: int | None = None  # time of the newest event, where it is known
+        self._appended = False
         self._wrote = False
 
-    def begin(self, undisturbed: bool) -> None:
-        """Raises sqlite3.Error; StoreError when a newer holdlog changed the file's major version meanwhile.
+    def forget(self) -> None:
+        """Somebody else may have written since the last time."""
+        self._last = None
 
-        `undisturbed`: nobody else wrote since the last time, so the last event's time is known.
-        """
+    def begin(self) -> None:
+        """Raises sqlite3.Error; StoreError when a newer holdlog changed the file's major version meanwhile."""
         self.connection.execute("BEGIN IMMEDIATE")
-        self._knows_last = self._knows_last and undisturbed
-        if not self._knows_last:
-            self.at = self._last_time()
-            self._knows_last = True
-        self.at = max(self._clock(), self.at)
+        if self._last is None:
+            require_major(self.connection.execute("PRAGMA user_version").fetchone()[0])
+            self._last = self.last_time()
+        self.at = max(self._clock(), self._last)
         self.steady = self._steady()
+        self._appended = False
         self.wrote = False
 
     @property
@@ -163,10 +192,13 @@ class SqliteTransaction(SqliteReader):
     def wrote(self, wrote: bool) -> None:
         self._wrote = self._leases.wrote = wrote
 
-    def _last_time(self) -> int:
-        require_major(self.connection.execute("PRAGMA user_version").fetchone()[0])
-        row = self.connection.execute(_SELECT_LAST).fetchone()
-        return row[0] if row else 0
+    def committed(self) -> None:
+        """What was appended is the newest now; until then it cannot be known."""
+        if self._appended:
+            self._last = self.at
+
+    def due_records(self, limit: int) -> list[Record]:
+        return [record_of(row) for row in self.connection.execute(_SELECT_DUE, (self.at, limit))]
 
     def append(self, changes: Sequence[Change], caller: Caller) -> Sequence[int]:
         states: dict[str, State] = {}
@@ -179,7 +211,8 @@ class SqliteTransaction(SqliteReader):
             sealed.append(event)
         stored = [event.stored for event in sealed]
         positions = self._recorder._insert_events(self._cursor, stored, sealed=sealed, states=list(states.values()))
-        self.wrote = True
+        self.wrote = self._appended = True
+        self._last = None
         return positions
 
     def repeated(self, caller: Caller) -> tuple[bytes, str] | None:

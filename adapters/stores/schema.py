@@ -9,7 +9,7 @@ from holdlog.projections.projection import Table
 APPLICATION_ID: Final = (
     0x686C6F67  # "hlog", in the file's header: https://www.sqlite.org/pragma.html#pragma_application_id
 )
-MAJOR: Final = 1
+MAJOR: Final = 2
 MINOR: Final = 0
 MINORS_PER_MAJOR: Final = 1000
 """`user_version` is major * 1000 + minor. Minors only add; servers of different minors share one file."""
@@ -56,6 +56,13 @@ CREATE_SIDE_TABLES: Final = (
     agent TEXT NOT NULL, principal TEXT, session TEXT, at INTEGER NOT NULL, gone INTEGER NOT NULL,
     PRIMARY KEY (resource, version)) WITHOUT ROWID""",
 )
+
+CREATE_INDEXES: Final = (
+    "CREATE INDEX IF NOT EXISTS current_due ON current (expires_at) WHERE expires_at IS NOT NULL AND live = 1",
+    "CREATE INDEX IF NOT EXISTS claims_active ON claims (resource) WHERE held > 0 OR waiting > 0",
+    "CREATE INDEX IF NOT EXISTS claims_waiting ON claims (resource) WHERE waiting > 0",
+)
+"""Of views: they go with a view's table, and are made again whenever a new one takes its place."""
 
 EVENT_COLUMNS: Final = ("originator_id", "originator_version", "topic", "state", *ENVELOPE_COLUMNS, *PAYLOAD_COLUMNS)
 INSERT_EVENT: Final = (

@@ -39,7 +39,7 @@ class SqliteStore:
         self.path = path
         self._path = str(path)  # a Path costs a microsecond at every stat
         self.gate = gate
-        self._clock = clock
+        self.clock = clock
         self._steady = steady
         self._datastore = Datastore(path)
         self.recorder = EventRecorder(self._datastore, EVENTS_TABLE)
@@ -158,13 +158,15 @@ class SqliteStore:
             self.gate.release()
 
     def _begin(self, deadline: float, undisturbed: bool) -> SqliteTransaction:
+        if self._writing is not None and not undisturbed:
+            self._writing.forget()
         self._require_in_place()
         if self._writing is None:
-            self._writing = SqliteTransaction(self.connect(), self.recorder, self._clock, self._steady)
+            self._writing = SqliteTransaction(self.connect(), self.recorder, self.clock, self._steady)
         writing = self._writing
         while True:
             try:
-                writing.begin(undisturbed)
+                writing.begin()
             except sqlite3.OperationalError as error:
                 if not is_busy(error):
                     raise
@@ -184,6 +186,7 @@ class SqliteStore:
             # What was not written whole cannot come back; what was written but not synced may, after a crash.
             sure = is_busy(error) or code_of(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
             raise refusal_of(error, in_doubt=not sure) from error
+        transaction.committed()
 
     def _leave_none_open(self) -> None:
         """A transaction left open would lock everybody out, as long as this process lives."""
@@ -254,9 +257,10 @@ class _Read:
 
     def __enter__(self) -> SqliteReader:
         self._connection = self._store.borrow()
+        now = self._store.clock()  # before the first look: what is renewed later is not taken for ended
         if self._snapshot:
             self._connection.execute("BEGIN")  # looks at nothing yet, so it cannot fail
-        return SqliteReader(self._connection)
+        return SqliteReader(self._connection, now)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

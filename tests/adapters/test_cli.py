@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import re
 import shlex
 import subprocess
@@ -192,3 +193,40 @@ def test_bad_arguments_of_an_agent_are_logged_for_those_who_ask(level: str, told
     errors = b"".join(iter(lambda: wire.line("stderr"), b"")).decode()
     assert ("Invalid arguments for tool" in errors) == told
     assert wire.process.wait(20) == 0
+
+
+def test_a_time_to_live_is_told_to_a_person_and_not_to_a_program(run: Terminal) -> None:
+    assert run("set", "n", "k", "7", "--version", "0", "--ttl", "3600").code == 0
+    assert run("get", "n", "k") == (0, "7\n", "")
+    assert json.loads(run("get", "n", "k", "--json").out)["expires_in_seconds"] > 3000
+    said = in_a_terminal("get", "n", "k", "--db", str(run.db))
+    assert re.fullmatch(r"7\r\nexpires in \d+ min \d+ s at [-\d]+ [:\d]+ UTC\r\n", said)
+    assert run("set", "n", "k", "7", "--version", "1").code == 0
+    assert in_a_terminal("get", "n", "k", "--db", str(run.db)) == "7\r\n"
+
+
+def test_a_value_that_ended_is_not_called_deleted(run: Terminal) -> None:
+    run("set", "n", "k", "7", "--version", "0", "--ttl", "0.000001")
+    assert re.match(r"not_found: n k expired at [-\d]+ [:\d]+ UTC \(version 2\)\n", run("get", "n", "k").err)
+    assert re.match(r"deleted: n k expired at ", run("watch", "n", "k", "--since", "1").out)
+    run("set", "n", "k", "8", "--version", "0")
+    _, ended, _ = run("history", "n", "k").out.splitlines()
+    assert re.match(r"v2 +expire ", ended)
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e9"])
+def test_a_time_to_live_out_of_its_bounds_is_a_bad_argument(seconds: str, run: Terminal) -> None:
+    code, out, err = run("set", "n", "k", "7", "--version", "0", f"--ttl={seconds}")
+    assert (code, out) == (2, "")
+    assert err.startswith("holdlog: ttl_seconds: must be")
+
+
+def in_a_terminal(*words: str) -> str:
+    """What a person sees of a command that has a terminal for its output."""
+    master, slave = pty.openpty()
+    done = subprocess.run([sys.executable, "-m", "holdlog", *words], stdout=slave, stderr=slave, timeout=60, check=True)
+    assert done.returncode == 0
+    os.close(slave)
+    said = os.read(master, 65_536).decode()
+    os.close(master)
+    return said

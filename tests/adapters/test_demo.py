@@ -157,7 +157,7 @@ def test_no_words_of_the_picture_overlap(ran: Ran) -> None:
     ("change", "finding"),
     [
         pytest.param(
-            "Calls.set = lambda self, space, key, value, by, expected: write(self, space, key, value, by, None)",
+            "Calls.set = lambda self, space, key, value, by, expected, ttl: write(self, space, key, value, by, None)",
             r"wrong: with versions \$15,000 were committed and \$[78],000 recorded, not \$10,000",
             id="ignores versions",
         ),

@@ -125,7 +125,7 @@ DAMAGES = {
     "a claim's row gone": (["views"], "DELETE FROM claims WHERE holder IS NULL"),
     "a stray view row": (
         ["views"],
-        "INSERT INTO current SELECT namespace, 'stray', 1, 1, value, 'x', 1, digest FROM current WHERE key = 'a'",
+        "INSERT INTO current SELECT namespace, 'stray', 1, 1, value, 'x', 1, digest, NULL FROM current WHERE key = 'a'",
     ),
     "a stray view row of odd types": (["views"], "INSERT INTO current (namespace, key) VALUES (x'00', 7)"),
     "a stray claim": (["views"], "INSERT INTO claims (resource, version) VALUES ('stray', 1)"),
@@ -219,9 +219,9 @@ def test_where_nothing_is_nothing_is_made(tmp_path: Path) -> None:
 
 
 def test_newer_schemas_are_told(path: Path) -> None:
-    doctored(path, "PRAGMA user_version = 1001")
+    doctored(path, "PRAGMA user_version = 2001")
     assert look(path)["schema"].level == "warn"
-    doctored(path, "PRAGMA user_version = 2000")
+    doctored(path, "PRAGMA user_version = 3000")
     assert "upgrade" in bad(path)["file"]
 
 

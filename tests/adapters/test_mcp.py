@@ -102,6 +102,14 @@ async def every_answer(agent: Agent) -> None:
         ("set", {**at, "value": 1, "updated_by": "ben", "expected_version": 2}),
         ("set", {**at, "value": "STORED", "updated_by": "ben", "force": True}),
         ("clear_namespace", {"namespace": "n", "deleted_by": "ann"}),
+        ("set", {**at, "value": "STORED", "updated_by": "ben", "expected_version": 0, "ttl_seconds": 3600}),
+        ("get", at),
+        ("watch", {**at, "since_version": 0}),
+        ("set", {**at, "value": "STORED", "updated_by": "ben", "force": True, "ttl_seconds": 0.000001}),
+        ("get", at),
+        ("watch", {**at, "since_version": 1}),
+        ("delete", {**at, "deleted_by": "ann", "force": True}),
+        ("set", {**at, "value": "STORED", "updated_by": "ben", "expected_version": 1}),
     ):
         await agent(tool, **arguments)
 
@@ -118,6 +126,18 @@ async def test_every_tool_gives_every_answer_that_its_schema_names(mode: str) ->
             assert tool.output_schema is not None
             promised = tool.output_schema["properties"]["status"]["enum"]
             assert {status for name, status in seen if "holdlog_" + name == tool.name} == set(promised)
+
+
+async def test_a_value_with_a_time_to_live_tells_its_end_and_then_that_it_ended(agent: Agent) -> None:
+    at = {"namespace": "n", "key": "k"}
+    await agent("set", **at, value=1, updated_by="ann", expected_version=0, ttl_seconds=3600)
+    told = await agent("get", **at)
+    assert 3500 < told["expires_in_seconds"] <= 3600
+    await agent("set", **at, value=2, updated_by="ann", expected_version=1, ttl_seconds=0.000001)
+    gone = await agent("get", **at)
+    assert (gone["status"], gone["version"], gone["deleted_by"]) == ("not_found", 3, "ann")
+    assert gone["expires_at"] == gone["deleted_at"]
+    assert "ttl_seconds" in await agent.error("set", **at, value=1, updated_by="ann", force=True, ttl_seconds=-1)
 
 
 async def test_a_write_needs_a_version_or_force(agent: Agent) -> None:

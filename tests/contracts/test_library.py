@@ -73,6 +73,21 @@ def test_a_value_is_set_and_got(state: Library) -> None:
     assert found.updated_at.tzinfo is not None
 
 
+def test_a_value_may_have_a_time_to_live(state: Library) -> None:
+    state.set("n", "k", 1, updated_by="ann", ttl_seconds=3600)
+    found = state.get("n", "k")
+    assert 3500 < found.expires_in_seconds <= 3600
+    assert 3599 < (found.expires_at - found.updated_at).total_seconds() <= 3600
+    state.set("n", "k", 2, updated_by="ann", expected_version=1)
+    assert state.get("n", "k").expires_at is None
+    state.set("n", "k", 3, updated_by="ann", ttl_seconds=0.000_001)
+    with pytest.raises(NotFoundError) as ended:
+        state.get("n", "k")
+    assert ended.value.facts["version"] == 4
+    with pytest.raises(InvalidError, match="ttl_seconds"):
+        state.set("n", "k", 4, updated_by="ann", ttl_seconds=0)
+
+
 def test_a_write_without_a_version_is_unconditional(state: Library) -> None:
     assert [state.set("n", "k", n, updated_by="ann").version for n in range(3)] == [1, 2, 3]
     assert state.set("n", "k", 9, updated_by="ann").previous_version == 3

@@ -585,18 +585,18 @@ def test_a_redacted_payload_reads_as_null_and_the_chain_still_holds(file: Path) 
 def test_a_newer_major_version_stops_writers_that_are_open_and_holds_no_lock(file: Path) -> None:
     store = open_sqlite(file)
     assert write(store, "k", 2) == 2
-    doctor(file, "PRAGMA user_version = 2000")
+    doctor(file, "PRAGMA user_version = 3000")
     for _ in range(2):
         with pytest.raises(StoreError, match="upgrade"):
             write(store, "k", 3)
-    doctor(file, "PRAGMA user_version = 1000")  # fails when the refused writers kept the write lock
+    doctor(file, "PRAGMA user_version = 2000")  # fails when the refused writers kept the write lock
     assert write(store, "k", 3) == 3
     store.close()
 
 
 def test_a_newer_minor_version_is_shared(file: Path) -> None:
     store = open_sqlite(file)
-    doctor(file, "PRAGMA user_version = 1007")
+    doctor(file, "PRAGMA user_version = 2007")
     assert write(store, "k", 2) == 2
     store.close()
     assert len(read_all(file)) == 3

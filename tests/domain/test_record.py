@@ -5,22 +5,38 @@ from typing import Any
 
 import pytest
 
-from holdlog.domain.record import Check, Delete, Operation, Set, Transact, ValueDeleted, ValueWritten
+from holdlog.domain.record import (
+    MAX_TTL_SECONDS,
+    Check,
+    Delete,
+    Operation,
+    Set,
+    Transact,
+    ValueDeleted,
+    ValueExpired,
+    ValueWritten,
+    seen,
+)
 from holdlog.domain.refusals import ConflictError, NotFoundError
 from holdlog.domain.value import NULL, Json
-from tests.given import given
+from tests.given import SECOND, given
 
 
-def written(value: Any, by: str = "ann") -> ValueWritten:
-    return ValueWritten(value=Json.of(value), by=by)
+def written(value: Any, by: str = "ann", until: int | None = None) -> ValueWritten:
+    """`until`: seconds after 1970."""
+    return ValueWritten(value=Json.of(value), by=by, expires_at=None if until is None else until * SECOND)
+
+
+def expired(due: int, by: str = "ann") -> ValueExpired:
+    return ValueExpired(due=due * SECOND, by=by)
 
 
 def deleted(by: str = "bob") -> ValueDeleted:
     return ValueDeleted(by=by)
 
 
-def set_(value: Any, expected_version: int | None = None) -> Set:
-    return Set(namespace="shop", key="tea", value=Json.of(value), expected_version=expected_version)
+def set_(value: Any, expected_version: int | None = None, ttl: float | None = None) -> Set:
+    return Set(namespace="shop", key="tea", value=Json.of(value), expected_version=expected_version, ttl_seconds=ttl)
 
 
 def delete(expected_version: int | None = None) -> Delete:
@@ -169,3 +185,81 @@ def test_commands_refuse_fields_that_they_do_not_know_and_never_change() -> None
         Transact.model_validate({"operations": (), "by": "ann", "force": True})
     with pytest.raises(ValueError, match="frozen"):
         set_(1).key = "coffee"  # type: ignore[misc]
+
+
+# --- a time to live
+
+
+def test_a_value_lives_as_long_as_it_was_told_from_the_time_of_its_transaction() -> None:
+    given().when(set_(1, ttl=60), by="ann", at=100).then(written(1, until=160))
+
+
+def test_a_time_to_live_is_rounded_to_the_microsecond() -> None:
+    (made,) = given().when(set_(1, ttl=0.123_456_7), at=0)._decide()
+    assert isinstance(made, ValueWritten)
+    assert made.expires_at == 123_457
+
+
+def test_a_set_without_a_time_to_live_makes_a_value_without_an_end() -> None:
+    given(written(1, until=160)).when(set_(2, expected_version=1), by="ann", at=159).then(written(2))
+
+
+def test_a_value_that_is_not_due_is_as_any_other() -> None:
+    past = given(written(1, until=160))
+    past.when(set_(2, expected_version=0), at=159).refused(ConflictError)
+    past.when(delete(expected_version=1), by="bob", at=159).then(deleted())
+
+
+@pytest.mark.parametrize("expected", [None, 0])
+def test_a_write_over_a_due_value_notices_its_end_first(expected: int | None) -> None:
+    given(written(1, until=160)).when(set_(2, expected), by="bob", at=160).then(expired(160), written(2, by="bob"))
+
+
+@pytest.mark.parametrize("expected", [1, 2, 3])
+def test_no_version_matches_what_is_due(expected: int) -> None:
+    past = given(written(1, until=160))
+    for command in (set_(2, expected), check(expected)):
+        refusal = past.when(command, at=160).refused(ConflictError)
+        assert (refusal.detail.actual_version, refusal.detail.actual_value) == (0, None)
+
+
+@pytest.mark.parametrize("expected", [None, 0, 1, 2])
+def test_what_is_due_cannot_be_deleted_whatever_the_version(expected: int | None) -> None:
+    refusal = given(written(1, until=160)).when(delete(expected), at=200).refused(NotFoundError)
+    assert (refusal.facts["version"], refusal.facts["deleted_by"]) == (2, "ann")
+    assert refusal.facts["deleted_at"] == refusal.facts["expires_at"] == datetime(1970, 1, 1, 0, 2, 40, tzinfo=UTC)
+
+
+def test_a_check_that_a_due_value_is_gone_changes_nothing() -> None:
+    given(written(1, until=160)).when(check(0), at=160).then()
+
+
+def test_versions_count_on_over_an_end() -> None:
+    past = given(written(1, until=2), expired(2), written(2))
+    assert past.record.version == 3
+    past.when(set_(3, expected_version=1)).refused(ConflictError)
+    past.when(set_(3, expected_version=3), by="ann").then(written(3))
+
+
+def test_an_end_takes_the_value_out_of_the_state_and_keeps_its_time() -> None:
+    state = given(written("x", by="ann", until=160), expired(160)).record
+    assert (state.live, state.value, state.updated_by) == (False, NULL, "ann")
+    assert (state.updated_at, state.expires_at) == (160 * SECOND, 160 * SECOND)
+
+
+def test_a_due_value_is_seen_as_it_will_be_when_its_end_is_noticed() -> None:
+    due, noticed = given(written("x", until=160)).record, given(written("x", until=160), expired(160)).record
+    assert seen(due, 159 * SECOND) == due
+    assert seen(due, 160 * SECOND)._replace(digest=b"") == noticed._replace(digest=b"")
+    assert seen(noticed, 1_000 * SECOND) == noticed
+
+
+def test_a_deletion_and_a_new_value_forget_the_end() -> None:
+    assert given(written(1, until=160), deleted()).record.expires_at is None
+    assert given(written(1, until=160), written(2)).record.expires_at is None
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 0.000_000_9, MAX_TTL_SECONDS + 1, float("inf"), float("nan")])
+def test_a_time_to_live_has_its_bounds(seconds: float) -> None:
+    with pytest.raises(ValueError, match="ttl_seconds"):
+        set_(1, ttl=seconds)

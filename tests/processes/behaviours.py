@@ -158,6 +158,7 @@ def forks(path: str, call: str, when: str) -> None:
         "fdatasync": lambda: _suppressed(os.fdatasync, burnt),
         "ftruncate": lambda: _suppressed(os.ftruncate, burnt, 0),
         "unlink": lambda: _suppressed(os.unlink, "/nowhere/at/all"),
+        "rename": lambda: _suppressed(os.rename, "/nowhere/at/all", "/nowhere/else"),
         "flock": lambda: __import__("fcntl").flock(burnt, 8),
         "fcntl": lambda: __import__("fcntl").fcntl(burnt, 1),
     }

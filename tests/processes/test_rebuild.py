@@ -319,11 +319,11 @@ def test_a_newer_schema_is_left_to_newer_builds(path: Path, moment: str) -> None
     store = open_sqlite(path)
 
     def upgrade(done: int = 0, total: int = 0) -> None:
-        doctored(path, "PRAGMA user_version = 1001")
+        doctored(path, "PRAGMA user_version = 2001")
 
     if moment == "before":
         upgrade()
-    with pytest.raises(StoreError, match=r"schema 1\.1"):
+    with pytest.raises(StoreError, match=r"schema 2\.1"):
         rebuild(store, upgrade)
     store.close()
 

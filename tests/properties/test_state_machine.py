@@ -1,6 +1,7 @@
 """The same commands on every store and on a plain dictionary: equal answers, and views that equal the log."""
 
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,13 +11,20 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
+<<<<<<< HEAD
 from holdlog.domain.claiming import Let, Taken
 from holdlog.domain.handle import Changed, Command
+=======
+from holdlog.domain.claim import Let, Taken
+from holdlog.domain.handle import Changed, Command, expire_values
+>>>>>>> merge
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
+from holdlog.domain.record import seen
 from holdlog.domain.refusals import BusyError, ConflictError, HoldlogError, NotFoundError, NotHolderError
 from tests.clock import Clock
 from tests.commands import (
+    PATIENCE,
     check,
     clear,
     drop,
@@ -38,12 +46,19 @@ resources = st.sampled_from(["src/", "src/a.py", "custom://b"])
 
 
 class Kept(NamedTuple):
-    """What the dictionary knows of a key. `version` counts on over deletions."""
+    """What the dictionary knows of a key. `version` counts on over deletions. `end`: microseconds."""
 
     version: int = 0
     live: bool = False
     value: Any = None
     by: str = ""
+    end: int | None = None
+
+    def at(self, now: int) -> "Kept":
+        """A due value has ended, noticed or not."""
+        if not self.live or self.end is None or self.end > now:
+            return self
+        return Kept(self.version + 1, False, None, self.by)
 
 
 class Held(NamedTuple):
@@ -60,34 +75,55 @@ class Refused(Exception):
 class Model:
     """The contract, as a dictionary would have it: nothing of the product is in here."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.records: dict[tuple[str, str], Kept] = {}
         self.claims: dict[str, Held] = {}
         self.events = 0
+        self.clock = clock
+        self.newest = 0
 
-    def change(self, operations: list[tuple[str, str, str, Any, int | None]], by: str) -> tuple[Any, ...]:
-        records, results, events = dict(self.records), [], self.events
-        for index, (kind, namespace, key, value, expected) in enumerate(operations):
-            kept = records.get((namespace, key), Kept())
+    def now(self) -> int:
+        return max(self.clock(), self.newest)
+
+    def append(self, events: int) -> None:
+        if events:
+            self.newest = self.now()
+            self.events += events
+
+    def change(self, operations: list[tuple[str, str, str, Any, int | None, float | None]], by: str) -> tuple[Any, ...]:
+        records, results, events, now = dict(self.records), [], 0, self.now()
+        for index, (kind, namespace, key, value, expected, ttl) in enumerate(operations):
+            before = records.get((namespace, key), Kept())
+            kept = before.at(now)
             actual = kept.version if kept.live else 0
             if kind == "drop" and not kept.live:
                 raise Refused(NotFoundError, kept.version)
             if expected is not None and expected != actual:
                 raise Refused(ConflictError, index, actual, kept.value if kept.live else None)
-            after = kept
+            after = before
             if kind == "put":
-                after = Kept(kept.version + 1, True, value, by)
+                end = None if ttl is None else now + round(ttl * 1_000_000)
+                after = Kept(kept.version + 1, True, value, by, end)
             elif kind == "drop":
                 after = Kept(kept.version + 1, False, None, by)
-            events += after is not kept
+            events += after.version - before.version
             records[namespace, key] = after
             results.append((namespace, key, after.version, kept.version if kept.live else None))
-        self.records, self.events = records, events
+        self.records = records
+        self.append(events)
         return (*results, self.events)
 
+    def notice(self, limit: int) -> None:
+        now = self.now()
+        due = sorted((kept.end, place) for place, kept in self.records.items() if kept.at(now) is not kept and kept.end)
+        for _, place in due[:limit]:
+            self.records[place] = self.records[place].at(now)
+        self.append(len(due[:limit]))
+
     def clear(self, namespace: str, by: str) -> tuple[Any, ...]:
-        live = sorted(key for (name, key), kept in self.records.items() if name == namespace and kept.live)
-        return self.change([("drop", namespace, key, None, None) for key in live], by)
+        now = self.now()
+        live = sorted(key for (name, key), kept in self.records.items() if name == namespace and kept.at(now).live)
+        return self.change([("drop", namespace, key, None, None, None) for key in live], by)
 
     def take(self, resource: str, agent: str) -> tuple[Any, ...]:
         held = self.claims.get(resource, Held())
@@ -95,7 +131,7 @@ class Model:
             return held.granted, True
         if held.holder is not None:
             raise Refused(BusyError, held.holder, held.granted)
-        self.events += 1
+        self.append(1)
         self.claims[resource] = Held(held.version + 1, agent, held.version + 1)
         return held.version + 1, False
 
@@ -107,7 +143,7 @@ class Model:
             return held.version, True
         if held.holder != agent:
             raise Refused(NotHolderError, held.holder, held.granted)
-        self.events += 1
+        self.append(1)
         self.claims[resource] = held._replace(version=held.version + 1, holder=None)
         return held.version + 1, False
 
@@ -143,7 +179,7 @@ class Stores(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "state.db"
         self.clock = Clock()
-        self.model = Model()
+        self.model = Model(self.clock)
         self.memory = MemoryStore(self.clock)
         self.sqlite = open_sqlite(self.path, self.clock)
         self.requests = 0
@@ -164,41 +200,45 @@ class Stores(RuleBasedStateMachine):
     def expected(self, pick: int | None, namespace: str, key: str) -> int | None:
         """None, the version that stands (-1), or any number: among them those from before a deletion."""
         if pick == -1:
-            kept = self.model.records.get((namespace, key), Kept())
+            kept = self.model.records.get((namespace, key), Kept()).at(self.model.now())
             return kept.version if kept.live else 0
         return pick
 
     picks = st.none() | st.just(-1) | st.just(-1) | st.integers(0, 6)
 
-    @rule(namespace=namespaces, key=keys, value=values, by=agents, pick=picks)
-    def set(self, namespace: str, key: str, value: Any, by: str, pick: int | None) -> None:
+    ttls = st.none() | st.sampled_from([0.000_001, 0.5, 60, 3600])
+
+    @rule(namespace=namespaces, key=keys, value=values, by=agents, pick=picks, ttl=ttls)
+    def set(self, namespace: str, key: str, value: Any, by: str, pick: int | None, ttl: float | None) -> None:
         expected = self.expected(pick, namespace, key)
-        command = transact(put(key, value, expected, namespace), by=by)
-        self.agree(command, self.model.change, [("put", namespace, key, value, expected)], by)
+        command = transact(put(key, value, expected, namespace, ttl), by=by)
+        self.agree(command, self.model.change, [("put", namespace, key, value, expected, ttl)], by)
 
     @rule(namespace=namespaces, key=keys, by=agents, pick=picks)
     def delete(self, namespace: str, key: str, by: str, pick: int | None) -> None:
         expected = self.expected(pick, namespace, key)
         command = transact(drop(key, expected, namespace), by=by)
-        self.agree(command, self.model.change, [("drop", namespace, key, None, expected)], by)
+        self.agree(command, self.model.change, [("drop", namespace, key, None, expected, None)], by)
 
     @rule(
         steps=st.lists(
-            st.tuples(st.sampled_from(["put", "drop", "check"]), namespaces, keys, values, picks),
+            st.tuples(st.sampled_from(["put", "drop", "check"]), namespaces, keys, values, picks, ttls),
             min_size=1,
             max_size=4,
         ),
         by=agents,
     )
-    def several(self, steps: list[tuple[str, str, str, Any, int | None]], by: str) -> None:
-        steps = [(kind, name, key, value, self.expected(pick, name, key)) for kind, name, key, value, pick in steps]
+    def several(self, steps: list[tuple[str, str, str, Any, int | None, float | None]], by: str) -> None:
+        steps = [
+            (kind, name, key, value, self.expected(pick, name, key), ttl) for kind, name, key, value, pick, ttl in steps
+        ]
         operations = [
-            put(key, value, expected, name)
+            put(key, value, expected, name, ttl)
             if kind == "put"
             else drop(key, expected, name)
             if kind == "drop"
             else check(key, expected, name)
-            for kind, name, key, value, expected in steps
+            for kind, name, key, value, expected, ttl in steps
         ]
         self.agree(transact(*operations, by=by), self.model.change, steps, by)
 
@@ -214,6 +254,13 @@ class Stores(RuleBasedStateMachine):
     def release(self, resource: str, agent: str) -> None:
         self.agree(release(resource, agent), self.model.release, resource, agent)
 
+    @rule(limit=st.sampled_from([1, 2, 100]))
+    def ends_are_noticed(self, limit: int) -> None:
+        self.model.notice(limit)
+        for store in (self.memory, self.sqlite):
+            with store.transaction(time.monotonic() + PATIENCE) as transaction:
+                expire_values(transaction, limit)
+
     @rule(seconds=st.sampled_from([-3600, -1, 0.5, 60]))
     def time_passes(self, seconds: float) -> None:
         self.clock.move(seconds)
@@ -228,13 +275,22 @@ class Stores(RuleBasedStateMachine):
         for store in (self.memory, self.sqlite):
             with store.snapshot() as reader:
                 assert reader.position() == self.model.events
+                now = self.model.now()
+                ends = [kept.end for kept in self.model.records.values() if kept.live and kept.end is not None]
+                assert reader.next_value_end() == min(ends, default=None)
                 for name in ("n", "n/m", "é"):
-                    found = {it.key: (it.version, it.live, it.value.value, it.updated_by) for it in _all(reader, name)}
+                    found = {
+                        it.key: (it.version, it.live, it.value.value, it.updated_by)
+                        for it in (seen(record, reader.at) for record in _all(reader, name))
+                    }
                     assert found == {
-                        key: tuple(kept)
+                        key: tuple(kept.at(now))[:4]
                         for (namespace, key), kept in self.model.records.items()
                         if namespace == name and kept.version
                     }
+                    count = sum(live for _, live, _, _ in found.values())
+                    assert dict(reader.namespaces(None, -1)).get(name, 0) == count
+                    assert len(reader.records(name, "", None, -1, deleted=False)) == count
                 held = [(it.resource, it.holder, it.granted) for it in reader.claims(None, -1)]
                 assert held == sorted(
                     (name, it.holder, it.granted) for name, it in self.model.claims.items() if it.holder

@@ -1,0 +1,151 @@
+"""Bring a store of an older major schema to that of this build: a backup first, then all in one transaction."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from holdlog.adapters.stores.faults import code_of
+from holdlog.adapters.stores.rebuilding import rebuild_within
+from holdlog.adapters.stores.recorder import uri_of
+from holdlog.adapters.stores.schema import (
+    CREATE_SIDE_TABLES,
+    EVENTS_TABLE,
+    MAJOR,
+    MINOR,
+    MINORS_PER_MAJOR,
+)
+from holdlog.domain.refusals import StoreError, UnavailableError
+
+_OF_A_DATABASE: Final = ("-journal", "-wal", "-shm", "")
+"""Its files, those first that SQLite would apply to another one of the same name."""
+
+
+def is_older(connection: sqlite3.Connection) -> bool:
+    return _version(connection) // MINORS_PER_MAJOR < MAJOR
+
+
+def migrate(path: Path, connection: sqlite3.Connection) -> str:
+    """Migrate behind the gate, which the caller holds; answers with a line about it.
+
+    The log is not touched; the views are folded from it anew. A kill at any moment leaves the store as it was, or
+    migrated. Raises StoreError where it cannot be done at all, UnavailableError where it can later; both with a line.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    old = _version(connection) // MINORS_PER_MAJOR
+    kept: Path | None = None
+    made = False
+    try:
+        kept = _kept_before(path, old, connection)
+        if kept is None:
+            kept, made = _back_up(path, old), True
+        for statement in CREATE_SIDE_TABLES:
+            connection.execute(statement)
+        rebuild_within(connection)
+        connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")
+    except (sqlite3.Error, OSError, StoreError) as error:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        if made and kept is not None:
+            kept.unlink(missing_ok=True)
+        raise _refused(path, old, error) from error
+    try:
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise _refused(path, old, error) from error
+    return f"migrated the store {path} from schema {old} to {MAJOR}; as it was before, it is kept in {kept}"
+
+
+def _back_up(path: Path, old: int) -> Path:
+    """A whole copy under a name that nothing had, on the disk when this returns."""
+    partial = path.with_name(f"{path.name}.backup-{old}.partial")
+    _remove(partial)  # of one that was killed
+    try:
+        os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        # A second connection: SQLite copies nothing through one that is writing.
+        with (
+            closing(sqlite3.connect(uri_of(path, "ro"), uri=True, isolation_level=None)) as source,
+            closing(sqlite3.connect(uri_of(partial), uri=True, isolation_level=None)) as target,
+        ):
+            source.backup(target)
+            target.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+        kept = _reserve(path, old)
+        os.replace(partial, kept)
+    except BaseException:
+        _remove(partial)
+        raise
+    _sync_folder(path.parent)
+    return kept
+
+
+def _kept_before(path: Path, old: int, connection: sqlite3.Connection) -> Path | None:
+    """The backup of an attempt that did not end: there would soon be many, where a host kills what starts slowly."""
+    for kept in _names(path, old):
+        if not os.path.lexists(kept):
+            return None
+        with (
+            suppress(sqlite3.Error),
+            closing(sqlite3.connect(f"{uri_of(kept, 'ro')}&immutable=1", uri=True)) as backup,
+        ):
+            if _identity(backup) == _identity(connection):
+                return kept
+    return None
+
+
+def _identity(connection: sqlite3.Connection) -> list[Any]:
+    """What two files have in common that hold the same store up to the same event."""
+    questions = (
+        "PRAGMA application_id",
+        "PRAGMA user_version",
+        "SELECT value FROM meta WHERE name = 'store_id'",
+        f"SELECT COUNT(*) FROM {EVENTS_TABLE}",
+        f"SELECT rowid, digest FROM {EVENTS_TABLE} ORDER BY rowid DESC LIMIT 1",
+    )
+    return [connection.execute(question).fetchone() for question in questions]
+
+
+def _reserve(path: Path, old: int) -> Path:
+    """The first name that is free, taken by an empty file: a backup replaces nothing that somebody else made."""
+    for name in _names(path, old):
+        with suppress(FileExistsError):
+            os.close(os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            return name
+    raise AssertionError("names do not end")
+
+
+def _names(path: Path, old: int) -> Iterator[Path]:
+    """`state.db.backup-1`, `state.db.backup-1.2`, `state.db.backup-1.3` …"""
+    number = 1
+    while True:
+        yield path.with_name(f"{path.name}.backup-{old}{f'.{number}' if number > 1 else ''}")
+        number += 1
+
+
+def _refused(path: Path, old: int, error: Exception) -> StoreError | UnavailableError:
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    line = f"{path} has schema {old} and cannot be migrated to {MAJOR} ({reason})"
+    for_good = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+    if isinstance(error, StoreError) or (isinstance(error, sqlite3.Error) and code_of(error) & 0xFF in for_good):
+        return StoreError(f"{line}; the store is as it was")
+    return UnavailableError(f"{line}; try again when that is mended")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
+def _remove(database: Path) -> None:
+    for suffix in _OF_A_DATABASE:
+        database.with_name(database.name + suffix).unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    with suppress(OSError):  # Windows opens no folders
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,462 @@
+"""Values with a time to live: on every store, what is due reads as ended, noticed or not."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog.adapters import results
+from holdlog.adapters.calls import Calls, Settings
+from holdlog.adapters.machine.bells import ProcessBell
+from holdlog.adapters.opened import Opened
+from holdlog.adapters.stores import rows
+from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.stores.rebuilding import rebuild
+from holdlog.adapters.stores.sqlite import SqliteStore
+from holdlog.domain.handle import expire_values
+from holdlog.domain.message import NOBODY
+from holdlog.domain.ports import Store
+from holdlog.domain.record import MAX_TTL_SECONDS, Set, ValueExpired, ValueWritten
+from holdlog.domain.refusals import ConflictError, InvalidError, NotFoundError, UnavailableError
+from holdlog.domain.times import utc
+from tests.clock import Clock
+from tests.commands import (
+    PATIENCE,
+    change,
+    check,
+    clear,
+    drop,
+    put,
+    require_chained,
+    require_views_equal_the_log,
+    run,
+    until,
+    whole_log,
+    write,
+)
+from tests.commands import rows as stored
+
+START = 1_000_000_000
+"""Microseconds: where the clock of these tests begins."""
+SECOND = 1_000_000
+
+
+@pytest.fixture
+def opened(store: Store, clock: Clock) -> Iterator[Opened]:
+    holdlog = Opened(store, ProcessBell(), NOBODY, Calls(Settings(), clock))
+    yield holdlog
+    holdlog.close()
+
+
+def put_for(key: str, value: Any, seconds: float, expected: int | None = None) -> Set:
+    return put(key, value, expected, ttl=seconds)
+
+
+def notice(store: Store, limit: int = 100) -> bool:
+    with store.transaction(time.monotonic() + PATIENCE) as transaction:
+        return expire_values(transaction, limit)
+
+
+def next_end(store: Store) -> int | None:
+    with store.reader() as reader:
+        return reader.next_value_end()
+
+
+def get(opened: Opened, key: str = "k") -> results.StateRecord:
+    return opened.read(opened.calls.get("n", key))
+
+
+def missing(opened: Opened, key: str = "k") -> dict[str, Any]:
+    with pytest.raises(NotFoundError) as refusal:
+        get(opened, key)
+    return refusal.value.facts
+
+
+def listed(opened: Opened, deleted: bool = False) -> list[tuple[str, int]]:
+    found = opened.read(opened.calls.list_records("n", deleted=deleted))
+    return [(it.key, it.version) for it in found.records]
+
+
+def seen_by_all_reads(opened: Opened) -> Any:
+    """Every answer that tells of a value, but for positions and for what history shows."""
+    calls = opened.calls
+    try:
+        got: Any = get(opened)
+    except NotFoundError as refusal:
+        got = refusal.facts
+    return (
+        got,
+        listed(opened),
+        listed(opened, deleted=True),
+        opened.read(calls.list_namespaces()).namespaces,
+        opened.read(calls.all_namespaces()),
+        opened.read(calls.all_records("n")),
+        [record.key for record in opened.read(calls.export("n")).records],
+        [(it.key, it.version, it.updated_at) for it in opened.read(calls.export("n", True)).records],
+    )
+
+
+# --- what reads say
+
+
+def test_a_value_with_a_time_to_live_tells_its_end(opened: Opened, clock: Clock) -> None:
+    change(opened.store, put_for("k", 1, seconds=60))
+    clock.move(15.5)
+    found = get(opened)
+    assert (found.value, found.expires_at, found.expires_in_seconds) == (1, utc(START + 60 * SECOND), 44.5)
+    (kept,) = opened.read(opened.calls.all_records("n"))
+    assert kept == found
+
+
+def test_a_value_without_one_tells_none(opened: Opened) -> None:
+    write(opened.store, "k", 1)
+    assert not {"expires_at", "expires_in_seconds"} & get(opened).body().keys()
+
+
+def test_a_due_value_reads_as_ended_to_the_microsecond(opened: Opened, clock: Clock) -> None:
+    change(opened.store, put_for("k", 1, seconds=60))
+    clock.now = START + 60 * SECOND - 1
+    assert get(opened).expires_in_seconds == 0.000_001
+    clock.now += 1
+    assert missing(opened) == {
+        "namespace": "n",
+        "key": "k",
+        "version": 2,
+        "deleted_by": "ann",
+        "deleted_at": utc(START + 60 * SECOND),
+        "expires_at": utc(START + 60 * SECOND),
+    }
+
+
+def test_reads_write_nothing(opened: Opened, clock: Clock) -> None:
+    change(opened.store, put_for("k", 1, seconds=60))
+    clock.move(61)
+    seen_by_all_reads(opened)
+    assert len(whole_log(opened.store)) == 1
+
+
+def test_a_due_value_is_in_no_list_but_that_of_the_deleted(opened: Opened, clock: Clock) -> None:
+    change(opened.store, put("a", 1), put_for("k", 1, seconds=60), put_for("l", 1, seconds=61), put("z", 1))
+    clock.move(60)
+    assert listed(opened) == [("a", 1), ("l", 1), ("z", 1)]
+    assert listed(opened, deleted=True) == [("k", 2)]
+    (namespace,) = opened.read(opened.calls.list_namespaces()).namespaces
+    assert namespace.count == 3
+    assert [it.key for it in opened.read(opened.calls.export("n")).records] == ["a", "l", "z"]
+    exported = opened.read(opened.calls.export("n", include_deleted=True)).records
+    assert [(it.key, it.version, it.value) for it in exported] == [
+        ("a", 1, 1),
+        ("k", 2, None),
+        ("l", 1, 1),
+        ("z", 1, 1),
+    ]
+
+
+def test_a_namespace_of_due_values_is_gone(opened: Opened, clock: Clock) -> None:
+    change(opened.store, put_for("k", 1, seconds=60))
+    clock.move(60)
+    assert opened.read(opened.calls.all_namespaces()) == []
+
+
+def test_that_an_end_is_noticed_changes_nothing_for_readers(opened: Opened, clock: Clock) -> None:
+    change(opened.store, put("a", 1), put_for("k", 1, seconds=60), put_for("l", 1, seconds=70))
+    for seconds in (60, 5, 5):
+        clock.move(seconds)
+        before = seen_by_all_reads(opened)
+        notice(opened.store)
+        assert seen_by_all_reads(opened) == before
+    assert listed(opened, deleted=True) == [("k", 2), ("l", 2)]
+
+
+def test_a_snapshot_is_of_one_time(store: Store, clock: Clock) -> None:
+    change(store, put_for("k", 1, seconds=60))
+    with store.snapshot() as reader:
+        clock.move(61)
+        assert reader.at == START
+        assert [it.key for it in reader.records("n", "", None, -1, deleted=False)] == ["k"]
+        assert reader.namespaces(None, -1) == [("n", 1)]
+    with store.snapshot() as reader:
+        assert reader.at == START + 61 * SECOND
+        assert reader.namespaces(None, -1) == []
+
+
+def test_a_value_that_is_renewed_while_it_is_read_is_not_taken_for_ended(
+    opened: Opened, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read, then renewed by another, then the log goes on beyond the old end: there was always a value."""
+    change(opened.store, put_for("k", 1, seconds=60))
+    with opened.store.reader() as reader:
+        kind: Any = type(reader)
+    record, renewals = kind.record, 0
+
+    def renew_after_the_first_look(reader: Any, *place: str) -> Any:
+        nonlocal renewals
+        found = record(reader, *place)
+        renewals += 1
+        if renewals == 1:
+            clock.move(59)
+            change(opened.store, put_for("k", 2, seconds=60))
+            clock.move(2)
+            write(opened.store, "other", 1)
+        return found
+
+    monkeypatch.setattr(kind, "record", renew_after_the_first_look)
+    assert get(opened).value in (1, 2)
+
+
+# --- what writes do
+
+
+def test_the_end_is_an_event_of_its_own_before_what_follows(opened: Opened, clock: Clock) -> None:
+    change(opened.store, put_for("k", 1, seconds=60), by="bob")
+    clock.move(100)
+    (written,) = change(opened.store, put("k", 2, expected=0))
+    assert (written.version, written.previous_version) == (3, None)
+    ended, second = whole_log(opened.store)[1:]
+    assert ended.event == ValueExpired(due=START + 60 * SECOND, by="bob")
+    assert isinstance(second.event, ValueWritten)
+    assert ended.envelope.at == second.envelope.at == START + 100 * SECOND
+    require_chained(opened.store)
+    require_views_equal_the_log(opened.store)
+
+
+def test_what_is_refused_does_not_notice_the_end_either(opened: Opened, clock: Clock) -> None:
+    change(opened.store, put_for("k", 1, seconds=60))
+    clock.move(61)
+    for operation in (put("k", 2, expected=1), put("k", 2, expected=2), drop("k", 1), check("k", 1), drop("k")):
+        with pytest.raises((ConflictError, NotFoundError)):
+            change(opened.store, put("other", 1), operation)
+    assert len(whole_log(opened.store)) == 1
+
+
+def test_clearing_a_namespace_deletes_what_lives_and_not_what_is_due(opened: Opened, clock: Clock) -> None:
+    change(opened.store, put_for("k", 1, seconds=60), put_for("l", 1, seconds=70))
+    clock.move(61)
+    outcome: Any = run(opened.store, clear())
+    assert [it.key for it in outcome.results] == ["l"]
+    notice(opened.store)
+    assert [it.event.topic for it in whole_log(opened.store)] == [
+        "ValueWritten",
+        "ValueWritten",
+        "ValueDeleted",
+        "ValueExpired",
+    ]
+
+
+def test_a_later_operation_of_a_transaction_sees_that_the_value_ended(store: Store, clock: Clock) -> None:
+    change(store, put_for("k", 1, seconds=60))
+    clock.move(61)
+    results_ = change(store, check("k", 0), put("k", 2, expected=0), put("k", 3, expected=3), drop("k", 4))
+    assert [it.previous_version for it in results_] == [None, None, 3, 4]
+    require_views_equal_the_log(store)
+
+
+def test_a_set_without_a_time_to_live_clears_it_and_one_with_it_sets_it_anew(opened: Opened, clock: Clock) -> None:
+    change(opened.store, put_for("k", 1, seconds=60))
+    change(opened.store, put_for("k", 2, seconds=90, expected=1))
+    assert get(opened).expires_in_seconds == 90
+    change(opened.store, put("k", 3, expected=2))
+    clock.move(1_000)
+    assert get(opened).expires_at is None
+    assert next_end(opened.store) is None
+
+
+def test_an_end_is_told_in_history_and_export_at_its_own_time(opened: Opened, clock: Clock) -> None:
+    change(opened.store, put_for("k", 1, seconds=60), by="bob")
+    clock.move(100)
+    notice(opened.store)
+    newest, _ = opened.read(opened.calls.history("n", "k")).history
+    assert newest.body() == {
+        "version": 2,
+        "value": None,
+        "updated_by": "bob",
+        "updated_at": utc(START + 60 * SECOND).isoformat(timespec="microseconds"),
+        "event_type": "expire",
+        "position": 2,
+    }
+    (record,) = opened.read(opened.calls.export("n", include_deleted=True)).records
+    assert record.history[0] == newest
+
+
+def test_an_event_without_an_end_is_stored_as_it_was_before_there_were_any(store: Store) -> None:
+    """So its digest can be worked out as ever."""
+    change(store, put("k", 1))
+    change(store, put_for("k", 2, seconds=60))
+    assert [row[4] for row in stored(store)] == [b'{"by":"ann"}', b'{"by":"ann","expires_at":1060000000}']
+
+
+# --- who notices
+
+
+def test_those_due_first_are_noticed_first_and_as_many_as_asked_for(store: Store, clock: Clock) -> None:
+    for key, seconds in (("c", 30), ("a", 10), ("d", 40), ("b", 20)):
+        change(store, put_for(key, 1, seconds=seconds))
+    assert notice(store) is False
+    clock.move(30)
+    assert notice(store, limit=2) is True
+    assert notice(store, limit=2) is True
+    assert notice(store, limit=2) is False
+    ended = [it.envelope.stream for it in whole_log(store) if isinstance(it.event, ValueExpired)]
+    assert ended == ["record:n/a", "record:n/b", "record:n/c"]
+    assert all(it.envelope.caller == NOBODY for it in whole_log(store))
+    require_views_equal_the_log(store)
+    require_chained(store)
+
+
+def test_the_next_end_is_that_of_a_value_that_still_lives(store: Store, clock: Clock) -> None:
+    assert next_end(store) is None
+    change(store, put("always", 1), put_for("a", 1, seconds=20), put_for("b", 1, seconds=10))
+    assert next_end(store) == START + 10 * SECOND
+    clock.move(15)
+    assert next_end(store) == START + 10 * SECOND  # due, and nobody noticed
+    notice(store)
+    assert next_end(store) == START + 20 * SECOND
+    change(store, drop("a"))
+    assert next_end(store) is None
+
+
+def test_what_is_due_is_found_by_its_index_also_after_a_rebuild(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path / "state.db")
+    for _ in range(2):
+        connection = store.connect()
+        for statement, parameters in ((rows._SELECT_DUE, (0, 1)), (rows._SELECT_NEXT_END, ())):
+            plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
+            assert "current_due" in plan[0][3], plan
+        connection.close()
+        rebuild(store)
+    store.close()
+
+
+# --- clocks
+
+
+def test_the_end_of_a_value_is_that_of_the_transactions_time(store: Store, clock: Clock) -> None:
+    clock.move(100)
+    write(store, "other", 1)
+    clock.move(-50)
+    change(store, put_for("k", 1, seconds=10))
+    assert next_end(store) == START + 110 * SECOND
+
+
+def test_reads_and_writes_agree_when_the_clock_is_set_back(opened: Opened, clock: Clock) -> None:
+    """Time is never before the newest event; behind that it is the clock's, so a value that was due may live on."""
+    change(opened.store, put_for("k", 1, seconds=10))
+    clock.move(20)
+    write(opened.store, "other", 1)
+    clock.move(-15)
+    assert missing(opened)["version"] == 2
+    with pytest.raises(ConflictError):
+        change(opened.store, put("k", 2, expected=1))
+    assert change(opened.store, put("k", 2, expected=0))[0].version == 3
+
+
+def test_a_value_whose_end_nobody_noticed_lives_on_when_the_clock_is_set_back(opened: Opened, clock: Clock) -> None:
+    change(opened.store, put_for("k", 1, seconds=10))
+    clock.move(20)
+    assert missing(opened)
+    with pytest.raises(ConflictError):
+        change(opened.store, put("k", 2, expected=1))
+    clock.move(-15)
+    assert get(opened).version == 1
+    assert change(opened.store, put("k", 2, expected=1))[0].version == 2
+
+
+def test_an_end_that_was_noticed_stays_when_the_clock_is_set_back(opened: Opened, clock: Clock) -> None:
+    change(opened.store, put_for("k", 1, seconds=10))
+    clock.move(20)
+    notice(opened.store)
+    clock.move(-15)
+    assert missing(opened)["version"] == 2
+
+
+def test_what_a_refused_begin_did_not_learn_is_learnt_by_the_next(tmp_path: Path) -> None:
+    """Another writes with a later clock while this one cannot begin: the next event must not lie before it."""
+    early, late = Clock(1_000), Clock(2_000)
+    first, second = open_sqlite(tmp_path / "state.db", early), open_sqlite(tmp_path / "state.db", late)
+    write(first, "k", 1)
+    write(second, "k", 2)
+    foreign = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
+    foreign.execute("BEGIN IMMEDIATE")
+    with pytest.raises(UnavailableError), first.transaction(time.monotonic() + 0.05):
+        pass
+    foreign.execute("ROLLBACK")
+    foreign.close()
+    write(first, "k", 3)
+    assert [it.envelope.at for it in whole_log(first)] == [1_000, 2_000, 2_000]
+    assert isinstance(first, SqliteStore)
+    first.close()
+    second.close()
+
+
+# --- watching
+
+
+def test_a_watch_is_told_of_an_end_that_was_noticed(opened: Opened, clock: Clock, in_thread: Any) -> None:
+    change(opened.store, put_for("k", 1, seconds=60), by="bob")
+    watching = in_thread(opened, opened.calls.watch("n", "k", 1, 50))
+    clock.move(60)
+    notice(opened.store)
+    opened.bell.ring()
+    answer = watching.result(PATIENCE)
+    assert (answer.status, answer.version, answer.deleted_by) == ("deleted", 2, "bob")
+    assert answer.deleted_at == answer.expires_at == utc(START + 60 * SECOND)
+
+
+def test_a_watch_that_looks_sees_an_end_that_nobody_noticed_once(opened: Opened, clock: Clock, in_thread: Any) -> None:
+    change(opened.store, put_for("k", 1, seconds=60))
+    watching = in_thread(opened, opened.calls.watch("n", "k", 1, 50))
+    clock.move(60)
+    opened.bell.ring()
+    answer = watching.result(PATIENCE)
+    assert (answer.status, answer.version) == ("deleted", 2)
+    assert opened.wait(opened.calls.watch("n", "k", answer.version, 0)).status == "timeout"
+    notice(opened.store)
+    assert opened.wait(opened.calls.watch("n", "k", answer.version, 0)).status == "timeout"
+    write(opened.store, "k", 2)
+    assert opened.wait(opened.calls.watch("n", "k", answer.version, 0)).version == 3
+
+
+def test_version_0_waits_until_what_ended_exists_again(opened: Opened, clock: Clock, in_thread: Any) -> None:
+    change(opened.store, put_for("k", 1, seconds=60))
+    clock.move(60)
+    assert opened.wait(opened.calls.watch("n", "k", 0, 0)).status == "timeout"
+    watching = in_thread(opened, opened.calls.watch("n", "k", 0, 50))
+    write(opened.store, "k", 2)
+    opened.bell.ring()
+    assert watching.result(PATIENCE).version == 3
+
+
+@pytest.fixture
+def in_thread() -> Iterator[Callable[..., Any]]:
+    """Start a wait in a thread; answers when it has begun."""
+    pool = ThreadPoolExecutor(2)
+
+    def start(opened: Opened, call: Any) -> Any:
+        future = pool.submit(opened.wait, call)
+        until(lambda: bool(opened.bell._wakers) or future.done())
+        return future
+
+    yield start
+    pool.shutdown()
+
+
+# --- bounds
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [0, -1, -0.0, 0.000_000_4, MAX_TTL_SECONDS + 1, float("inf"), float("nan"), 10**400, True, "60", b"1", []],
+)
+def test_a_time_to_live_out_of_its_bounds_is_refused_by_name(opened: Opened, seconds: Any) -> None:
+    with pytest.raises(InvalidError, match=r"ttl_seconds: must be a number of seconds from 0\.000001 to 315360000"):
+        opened.calls.set("n", "k", 1, "ann", None, seconds)
+
+
+@pytest.mark.parametrize(("seconds", "lasts"), [(0.000_001, 1), (1, SECOND), (MAX_TTL_SECONDS, 315_360_000 * SECOND)])
+def test_a_time_to_live_is_exact_to_the_microsecond(opened: Opened, seconds: float, lasts: int) -> None:
+    opened.write(opened.calls.set("n", "k", 1, "ann", None, seconds), NOBODY)
+    assert next_end(opened.store) == START + lasts

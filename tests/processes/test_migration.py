@@ -1,0 +1,457 @@
+"""A store of schema 1 becomes one of this schema: whole, with a backup, whatever kills or refuses it."""
+
+import logging
+import os
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog import HoldlogError, StateStore, StoreError, UnavailableError
+from holdlog.adapters.stores import migrating, rebuilding, schema
+from holdlog.adapters.stores.doctor import examine
+from holdlog.adapters.stores.opening import open_sqlite
+from tests.processes.conftest import Start
+from tests.processes.soundness import require_sound
+from tests.processes.strace import STRACE, Strace
+
+SCHEMA_1 = Path(__file__).parents[1] / "fixtures" / "schema1.sql"
+KILLED = int(signal.SIGKILL)
+OURS = schema.MAJOR * schema.MINORS_PER_MAJOR + schema.MINOR
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store of schema 1, as the build before wrote it."""
+    folder = tmp_path / "store"
+    folder.mkdir(0o700)
+    return lay(folder / "state.db")
+
+
+def lay(path: Path) -> Path:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(SCHEMA_1.read_text())
+    path.chmod(0o600)
+    return path
+
+
+def opened(path: Path) -> None:
+    StateStore(path).close()
+
+
+def ask(path: Path, question: str) -> list[Any]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(question).fetchall()
+
+
+def log(path: Path) -> list[Any]:
+    return ask(path, "SELECT * FROM stored_events ORDER BY rowid")
+
+
+def version(path: Path) -> int:
+    return int(ask(path, "PRAGMA user_version")[0][0])
+
+
+def backups(path: Path) -> list[str]:
+    return sorted(it.name for it in path.parent.glob("state.db.backup-*"))
+
+
+def require_whole_backup(backup: Path) -> None:
+    """It opens as the store that the build before knew, and has all of its log and views."""
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    assert ask(backup, "PRAGMA journal_mode") == [("delete",)], "one file is all of it"
+    assert ask(backup, "PRAGMA integrity_check") == [("ok",)]
+    assert (version(backup), ask(backup, "PRAGMA application_id")) == (1000, [(schema.APPLICATION_ID,)])
+    with closing(sqlite3.connect(":memory:")) as fixture:
+        fixture.executescript(SCHEMA_1.read_text())
+        for table in ("stored_events", "current", "claims", "meta", "requests", "refusals"):
+            question = f"SELECT * FROM {table}"
+            assert ask(backup, question) == fixture.execute(question).fetchall()
+
+
+def require_migrated(path: Path, before: list[Any]) -> None:
+    assert version(path) == OURS
+    assert log(path)[: len(before)] == before
+    require_sound(path)
+    assert [found for found in examine(path) if found.level == "bad"] == []
+    assert {found.name: found.level for found in examine(path)}["schema"] == "ok"
+
+
+# --- what it becomes
+
+
+def test_everything_reads_as_before(path: Path) -> None:
+    before = log(path)
+    old = {
+        (it[0], it[1]): it for it in ask(path, "SELECT namespace, key, version, live, value, updated_by FROM current")
+    }
+    held = ask(path, "SELECT resource, holder, granted FROM claims WHERE holder IS NOT NULL")
+    store = open_sqlite(path)
+    with store.snapshot() as reader:
+        for (namespace, key), row in old.items():
+            record = reader.record(namespace, key)
+            found = (namespace, key, record.version, int(record.live), record.value.text, record.updated_by)
+            assert found == row
+            assert record.expires_at is None
+            versions = [it.envelope.version for it in reader.history(record.stream, None, -1)]
+            assert versions == list(range(record.version, 0, -1))
+        assert [(it.resource, it.holder, it.granted) for it in reader.claims(None, -1)] == held
+        assert reader.position() == len(before)
+    store.close()
+    require_migrated(path, before)
+
+
+def test_it_goes_on_where_it_was(path: Path) -> None:
+    with StateStore(path) as store:
+        assert store.set("n", "key 1", "again", updated_by="ann", expected_version=0).version == 5
+        assert store.set("n", "key 2", 1, updated_by="ann", expected_version=4, ttl_seconds=60).version == 5
+        assert store.release("src/a.py", agent="bob").status == "released"
+        assert [past.event_type for past in store.history("n", "key 2", limit=3)] == ["write", "write", "delete"]
+        assert store.status("custom://merge").status == "available"
+    require_sound(path)
+
+
+def test_tables_and_indexes_are_those_of_a_new_store(path: Path, tmp_path: Path) -> None:
+    opened(path)
+    opened(tmp_path / "new.db")
+    question = "SELECT type, name, sql FROM sqlite_schema ORDER BY name"
+    assert ask(path, question) == ask(tmp_path / "new.db", question)
+
+
+@pytest.mark.parametrize("page", [1, 5, 24, 25])
+def test_the_log_is_folded_in_pages(path: Path, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebuilding, "PAGE_EVENTS", page)
+    before = log(path)
+    opened(path)
+    require_migrated(path, before)
+
+
+def test_an_empty_store_is_migrated_too(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        for table in ("stored_events", "current", "claims"):
+            connection.execute(f"DELETE FROM {table}")
+        connection.commit()
+    opened(path)
+    assert version(path) == OURS
+    require_sound(path)
+
+
+# --- the backup
+
+
+def test_the_backup_is_the_store_as_it_was(path: Path) -> None:
+    opened(path)
+    assert backups(path) == ["state.db.backup-1"]
+    require_whole_backup(path.with_name("state.db.backup-1"))
+
+
+def test_a_backup_replaces_nothing(path: Path) -> None:
+    for name in ("state.db.backup-1", "state.db.backup-1.2"):
+        path.with_name(name).write_text("mine")
+    opened(path)
+    assert backups(path) == ["state.db.backup-1", "state.db.backup-1.2", "state.db.backup-1.3"]
+    assert path.with_name("state.db.backup-1").read_text() == "mine"
+    require_whole_backup(path.with_name("state.db.backup-1.3"))
+
+
+def test_a_backup_has_what_stands_in_the_write_ahead_log_only(path: Path, tmp_path: Path) -> None:
+    """As after a crash of the build before."""
+    with closing(sqlite3.connect(path)) as writing:
+        writing.execute("UPDATE current SET value = '7' WHERE key = 'key 0'")
+        writing.commit()
+        folder = tmp_path / "crashed"
+        folder.mkdir(0o700)
+        for suffix in ("", "-wal"):
+            shutil.copyfile(path.with_name(path.name + suffix), folder / f"state.db{suffix}")
+    crashed = folder / "state.db"
+    opened(crashed)
+    assert ask(folder / "state.db.backup-1", "SELECT value FROM current WHERE key = 'key 0'") == [("7",)]
+    require_sound(crashed)
+
+
+def test_it_is_migrated_once(path: Path) -> None:
+    for _ in range(3):
+        opened(path)
+    assert backups(path) == ["state.db.backup-1"]
+
+
+def test_a_backup_that_is_put_back_is_migrated_again_and_kept_once(path: Path) -> None:
+    opened(path)
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    shutil.copyfile(path.with_name("state.db.backup-1"), path)
+    opened(path)
+    assert backups(path) == ["state.db.backup-1"]
+    require_sound(path)
+
+
+def test_a_backup_of_an_earlier_state_is_not_taken_for_that_of_this_one(path: Path) -> None:
+    shutil.copyfile(path, path.with_name("state.db.backup-1"))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM stored_events WHERE rowid = 24")
+        connection.execute("DELETE FROM current WHERE namespace = 'last' AND key = 'l'")
+        connection.commit()
+    opened(path)
+    assert backups(path) == ["state.db.backup-1", "state.db.backup-1.2"]
+
+
+# --- who is told
+
+
+def test_the_command_line_says_one_line_when_it_migrates_and_only_then(path: Path) -> None:
+    def get() -> tuple[str, str]:
+        command = [sys.executable, "-m", "holdlog", "get", "last", "k", "--db", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout, done.stderr
+
+    told = f"holdlog: migrated the store {path} from schema 1 to 2; as it was before, it is kept in {path}.backup-1\n"
+    assert get() == ("2\n", told)
+    assert get() == ("2\n", "")
+
+
+def test_the_library_logs_it_and_prints_nothing(
+    path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with caplog.at_level(logging.INFO, "holdlog"):
+        opened(path)
+    assert [record.levelname for record in caplog.records if "migrated the store" in record.message] == ["INFO"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_doctor_says_that_it_will_be_migrated_and_does_not(path: Path) -> None:
+    before = path.read_bytes()
+    found = {finding.name: finding for finding in examine(path)}
+    assert "next migrates it" in found["schema"].text
+    assert [finding for finding in found.values() if finding.level == "bad"] == []
+    assert path.read_bytes() == before
+    assert backups(path) == []
+
+
+# --- others at the same time
+
+
+def test_of_two_who_open_it_at_once_one_migrates(path: Path, start: Start) -> None:
+    before = log(path)
+    workers = [start("forks", path, "flock", 200) for _ in range(4)]
+    for worker in workers:
+        worker.hear()
+    for worker in workers:
+        worker.tell("1")
+    versions: list[int] = []
+    for worker in workers:
+        while "status" not in (said := worker.hear()):
+            assert "opening" not in said, said
+            versions += [said["version"]] if "version" in said else []
+        assert said["status"] == 0
+    assert sorted(versions) == list(range(1, 13))
+    require_migrated(path, before)
+    assert backups(path) == ["state.db.backup-1"]
+    require_whole_backup(path.with_name("state.db.backup-1"))
+
+
+def test_a_reader_of_the_build_before_is_not_in_the_way(path: Path) -> None:
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        count = reader.execute("SELECT COUNT(*) FROM current").fetchone()
+        opened(path)
+        assert reader.execute("SELECT COUNT(*) FROM current").fetchone() == count
+        reader.execute("COMMIT")
+        named = "SELECT namespace, key, version, live, value, updated_by, updated_at, digest FROM current"
+        assert (len(reader.execute(named).fetchall()),) == count
+    require_sound(path)
+
+
+# --- killed
+
+MIGRATE_AND_STOP = """
+import sys
+from holdlog import StateStore
+from holdlog.adapters.stores import migrating, rebuilding
+where, path = sys.argv[1:]
+module, name = {"backup begun": (migrating, "_reserve"), "backup made": (migrating, "rebuild_within"),
+                "folding": (rebuilding, "_put"), "swapped": (rebuilding, "_swap")}[where]
+real = getattr(module, name)
+
+def stop(*arguments):
+    if not where.startswith("backup"):
+        real(*arguments)
+    print("here", flush=True)
+    sys.stdin.readline()
+
+setattr(module, name, stop)
+StateStore(path)
+"""
+
+
+@contextmanager
+def stopped(where: str, path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """A process that migrates, and stands still somewhere in the middle."""
+    with subprocess.Popen(
+        [sys.executable, "-c", MIGRATE_AND_STOP, where, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "here\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("where", ["backup begun", "backup made", "folding", "swapped"])
+def test_killed_in_the_middle_it_is_as_it_was_and_the_next_one_migrates_it(path: Path, where: str) -> None:
+    before = log(path)
+    for _ in range(2):
+        with stopped(where, path) as process:
+            process.kill()
+            process.wait()
+        assert version(path) == 1000
+        assert ask(path, "SELECT COUNT(*) FROM sqlite_schema WHERE name LIKE '%rebuilt'") == [(0,)]
+        assert log(path) == before
+    opened(path)
+    require_migrated(path, before)
+    assert backups(path) == ["state.db.backup-1"], "one backup is enough, and half ones are cleared away"
+    require_whole_backup(path.with_name("state.db.backup-1"))
+
+
+def test_whoever_comes_meanwhile_waits_and_is_told_who_is_at_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdlog.adapters.stores import opening
+
+    monkeypatch.setattr(opening, "PATIENCE", 0.2)
+    with stopped("folding", path) as process, pytest.raises(UnavailableError, match=f"process {process.pid}"):
+        StateStore(path)
+
+
+@STRACE
+@pytest.mark.parametrize("call", ["pwrite64", "fdatasync", "ftruncate", "unlink", "rename"])
+def test_killed_at_every_system_call_nothing_is_lost(path: Path, start: Start, call: str) -> None:
+    before = log(path)
+    faults = Strace(start, path, call, "signal=KILL")
+    template = {it.name: it.read_bytes() for it in path.parent.iterdir() if it.is_file()}
+    for number in faults.numbers():
+        for left in path.parent.iterdir():
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        for name, content in template.items():
+            path.with_name(name).write_bytes(content)
+        _, status = faults.strike(number)
+        assert log(path)[: len(before)] == before
+        assert version(path) in (1000, OURS)
+        require_sound(path)  # opens it: the next one finishes
+        require_migrated(path, before)
+        whole = [name for name in backups(path) if path.with_name(name).stat().st_size]
+        assert len(whole) == 1, whole
+        require_whole_backup(path.with_name(whole[0]))
+        if status == 0:
+            break
+        assert status & 0x7F == KILLED
+    assert status == 0, "there were more calls than the test strikes"
+    assert number > 1, "the kills did not strike"
+
+
+# --- refused
+
+
+def test_a_file_that_may_not_be_written_stays_as_it_is(path: Path, start: Start) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can become somebody else")
+    for above in (path.parent, *path.parents):
+        if not above.stat().st_mode & stat.S_IXOTH:
+            above.chmod(above.stat().st_mode | stat.S_IXOTH)
+    path.parent.chmod(0o777)
+    path.chmod(0o444)
+    before = path.read_bytes()
+    (said,) = start("as_somebody_else", path).rest()
+    assert said["error"] == "StoreError"
+    assert "\n" not in said["message"]
+    assert path.read_bytes() == before
+    assert backups(path) == []
+
+
+def limited(path: Path, size: int) -> dict[str, Any]:
+    """What a process says that opens the store and may not make a file larger than so many bytes."""
+    script = (
+        "import resource, signal, sys; from holdlog import StateStore, HoldlogError\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))\n"
+        "try: StateStore(sys.argv[1])\n"
+        "except HoldlogError as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, timeout=60, check=False)
+    return {"out": done.stdout, "err": done.stderr, "code": done.returncode}
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["for the backup", "for the views"])
+def test_where_the_disk_is_full_the_store_stays_as_it_is(path: Path, kept: bool) -> None:
+    if kept:  # by an attempt that was killed
+        with stopped("backup made", path):
+            pass
+    before, before_backups = log(path), backups(path)
+    views = ask(path, "SELECT * FROM current"), ask(path, "SELECT * FROM claims")
+    refused = 0
+    for most in range(4096, 40 * 4096, 4096):
+        said = limited(path, most)
+        assert said["code"] == 0, said
+        if said["out"] == "":
+            break
+        refused += 1
+        kind, _, line = said["out"].partition(" ")
+        assert kind == "UnavailableError", said
+        assert line.count("\n") == 1
+        assert version(path) == 1000
+        assert (log(path), (ask(path, "SELECT * FROM current"), ask(path, "SELECT * FROM claims"))) == (before, views)
+        assert backups(path) == before_backups, "what is no use is cleared away, where space is short"
+    assert refused > 2, "the limits struck"
+    require_migrated(path, before)
+
+
+def test_a_log_that_cannot_be_folded_stays_as_it_is(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE stored_events SET topic = 'Unheard' WHERE rowid = 5")
+        connection.commit()
+    before = log(path)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"schema 1 and cannot be migrated to 2 .*unknown topic.*as it was"):
+            StateStore(path)
+    assert (version(path), log(path), backups(path)) == (1000, before, [])
+
+
+def test_an_interrupt_leaves_the_store_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = log(path)
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(migrating, "rebuild_within", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            StateStore(path)
+    assert version(path) == 1000
+    opened(path)
+    require_migrated(path, before)
+    assert backups(path) == ["state.db.backup-1"]
+
+
+def test_a_store_that_another_program_locks_is_unavailable_and_as_it_was(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdlog.adapters.stores import opening
+
+    monkeypatch.setattr(opening, "PATIENCE", 0.2)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(HoldlogError, match="locked"):
+            StateStore(path)
+        other.execute("ROLLBACK")
+    assert backups(path) == []
