@@ -167,7 +167,6 @@ def require_views_equal_the_log(store: Store) -> None:
             assert (envelope.position, envelope.version) == (position, before.version + 1)
             states[envelope.stream] = fold.apply(before, envelope, recorded.event)
         for state in states.values():
-<<<<<<< HEAD
             match state:
                 case Record():
                     assert reader.record(state.namespace, state.key) == state
@@ -175,14 +174,7 @@ def require_views_equal_the_log(store: Store) -> None:
                     assert reader.claim(state.resource) == state
                 case Profile():
                     assert reader.agents([state.agent]) == [state]
-        live = {state[:2] for state in states.values() if isinstance(state, Record) and state.live}
-=======
-            if isinstance(state, Record):
-                assert reader.record(state.namespace, state.key) == state
-            else:
-                assert reader.claim(state.resource) == state
         live = {state[:2] for state in states.values() if isinstance(state, Record) and seen(state, reader.at).live}
->>>>>>> merge
         listed = [(name, record.key) for name, _ in reader.namespaces(None, -1) for record in _live(reader, name)]
         assert listed == sorted(live)
         claims = [state for state in states.values() if isinstance(state, Claim)]

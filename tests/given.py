@@ -28,14 +28,9 @@ class Given:
     def __init__(self, past: tuple[Event, ...]) -> None:
         self._past = past
 
-<<<<<<< HEAD
-    def when(self, command: Operation, by: str = "cleo") -> "When":
-        return When(self._past, command, by)
-=======
-    def when(self, command: Operation | Take | Release, by: str = "cleo", at: int | None = None) -> "When":
+    def when(self, command: Operation, by: str = "cleo", at: int | None = None) -> "When":
         """`at`: seconds after 1970; one after the last event when nothing is said."""
         return When(self._past, command, by, len(self._past) + 1 if at is None else at)
->>>>>>> merge
 
     @property
     def record(self) -> Record:
@@ -57,11 +52,7 @@ class Given:
 
 
 class When:
-<<<<<<< HEAD
-    def __init__(self, past: tuple[Event, ...], command: Operation, by: str) -> None:
-=======
-    def __init__(self, past: tuple[Event, ...], command: Operation | Take | Release, by: str, at: int) -> None:
->>>>>>> merge
+    def __init__(self, past: tuple[Event, ...], command: Operation, by: str, at: int) -> None:
         self._past = Given(past)
         self._at = at * SECOND
         self._command = command
@@ -77,14 +68,5 @@ class When:
             self._decide()
         return refused.value
 
-<<<<<<< HEAD
     def _decide(self) -> list[RecordEvent]:
-        return record.decide(self._command, self._by, self._past.record)
-=======
-    def _decide(self) -> list[RecordEvent] | list[ClaimEvent]:
-        match self._command:
-            case Take() | Release():
-                return claim.decide(self._command, Board(self._past.claim))
-            case _:
-                return record.decide(self._command, self._by, self._past.record, self._at)
->>>>>>> merge
+        return record.decide(self._command, self._by, self._past.record, self._at)

@@ -11,13 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
-<<<<<<< HEAD
 from holdlog.domain.claiming import Let, Taken
-from holdlog.domain.handle import Changed, Command
-=======
-from holdlog.domain.claim import Let, Taken
 from holdlog.domain.handle import Changed, Command, expire_values
->>>>>>> merge
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import seen
