@@ -245,7 +245,7 @@ class _Block:
             lambda before, size: reader.history(stream, before, size), None, lambda it: it.envelope.version
         ):
             match recorded.event:
-                case ClaimReleased(grant=ended) if ended == version:
+                case ClaimReleased(grant=ended, forced_by=None) if ended == version:
                     return None
                 case ClaimGranted(instead_of=ended) if ended == version:
                     return None
