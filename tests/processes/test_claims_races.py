@@ -1,0 +1,231 @@
+"""Many agents in several processes want one resource: one gets it, the others in their turn, and nothing gets lost."""
+
+import asyncio
+import itertools
+import statistics
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog import AsyncStateStore, StateStore
+from holdlog.adapters.machine import host
+from holdlog.domain.claim import ClaimExpired, ClaimQueued, ClaimReleased, ClaimUnqueued
+from tests.processes.claimants import change, ended, granted, leases, require_one_holder_at_a_time, told_of, waiting
+from tests.processes.conftest import Serve, Start
+from tests.processes.soundness import require_sound
+from tests.processes.workers import Worker, until
+
+PROCESSES = 4
+
+
+@pytest.mark.parametrize(
+    ("claimants", "rounds", "how"),
+    [
+        (8, 30, "threads"),
+        (32, 20, "coroutines"),
+        (128, 5, "coroutines"),
+        pytest.param(8, 200, "threads", marks=pytest.mark.slow),
+        pytest.param(8, 200, "coroutines", marks=pytest.mark.slow),
+        pytest.param(32, 200, "threads", marks=pytest.mark.slow),
+        pytest.param(32, 200, "coroutines", marks=pytest.mark.slow),
+        pytest.param(128, 200, "coroutines", marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("resource", ["the same", "fresh"])
+def test_one_of_many_claimants_gets_it_every_time(
+    path: Path, claimant: Start, claimants: int, rounds: int, how: str, resource: str
+) -> None:
+    workers = [claimant("race", path, f"p{it}", claimants // PROCESSES, how) for it in range(PROCESSES)]
+    for worker in workers:
+        worker.hear()
+    winners = []
+    for number in range(rounds):
+        for worker in workers:
+            worker.tell("a.md" if resource == "the same" else f"a-{number}.md")
+        said = [worker.hear() for worker in workers]
+        won = [winner for it in said for winner in zip(it["won"], it["versions"], strict=True)]
+        assert len(won) == 1, f"round {number}: {won}"
+        assert sum(it["busy"] for it in said) == claimants - 1
+        winners += won
+    names = ["a.md"] if resource == "the same" else [f"a-{number}.md" for number in range(rounds)]
+    assert [grant for name in names for grant in granted(path, name)] == winners
+    require_one_holder_at_a_time(path)
+    require_sound(path)
+
+
+def test_a_hundred_waiters_are_served_in_the_order_of_their_tickets(path: Path, claimant: Start) -> None:
+    with StateStore(path) as holder:
+        first: Any = holder.claim("a.md", agent="first")
+        workers = [claimant("stand_in_line", path, "a.md", f"p{it}", 25, 45) for it in range(PROCESSES)]
+        until(lambda: waiting(path) == 100)
+        assert holder.release("a.md", agent="first").status == "released"
+        served = collected(workers)
+        assert granted(path, "a.md") == [("first", first.version), *by_turn(path, served)]
+        assert len(served) == 100
+        require_all_released(path, "a.md")
+    require_one_holder_at_a_time(path)
+    require_sound(path)
+
+
+def test_waiters_that_time_out_and_come_back_have_their_old_places(path: Path, claimant: Start) -> None:
+    with StateStore(path) as holder:
+        first: Any = holder.claim("a.md", agent="first")
+        workers = [claimant("stand_in_line", path, "a.md", f"p{it}", 5, 0.3, 0, 0.3, 45) for it in range(PROCESSES)]
+        until(lambda: waiting(path, seconds=10) == 20)
+        holder.release("a.md", agent="first")
+        served = collected(workers)
+        said = [said for worker in workers for said in worker.said]
+        tickets = {(it["agent"], it["ticket"]) for it in said if it["status"] == "busy"}
+        assert len([it for it in said if it["status"] == "busy"]) == 60
+        assert len(tickets) == 20
+        assert granted(path, "a.md") == [("first", first.version), *by_turn(path, served)]
+    assert not [it for it in told_of(path) if isinstance(it.event, ClaimUnqueued)]
+    require_all_released(path, "a.md")
+    require_sound(path)
+
+
+def test_waits_that_end_as_the_grant_is_made_lose_none_and_double_none(path: Path, claimant: Start) -> None:
+    workers = [claimant("hurry", path, "a.md", f"p{it}", 5, 60) for it in range(PROCESSES)]
+    for worker in workers:
+        worker.rest()
+        assert worker.process.returncode == 0, worker.complaints
+    said = [said for worker in workers for said in worker.said]
+    assert {it["released"] for it in said} == {"released"}
+    answered = [(it["agent"], it["version"]) for it in said]
+    log = granted(path, "a.md")
+    ends = ended(path, "a.md")
+    queued = [it for it in told_of(path) if isinstance(it.event, ClaimQueued)]
+    assert len(set(answered)) == len(answered)
+    assert set(answered) <= set(log)
+    # A grant that came between the last wait and the leaving was collected by nobody, and let go there.
+    assert len(log) - len(answered) <= 20
+    assert len(ends) == len(log)
+    assert all(isinstance(end, ClaimReleased) for end in ends.values())
+    assert len(queued) > 50, "nobody waited"
+    require_one_holder_at_a_time(path)
+    require_sound(path)
+    with StateStore(path) as store:
+        assert store.status("a.md").status == "available"
+
+
+async def test_a_grant_whose_waiter_was_cancelled_goes_on_to_the_next(path: Path) -> None:
+    with StateStore(path) as holder:
+        holder.claim("a.md", agent="first")
+        async with AsyncStateStore(path) as cancelled:
+            second = asyncio.create_task(cancelled.claim("a.md", agent="second", wait_seconds=30))
+            await asyncio.to_thread(until, lambda: waiting(path) == 1)
+            third = asyncio.create_task(asyncio.to_thread(holder.claim, "a.md", agent="third", wait_seconds=30))
+            await asyncio.to_thread(until, lambda: waiting(path) == 2)
+            released: Any = holder.release("a.md", agent="first")  # the loop stands: the waiter has not heard of it
+            assert released.granted_to == "second"
+            second.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await second
+            ((_, agent, deadline, *_),) = leases(path, "kind = 'offered'")
+            assert agent == "second"
+            assert 25 < (deadline - host.steady()) / 1_000_000 <= 30
+            assert not third.done()
+            await asyncio.to_thread(change, path, "UPDATE leases SET deadline = 1 WHERE kind = 'offered'")
+            assert (await third).status == "claimed"
+            assert (await cancelled.status("a.md", 1)).held_by == "third"  # type: ignore[union-attr]
+    (missed,) = [it.event for it in told_of(path, "a.md") if isinstance(it.event, ClaimExpired)]
+    assert (missed.agent, missed.collected) == ("second", False)
+    require_one_holder_at_a_time(path)
+    require_sound(path)
+
+
+async def test_a_cancelled_waiter_keeps_its_place_or_is_granted_and_nothing_else(path: Path) -> None:
+    """The cancellation comes before, while and after the grant is made in another thread."""
+    outcomes = set()
+    with StateStore(path) as holder:
+        async with AsyncStateStore(path) as store:
+            for number in range(60):
+                resource = f"a-{number}.md"
+                holder.claim(resource, agent="holder")
+                task = asyncio.create_task(store.claim(resource, agent="waiter", wait_seconds=30))
+                while not leases(path, "resource = ? AND present_until > 0", resource):  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+                thread = threading.Thread(target=holder.release, args=(resource,), kwargs={"agent": "holder"})
+                thread.start()
+                await asyncio.sleep(number % 30 * 0.0003)
+                task.cancel()
+                (answer,) = await asyncio.gather(task, return_exceptions=True)
+                thread.join()
+                if isinstance(answer, asyncio.CancelledError):
+                    again: Any = await store.claim(resource, agent="waiter")
+                    outcomes.add("cancelled")
+                else:
+                    again = answer
+                    outcomes.add("granted")
+                assert again.status in ("claimed", "already_claimed")  # cancelled when it had been collected
+                assert [agent for agent, _ in granted(path, resource)] == ["holder", "waiter"]
+                assert (await store.release(resource, agent="waiter")).status == "released"
+                assert not leases(path, "resource = ?", resource)
+    assert outcomes == {"cancelled", "granted"}
+    require_sound(path)
+
+
+def test_a_release_hands_over_to_the_waiter_of_another_process(path: Path, claimant: Start) -> None:
+    times = 100
+    workers = {agent: claimant("hand_over", path, "a.md", agent, times) for agent in ("ann", "ben")}
+    turns = [said | {"agent": agent} for agent, worker in workers.items() for said in worker.rest()]
+    turns.sort(key=lambda turn: turn["version"])
+    assert len(turns) == 2 * times
+    latencies = []
+    for turn, following in itertools.pairwise(turns):
+        if turn["granted_to"] is not None:
+            assert turn["granted_to"] == following["agent"] != turn["agent"]
+            latencies.append(following["came"] - turn["let_go"])
+    assert len(latencies) >= 2 * times - 3  # the last ones find nobody in line
+    report("library", latencies)
+    require_one_holder_at_a_time(path)
+
+
+def test_a_release_hands_over_to_the_agent_of_another_server(path: Path, serve: Serve) -> None:
+    holder, waiter = serve(), serve()
+    name = {holder: "ann", waiter: "ben"}
+    assert holder("claim", resource="a.md", agent="ann")["status"] == "claimed"
+    latencies = []
+    for _ in range(100):
+        number = waiter.ask("claim", resource="a.md", agent=name[waiter], wait_seconds=30)
+        until(lambda: waiting(path) == 1)
+        let_go = time.monotonic()
+        asked = holder.ask("release", resource="a.md", agent=name[holder])
+        assert waiter.answer(number)["status"] == "claimed"
+        latencies.append(time.monotonic() - let_go)
+        assert holder.answer(asked)["granted_to"] == name[waiter]
+        holder, waiter = waiter, holder
+    report("stdio", latencies)
+    require_one_holder_at_a_time(path)
+
+
+def collected(workers: list[Worker]) -> dict[str, int]:
+    """What each agent got, once all have ended."""
+    for worker in workers:
+        worker.rest()
+        assert worker.process.returncode == 0, worker.complaints
+    said = [said for worker in workers for said in worker.said if said["status"] == "claimed"]
+    assert len({it["agent"] for it in said}) == len(said)
+    return {it["agent"]: it["version"] for it in said}
+
+
+def by_turn(path: Path, served: dict[str, int]) -> list[tuple[str, int]]:
+    """What the agents got, in the order in which they came to stand in line."""
+    queued = [it.event for it in told_of(path, "a.md") if isinstance(it.event, ClaimQueued)]
+    return [(event.agent, served[event.agent]) for event in sorted(queued, key=lambda event: event.turn)]
+
+
+def require_all_released(path: Path, resource: str) -> None:
+    """Every grant was collected and let go by its holder."""
+    ends = ended(path, resource)
+    assert len(ends) == len(granted(path, resource))
+    assert all(isinstance(end, ClaimReleased) for end in ends.values())
+
+
+def report(what: str, latencies: list[float]) -> None:
+    """Figures, for who runs it with -s; no promise hangs on them here."""
+    cuts = statistics.quantiles(latencies, n=100)
+    print(f"\n{what}: release to claimed, p50 {cuts[49] * 1000:.2f} ms, p99 {cuts[98] * 1000:.2f} ms")
