@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 
 from holdlog import StateStore
 from holdlog.adapters.stores.schema import CREATE_EVENTS
+from holdlog.domain.claim import Grant, Past, Ticket
 from holdlog.domain.envelope import NO_DIGEST, digest, payload_hash
+from holdlog.domain.lease import Lease, Loss
 from holdlog.domain.message import Caller
 from holdlog.projections.fold import VIEWS
 
@@ -84,6 +87,31 @@ def test_the_documented_columns_of_the_views_are_those_there_are() -> None:
     for view in VIEWS:
         table = STORE.split(f"**`{view.name}`**")[1].split("**`")[0]
         assert columns_of(table) == list(view.columns)
+
+
+@pytest.mark.parametrize(("name", "row"), [("leases", Lease), ("losses", Loss)])
+def test_the_documented_columns_of_leases_are_those_there_are(store: Path, name: str, row: type[Lease | Loss]) -> None:
+    connection = sqlite3.connect(store)
+    there = [column[1] for column in connection.execute(f"PRAGMA table_info({name})")]
+    connection.close()
+    assert columns_of(STORE.split(f"**`{name}`**")[1].split("**`")[0]) == there == list(row._fields)
+
+
+def test_the_documented_parts_of_a_claim_are_those_there_are() -> None:
+    for part in (Grant, Ticket, Past):
+        assert f"`[{', '.join(part._fields)}]`" in STORE
+
+
+def test_a_hook_can_tell_a_live_claim_with_nothing_but_sqlite(store: Path) -> None:
+    """As docs/store.md says it: the deadline lies ahead on this machine's clock, in this boot."""
+    connection = sqlite3.connect(f"file:{store}?mode=ro", uri=True)
+    boot = connection.execute("SELECT value FROM meta WHERE name = 'boot_id'").fetchone()[0]
+    assert boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    [(resource, kind, agent, deadline)] = connection.execute("SELECT resource, kind, agent, deadline FROM leases")
+    connection.close()
+    assert (resource, kind, agent) == ("custom://merge", "held", "日本")
+    left = deadline / 1e6 - time.clock_gettime(time.CLOCK_MONOTONIC)
+    assert 200 < left <= 300
 
 
 def test_the_documented_columns_of_the_log_are_those_there_are() -> None:

@@ -17,8 +17,9 @@ from holdlog.adapters.stores.audit import Audit, Faults, any_text
 from holdlog.adapters.stores.migrating import is_older
 from holdlog.adapters.stores.opening import require_ours
 from holdlog.adapters.stores.rebuilding import left_over
-from holdlog.adapters.stores.schema import MAJOR, MINOR, MINORS_PER_MAJOR
+from holdlog.adapters.stores.schema import MAJOR, MINOR, MINORS_PER_MAJOR, select_from
 from holdlog.domain.refusals import StoreError
+from holdlog.projections.claims import CLAIMS, claim_of
 
 Level = Literal["ok", "warn", "bad"]
 
@@ -53,6 +54,7 @@ def examine(path: Path, progress: Callable[[int, int], None] = lambda done, tota
                 findings.append(Finding("log", "warn", "not looked at: its schema is older"))
             else:
                 findings += _guarded("log", lambda: _log(connection, progress))
+            findings += _guarded("leases", lambda: [_leases(connection)])
     except StoreError as error:
         findings.append(Finding("file", "bad", str(error)))
     except sqlite3.Error as error:
@@ -138,13 +140,12 @@ def _contents(path: Path, connection: sqlite3.Connection) -> Finding:
     store_id = connection.execute("SELECT value FROM meta WHERE name = 'store_id'").fetchone()
     if store_id is None:
         return Finding("contents", "bad", "the store has no id")
-    events, live, deleted, held = connection.execute(_SELECT_COUNTS).fetchone()
+    events, live, deleted = connection.execute(_SELECT_COUNTS).fetchone()
     size = sum(_size(path.with_name(path.name + suffix)) for suffix in ("", "-wal"))
     return Finding(
         "contents",
         "ok",
-        f"store {shown(store_id[0])}: {events:,} events, {live:,} records ({deleted:,} deleted), {held:,} claims held,"
-        f" {size / 1e6:,.1f} MB",
+        f"store {shown(store_id[0])}: {events:,} events, {live:,} records ({deleted:,} deleted), {size / 1e6:,.1f} MB",
     )
 
 
@@ -180,6 +181,37 @@ def _log(connection: sqlite3.Connection, progress: Callable[[int, int], None]) -
     ]
 
 
+def _leases(connection: sqlite3.Connection) -> Finding:
+    """A grant or ticket may lack its lease, as in a copy of the log; it then lasts for the grace."""
+    kept = {(resource, version): who for resource, version, *who in connection.execute(_SELECT_LEASES)}
+    held = unknown = 0
+    waiting = set()
+    for row in connection.execute(f"{select_from(CLAIMS)} WHERE held <> 0 OR waiting <> 0"):
+        try:
+            claim = claim_of(row)
+        except (ValueError, TypeError):
+            continue  # told of the views
+        held += bool(claim.grants)
+        waiting |= {(ticket.agent, ticket.principal) for ticket in claim.line}
+        expected = {it.version: ["grant", it.agent, it.principal] for it in claim.grants}
+        expected |= {it.version: ["ticket", it.agent, it.principal] for it in claim.line}
+        for version, who in expected.items():
+            found = kept.get((claim.resource, version))
+            unknown += found is None
+            if found == who:
+                del kept[claim.resource, version]
+    text = f"{held:,} claims held, {len(waiting):,} agents wait"
+    text += f"; {unknown:,} without a lease, which last for the grace" if unknown else ""
+    if not kept:
+        return Finding("leases", "ok", text)
+    faults = Faults()
+    for resource, version in kept:
+        faults.add(f"{resource}@{version}")
+    return Finding(
+        "leases", "warn", f"{text}; {faults.count:,} leases fit no claim and grant nothing: {shown(str(faults))}"
+    )
+
+
 def _judged(name: str, faults: Faults, well: str, ill: str) -> Finding:
     if faults.count == 0:
         return Finding(name, "ok", well)
@@ -206,5 +238,6 @@ def _connected(path: Path) -> Finding:
 
 _SELECT_COUNTS: Final = """
 SELECT (SELECT COUNT(*) FROM stored_events),
-       (SELECT COUNT(*) FROM current WHERE live = 1), (SELECT COUNT(*) FROM current WHERE live <> 1),
-       (SELECT COUNT(*) FROM claims WHERE holder IS NOT NULL)"""
+       (SELECT COUNT(*) FROM current WHERE live = 1), (SELECT COUNT(*) FROM current WHERE live <> 1)"""
+_SELECT_LEASES: Final = """
+SELECT resource, version, CASE kind WHEN 'waits' THEN 'ticket' ELSE 'grant' END, agent, principal FROM leases"""

@@ -65,10 +65,47 @@ def doctored(path: Path, *statements: str) -> None:
 def test_a_sound_store_is_found_sound(path: Path) -> None:
     found = look(path)
     assert bad(path) == {}
-    assert "9 events, 2 records (1 deleted), 1 claims held" in found["contents"].text
+    assert "9 events, 2 records (1 deleted)" in found["contents"].text
+    assert (found["leases"].level, found["leases"].text) == ("ok", "1 claims held, 0 agents wait")
     assert found["permissions"].level == "ok"
     assert found["positions"].text == "1 to 9 without a gap"
     assert found["versions"].text == "of 5 streams, without a gap"
+
+
+def test_who_holds_and_who_waits_is_counted(path: Path) -> None:
+    with StateStore(path) as store:
+        store.claim("src/a b.py", agent="bob", wait_seconds=0.01)
+        store.claim("custom://deploy", agent="ann", mode="shared")
+        store.claim("custom://deploy", agent="bob", mode="shared")
+        store.claim("src/", agent="bob", wait_seconds=0.01)
+        store.claim("src/", agent="eve", wait_seconds=0.01)
+    assert look(path)["leases"].text == "2 claims held, 2 agents wait"
+
+
+def test_a_grant_without_a_lease_is_told_and_no_fault(path: Path) -> None:
+    doctored(path, "DELETE FROM leases")
+    found = look(path)["leases"]
+    assert found.level == "ok"
+    assert found.text == "1 claims held, 0 agents wait; 1 without a lease, which last for the grace"
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        ("UPDATE leases SET version = 7", "src/a b.py@7"),
+        ("UPDATE leases SET resource = 'stray'", "stray@1"),
+        ("UPDATE leases SET resource = 'custom://deploy'", "custom://deploy@1"),
+        ("UPDATE leases SET kind = 'waits'", "src/a b.py@1"),
+        ("UPDATE leases SET agent = 'eve'", "src/a b.py@1"),
+        ("UPDATE leases SET principal = 'eve'", "src/a b.py@1"),
+    ],
+)
+def test_a_lease_that_fits_no_claim_is_a_mild_finding(path: Path, damage: str, named: str) -> None:
+    doctored(path, damage)
+    found = look(path)["leases"]
+    assert found.level == "warn"
+    assert found.text.endswith(f"1 leases fit no claim and grant nothing: {named}")
+    assert bad(path) == {}
 
 
 def test_an_empty_store_is_found_sound(tmp_path: Path) -> None:
@@ -122,7 +159,7 @@ DAMAGES = {
         "UPDATE stored_events SET originator_id = 'record:other ns/x/y' WHERE rowid = 5",
     ),
     "a view row gone": (["views"], "DELETE FROM current WHERE key = 'a'"),
-    "a claim's row gone": (["views"], "DELETE FROM claims WHERE holder IS NULL"),
+    "a claim's row gone": (["views"], "DELETE FROM claims WHERE held = 0"),
     "a stray view row": (
         ["views"],
         "INSERT INTO current SELECT namespace, 'stray', 1, 1, value, 'x', 1, digest, NULL FROM current WHERE key = 'a'",
@@ -131,7 +168,11 @@ DAMAGES = {
     "a stray claim": (["views"], "INSERT INTO claims (resource, version) VALUES ('stray', 1)"),
     "a view row moved": (["views"], "UPDATE current SET key = 'c' WHERE key = 'a'"),
     "meta without the id": (["contents"], "DELETE FROM meta"),
-    "a view's table gone": (["contents", "views"], "DROP TABLE claims"),
+    "a view's table gone": (["contents", "views"], "DROP TABLE current"),
+    "the table of claims gone": (["leases", "views"], "DROP TABLE claims"),
+    "the table of leases gone": (["leases"], "DROP TABLE leases"),
+    "grants that are no JSON": (["views"], "UPDATE claims SET grants = '[' WHERE held > 0"),
+    "grants of another shape": (["views"], "UPDATE claims SET grants = '[[1]]' WHERE held > 0"),
 } | {
     f"another {column} in a view": (["views"], f"UPDATE current SET {column} = {other} WHERE key = 'a'")
     for column, other in {
