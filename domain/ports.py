@@ -164,6 +164,10 @@ class Transaction(Reader, Protocol):
     def wrote(self) -> bool:
         """Whether there is something to commit."""
 
+    @property
+    def grew(self) -> bool:
+        """Whether events were appended."""
+
     def due_records(self, limit: int) -> list[Record]:
         """Records whose values are due at `at` and still live, those first that were due first."""
 

@@ -291,11 +291,16 @@ class MemoryTransaction(MemoryReader):
         self.requests = requests
         self.refusals: list[Refusal] = []
         self.steady = steady
+        self._before = len(events)
         self._wrote = False
 
     @property
     def wrote(self) -> bool:
         return self._wrote or self.leases.wrote
+
+    @property
+    def grew(self) -> bool:
+        return len(self.events) > self._before
 
     def due_records(self, limit: int) -> list[Record]:
         due = sorted((it for it in self._ending() if it[0] <= self.at), key=lambda it: (it[0], *it[1][:2]))

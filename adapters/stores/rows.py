@@ -162,7 +162,7 @@ class SqliteTransaction(SqliteReader):
         connection.execute("PRAGMA busy_timeout = 0")  # it waits in the store, fairly and up to its own deadline
         self.steady = 0
         self._last: int | None = None  # time of the newest event, where it is known
-        self._appended = False
+        self.grew = False
         self._wrote = False
 
     def forget(self) -> None:
@@ -177,7 +177,7 @@ class SqliteTransaction(SqliteReader):
             self._last = self.last_time()
         self.at = max(self._clock(), self._last)
         self.steady = self._steady()
-        self._appended = False
+        self.grew = False
         self.wrote = False
 
     @property
@@ -194,7 +194,7 @@ class SqliteTransaction(SqliteReader):
 
     def committed(self) -> None:
         """What was appended is the newest now; until then it cannot be known."""
-        if self._appended:
+        if self.grew:
             self._last = self.at
 
     def due_records(self, limit: int) -> list[Record]:
@@ -211,7 +211,7 @@ class SqliteTransaction(SqliteReader):
             sealed.append(event)
         stored = [event.stored for event in sealed]
         positions = self._recorder._insert_events(self._cursor, stored, sealed=sealed, states=list(states.values()))
-        self.wrote = self._appended = True
+        self.wrote = self.grew = True
         self._last = None
         return positions
 

@@ -242,7 +242,8 @@ class Writer:
         else:
             if transaction.wrote:
                 self._refusals.clear()
-                self._bell.ring()
+                if transaction.grew:
+                    self._bell.ring()
             else:
                 self._refusals.extend(refusals)
 
