@@ -421,6 +421,7 @@ def _granted(command: Take, option: Option, who: Who, server: str, place: Waitin
 
 
 def _offer(waiting: Waiting, option: Option, board: Board) -> None:
+    board.adopt(waiting.lease.who, waiting.lease.server)  # or a session that comes back would hold beside this one
     pattern = waiting.lease._replace(kind="offered", deadline=board.now + OFFER, present_until=0)
     _grant(option, waiting.ticket.mode, pattern, waiting, board)
 

@@ -94,7 +94,7 @@ def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outco
             return _register(command, caller, transaction)
         case Sweep(ended=servers, grace=grace, cut=cut):
             ended = transaction.leases.end(servers, transaction.steady, grace if cut else None)
-            claims, values = end_what_is_due(transaction), expire_values(transaction, MAX_DUE)
+            claims, values = end_what_is_due(transaction, gone=ended), expire_values(transaction, MAX_DUE)
             return Swept(claims or values or ended)
         case Renew(server=server, sessions=sessions, grants=grants):
             transaction.leases.renew(server, sessions, grants, transaction.steady)

@@ -67,10 +67,12 @@ def settle(board: Board, transaction: Transaction, caller: Caller, losses: Seque
         transaction.leases.lose(losses, transaction.at)
 
 
-def end_what_is_due(transaction: Transaction) -> bool:
-    """End the leases that are over, and the calls that waited long enough. Whether there were any."""
+def end_what_is_due(transaction: Transaction, gone: bool = False) -> bool:
+    """End the leases that are over, and the calls that waited long enough. Whether there were any.
+
+    `gone`: sessions ended; who waits in another for what its own left there waits no longer."""
     due = transaction.leases.due(transaction.steady, MAX_DUE)
-    if due:
+    if due or gone:
         board = load(transaction, {lease.resource for lease in due}, transaction.steady, transaction.at)
         settle(board, transaction, NOBODY, expire(due, board))
     return bool(due)

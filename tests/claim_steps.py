@@ -230,23 +230,24 @@ def steps(sessions: tuple[str, ...], endings: bool) -> st.SearchStrategy[list[St
         return Claims(by, resource, *both, mode, wait, lease)
 
     claiming = st.builds(
-        claims, callers, resources, parts, modes, st.sampled_from([0, 30, 30]), st.sampled_from([300, 20])
+        claims, callers, resources, parts, modes, st.sampled_from([0, 30, 30, 30]), st.sampled_from([300, 300, 20])
     )
-    kinds: list[st.SearchStrategy[Step]] = [
-        claiming,
-        claiming,
-        claiming,
-        st.builds(CallsAgain, numbers),
-        st.builds(LetsGo, numbers),
-        st.builds(LetsGo, numbers, st.booleans()),
-        st.builds(Releases, callers, st.none() | resources, few),
-        st.builds(StepsBack, numbers),
-        st.builds(Passes, st.sampled_from([1, 19, 20, 31, 121, 301]), st.sampled_from([True, True, False])),
+    kinds: list[tuple[int, st.SearchStrategy[Step]]] = [
+        (9, claiming),
+        (2, st.builds(CallsAgain, numbers)),
+        (2, st.builds(LetsGo, numbers)),
+        (1, st.builds(LetsGo, numbers, st.just(True))),
+        (1, st.builds(Releases, callers, st.none() | resources, few)),
+        (1, st.builds(StepsBack, numbers)),
+        (1, st.builds(Passes, st.sampled_from([1, 10, 20, 31, 121]), st.sampled_from([True, True, False]))),
     ]
     if endings:
         kinds += [
-            st.builds(Writes, callers),
-            st.builds(Ends, st.sampled_from(sorted(SERVERS.values()))),
-            st.builds(Renews, st.sampled_from(sessions)),
+            (1, st.builds(Writes, callers)),
+            (1, st.builds(Ends, st.sampled_from(sorted(SERVERS.values())))),
+            (1, st.builds(Renews, st.sampled_from(sessions))),
         ]
-    return st.lists(st.one_of(kinds), max_size=25)
+    weighed = [kind for weight, kind in kinds for _ in range(weight)]
+    step = st.none() | st.sampled_from(weighed).flatmap(lambda kind: kind)
+    # Long from the start, or most would be short; what shrinking makes of a step is None, and drops out.
+    return st.lists(step, min_size=25, max_size=50).map(lambda found: [it for it in found if it is not None])

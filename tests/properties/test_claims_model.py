@@ -19,6 +19,7 @@ from tests.claim_rule import Agent, Has, Scene, Wants, scene
 from tests.claim_steps import SERVERS, Seen, Step, Turn, World, steps
 from tests.clock import Clock
 
+Key = tuple[str, int]
 ONE = ("s1",)
 TWO = tuple(SERVERS)
 quick = settings(deadline=None, max_examples=250, suppress_health_check=[HealthCheck.too_slow])
@@ -73,15 +74,15 @@ def in_a_file() -> Iterator[World]:
 def live(world: World, history: list[Step]) -> None:
     """Take the steps; after each, all that must always hold holds."""
     replay = Replay()
-    born: dict[tuple[str, int], str | None] = {}
+    sessions: dict[Key, set[str | None]] = {}
     for step in history:
         turn = step.take(world)
         if turn is None:
             continue
         seen = turn.after
         for lease in seen.live("held", "offered"):
-            born.setdefault(lease.key, lease.session)
-        require_exclusion(seen, born)
+            sessions.setdefault(lease.key, set()).add(lease.session)
+        require_exclusion(seen, sessions)
         require_leases_match(seen)
         require_first_come(turn.before, seen)
         if seen.settled:
@@ -97,15 +98,14 @@ def live(world: World, history: list[Step]) -> None:
 # --- what holds after every step
 
 
-def require_exclusion(seen: Seen, born: dict[tuple[str, int], str | None]) -> None:
-    """Whoever holds beside another shares with it, or is it, or was its ancestor in one session when it got it."""
-    held = [
-        (it, Agent(lease.agent, born[lease.key])) for lease in seen.live("held", "offered") for it in _has(seen, lease)
-    ]
+def require_exclusion(seen: Seen, sessions: dict[Key, set[str | None]]) -> None:
+    """Whoever holds beside another shares with it, or is it, or was its ancestor in one of the sessions it had."""
+    held = [(it, lease) for lease in seen.live("held", "offered") for it in _has(seen, lease)]
     for number, (one, first) in enumerate(held):
         for other, second in held[number + 1 :]:
             if claim_rule.clash(one, other.mode, other.resources):
-                family = _is_above(first, second) or _is_above(second, first)
+                met = sessions[first.key] & sessions[second.key]
+                family = met and (_is_above(first.agent, second.agent) or _is_above(second.agent, first.agent))
                 assert one.agent == other.agent or family, f"{one} and {other} exclude each other"
 
 
@@ -195,8 +195,8 @@ def _has(seen: Seen, lease: Lease) -> list[Has]:
     return [Has(lease.resource, grant.mode, Agent(lease.agent, lease.session), not lease.server)] if grant else []
 
 
-def _is_above(one: Agent, other: Agent) -> bool:
-    return one.session == other.session and other.name.startswith(one.name + "/")
+def _is_above(one: str, other: str) -> bool:
+    return other.startswith(one + "/")
 
 
 def _place(seen: Seen, command: Take, asker: Agent) -> float:
