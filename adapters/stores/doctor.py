@@ -54,7 +54,7 @@ def examine(path: Path, progress: Callable[[int, int], None] = lambda done, tota
                 findings.append(Finding("log", "warn", "not looked at: its schema is older"))
             else:
                 findings += _guarded("log", lambda: _log(connection, progress))
-            findings += _guarded("leases", lambda: [_leases(connection)])
+                findings += _guarded("leases", lambda: [_leases(connection)])
     except StoreError as error:
         findings.append(Finding("file", "bad", str(error)))
     except sqlite3.Error as error:

@@ -7,6 +7,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from holdlog.adapters.machine import host
 from holdlog.adapters.stores.faults import code_of
 from holdlog.adapters.stores.rebuilding import rebuild_within
 from holdlog.adapters.stores.recorder import uri_of
@@ -44,6 +45,7 @@ def migrate(path: Path, connection: sqlite3.Connection) -> str:
         for statement in CREATE_SIDE_TABLES:
             connection.execute(statement)
         rebuild_within(connection)
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('boot_id', ?)", (host.boot_id(),))
         connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")
     except (sqlite3.Error, OSError, StoreError) as error:
         with suppress(sqlite3.Error):
