@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from holdlog.adapters import results
-from holdlog.adapters.calls import Calls, Settings
+from holdlog.adapters.call import Settings
+from holdlog.adapters.calls import Calls
 from holdlog.adapters.machine.bells import ProcessBell
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Opened, Server
 from holdlog.adapters.stores import rows
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.rebuilding import rebuild
@@ -47,7 +48,9 @@ SECOND = 1_000_000
 
 @pytest.fixture
 def opened(store: Store, clock: Clock) -> Iterator[Opened]:
-    holdlog = Opened(store, ProcessBell(), NOBODY, Calls(Settings(), clock))
+    server, settings = Server(), Settings()
+    calls = Calls(settings, clock, clock.steady, server.connected)
+    holdlog = Opened(store, ProcessBell(), NOBODY, calls, server, settings)
     yield holdlog
     holdlog.close()
 
@@ -453,10 +456,10 @@ def in_thread() -> Iterator[Callable[..., Any]]:
 )
 def test_a_time_to_live_out_of_its_bounds_is_refused_by_name(opened: Opened, seconds: Any) -> None:
     with pytest.raises(InvalidError, match=r"ttl_seconds: must be a number of seconds from 0\.000001 to 315360000"):
-        opened.calls.set("n", "k", 1, "ann", None, seconds)
+        opened.calls.set("n", "k", 1, "ann", None, ttl_seconds=seconds)
 
 
 @pytest.mark.parametrize(("seconds", "lasts"), [(0.000_001, 1), (1, SECOND), (MAX_TTL_SECONDS, 315_360_000 * SECOND)])
 def test_a_time_to_live_is_exact_to_the_microsecond(opened: Opened, seconds: float, lasts: int) -> None:
-    opened.write(opened.calls.set("n", "k", 1, "ann", None, seconds), NOBODY)
+    opened.write(opened.calls.set("n", "k", 1, "ann", None, ttl_seconds=seconds), NOBODY)
     assert next_end(opened.store) == START + lasts

@@ -285,7 +285,7 @@ def test_a_claim_its_refusal_and_its_release(state: Library) -> None:
     assert (again.status, again.version, again.claimed_at) == ("already_claimed", 1, claimed.claimed_at)
     refused = state.release("src/a.py", agent="bob")
     assert (refused.status, refused.held_by) == ("not_holder", "ann")
-    assert state.release("src/a.py", agent="ann").model_dump() == {
+    assert state.release("src/a.py", agent="ann").model_dump(exclude_none=True) == {
         "status": "released",
         "resource": "src/a.py",
         "version": 2,
@@ -345,7 +345,8 @@ def test_a_bad_name_is_refused_by_its_name_and_nothing_is_stored(state: Library,
         (lambda: state.clear_namespace(bad, deleted_by="ann"), "namespace"),
         (lambda: state.claim(bad, agent="ann"), "resource"),
         (lambda: state.claim("r", agent=bad), "agent"),
-        (lambda: state.release(bad, agent="ann"), "resource"),
+        (lambda: state.release("r", agent=bad), "agent"),
+        (lambda: state.release(bad or "", agent="ann"), "resource"),  # None would be: everything
         (lambda: state.status(bad), "resource"),
         (lambda: state.wait(bad), "resource"),
         (lambda: state.watch("n", bad, 0), "key"),

@@ -435,7 +435,7 @@ def newer_minor(path: str) -> None:
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("ALTER TABLE current ADD COLUMN colour TEXT")
     connection.execute(f"ALTER TABLE {schema.EVENTS_TABLE} ADD COLUMN colour TEXT")
-    connection.execute("CREATE TABLE leases (resource TEXT PRIMARY KEY, due INTEGER) WITHOUT ROWID")
+    connection.execute("CREATE TABLE colours (name TEXT PRIMARY KEY, shade INTEGER) WITHOUT ROWID")
     connection.execute(f"PRAGMA user_version = {schema.MAJOR * schema.MINORS_PER_MAJOR + 1}")
     connection.execute("COMMIT")
     connection.close()

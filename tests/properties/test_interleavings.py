@@ -2,7 +2,7 @@
 
 import random
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.stores.memory import MemoryStore
+from holdlog.domain.claim import Claim
 from holdlog.domain.claiming import Let, Taken
 from holdlog.domain.handle import Changed, Command, handle
+from holdlog.domain.lease import Lease
 from holdlog.domain.message import NOBODY
 from holdlog.domain.ports import Reader, Transaction
 from holdlog.domain.refusals import BusyError, ConflictError, NotFoundError, NotHolderError
@@ -268,6 +270,7 @@ class Stale:
 
     def __init__(self, reader: Any) -> None:
         self._found = reader.record("n", "k"), reader.claim("r")
+        self._leases = reader.leases.of(["r"])
         self._transaction: Any = None
 
     def within(self, transaction: Any) -> "Stale":
@@ -277,11 +280,29 @@ class Stale:
     def record(self, namespace: str, key: str) -> Any:
         return self._found[0]
 
-    def claim(self, resource: str) -> Any:
-        return self._found[1]
+    def overlapping(self, resources: Sequence[str]) -> list[Claim]:
+        return [self._found[1]] if self._found[1].version else []
+
+    @property
+    def leases(self) -> "StaleLeases":
+        return StaleLeases(self._leases, self._transaction.leases)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transaction, name)
+
+
+class StaleLeases:
+    """Reads what was found before, and writes through."""
+
+    def __init__(self, found: list[Lease], leases: Any) -> None:
+        self._found = found
+        self._leases = leases
+
+    def of(self, resources: Sequence[str]) -> list[Lease]:
+        return self._found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._leases, name)
 
 
 def careless(command: Command, store: SteppingStore) -> Any:
@@ -302,14 +323,14 @@ def answer(handler: Handler, command: Command, store: SteppingStore) -> tuple[An
     except BusyError as busy:
         return "busy", busy.hold.held_by, busy.hold.version
     except NotHolderError as other:
-        return "not_holder", other.hold.held_by
+        return "not_holder", other.held_by
     match outcome:
         case Changed(results=results):
             return "ok", results[0].version
         case Taken(version=version, already=already):
             return ("already" if already else "claimed"), version
-        case Let(version=version, already=already):
-            return ("free",) if already else ("released", version)
+        case Let(released=released, already=already):
+            return ("free",) if already else ("released", released[0][1])
         case _:
             raise AssertionError(outcome)
 
@@ -356,8 +377,8 @@ def lock_script(store: MemoryStore, handler: Handler) -> Callable[[Client], None
 
 def _holder(store: SteppingStore) -> str | None:
     with store.reader() as reader:
-        holder: str | None = reader.claim("r").holder
-        return holder
+        grants = reader.claim("r").grants
+        return grants[-1].agent if grants else None
 
 
 Script = Callable[[MemoryStore, Handler], Callable[[Client], None]]

@@ -23,6 +23,7 @@ from tests.commands import (
     check,
     clear,
     drop,
+    holder_of,
     put,
     release,
     require_chained,
@@ -37,7 +38,7 @@ namespaces = st.sampled_from(["n", "n/m", "é"])
 keys = st.sampled_from(["a", "a%", "b", "\U0010ffff"])
 values = st.none() | st.integers(-2, 2) | st.text("a\0é", max_size=2) | st.lists(st.floats(0, 1), max_size=2)
 agents = st.sampled_from(["ann", "bob", "cleo"])
-resources = st.sampled_from(["src/", "src/a.py", "custom://b"])
+resources = st.sampled_from(["lib/", "src/a.py", "custom://b"])
 
 
 class Kept(NamedTuple):
@@ -135,9 +136,9 @@ class Model:
         if held.version == 0:
             raise Refused(NotFoundError, 0)
         if held.holder is None:
-            return held.version, True
+            return 0, True
         if held.holder != agent:
-            raise Refused(NotHolderError, held.holder, held.granted)
+            raise Refused(NotHolderError, held.holder)
         self.append(1)
         self.claims[resource] = held._replace(version=held.version + 1, holder=None)
         return held.version + 1, False
@@ -152,8 +153,10 @@ def answer(store: Store, command: Command, caller: Caller) -> tuple[Any, ...]:
     match outcome:
         case Changed(results=results, position=position):
             return (*map(tuple, results), position)
-        case Taken(version=version, already=already) | Let(version=version, already=already):
+        case Taken(version=version, already=already):
             return version, already
+        case Let(released=released, already=already):
+            return sum(version for _, version in released), already
 
 
 def _facts(refusal: HoldlogError) -> tuple[Any, ...]:
@@ -162,8 +165,10 @@ def _facts(refusal: HoldlogError) -> tuple[Any, ...]:
             return operation, detail.actual_version, detail.actual_value
         case NotFoundError(facts=facts):
             return (facts.get("version", 0),)
-        case BusyError(hold=hold) | NotHolderError(hold=hold):
+        case BusyError(hold=hold):
             return hold.held_by, hold.version
+        case NotHolderError(held_by=holder):
+            return (holder,)
         case _:
             return (str(refusal),)
 
@@ -175,8 +180,8 @@ class Stores(RuleBasedStateMachine):
         self.path = Path(self.folder.name) / "state.db"
         self.clock = Clock()
         self.model = Model(self.clock)
-        self.memory = MemoryStore(self.clock)
-        self.sqlite = open_sqlite(self.path, self.clock)
+        self.memory = MemoryStore(self.clock, self.clock.steady)
+        self.sqlite = open_sqlite(self.path, self.clock, self.clock.steady)
         self.requests = 0
 
     def agree(self, command: Command, expected: Any, *arguments: Any) -> None:
@@ -263,7 +268,7 @@ class Stores(RuleBasedStateMachine):
     @rule()
     def the_process_starts_again(self) -> None:
         self.sqlite.close()
-        self.sqlite = open_sqlite(self.path, self.clock)
+        self.sqlite = open_sqlite(self.path, self.clock, self.clock.steady)
 
     @invariant()
     def lists_equal_the_model(self) -> None:
@@ -286,7 +291,7 @@ class Stores(RuleBasedStateMachine):
                     count = sum(live for _, live, _, _ in found.values())
                     assert dict(reader.namespaces(None, -1)).get(name, 0) == count
                     assert len(reader.records(name, "", None, -1, deleted=False)) == count
-                held = [(it.resource, it.holder, it.granted) for it in reader.claims(None, -1)]
+                held = [(it.resource, holder_of(it), it.grants[0].version) for it in reader.claims(None, -1)]
                 assert held == sorted(
                     (name, it.holder, it.granted) for name, it in self.model.claims.items() if it.holder
                 )
