@@ -99,7 +99,8 @@ class SqliteLeaseWrites(SqliteLeases):
 
     def end(self, servers: Sequence[str], now: int, grace: int | None) -> bool:
         until = None if grace is None else now + grace
-        ended = [self._update(_END, {"server": server, "now": now, "until": until}) for server in servers]
+        named = [server for server in servers if server]
+        ended = [self._update(_END, {"server": server, "now": now, "until": until}) for server in named]
         return any(ended)
 
     def lose(self, losses: Sequence[Loss], at: int) -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from holdlog.adapters.machine import host
+from holdlog.adapters.stores.leases import LOSS_SECONDS
 from holdlog.adapters.stores.mapper import Sealed, seal, unseal
 from holdlog.domain.agent import Profile
 from holdlog.domain.claim import Claim
@@ -165,7 +166,10 @@ class MemoryLeases:
         return bool(changed)
 
     def lose(self, losses: Sequence[Loss], at: int) -> None:
-        self.lost += losses
+        again = {(loss.resource, loss.version) for loss in losses}
+        oldest = at - LOSS_SECONDS * 1_000_000
+        kept = [it for it in self.lost if it.at >= oldest and (it.resource, it.version) not in again]
+        self.lost = [*kept, *dict.fromkeys(losses)]
         self.wrote = True
 
     def forget(self, losses: Sequence[Loss]) -> None:

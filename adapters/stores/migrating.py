@@ -47,17 +47,21 @@ def migrate(path: Path, connection: sqlite3.Connection) -> str:
         rebuild_within(connection)
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('boot_id', ?)", (host.boot_id(),))
         connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")
+        connection.execute("COMMIT")
     except (sqlite3.Error, OSError, StoreError) as error:
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
-        if made and kept is not None:
+        if made and kept is not None and _is_still(old, connection):
             kept.unlink(missing_ok=True)
         raise _refused(path, old, error) from error
-    try:
-        connection.execute("COMMIT")
-    except sqlite3.Error as error:
-        raise _refused(path, old, error) from error
     return f"migrated the store {path} from schema {old} to {MAJOR}; as it was before, it is kept in {kept}"
+
+
+def _is_still(old: int, connection: sqlite3.Connection) -> bool:
+    """Not when it cannot be known: an error may come from a COMMIT that was written."""
+    with suppress(sqlite3.Error):
+        return _version(connection) // MINORS_PER_MAJOR == old
+    return False
 
 
 def _back_up(path: Path, old: int) -> Path:

@@ -1,0 +1,278 @@
+"""Leases and losses beside the log: every store keeps them alike."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from holdlog.domain.lease import SECOND, Lease, Loss, Who
+from holdlog.domain.ports import LeaseWrites, Store
+from tests.clock import Clock
+from tests.commands import PATIENCE
+
+LENGTH = 80 * SECOND
+ANN = Who("ann", None, "s1")
+NOW = 1_000 * SECOND
+
+
+@contextmanager
+def leases(store: Store) -> Iterator[LeaseWrites]:
+    with store.transaction(time.monotonic() + PATIENCE) as transaction:
+        yield transaction.leases
+
+
+def held(
+    resource: str = "a", version: int = 1, agent: str = "ann", deadline: int = NOW + LENGTH, **more: object
+) -> Lease:
+    fields: dict[str, object] = {"session": "s1", "server": "v1", "length": LENGTH, "principal": None} | more
+    kind = fields.pop("kind", "held")
+    return Lease(resource, version, kind, agent, deadline=deadline, **fields)  # type: ignore[arg-type]
+
+
+def put(store: Store, *given: Lease) -> None:
+    with leases(store) as writes:
+        writes.put(given)
+
+
+def of(store: Store, *resources: str) -> list[Lease]:
+    with store.reader() as reader:
+        return sorted(reader.leases.of(resources))
+
+
+# --- what is put is found
+
+
+def test_a_lease_is_found_as_it_was_put(store: Store) -> None:
+    whole = held(
+        told=True, present_until=7, heard=8, position=9, note="ten more minutes", principal="org", kind="offered"
+    )
+    bare = held("b", session=None, server="")
+    put(store, whole, bare)
+    assert of(store, "a", "b", "c") == [whole, bare]
+    assert of(store, "c") == []
+
+
+def test_a_lease_is_put_in_place_of_the_one_of_the_same_grant(store: Store) -> None:
+    put(store, held(deadline=1), held(version=2, deadline=1))
+    put(store, held(deadline=5))
+    assert of(store, "a") == [held(deadline=5), held(version=2, deadline=1)]
+
+
+def test_a_dropped_lease_is_gone_and_one_that_is_not_there_may_be_dropped(store: Store) -> None:
+    put(store, held(), held("b"))
+    with leases(store) as writes:
+        writes.drop([("a", 1), ("a", 2)])
+    assert of(store, "a", "b") == [held("b")]
+
+
+def test_a_transaction_that_fails_changes_no_lease(store: Store) -> None:
+    put(store, held())
+    try:
+        with leases(store) as writes:
+            writes.put([held("b")])
+            writes.drop([("a", 1)])
+            raise LookupError
+    except LookupError:
+        pass
+    assert of(store, "a", "b") == [held()]
+
+
+def test_of_an_agent_are_those_of_its_session_and_of_its_name_in_sessions_that_are_gone(store: Store) -> None:
+    mine, left = held("mine"), held("left", session="s0", server="")
+    put(store, mine, left, held("elsewhere", session="s2"), held("bob", agent="bob"), held("org", principal="org"))
+    put(store, held("nobody", agent="bob", server="", session=None))
+    with leases(store) as writes:
+        assert sorted(writes.of_agent(ANN)) == [left, mine]
+        assert [it.resource for it in writes.of_agent(Who("ann", "org", "s1"))] == ["org"]
+        assert [it.resource for it in writes.of_agent(Who("ann", None, None))] == ["left"]
+
+
+def test_of_a_session_are_those_of_all_its_agents(store: Store) -> None:
+    put(store, held("a"), held("b", agent="bob"), held("c", session="s2"), held("d", session=None))
+    with leases(store) as writes:
+        assert sorted(it.resource for it in writes.of_session("s1")) == ["a", "b"]
+
+
+def test_held_counts_live_grants_and_no_tickets(store: Store) -> None:
+    put(store, held("a"), held("b", kind="offered"), held("c", kind="waits"), held("d", deadline=NOW))
+    with leases(store) as writes:
+        assert writes.held(ANN, NOW) == 2
+        assert writes.held(Who("ann", None, "s2"), NOW) == 0
+
+
+def test_servers_are_those_that_keep_something_each_once(store: Store) -> None:
+    put(store, held("a"), held("b"), held("c", server=""), held("d", server="v0"))
+    with leases(store) as writes:
+        assert sorted(writes.servers()) == ["v0", "v1"]
+
+
+# --- ends
+
+
+def test_due_is_what_is_over_earliest_first_and_then_whose_call_is(store: Store) -> None:
+    waits = held("waits", kind="waits", present_until=NOW)
+    last, first = held("last", deadline=NOW), held("first", deadline=NOW - 5)
+    put(store, last, held("not yet", deadline=NOW + 1), first, waits, held("w", kind="waits", present_until=NOW + 1))
+    with leases(store) as writes:
+        assert writes.due(NOW, 10) == [first, last, waits]
+        assert writes.due(NOW, 1) == [first, waits]
+        assert writes.due(NOW - 6, 10) == []
+
+
+def test_the_next_end_is_a_deadline_or_the_end_of_a_call(store: Store) -> None:
+    with store.reader() as reader:
+        assert reader.leases.next_end() is None
+    put(store, held("a", deadline=30), held("b", deadline=50, present_until=0))
+    with store.reader() as reader:
+        assert reader.leases.next_end() == 30
+    put(store, held("c", kind="waits", deadline=90, present_until=20))
+    with store.reader() as reader:
+        assert reader.leases.next_end() == 20
+
+
+# --- renewal
+
+
+def heard(store: Store, now: int, who: Who = ANN, server: str = "v1") -> None:
+    with leases(store) as writes:
+        writes.heard(who, server, now)
+
+
+def test_a_call_renews_once_an_eighth_of_the_lease_has_passed(store: Store) -> None:
+    put(store, held())
+    heard(store, NOW + LENGTH // 8)
+    assert of(store, "a") == [held()]
+    heard(store, NOW + LENGTH // 8 + 1)
+    (renewed,) = of(store, "a")
+    assert (renewed.deadline, renewed.heard) == (NOW + LENGTH // 8 + 1 + LENGTH, NOW + LENGTH // 8 + 1)
+
+
+def test_a_call_never_shortens_a_lease_nor_revives_one_that_is_due(store: Store) -> None:
+    put(store, held("long", deadline=NOW + 10 * LENGTH), held("due", deadline=NOW))
+    before = of(store, "due", "long")
+    heard(store, NOW)
+    with leases(store) as writes:
+        writes.renew("v1", [("s1", NOW)], [("due", 1), ("long", 1)], NOW)
+    after = of(store, "due", "long")
+    assert [it.deadline for it in after] == [it.deadline for it in before]
+    assert after[0] == before[0]
+
+
+def test_a_call_renews_neither_offers_nor_tickets_nor_another_session(store: Store) -> None:
+    others = [held("o", kind="offered"), held("s", session="s2"), held("w", kind="waits")]
+    put(store, *others)
+    heard(store, NOW + LENGTH // 2)
+    assert of(store, "o", "s", "w") == others
+
+
+def test_a_call_adopts_what_a_session_that_is_gone_left(store: Store) -> None:
+    put(store, held("g", session="s0", server=""), held("w", session="s0", server="", kind="waits"))
+    heard(store, NOW)
+    assert [(it.session, it.server) for it in of(store, "g", "w")] == [("s1", "v1")] * 2
+
+
+def test_a_call_without_a_server_leaves_the_server_that_is_known(store: Store) -> None:
+    put(store, held())
+    heard(store, NOW + LENGTH // 2, server="")
+    (renewed,) = of(store, "a")
+    assert (renewed.server, renewed.deadline) == ("v1", NOW + LENGTH // 2 + LENGTH)
+
+
+def test_a_server_renews_its_sessions_and_makes_them_its_own(store: Store) -> None:
+    put(store, held("a", server="v0"), held("b", agent="bob", server="", heard=NOW + 9), held("c", session="s2"))
+    with leases(store) as writes:
+        writes.renew("v1", [("s1", NOW + 5)], [], NOW + 7)
+    a, b, c = of(store, "a", "b", "c")
+    assert (a.server, a.deadline, a.heard) == ("v1", NOW + 7 + LENGTH, NOW + 5)
+    assert (b.server, b.deadline, b.heard) == ("v1", NOW + 7 + LENGTH, NOW + 9)
+    assert c == held("c", session="s2")
+
+
+def test_a_single_grant_is_renewed_by_its_key_and_keeps_its_server(store: Store) -> None:
+    put(store, held("a", server="v0"), held("a", 2), held("w", kind="waits"))
+    with leases(store) as writes:
+        writes.renew("v1", [], [("a", 1), ("w", 1), ("x", 1)], NOW + 7)
+    assert of(store, "a", "w") == [
+        held("a", server="v0", deadline=NOW + 7 + LENGTH),
+        held("a", 2),
+        held("w", kind="waits"),
+    ]
+
+
+# --- servers that end
+
+
+def test_the_end_of_a_server_cuts_its_leases_to_the_grace_but_for_those_whose_length_was_told(store: Store) -> None:
+    short, told = held("short", deadline=NOW + 5), held("told", told=True)
+    put(store, held("long"), short, told, held("other", server="v2"), held("offer", kind="offered"))
+    put(store, held("waits", kind="waits", present_until=NOW + 50), held("away", kind="waits", present_until=0))
+    with leases(store) as writes:
+        assert writes.end(["v1", "v0"], NOW, 20)
+    away, long, offer, other, short_after, told_after, waits = of(
+        store, "away", "long", "offer", "other", "short", "told", "waits"
+    )
+    assert long == held("long", server="", deadline=NOW + 20)
+    assert (short_after, told_after) == (short._replace(server=""), told._replace(server=""))
+    assert (offer.deadline, other) == (NOW + 20, held("other", server="v2"))
+    assert (waits.present_until, waits.deadline, waits.server) == (NOW, NOW + LENGTH, "")
+    assert away.present_until == 0
+    with leases(store) as writes:
+        assert not writes.end(["v1", "v0"], NOW, 20)
+
+
+def test_a_clean_end_may_leave_leases_as_they_are(store: Store) -> None:
+    put(store, held())
+    with leases(store) as writes:
+        assert writes.end(["v1"], NOW, None)
+    assert of(store, "a") == [held(server="")]
+
+
+def test_no_server_is_no_server_that_could_end(store: Store) -> None:
+    put(store, held(server=""))
+    with leases(store) as writes:
+        assert not writes.end([""], NOW, 20)
+    assert of(store, "a") == [held(server="")]
+
+
+# --- losses
+
+
+def loss(resource: str = "a", session: str | None = "s1", agent: str = "ann", at: int = 1, gone: bool = False) -> Loss:
+    return Loss(resource, 1, "expired", agent, None, session, at, gone)
+
+
+def test_losses_are_told_to_the_session_and_to_the_agent_of_a_session_that_is_gone(store: Store, clock: Clock) -> None:
+    at = clock()
+    given = [loss("a", at=at), loss("b", session="s2", at=at), loss("c", session="s0", gone=True, at=at)]
+    given += [loss("d", session="s0", agent="bob", gone=True, at=at), loss("e", session=None, at=at)]
+    with leases(store) as writes:
+        writes.lose(given, at)
+        told = {
+            who: sorted(it.resource for it in writes.losses(*who))
+            for who in ((None, None), (None, "ann"), ("s1", None), ("s1", "ann"), ("s0", "bob"))
+        }
+    assert told == {
+        (None, None): [],
+        (None, "ann"): ["c"],
+        ("s1", None): ["a"],
+        ("s1", "ann"): ["a", "c"],
+        ("s0", "bob"): ["c", "d"],
+    }
+
+
+def test_forgotten_losses_are_told_no_more(store: Store, clock: Clock) -> None:
+    given = [loss("a", at=clock()), loss("b", at=clock())]
+    with leases(store) as writes:
+        writes.lose([*given, given[1]], clock())
+        writes.forget(given[:1])
+    with store.reader() as reader:
+        assert reader.leases.losses("s1", None) == given[1:]
+
+
+def test_losses_that_nobody_asked_for_are_kept_for_a_day(store: Store, clock: Clock) -> None:
+    day = 24 * 3600 * SECOND
+    with leases(store) as writes:
+        writes.lose([loss("old", at=clock())], clock())
+        writes.lose([loss("new", at=clock() + day)], clock() + day)
+        assert [it.resource for it in writes.losses("s1", None)] == ["old", "new"]
+        writes.lose([], clock() + day + 1)
+        assert [it.resource for it in writes.losses("s1", None)] == ["new"]
