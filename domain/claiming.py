@@ -136,13 +136,14 @@ class InLine(NamedTuple):
 
 class Taken(NamedTuple):
     """The agent holds the resource. `version`, `position` and `claimed_at` are those of the grant; `already`: it held
-    it before, in another session where `came_back`. `expires_in`: microseconds."""
+    it before, in another session where `came_back`. `expires_in`: microseconds, from `at` on (microseconds UTC)."""
 
     resource: str
     version: int
     position: int
     claimed_at: int
     expires_in: int
+    at: int
     already: bool = False
     came_back: bool = False
     also: tuple[tuple[str, int], ...] = ()
@@ -467,6 +468,7 @@ def _taken(option: Option, who: Who, board: Board, already: bool = False) -> Tak
         position=main.lease.position,
         claimed_at=main.grant.claimed_at,
         expires_in=main.lease.deadline - board.now,
+        at=board.at,
         already=already,
         came_back=main.lease.key in board.adopted,
         also=tuple((hold.resource, hold.grant.version) for hold in others),

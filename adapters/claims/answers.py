@@ -29,7 +29,7 @@ def taken(outcome: Taken, moment: Moment, elsewhere: list[results.Elsewhere]) ->
         "resource": outcome.resource,
         "version": outcome.version,
         "claimed_at": utc(outcome.claimed_at),
-        "expires_at": utc(moment.at + outcome.expires_in),
+        "expires_at": utc(outcome.at + outcome.expires_in),
         "expires_in_seconds": _seconds(outcome.expires_in),
         "also": [results.Version(resource=name, version=version) for name, version in outcome.also] or None,
         "waiting": [_in_line(it, moment) for it in outcome.waiting] or None,
