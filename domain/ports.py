@@ -83,8 +83,8 @@ class LeaseWrites(Leases, Protocol):
         """Renew what the sessions hold, and make it this server's; renew these grants."""
 
     def end(self, servers: Sequence[str], now: int, grace: int | None) -> bool:
-        """These servers are gone: cut what they held to `grace` unless its length was chosen, and mark it; waiters are
-        in no call any more. Whether there was anything."""
+        """These servers are gone: cut what they held to `grace` unless its length was chosen, and what was offered to
+        them; waiters are in no call any more. Whether there was anything."""
 
     def lose(self, losses: Sequence[Loss], at: int) -> None:
         """Keep losses until they are told, a day at most."""

@@ -26,8 +26,8 @@ _RENEW_SESSION: Final = """UPDATE leases SET server = :server, heard = MAX(heard
 _RENEW_GRANT: Final = """UPDATE leases SET deadline = MAX(deadline, :now + length)
     WHERE resource = :resource AND version = :version AND kind = 'held' AND deadline > :now"""
 _END: Final = """UPDATE leases SET server = '', present_until = MIN(present_until, :now),
-    deadline = CASE WHEN kind = 'held' AND NOT told AND :until IS NOT NULL THEN MIN(deadline, :until)
-    ELSE deadline END WHERE server = :server"""
+    deadline = CASE WHEN (kind = 'held' AND NOT told OR kind = 'offered') AND :until IS NOT NULL
+    THEN MIN(deadline, :until) ELSE deadline END WHERE server = :server"""
 
 
 class SqliteLeases:

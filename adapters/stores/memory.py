@@ -158,7 +158,8 @@ class MemoryLeases:
         changed = {}
         for key, lease in self.leases.items():
             if lease.server in servers and lease.server:
-                cut = lease.kind == "held" and not lease.told and grace is not None
+                bound = lease.kind == "offered" or (lease.kind == "held" and not lease.told)
+                cut = bound and grace is not None
                 deadline = min(lease.deadline, now + (grace or 0)) if cut else lease.deadline
                 present = min(lease.present_until, now)
                 changed[key] = lease._replace(server="", deadline=deadline, present_until=present)

@@ -6,6 +6,7 @@ Behaviours are started as those of behaviours.py, and answer in JSON lines.
 import asyncio
 import os
 import random
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.domain.claim import ClaimEvent, ClaimExpired, ClaimGranted, ClaimReleased
 from holdlog.domain.envelope import Recorded
 from tests.processes.behaviours import hear, say
+from tests.processes.workers import until
 from tests.wire import Wire
 
 CLAIMANTS = (sys.executable, "-m", "tests.processes.claimants")
@@ -154,6 +156,15 @@ class Server:
         self.wire.process.stdin.close()
         code, said, _ = self.wire.ended()
         assert (code, said) == (0, [])
+
+    def stop(self) -> None:
+        """SIGSTOP. It stands when this returns."""
+        self.wire.process.send_signal(signal.SIGSTOP)
+        stat = Path(f"/proc/{self.wire.process.pid}/stat")
+        until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+
+    def go_on(self) -> None:
+        self.wire.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """kill -9. It is gone when this returns."""
