@@ -21,6 +21,7 @@ GROUPS = {
     "group": "group commit against one command per transaction",
     "contend": "8 processes that compare and set one key",
     "size": "bytes per event; latency as the log grows",
+    "claims": "claims among many others, handed over in line, guarding writes",
     "wake": "from a commit to a waiter that knows; what idle waiters cost",
     "mcp_calls": "tool calls over stdio against an empty FastMCP tool; start-up",
     "rebuild": "events per second",

@@ -114,42 +114,42 @@ class Holdlog:
     def __init__(self, path: str) -> None:
         from holdlog import AsyncStateStore, ConflictError, NotFoundError, StateStore
 
-        self._store = StateStore(path)
+        self.store = StateStore(path)
         self._open_async = lambda: AsyncStateStore(path)
         self._conflict, self._not_found = ConflictError, NotFoundError
 
     def set(self, key: str, value: Any) -> None:
-        self._store.set(NAMESPACE, key, value, updated_by=AGENT)
+        self.store.set(NAMESPACE, key, value, updated_by=AGENT)
 
     def get(self, key: str) -> Any:
-        return self._store.get(NAMESPACE, key)
+        return self.store.get(NAMESPACE, key)
 
     def version(self, key: str) -> int:
         try:
-            return self._store.get(NAMESPACE, key).version
+            return self.store.get(NAMESPACE, key).version
         except self._not_found:
             return 0
 
     def claim(self, resource: str) -> None:
-        assert self._store.claim(resource, agent=AGENT).status == "claimed"
+        assert self.store.claim(resource, agent=AGENT).status == "claimed"
 
     def release(self, resource: str) -> None:
-        assert self._store.release(resource, agent=AGENT).status == "released"
+        assert self.store.release(resource, agent=AGENT).status == "released"
 
     def increment(self, key: str) -> bool:
         try:
-            found = self._store.get(NAMESPACE, key)
+            found = self.store.get(NAMESPACE, key)
             value, version = found.value, found.version
         except self._not_found:
             value, version = 0, 0
         try:
-            self._store.set(NAMESPACE, key, value + 1, updated_by=AGENT, expected_version=version)
+            self.store.set(NAMESPACE, key, value + 1, updated_by=AGENT, expected_version=version)
         except self._conflict:
             return False
         return True
 
     def close(self) -> None:
-        self._store.close()
+        self.store.close()
 
     async def waiting(self) -> "Waiting":
         store = self._open_async()

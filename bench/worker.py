@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bench.contestants import CONTESTANTS, VALUE
+from bench.contestants import AGENT, CONTESTANTS, VALUE
 
 clock = time.monotonic
 Answers = Iterator[Any]
@@ -45,6 +45,46 @@ class Worker:
             self._contestant.release(resource)
 
         yield _timed(n, cycle)
+
+    def subtree(self, n: int, resources: int) -> Answers:
+        def cycle() -> None:
+            folder = f"lib/module-{self._next() % resources:06}/"
+            self._contestant.claim(folder)
+            self._contestant.release(folder)
+
+        yield _timed(n, cycle)
+
+    def set_guarded(self, n: int, keys: int) -> Answers:
+        store = self._contestant.store
+        guard = [{"resource": "guarded", "version": store.status("guarded").version}]
+
+        def write() -> None:
+            store.set("bench", f"key-{self._next() % keys}", VALUE, updated_by=AGENT, guard=guard)
+
+        yield _timed(n, write)
+
+    # --- claims of several agents
+
+    def hold(self, n: int) -> Answers:
+        """Fifty claims for each agent."""
+        yield asyncio.run(_hold(self._path, n))
+
+    def take(self, resource: str, agent: str) -> Answers:
+        yield self._contestant.store.claim(resource, agent=agent).status
+
+    def stand(self, resource: str, agent: str) -> Answers:
+        """Answers "ready", then when the resource was granted."""
+        yield "ready"
+        assert self._contestant.store.claim(resource, agent=agent, wait_seconds=30).status == "claimed"
+        yield clock()
+
+    def in_line(self, resource: str) -> Answers:
+        yield self._contestant.store.status(resource).queue_length
+
+    def let(self, resource: str, agent: str) -> Answers:
+        called = clock()
+        self._contestant.store.release(resource, agent=agent)
+        yield {"called": called, "done": clock()}
 
     # --- many at once
 
@@ -205,6 +245,20 @@ async def _clients(path: str, clients: int, seconds: float, max_batch: int | Non
             end = started + seconds
             ran = await asyncio.gather(*(client(number) for number in range(clients)))
             return {"per_second": sum(it[0] for it in ran) / (clock() - started), "slowest": max(it[1] for it in ran)}
+
+
+async def _hold(path: str, n: int) -> None:
+    from holdlog import AsyncStateStore
+
+    # Not closed as a library would be: these agents stay connected while this process lives.
+    store = AsyncStateStore(path)
+    _kept.append(store)
+    for start in range(0, n, 200):
+        numbers = range(start, min(start + 200, n))
+        await asyncio.gather(*(store.claim(f"held/{it % 97}/{it:06}.py", agent=f"a-{it // 50}") for it in numbers))
+
+
+_kept: list[Any] = []
 
 
 class _batches_of:
