@@ -74,7 +74,7 @@ class ClaimCalls:
             "most": self._settings.max_claims,
         }
         command = checked(lambda: Take(**arguments, wait=round(wait * SECOND)))
-        again = command.model_copy(update={"wait": 0})
+        again = command.model_copy(update={"wait": 0}) if wait else command
 
         def answer(outcome: Outcome, reader: Reader) -> Result:
             if isinstance(outcome, Queued):

@@ -3,6 +3,7 @@
 import sqlite3
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Final
 
 from eventsourcing.sqlite import SQLiteCursor
@@ -126,8 +127,7 @@ class SqliteReader:
         return [profile_of(row) for row in rows if row is not None]
 
     def _named(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
-        select = f"{select_from(CLAIMS)} WHERE resource IN ({', '.join('?' * len(names))})"
-        return self.connection.execute(select, names).fetchall()
+        return self.connection.execute(_select_named(len(names)), names).fetchall()
 
     def history(self, stream: str, before: int | None, limit: int) -> list[Recorded[Event]]:
         below = sys.maxsize if before is None else before
@@ -232,6 +232,11 @@ class SqliteTransaction(SqliteReader):
         self.connection.executemany(insert, refusals)
         self.connection.execute("DELETE FROM refusals WHERE id <= (SELECT MAX(id) FROM refusals) - ?", (REFUSALS_KEPT,))
         self.wrote = True
+
+
+@cache
+def _select_named(count: int) -> str:
+    return f"{select_from(CLAIMS)} WHERE resource IN ({', '.join('?' * count)})"
 
 
 def _beyond(prefix: str) -> str | bytes:
