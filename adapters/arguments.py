@@ -81,7 +81,7 @@ def number_of_seconds(given: object, argument: str, least: float = 0.0, most: fl
 def first_finding(error: ValidationError, by: str = "by") -> str:
     """The argument and what is wrong with it; an unknown argument whose name is no name is not repeated."""
     finding = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    place = str(finding["loc"][-1]) if finding["loc"] else ""
+    place = next((part for part in reversed(finding["loc"]) if isinstance(part, str)), "")  # not an index in a list
     message = finding["msg"].removeprefix("Value error, ")
     if len(place) > MAX_SHOWN or not place.isprintable():
         place = "arguments"

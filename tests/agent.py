@@ -12,9 +12,14 @@ from fastmcp.client.transports import StdioTransport
 from jsonschema import Draft202012Validator
 
 from holdlog.adapters.call import Settings
+from holdlog.adapters.calls import Calls
 from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.mcp.server import GROUPS, build_server
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Opened, Server
+from holdlog.adapters.stores.memory import MemoryStore
+from holdlog.domain.message import Caller
+from tests.clock import Clock
 
 ALL = tuple(GROUPS)
 ERAS = ("legacy", "auto")
@@ -79,17 +84,30 @@ async def connected(server: Any, prefix: str = "holdlog_", **options: Any) -> As
 
 
 @contextmanager
-def opened(settings: Settings | None = None) -> Iterator[Opened]:
-    store = open_holdlog(":memory:", settings)
-    yield store
-    store.close()
+def opened(
+    settings: Settings | None = None, clock: Clock | None = None, store: MemoryStore | None = None
+) -> Iterator[Opened]:
+    """In memory. `clock`: the time that a test moves by hand; `store`: one that fails."""
+    if clock is None and store is None:
+        holdlog = open_holdlog(":memory:", settings)
+    else:
+        settings, server, clock = settings or Settings(), Server(), clock or Clock()
+        store = store or MemoryStore(clock, clock.steady)
+        calls = Calls(settings, clock, clock.steady, server.connected)
+        holdlog = Opened(store, ProcessBell(), Caller(session="here"), calls, server, settings)
+    yield holdlog
+    holdlog.close()
 
 
 @asynccontextmanager
 async def served(
-    mode: Any = "auto", prefix: str = "holdlog_", settings: Settings | None = None, **options: Any
+    mode: Any = "auto",
+    prefix: str = "holdlog_",
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    **options: Any,
 ) -> AsyncIterator[Agent]:
-    with opened(settings) as store:
+    with opened(settings, clock) as store:
         async with connected(build_server(store, ALL, prefix, **options), prefix, mode=mode) as agent:
             yield agent
 

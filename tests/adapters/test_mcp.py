@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.calls import Calls, Settings
-from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.machine.host import now
+from holdlog.adapters.call import Settings
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Opened
 from holdlog.adapters.stores.memory import MemoryReader, MemoryStore, MemoryTransaction
 from holdlog.domain.refusals import UnavailableError
 from tests.agent import ALL, ERAS, Agent, connected, listing, opened, served
+from tests.clock import Clock
 
 TELLS_TO_DESTROY = re.compile(r"\b(force|clear|delete|remove|erase|re-?create)\b", re.IGNORECASE)
 
@@ -48,6 +46,7 @@ EVERY_CALL: dict[str, dict[str, Any]] = {
     "release": {"resource": "a.md", "agent": "ann"},
     "status": {"resource": "a.md"},
     "wait": {"resource": "a.md", "timeout_seconds": 0},
+    "register": {"agent": "ann", "purpose": "STORED"},
     "get": {"namespace": "n", "key": "k"},
     "set": {"namespace": "n", "key": "k", "value": 1, "updated_by": "ann", "expected_version": 0},
     "list": {"namespace": "n"},
@@ -59,8 +58,27 @@ EVERY_CALL: dict[str, dict[str, Any]] = {
 }
 
 
-async def every_answer(agent: Agent) -> None:
+async def in_line(agent: Agent, length: int = 1) -> None:
+    """Wait until so many stand in line, for whatever."""
+    while sum(len(queue["line"]) for queue in (await agent("status"))["queues"]) != length:
+        pass
+
+
+async def every_answer(agent: Agent, clock: Clock) -> None:
     """Make every tool give every answer that it has."""
+    guard = {"namespace": "n", "key": "k", "guard": [{"resource": "never.md", "version": 1}]}
+    await agent("claim", resource="b.md", agent="ben", note="STORED")
+    waiting = asyncio.create_task(agent("claim", resource="c.md", agent="ben", wait_seconds=30, note="STORED"))
+    await agent("claim", resource="c.md", agent="cleo")
+    await in_line(agent)
+    await agent("claim", resource="b.md", agent="cleo", wait_seconds=30)
+    await agent("release", agent="cleo", resource="c.md", outcome="modified", note="STORED")
+    assert (await waiting)["status"] == "claimed"
+    await agent("register", agent="ben", model="m-1", purpose="STORED")
+    await agent("claim", resource="d.md", agent="dora", lease_seconds=1)
+    clock.pass_by(1)
+    await agent("release", resource="d.md", agent="dora")
+    await agent("set", **guard, value=1, updated_by="ann", expected_version=0)
     at = {"namespace": "n", "key": "k"}
     ann, ben = {"resource": "a.md", "agent": "ann"}, {"resource": "a.md", "agent": "ben"}
     soon = {"timeout_seconds": 0}
@@ -87,6 +105,7 @@ async def every_answer(agent: Agent) -> None:
         ("set", {**at, "value": None, "updated_by": "ann", "expected_version": 0, "reason": "STORED"}),
         ("set", {**at, "value": {"secret": "STORED"}, "updated_by": "ann", "expected_version": 1}),
         ("set", {**at, "value": 1, "updated_by": "ben", "expected_version": 1}),
+        ("delete", {**guard, "deleted_by": "ann", "expected_version": 2}),
         ("get", at),
         ("watch", {**at, "since_version": 0}),
         ("list", {"namespace": "n"}),
@@ -103,6 +122,7 @@ async def every_answer(agent: Agent) -> None:
         ("set", {**at, "value": "STORED", "updated_by": "ben", "force": True}),
         ("clear_namespace", {"namespace": "n", "deleted_by": "ann"}),
         ("set", {**at, "value": "STORED", "updated_by": "ben", "expected_version": 0, "ttl_seconds": 3600}),
+        ("delete", {**guard, "deleted_by": "ann", "expected_version": 2}),
         ("get", at),
         ("watch", {**at, "since_version": 0}),
         ("set", {**at, "value": "STORED", "updated_by": "ben", "force": True, "ttl_seconds": 0.000001}),
@@ -116,16 +136,21 @@ async def every_answer(agent: Agent) -> None:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_every_tool_gives_every_answer_that_its_schema_names(mode: str) -> None:
-    gone = Opened(Gone(), open_holdlog(":memory:").bell, open_holdlog(":memory:").caller, Calls(Settings(), now))
-    async with served(mode) as agent, connected(build_server(gone, ALL), mode=mode) as unlucky:
-        await every_answer(agent)
-        for tool, arguments in EVERY_CALL.items():
-            assert (await unlucky(tool, **arguments))["retry_after"] == 2.0
-        seen = {(tool, answer["status"]) for tool, answer in agent.answers + unlucky.answers}
-        for tool in await agent.client.list_tools():
-            assert tool.output_schema is not None
-            promised = tool.output_schema["properties"]["status"]["enum"]
-            assert {status for name, status in seen if "holdlog_" + name == tool.name} == set(promised)
+    clock = Clock()
+    with opened(store=Gone()) as gone:
+        async with served(mode, clock=clock) as agent, connected(build_server(gone, ALL), mode=mode) as unlucky:
+            await require_every_answer(agent, clock, unlucky)
+
+
+async def require_every_answer(agent: Agent, clock: Clock, unlucky: Agent) -> None:
+    await every_answer(agent, clock)
+    for tool, arguments in EVERY_CALL.items():
+        assert (await unlucky(tool, **arguments))["retry_after"] == 2.0
+    seen = {(tool, answer["status"]) for tool, answer in agent.answers + unlucky.answers}
+    for tool in await agent.client.list_tools():
+        assert tool.output_schema is not None
+        promised = tool.output_schema["properties"]["status"]["enum"]
+        assert {status for name, status in seen if "holdlog_" + name == tool.name} == set(promised)
 
 
 async def test_a_value_with_a_time_to_live_tells_its_end_and_then_that_it_ended(agent: Agent) -> None:
@@ -253,17 +278,19 @@ async def test_every_name_follows_the_prefix(prefix: str) -> None:
     ours, our_instructions = await listing(ALL)
     assert json.dumps(tools) == json.dumps(ours).replace("holdlog_", prefix)
     assert instructions == our_instructions.replace("holdlog_", prefix)
-    async with served(prefix=prefix) as agent:
-        await every_answer(agent)
+    clock = Clock()
+    async with served(prefix=prefix, clock=clock) as agent:
+        await every_answer(agent, clock)
         hints = " ".join(answer["hint"] for _, answer in agent.answers if "hint" in answer)
         assert "holdlog" not in hints
-        assert f"call {prefix}wait to be told" in hints
+        assert f"{prefix}wait only tells" in hints
         assert "()" not in hints
 
 
 async def test_no_text_tells_to_destroy_and_no_hint_holds_what_agents_wrote() -> None:
-    async with served() as agent:
-        await every_answer(agent)
+    clock = Clock()
+    async with served(clock=clock) as agent:
+        await every_answer(agent, clock)
         at = {"namespace": "n", "key": "k"}
         await agent.error("set", **at, value="STORED", updated_by="ann")
         await agent.error("delete", **at, deleted_by="ann")
@@ -272,11 +299,11 @@ async def test_no_text_tells_to_destroy_and_no_hint_holds_what_agents_wrote() ->
         await agent.error("claim", resource="../STORED", agent="ann")
         await agent.error("nope")
         hints = [answer["hint"] for _, answer in agent.answers if "hint" in answer]
-        gone = Opened(Gone(), open_holdlog(":memory:").bell, open_holdlog(":memory:").caller, Calls(Settings(), now))
-        async with connected(build_server(gone, ALL)) as unlucky:
-            for tool, arguments in EVERY_CALL.items():
-                hints.append((await unlucky(tool, **arguments))["hint"])
-        assert len(set(hints)) >= 8
+        with opened(store=Gone()) as gone:
+            async with connected(build_server(gone, ALL)) as unlucky:
+                for tool, arguments in EVERY_CALL.items():
+                    hints.append((await unlucky(tool, **arguments))["hint"])
+        assert len(set(hints)) >= 14
         assert all(len(hint) <= 200 for hint in hints)
         for told in hints + agent.errors:
             assert not TELLS_TO_DESTROY.search(told), told

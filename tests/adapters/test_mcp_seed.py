@@ -37,7 +37,7 @@ async def test_the_examples_of_the_seed_about_claims(agent: Agent) -> None:
     timeout = await agent("wait", resource="intro.md", timeout_seconds=0.01)
     assert timeout | {"status": "timeout", "resource": "intro.md", "held_by": "writer-1"} == timeout
     assert timeout["elapsed_seconds"] >= 0.01
-    assert "holdlog_wait" in timeout["hint"]
+    assert "holdlog_claim" in timeout["hint"]
 
     waiting = asyncio.create_task(agent("wait", resource="intro.md", timeout_seconds=30))
     released = await agent("release", **ann)
