@@ -1,0 +1,239 @@
+"""Claims over time, on every store: how leases end and last, and what sessions that end leave."""
+
+import time
+
+import pytest
+
+from holdlog.domain.claim import ClaimExpired
+from holdlog.domain.claiming import Let, Queued, Release, Renew, Sweep, Swept, Take, Taken, TellLosses, Told
+from holdlog.domain.handle import Command
+from holdlog.domain.lease import GRACE, SECOND
+from holdlog.domain.message import Caller
+from holdlog.domain.ports import Store
+from holdlog.domain.record import Guard, Transact
+from holdlog.domain.refusals import BusyError, ExpiredError, FencedError, InvalidError
+from tests.claim_calls import HOUR, by, claim, holder, left, refused, wait, writes
+from tests.clock import Clock
+from tests.commands import PATIENCE, run, whole_log
+
+# --- the end of a lease
+
+
+def test_a_lease_ends_when_it_is_due_and_reads_see_it_at_once(store: Store, clock: Clock) -> None:
+    claim(store)
+    clock.pass_by(299.999999)
+    assert holder(store, clock) == "ann"
+    clock.pass_by(0.000001)
+    assert holder(store, clock) is None
+    with pytest.raises(ExpiredError):
+        run(store, Release(resource="a", agent="ann"), by())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Take(resource="a", agent="bob"),
+        Take(resource="a/", agent="bob"),
+        Sweep(),
+        Release(resource="a", agent="ann"),
+        writes(guard=(Guard(resource="a", version=1),)),
+    ],
+    ids=["claim", "claim of the subtree", "sweep", "release", "guard"],
+)
+def test_whoever_notices_the_end_tells_when_it_was(store: Store, clock: Clock, command: Command) -> None:
+    taken = claim(store, lease=10 * SECOND)
+    due = clock() + 10 * SECOND
+    clock.pass_by(25)
+    if isinstance(command, Release | Transact):
+        assert isinstance(refused(store, command), ExpiredError | FencedError)
+    else:
+        run(store, command, by("s2"))
+    ended = [it.event for it in whole_log(store) if isinstance(it.event, ClaimExpired)]
+    assert ended == [ClaimExpired(agent="ann", grant=taken.version, due=due)]
+
+
+def test_a_sweep_says_whether_there_was_anything_to_end(store: Store, clock: Clock) -> None:
+    claim(store)
+    assert run(store, Sweep()) == Swept(False)
+    clock.pass_by(300)
+    assert [run(store, Sweep()), run(store, Sweep())] == [Swept(True), Swept(False)]
+
+
+def test_who_lost_a_claim_is_told_once(store: Store, clock: Clock) -> None:
+    taken = claim(store)
+    clock.pass_by(300)
+    run(store, Sweep())
+    told = run(store, TellLosses(session="s1"))
+    assert isinstance(told, Told)
+    assert [(it.resource, it.version, it.why, it.agent) for it in told.losses] == [
+        ("a", taken.version, "expired", "ann")
+    ]
+    assert run(store, TellLosses(session="s1")) == Told(())
+
+
+def test_a_thousand_leases_that_are_due_at_once_all_end(store: Store, clock: Clock) -> None:
+    for number in range(1_001):
+        claim(store, f"r{number}", most=2_000)
+    clock.pass_by(300)
+    while run(store, Sweep()) == Swept(True):
+        pass
+    with store.reader() as reader:
+        assert reader.claims(None, -1) == []
+        assert reader.leases.next_end() is None
+
+
+# --- what renews, and what does not
+
+
+@pytest.mark.parametrize("command", [writes(), Take(resource="b", agent="ann"), Release(resource="b", agent="ann")])
+def test_whatever_names_the_agent_renews_what_it_holds(store: Store, clock: Clock, command: Command) -> None:
+    claim(store)
+    claim(store, "b")
+    clock.pass_by(200)
+    run(store, command, by())
+    assert left(store, clock) == 300
+
+
+@pytest.mark.parametrize(
+    ("agent", "caller"),
+    [("ann", by("s2")), ("bob", by()), ("ann/x", by()), ("ann", Caller(session="s1", principal="org", server="v1"))],
+)
+def test_nobody_else_renews_it(store: Store, clock: Clock, agent: str, caller: Caller) -> None:
+    claim(store)
+    clock.pass_by(200)
+    run(store, writes(agent), caller)
+    assert left(store, clock) == 100
+
+
+def test_what_is_due_is_not_revived(store: Store, clock: Clock) -> None:
+    claim(store)
+    clock.pass_by(300)
+    run(store, writes(), by())
+    run(store, Renew(server="v1", sessions=(("s1", clock.steady()),), grants=(("a", 1),)))
+    assert holder(store, clock) is None
+    claim(store, agent="bob")
+    assert holder(store, clock) == "bob"
+
+
+def test_a_claim_again_after_the_end_is_a_new_grant(store: Store, clock: Clock) -> None:
+    first = claim(store)
+    clock.pass_by(300)
+    again = claim(store)
+    assert not again.already
+    assert again.version > first.version
+    assert again.past is not None
+    assert again.past.outcome == "expired"
+
+
+@pytest.mark.parametrize("hours", [1, -1, 24 * 365])
+def test_a_wall_clock_that_is_set_ends_nothing_and_renews_nothing(store: Store, clock: Clock, hours: int) -> None:
+    claim(store)
+    clock.pass_by(100)
+    clock.move(hours * HOUR)
+    run(store, Sweep())
+    assert (holder(store, clock), left(store, clock)) == ("ann", 200)
+    clock.pass_by(200)
+    assert holder(store, clock) is None
+
+
+def test_a_machine_that_sleeps_ends_nothing(store: Store, clock: Clock) -> None:
+    wait_for = claim(store)
+    clock.move(8 * HOUR)  # the steady clock stands still
+    run(store, Sweep())
+    with pytest.raises(BusyError):
+        run(store, Take(resource="a", agent="bob"), by())
+    run(store, writes(guard=(Guard(resource="a", version=wait_for.version),)), by())
+
+
+# --- sessions that end
+
+
+def test_a_server_that_ended_leaves_its_claims_for_the_grace(store: Store, clock: Clock) -> None:
+    claim(store)
+    claim(store, "told", told=True, lease=300 * SECOND)
+    assert run(store, Sweep(ended=("v1",))) == Swept(True)
+    assert [left(store, clock), left(store, clock, "told")] == [GRACE / SECOND, 300]
+    clock.pass_by(GRACE / SECOND)
+    run(store, Sweep())
+    assert [holder(store, clock), holder(store, clock, "told")] == [None, "ann"]
+
+
+def test_the_same_name_in_another_session_is_busy_while_the_first_lives_and_comes_back_after(store: Store) -> None:
+    first = claim(store)
+    with pytest.raises(BusyError) as refused:
+        claim(store, caller=by("s2"))
+    assert refused.value.hold.same_name
+    run(store, Sweep(ended=("v1",)))
+    again = claim(store, caller=by("s2"))
+    assert (again.version, again.already, again.came_back) == (first.version, True, True)
+    with pytest.raises(BusyError):
+        claim(store)  # the old session is another now
+
+
+def test_a_server_that_starts_again_adopts_its_session(store: Store, clock: Clock) -> None:
+    claim(store)
+    run(store, Sweep(ended=("v1",)))
+    run(store, Renew(server="v9", sessions=(("s1", clock.steady()),)))
+    assert left(store, clock) == 300
+    with store.reader() as reader:
+        assert reader.leases.servers() == ["v9"]
+    assert run(store, Sweep(ended=("v1",))) == Swept(False)
+
+
+def test_a_loss_of_a_session_that_is_gone_is_told_to_the_agent(store: Store, clock: Clock) -> None:
+    claim(store)
+    run(store, Sweep(ended=("v1",)))
+    clock.pass_by(60)
+    run(store, Sweep())
+    told = run(store, TellLosses(session="s2", agent="ann"))
+    assert isinstance(told, Told)
+    assert [it.resource for it in told.losses] == ["a"]
+
+
+def test_in_a_copy_of_the_log_without_leases_claims_last_for_the_grace(store: Store, clock: Clock) -> None:
+    claim(store)
+    wait(store, "a", "bob")
+    with store.transaction(time.monotonic() + PATIENCE) as transaction:
+        transaction.leases.drop([lease.key for lease in transaction.leases.of(["a"])])
+    assert holder(store, clock) == "ann"
+    assert isinstance(refused(store, Take(resource="a", agent="cleo")), BusyError)
+    clock.pass_by(59)
+    assert holder(store, clock) == "ann"
+    clock.pass_by(1)
+    run(store, Sweep())
+    assert [it.event.topic for it in whole_log(store)][2:] == ["ClaimExpired", "ClaimUnqueued"]
+    assert claim(store, agent="cleo").version == 5
+
+
+# --- requests that are repeated
+
+
+def test_a_repeated_claim_answers_as_the_first_did(store: Store, clock: Clock) -> None:
+    first = claim(store, caller=by(request_id="r1"))
+    clock.pass_by(10)
+    assert claim(store, caller=by(request_id="r1")) == first
+    assert len(whole_log(store)) == 1
+    with pytest.raises(InvalidError):
+        claim(store, "b", caller=by(request_id="r1"))
+
+
+def test_a_repeated_release_answers_as_the_first_did_and_takes_nothing_from_the_next(store: Store) -> None:
+    claim(store)
+    let = Release(resource="a", agent="ann", outcome="modified")
+    first = run(store, let, by(request_id="r1"))
+    assert isinstance(first, Let)
+    claim(store)  # the same agent, again
+    assert run(store, let, by(request_id="r1")) == first
+    assert claim(store).already
+
+
+def test_busy_and_queued_are_not_remembered(store: Store) -> None:
+    claim(store)
+    with pytest.raises(BusyError):
+        claim(store, agent="bob", caller=by(request_id="r1"))
+    waits = Take(resource="a", agent="cleo", wait=30 * SECOND)
+    assert isinstance(run(store, waits, by(request_id="r2")), Queued)
+    run(store, Release(resource="a", agent="ann"), by())
+    assert isinstance(run(store, waits, by(request_id="r2")), Taken)
+    run(store, Release(resource="a", agent="cleo"), by())
+    assert not claim(store, agent="bob", caller=by(request_id="r1")).already

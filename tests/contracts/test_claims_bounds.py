@@ -1,0 +1,109 @@
+"""How many claims and tickets there may be, on every store, and what a claim costs beside many others."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.stores.sqlite import SqliteStore
+from holdlog.domain.claim import Claim, ClaimGranted, ClaimQueued
+from holdlog.domain.claiming import MAX_TICKETS, Release, Take
+from holdlog.domain.lease import SECOND, Lease
+from holdlog.domain.ports import ClaimChange, Store
+from holdlog.domain.refusals import BusyError, InvalidError, UnavailableError
+from holdlog.domain.settling import load
+from tests.claim_calls import HOUR, by, claim, refused, wait
+from tests.clock import Clock
+from tests.commands import PATIENCE, run
+
+
+def test_an_agent_may_hold_so_many_and_no_more(store: Store) -> None:
+    for number in range(3):
+        claim(store, f"r{number}", most=3)
+    assert claim(store, "r0", most=3).already
+    with pytest.raises(InvalidError, match=r"^agent: holds 3 claims, and 3 at most"):
+        claim(store, "r3", most=3)
+    claim(store, "r3", agent="bob", most=3)
+    run(store, Release(resource="r0", agent="ann"), by())
+    with pytest.raises(InvalidError):
+        claim(store, "r4", most=3, also=("r5",))
+    claim(store, "r4", most=3)
+
+
+def test_one_call_names_a_hundred_resources_at_most() -> None:
+    Take(resource="a", agent="ann", also=tuple(f"r{number}" for number in range(99)))
+    for field in ("also", "alternatives"):
+        with pytest.raises(ValueError, match=field):
+            Take.model_validate({"resource": "a", "agent": "ann", field: [f"r{number}" for number in range(100)]})
+
+
+def test_a_line_that_is_full_takes_nobody_more_for_now(store: Store) -> None:
+    claim(store)
+    with store.transaction(time.monotonic() + PATIENCE) as transaction:
+        for turn in range(1, MAX_TICKETS + 1):
+            before = transaction.claim("a")
+            agent = f"w{turn}"
+            transaction.append([ClaimChange(before, ClaimQueued(agent=agent, turn=turn))], by())
+            end = transaction.steady + HOUR * SECOND
+            lease = Lease("a", before.version + 1, "waits", agent, None, "s1", "v1", end, SECOND, present_until=end)
+            transaction.leases.put([lease])
+    with pytest.raises(UnavailableError) as full:
+        run(store, Take(resource="a", agent="late", wait=SECOND), by())
+    assert full.value.retry_after == 5.0
+    assert isinstance(refused(store, Take(resource="a", agent="late")), BusyError)
+    assert claim(store, "b", agent="late").version == 1
+    assert wait(store, "a", "w7").position == 7  # whoever stands in line keeps its place
+
+
+# --- what a claim costs
+
+
+def fill(store: Store, resources: list[str]) -> None:
+    """Live claims, without the commands that would make them."""
+    with store.transaction(time.monotonic() + PATIENCE) as transaction:
+        granted = [ClaimChange(Claim(resource), ClaimGranted(agent="filler")) for resource in resources]
+        transaction.append(granted, by())
+        end = transaction.steady + HOUR * SECOND
+        transaction.leases.put(
+            Lease(resource, 1, "held", "filler", None, "s1", "v1", end, HOUR * SECOND) for resource in resources
+        )
+
+
+def test_beside_ten_thousand_live_claims_only_those_that_bear_on_it_are_loaded(store: Store, clock: Clock) -> None:
+    fill(store, [f"src/{number // 100}/{number}.py" for number in range(10_000)])
+    with store.reader() as reader:
+        boards = {it: load(reader, [it], clock.steady(), clock()) for it in ("src/new.py", "src/7/700.py", "src/7/")}
+    assert {it: (len(board.claims), len(board.leases)) for it, board in boards.items()} == {
+        "src/new.py": (0, 0),
+        "src/7/700.py": (1, 1),
+        "src/7/": (100, 100),
+    }
+
+
+def test_beside_ten_thousand_live_claims_the_database_does_as_much_as_beside_none(tmp_path: Path) -> None:
+    clock = Clock()
+    steps = {}
+    for number in (0, 10_000):
+        store = open_sqlite(tmp_path / f"{number}.db", clock, clock.steady)
+        fill(store, [f"src/{it}.py" for it in range(number)])
+        claim(store, "warm")
+        steps[number] = _steps_of(store, lambda opened=store: claim(opened, "src/new.py"))
+        store.close()
+    assert 0 < steps[10_000] <= 2 * steps[0]
+
+
+def _steps_of(store: SqliteStore, work: Callable[[], object]) -> int:
+    """How many instructions of its own machine SQLite runs for the writes."""
+    counted = [0]
+
+    def count() -> int:
+        counted[0] += 1
+        return 0
+
+    assert store._writing is not None
+    store._writing.connection.set_progress_handler(count, 1)
+    work()
+    store._writing.connection.set_progress_handler(None, 0)
+    return counted[0]

@@ -1,0 +1,78 @@
+"""Writes that rely on a claim, on every store: refused unless the writer holds it."""
+
+import pytest
+
+from holdlog.domain.claiming import Release
+from holdlog.domain.ports import Store
+from holdlog.domain.record import Guard
+from holdlog.domain.refusals import ConflictError, FencedError, NotFoundError
+from tests.claim_calls import Change, by, claim, deletes, writes
+from tests.clock import Clock
+from tests.commands import run, whole_log, write
+
+
+@pytest.mark.parametrize("change", [writes, deletes])
+def test_a_guarded_write_of_the_holder_succeeds(store: Store, change: Change) -> None:
+    write(store, "k", 1)
+    run(store, change(guard=(Guard(resource="a", version=claim(store).version),)), by())
+
+
+@pytest.mark.parametrize("change", [writes, deletes])
+@pytest.mark.parametrize("how", ["expired", "released", "taken over", "forced", "another agent", "another session"])
+def test_a_write_whose_claim_is_not_held_is_fenced_and_changes_nothing(
+    store: Store, clock: Clock, change: Change, how: str
+) -> None:
+    write(store, "k", 1)
+    guard = (Guard(resource="a", version=claim(store).version),)
+    agent, caller = "ann", by()
+    match how:
+        case "expired":
+            clock.pass_by(300)
+        case "released":
+            run(store, Release(resource="a", agent="ann"), by())
+        case "taken over":
+            clock.pass_by(300)
+            claim(store, agent="bob")
+        case "forced":
+            run(store, Release(resource="a", agent="eve", forced=True, note="lunch"), by("s9"))
+        case "another agent":
+            agent = "bob"
+        case "another session":
+            caller = by("s2")
+    before = len(whole_log(store))
+    with pytest.raises(FencedError) as fenced:
+        run(store, change(agent, guard), caller)
+    assert len(whole_log(store)) == before
+    assert fenced.value.held_by == {"taken over": "bob", "another agent": "ann", "another session": "ann"}.get(how)
+    assert fenced.value.reason == ("lunch" if how == "forced" else None)
+
+
+def test_a_claim_got_back_is_another_and_its_old_version_stays_fenced(store: Store, clock: Clock) -> None:
+    old = claim(store).version
+    clock.pass_by(300)
+    new = claim(store).version
+    with pytest.raises(FencedError) as fenced:
+        run(store, writes(guard=(Guard(resource="a", version=old),)), by())
+    assert (fenced.value.version, fenced.value.current_version) == (old, new)
+
+
+def test_not_found_comes_before_fenced_and_fenced_before_conflict(store: Store) -> None:
+    lost = (Guard(resource="a", version=1),)
+    with pytest.raises(NotFoundError):
+        run(store, deletes(guard=lost, expected=7), by())
+    write(store, "k", 1)
+    for change in (writes, deletes):
+        with pytest.raises(FencedError):
+            run(store, change(guard=lost, expected=7), by())
+    held = (Guard(resource="a", version=claim(store).version),)
+    with pytest.raises(ConflictError):
+        run(store, writes(guard=held, expected=7), by())
+
+
+def test_all_guards_must_hold(store: Store) -> None:
+    guards = tuple(Guard(resource=name, version=claim(store, name).version) for name in ("a", "b"))
+    run(store, writes(guard=guards), by())
+    run(store, Release(resource="b", agent="ann"), by())
+    with pytest.raises(FencedError) as fenced:
+        run(store, writes(guard=guards), by())
+    assert fenced.value.resource == "b"
