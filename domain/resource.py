@@ -8,6 +8,7 @@ from holdlog.domain.names import name
 
 _CUSTOM: Final = "custom://"
 _FILE: Final = "file://"
+_HALF: Final = (_CUSTOM[:-1], _FILE[:-1])
 
 
 def canonical(text: str) -> str:
@@ -19,9 +20,10 @@ def canonical(text: str) -> str:
         return text
     if text.startswith(_FILE):
         return _FILE + _path(text.removeprefix(_FILE))
-    if "://" in text:
+    path = _path(text) if "://" not in text else ""
+    if not path or path.startswith(_HALF):  # as a subtree, `custom:/` would hold every custom name
         raise ValueError("must be a path, file://<workspace>/<path> or custom://<name>")
-    return _path(text)
+    return path
 
 
 Resource = Annotated[str, Strict(), AfterValidator(canonical)]

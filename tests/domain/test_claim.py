@@ -1,86 +1,114 @@
-"""Who may hold a resource."""
+"""What the events of a claim make of it."""
 
-from datetime import UTC, datetime
+import pytest
 
-from holdlog.domain.claim import ClaimGranted, ClaimReleased, Release, Take
-from holdlog.domain.refusals import BusyError, NotFoundError, NotHolderError
-from tests.given import given
-
-RESOURCE = "src/tea.py"
-
-
-def granted(agent: str) -> ClaimGranted:
-    return ClaimGranted(agent=agent)
-
-
-def released(agent: str) -> ClaimReleased:
-    return ClaimReleased(agent=agent)
-
-
-def take(agent: str) -> Take:
-    return Take(resource=RESOURCE, agent=agent)
+from holdlog.domain.claim import (
+    Claim,
+    ClaimExpired,
+    ClaimGranted,
+    ClaimQueued,
+    ClaimReleased,
+    ClaimUnqueued,
+    Grant,
+    Past,
+    Ticket,
+)
+from tests.given import SECOND, given
 
 
-def release(agent: str) -> Release:
-    return Release(resource=RESOURCE, agent=agent)
+def granted(agent: str = "ann", **fields: object) -> ClaimGranted:
+    return ClaimGranted.model_validate({"agent": agent, **fields})
 
 
-def test_what_nobody_holds_is_granted() -> None:
-    given().when(take("ann")).then(granted("ann"))
-    given(granted("bob"), released("bob")).when(take("ann")).then(granted("ann"))
+def queued(agent: str = "bob", turn: int = 1, **fields: object) -> ClaimQueued:
+    return ClaimQueued.model_validate({"agent": agent, "turn": turn, **fields})
 
 
-def test_what_another_holds_is_refused() -> None:
-    given(granted("bob")).when(take("ann")).refused(BusyError)
+def test_what_was_never_claimed_is_empty() -> None:
+    claim = given().claim
+    assert claim == Claim("src/tea.py")
+    assert (claim.version, claim.grants, claim.line, claim.past, claim.stream) == (0, (), (), None, "claim:src/tea.py")
 
 
-def test_claiming_what_one_holds_changes_nothing() -> None:
-    given(granted("ann")).when(take("ann")).then()
+def test_a_grant_is_known_by_its_version_its_agent_and_its_time() -> None:
+    claim = given(granted(principal="org", mode="shared")).claim
+    assert claim.grants == (Grant(1, "ann", "org", "shared", SECOND),)
+    assert claim.grant(1) == claim.grants[0]
+    assert claim.grant(2) is None
 
 
-def test_a_name_that_only_starts_alike_is_another_agent() -> None:
-    given(granted("ann")).when(take("anna")).refused(BusyError)
-    given(granted("ann")).when(take("Ann")).refused(BusyError)
+def test_a_grant_keeps_its_version_whatever_follows() -> None:
+    claim = given(granted("ann", mode="shared"), queued("bob"), granted("cleo", mode="shared")).claim
+    assert [(it.version, it.agent) for it in claim.grants] == [(1, "ann"), (3, "cleo")]
 
 
-def test_the_holder_releases() -> None:
-    given(granted("ann")).when(release("ann")).then(released("ann"))
+def test_a_release_ends_its_grant_alone() -> None:
+    shared = granted("ann", mode="shared"), granted("bob", mode="shared")
+    claim = given(*shared, ClaimReleased(agent="ann", grant=1)).claim
+    assert [it.agent for it in claim.grants] == ["bob"]
+    assert claim.past == Past("ann", "released", 3 * SECOND)
 
 
-def test_nobody_else_releases() -> None:
-    given(granted("ann")).when(release("bob")).refused(NotHolderError)
+def test_a_release_from_before_grants_had_versions_ends_the_one_there_was() -> None:
+    claim = given(granted(), ClaimReleased(agent="ann")).claim
+    assert (claim.grants, claim.past) == ((), Past("ann", "released", 2 * SECOND))
 
 
-def test_a_former_holder_cannot_release_what_another_holds_now() -> None:
-    given(granted("ann"), released("ann"), granted("bob")).when(release("ann")).refused(NotHolderError)
+@pytest.mark.parametrize("outcome", ["released", "modified", "created", "deleted"])
+def test_the_past_tells_the_outcome_and_the_note(outcome: str) -> None:
+    ending = ClaimReleased.model_validate({"agent": "ann", "grant": 1, "outcome": outcome, "note": "half done"})
+    assert given(granted(), ending).claim.past == Past("ann", ending.outcome, 2 * SECOND, "half done")
 
 
-def test_releasing_what_is_free_changes_nothing_whoever_asks() -> None:
-    given(granted("ann"), released("ann")).when(release("ann")).then()
-    given(granted("ann"), released("ann")).when(release("bob")).then()
+def test_the_past_tells_where_it_went() -> None:
+    moved = ClaimReleased(agent="ann", grant=1, outcome="moved", moved_to="src/coffee.py")
+    assert given(granted(), moved).claim.past == Past("ann", "moved", 2 * SECOND, moved_to="src/coffee.py")
 
 
-def test_what_was_never_claimed_is_not_found() -> None:
-    refusal = given().when(release("ann")).refused(NotFoundError)
-    assert refusal.facts == {"resource": RESOURCE}
+def test_the_past_tells_who_took_it_away_and_why() -> None:
+    forced = ClaimReleased(agent="ann", grant=1, forced_by="eve", note="off duty")
+    assert given(granted(), forced).claim.past == Past("ann", "forced", 2 * SECOND, "off duty", forced_by="eve")
 
 
-def test_busy_names_the_holder_the_time_and_the_version_of_the_grant() -> None:
-    refusal = given(granted("ann"), released("ann"), granted("bob")).when(take("ann")).refused(BusyError)
-    assert refusal.hold.model_dump() == {
-        "resource": RESOURCE,
-        "held_by": "bob",
-        "claimed_at": datetime(1970, 1, 1, 0, 0, 3, tzinfo=UTC),
-        "version": 3,
-    }
+def test_a_lease_that_ran_out_ended_when_it_was_due_not_when_it_was_noticed() -> None:
+    claim = given(granted(), ClaimExpired(agent="ann", grant=1, due=1_500_000)).claim
+    assert (claim.grants, claim.past) == ((), Past("ann", "expired", 1_500_000))
 
 
-def test_a_free_claim_remembers_who_held_it_until_when() -> None:
-    state = given(granted("ann"), released("ann")).claim
-    assert (state.holder, state.previous_holder, state.ended_at, state.version) == (None, "ann", 2_000_000, 2)
+def test_an_offer_that_nobody_collected_leaves_the_past_alone() -> None:
+    modified = ClaimReleased(agent="ann", grant=1, outcome="modified")
+    uncollected = ClaimExpired(agent="bob", grant=4, due=9, collected=False)
+    claim = given(granted(), queued("bob"), modified, granted("bob", ticket=2), uncollected).claim
+    assert (claim.grants, claim.line) == ((), ())
+    assert claim.past == Past("ann", "modified", 3 * SECOND)
 
 
-def test_the_version_of_a_grant_stays_that_of_the_grant() -> None:
-    assert given(granted("ann")).claim.granted == 1
-    assert given(granted("ann"), released("ann")).claim.granted == 1
-    assert given(granted("ann"), released("ann"), granted("bob")).claim.granted == 3
+def test_a_ticket_holds_all_that_was_asked_for() -> None:
+    claim = given(granted(), queued("bob", turn=7, mode="shared", principal="org", also=["a", "b/"])).claim
+    assert claim.line == (Ticket(2, "bob", "org", "shared", 2 * SECOND, 7, ("a", "b/"), ()),)
+    assert given(queued(alternatives=["c"])).claim.line[0].alternatives == ("c",)
+
+
+def test_a_grant_takes_the_ticket_that_it_answers_out_of_the_line() -> None:
+    waiting = granted("ann"), queued("bob", 1), queued("cleo", 2)
+    claim = given(*waiting, ClaimReleased(agent="ann", grant=1), granted("bob", ticket=2)).claim
+    assert ([it.agent for it in claim.grants], [it.agent for it in claim.line]) == (["bob"], ["cleo"])
+
+
+@pytest.mark.parametrize("why", ["left", "absent", "granted"])
+def test_who_leaves_the_line_leaves_the_others_in_it(why: str) -> None:
+    left = ClaimUnqueued.model_validate({"agent": "bob", "ticket": 2, "why": why})
+    claim = given(granted(), queued("bob", 1), queued("cleo", 2), left).claim
+    assert [it.agent for it in claim.line] == ["cleo"]
+    assert (claim.version, claim.past) == (4, None)
+
+
+def test_a_grant_may_replace_ones_own() -> None:
+    claim = given(granted("ann", mode="shared"), granted("ann", instead_of=1)).claim
+    assert [(it.version, it.mode) for it in claim.grants] == [(2, "exclusive")]
+
+
+def test_every_event_counts() -> None:
+    events = granted(), queued(), ClaimUnqueued(agent="bob", ticket=2, why="left"), ClaimReleased(agent="ann", grant=1)
+    assert [given(*events[:count]).claim.version for count in range(5)] == [0, 1, 2, 3, 4]
+    assert given(*events).claim.digest == bytes([4])

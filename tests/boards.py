@@ -1,0 +1,252 @@
+"""Boards as sentences: who holds and who waits, when somebody calls, then this follows.
+
+An agent is said as `ann`, in the session `here`; `ann@there` calls from another session. A session whose name ends in
+`gone` has no server any more.
+"""
+
+from typing import Any, Self, TypeVar
+
+import pytest
+
+from holdlog.domain import claiming
+from holdlog.domain.board import Board
+from holdlog.domain.claim import (
+    Claim,
+    ClaimEvent,
+    ClaimExpired,
+    ClaimGranted,
+    ClaimQueued,
+    ClaimReleased,
+    ClaimUnqueued,
+)
+from holdlog.domain.claiming import Let, Queued, Release, StepBack, Take, Taken
+from holdlog.domain.lease import ABSENCE, GRACE, SECOND, Lease, Loss, Who
+from holdlog.domain.record import Guard
+from holdlog.domain.refusals import FencedError, HoldlogError
+
+START = 1_000 * SECOND
+"""When a sentence begins, on both clocks."""
+LEASE = 300 * SECOND
+WAIT = 50 * SECOND
+
+Refusal = TypeVar("Refusal", bound=HoldlogError)
+Named = tuple[str, ClaimEvent]
+
+
+def who(name: str, principal: str | None = None) -> Who:
+    agent, _, session = name.partition("@")
+    return Who(agent, principal, session or "here")
+
+
+def server_of(caller: Who) -> str:
+    session = caller.session or ""
+    return "" if session.endswith("gone") else f"server of {session}"
+
+
+# --- commands
+
+
+def take(resource: str, by: str, **fields: Any) -> tuple[Take, str]:
+    return Take(resource=resource, agent=who(by).agent, **fields), by
+
+
+def stand(resource: str, by: str, **fields: Any) -> tuple[Take, str]:
+    """Claim, and wait where it is not free."""
+    return take(resource, by, wait=WAIT, **fields)
+
+
+def release(resource: str | None, by: str, **fields: Any) -> tuple[Release, str]:
+    return Release(resource=resource, agent=who(by).agent, **fields), by
+
+
+def force(resource: str, by: str, reason: str) -> tuple[Release, str]:
+    return release(resource, by, forced=True, note=reason)
+
+
+def step_back(resource: str, by: str, ticket: int) -> tuple[StepBack, str]:
+    return StepBack(resource=resource, agent=who(by).agent, ticket=ticket), by
+
+
+# --- events
+
+
+def granted(resource: str, to: str, **fields: Any) -> Named:
+    return resource, ClaimGranted(agent=to, **fields)
+
+
+def released(resource: str, by: str, **fields: Any) -> Named:
+    return resource, ClaimReleased(agent=by, **fields)
+
+
+def expired(resource: str, of: str, **fields: Any) -> Named:
+    return resource, ClaimExpired(agent=of, **fields)
+
+
+def queued(resource: str, by: str, **fields: Any) -> Named:
+    return resource, ClaimQueued(agent=by, **fields)
+
+
+def unqueued(resource: str, by: str, **fields: Any) -> Named:
+    return resource, ClaimUnqueued(agent=by, **fields)
+
+
+# --- what stands
+
+
+class Part:
+    """One event of the past, and the lease that it left."""
+
+    def __init__(self, resource: str, event: ClaimEvent, by: Who, kind: Any = None, **lease: Any) -> None:
+        self.resource, self.event, self.by, self.kind, self.lease = resource, event, by, kind, lease
+
+
+def held(resource: str, by: str, mode: Any = "exclusive", principal: str | None = None, **lease: Any) -> Part:
+    holder = who(by, principal)
+    return Part(resource, ClaimGranted(agent=holder.agent, principal=principal, mode=mode), holder, "held", **lease)
+
+
+def waits(
+    resource: str, by: str, mode: Any = "exclusive", also: Any = (), alternatives: Any = (), present: bool = True
+) -> Part:
+    """In a call, or else between two."""
+    waiter = who(by)
+    event = ClaimQueued(agent=waiter.agent, mode=mode, turn=1, also=also, alternatives=alternatives)
+    lease = {"present_until": START + WAIT, "deadline": START + WAIT + ABSENCE}
+    return Part(
+        resource, event, waiter, "waits", **lease if present else {"present_until": 0, "deadline": START + ABSENCE}
+    )
+
+
+def ended(resource: str, of: str, version: int = 1, **fields: Any) -> Part:
+    """A hold that was released, or taken away (`forced_by`)."""
+    return Part(resource, ClaimReleased(agent=who(of).agent, grant=version, **fields), who(of))
+
+
+def ran_out(resource: str, of: str, version: int = 1) -> Part:
+    return Part(resource, ClaimExpired(agent=who(of).agent, grant=version, due=START), who(of))
+
+
+def board(*parts: Part) -> "Scene":
+    """What happened, in this order; each ticket stands behind those before it."""
+    made = Board((), (), START, START)
+    for turn, part in enumerate(parts, start=1):
+        event = part.event
+        if isinstance(event, ClaimQueued):
+            event = event.model_copy(update={"turn": turn})
+        version = made.record(part.resource, event)
+        if isinstance(event, ClaimReleased | ClaimExpired):
+            made.drop((part.resource, event.grant or 0))
+        if part.kind is not None:
+            facts = {"deadline": START + LEASE, "length": LEASE, "heard": START, "server": server_of(part.by)}
+            made.keep(Lease(part.resource, version, part.kind, *part.by, **facts | part.lease))
+    return Scene(made.claims, made.leases, START)
+
+
+class Scene:
+    """A board at one moment; `when` somebody calls, the next one follows."""
+
+    def __init__(self, claims: dict[str, Claim], leases: dict[tuple[str, int], Lease], now: int) -> None:
+        self.claims, self.leases, self.now = claims, leases, now
+
+    @property
+    def board(self) -> Board:
+        return Board(self.claims.values(), self.leases.values(), self.now, self.now)
+
+    def after(self, seconds: float) -> "Happened":
+        """Time passes, and what is due then ends."""
+        self = Scene(self.claims, self.leases, self.now + round(seconds * SECOND))
+        found = self.board
+        due = [it for it in self.leases.values() if it.deadline <= self.now or 0 < it.present_until <= self.now]
+        losses = claiming.expire(sorted(due, key=lambda it: it.deadline), found)
+        return Happened(found, None, losses)
+
+    def after_the_end_of(self, session: str, grace: int | None = GRACE) -> "Happened":
+        """The session's server is gone, as somebody noticed."""
+        leases = dict(self.leases)
+        for key, lease in leases.items():
+            if lease.session == session:
+                cut = lease.kind == "held" and not lease.told and grace is not None
+                deadline = min(lease.deadline, self.now + (grace or 0)) if cut else lease.deadline
+                leases[key] = lease._replace(
+                    server="", deadline=deadline, present_until=min(lease.present_until, self.now)
+                )
+        found = Scene(self.claims, leases, self.now).board
+        return Happened(found, None, claiming.expire([], found))
+
+    def when(self, call: tuple[Take | Release | StepBack, str], principal: str | None = None) -> "Happened":
+        """As handle.py does it: adopt, then decide. A refusal is kept for `refused`."""
+        command, name = call
+        caller = who(name, principal)
+        found = self.board
+        found.adopt(caller, server_of(caller))
+        losses: list[Loss] = []
+        try:
+            match command:
+                case Take():
+                    mine = [it for it in found.leases.values() if it.is_of(caller) and it.kind != "waits"]
+                    outcome: Any = claiming.take(command, caller, server_of(caller), len(mine), found)
+                case Release():
+                    outcome, losses = claiming.release(command, caller, found)
+                case StepBack():
+                    outcome = claiming.step_back(command, caller, found)
+        except HoldlogError as refusal:
+            return Happened(self.board, refusal, losses)
+        return Happened(found, outcome, losses)
+
+    def fenced(self, resource: str, version: int, writer: str) -> FencedError | None:
+        return claiming.fence(Guard(resource=resource, version=version), who(writer), self.board)
+
+    def holders(self, resource: str) -> list[str]:
+        return [hold.grant.agent for hold in self.board.holds(resource)]
+
+    def line(self, resource: str) -> list[str]:
+        return [waiting.ticket.agent for waiting in self.board.waiting() if waiting.resource == resource]
+
+    def lease(self, resource: str, of: str) -> Lease:
+        """The one lease that the agent has there."""
+        (found,) = (it for it in self.leases.values() if it.resource == resource and it.agent == who(of).agent)
+        return found
+
+
+class Happened(Scene):
+    """What came of a call."""
+
+    def __init__(self, after: Board, outcome: Any, losses: list[Loss]) -> None:
+        super().__init__(after.claims, after.leases, after.now)
+        self.changes = [(claim.resource, event) for claim, event in after.changes]
+        self.losses = losses
+        self._outcome = outcome
+
+    def then(self, *expected: Named) -> Self:
+        """These events follow, and no others."""
+        _ = self.outcome  # a refusal is raised here
+        assert self.changes == list(expected)
+        return self
+
+    @property
+    def outcome(self) -> Any:
+        if isinstance(self._outcome, HoldlogError):
+            raise self._outcome
+        return self._outcome
+
+    @property
+    def taken(self) -> Taken:
+        assert isinstance(self.outcome, Taken)
+        return self.outcome
+
+    @property
+    def queued(self) -> Queued:
+        assert isinstance(self.outcome, Queued)
+        return self.outcome
+
+    @property
+    def let(self) -> Let:
+        assert isinstance(self.outcome, Let)
+        return self.outcome
+
+    def refused(self, kind: type[Refusal]) -> Refusal:
+        """The call was refused and changed nothing; answers with the refusal."""
+        with pytest.raises(kind) as refused:
+            raise self._outcome if isinstance(self._outcome, HoldlogError) else AssertionError(self._outcome)
+        assert self.changes == []
+        return refused.value
