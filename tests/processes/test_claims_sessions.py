@@ -1,0 +1,191 @@
+"""Who is the same agent: names, sessions and servers that come and go."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog.adapters.machine import host
+from tests.processes.claimants import leases
+from tests.processes.conftest import Serve
+from tests.processes.soundness import require_sound
+from tests.processes.workers import until
+
+AT = {"namespace": "n", "key": "k"}
+
+
+def seconds_left(path: Path, resource: str = "a.md") -> float:
+    """Of the only lease that the resource has."""
+    ((_, _, deadline, *_),) = leases(path, "resource = ?", resource)
+    return float(deadline - host.steady()) / 1_000_000
+
+
+def test_a_name_that_another_live_server_uses_is_busy_and_free_again_after_its_end(path: Path, serve: Serve) -> None:
+    first, second = serve(), serve()
+    mine = first("claim", resource="a.md", agent="ann")
+    busy = second("claim", resource="a.md", agent="ann")
+    assert (busy["status"], busy["held_by"], busy["holder_connected"]) == ("busy", "ann", True)
+    assert "Another live session uses your agent name" in busy["hint"]
+    waited = second("claim", resource="a.md", agent="ann", wait_seconds=0.1)
+    assert (waited["status"], waited["held_by"]) == ("busy", "ann")
+    released = second("release", resource="a.md", agent="ann")
+    guard = [{"resource": "a.md", "version": mine["version"]}]
+    assert second("set", **AT, value=1, updated_by="ann", force=True, guard=guard)["status"] == "fenced"
+    assert first("status", resource="a.md", version=mine["version"])["current"]
+    assert released["status"] in ("not_holder", "released")  # a ticket of its own may stand in line
+    first.end()
+    back = second("claim", resource="a.md", agent="ann")
+    assert (back["status"], back["version"]) == ("already_claimed", mine["version"])
+    assert "under your name in another session" in back["hint"]
+    again = second("claim", resource="a.md", agent="ann")
+    assert (again["status"], "hint" in again) == ("already_claimed", False)
+    assert second("set", **AT, value=1, updated_by="ann", force=True, guard=guard)["status"] == "ok"
+    require_sound(path)
+
+
+def test_a_name_whose_server_was_killed_is_the_same_agent_coming_back(path: Path, serve: Serve) -> None:
+    first, second = serve(), serve()
+    mine = first("claim", resource="a.md", agent="ann")
+    second.open()
+    first.kill()
+    back = second("claim", resource="a.md", agent="ann")
+    assert (back["status"], back["version"], "hint" in back) == ("already_claimed", mine["version"], True)
+    assert second("release", resource="a.md", agent="ann")["status"] == "released"
+
+
+@pytest.mark.parametrize("call", ["set", "release"])
+def test_whatever_a_returning_agent_calls_first_finds_its_claim(path: Path, serve: Serve, call: str) -> None:
+    """Also after a kill -9 that nobody noticed yet."""
+    first, second = serve(), serve()
+    version = first("claim", resource="a.md", agent="ann")["version"]
+    second.open()
+    first.kill()
+    if call == "set":
+        guard = [{"resource": "a.md", "version": version}]
+        assert second("set", **AT, value=1, updated_by="ann", force=True, guard=guard)["status"] == "ok"
+    else:
+        assert second("release", resource="a.md", agent="ann")["status"] == "released"
+    require_sound(path)
+
+
+def test_a_client_that_starts_a_server_for_every_call_keeps_its_claims(path: Path, serve: Serve) -> None:
+    def call(tool: str, **arguments: Any) -> dict[str, Any]:
+        server = serve()
+        answer = server(tool, **arguments)
+        server.end()
+        return answer
+
+    version = call("claim", resource="a.md", agent="ann")["version"]
+    assert 250 < seconds_left(path) <= 300
+    guard = [{"resource": "a.md", "version": version}]
+    assert call("set", **AT, value=1, updated_by="ann", force=True, guard=guard)["status"] == "ok"
+    held = call("status", resource="a.md", version=version)
+    assert (held["status"], held["held_by"], held["current"]) == ("claimed", "ann", True)
+    assert (held["holder_connected"], held["expires_in_seconds"] > 250) == (False, True)
+    assert call("claim", resource="a.md", agent="ben")["status"] == "busy"
+    assert call("release", resource="a.md", agent="ann")["status"] == "released"
+    require_sound(path)
+
+
+def test_a_clean_end_cuts_the_leases_of_a_server_that_lived_longer_than_the_grace(path: Path, serve: Serve) -> None:
+    old, young, chosen = serve("--grace-seconds", 0.5), serve("--grace-seconds", 60), serve("--grace-seconds", 0.5)
+    old("claim", resource="old.md", agent="ann")
+    young("claim", resource="young.md", agent="ben")
+    chosen("claim", resource="chosen.md", agent="cleo", lease_seconds=200)
+    for server in (old, chosen):
+        started = host.steady()
+        while host.steady() - started < 500_000:  # it lives longer than its grace
+            server("status", resource="old.md")
+    for server in (old, young, chosen):
+        server.end()
+    assert seconds_left(path, "old.md") <= 0.5
+    assert 250 < seconds_left(path, "young.md") <= 300
+    assert 150 < seconds_left(path, "chosen.md") <= 200
+
+
+@pytest.mark.parametrize("end", ["clean", "kill -9"])
+def test_a_server_restarted_in_a_session_adopts_its_claims(path: Path, serve: Serve, end: str) -> None:
+    first = serve("--lease-seconds", 9, "--grace-seconds", 9, session="conversation-1")
+    other = serve("--lease-seconds", 9, "--grace-seconds", 9).open()
+    version = first("claim", resource="a.md", agent="ann")["version"]
+    ((_, _, deadline, server, _),) = leases(path, "resource = 'a.md'")
+    if end == "clean":
+        first.end()
+    else:
+        first.kill()
+    second = serve("--lease-seconds", 9, "--grace-seconds", 9, session="conversation-1").open()
+    renewed = "resource = 'a.md' AND deadline > ? AND server NOT IN (?, '')"
+    ((_, _, at_start, *_),) = until(lambda: leases(path, renewed, deadline, server))
+    until(lambda: leases(path, renewed, at_start, server))  # by the timer
+    busy = other("claim", resource="a.md", agent="ben")
+    assert (busy["status"], busy["held_by"], busy["holder_connected"]) == ("busy", "ann", True)
+    assert seconds_left(path) > 5
+    held = second("status", resource="a.md", version=version)
+    assert (held["current"], held["holder_connected"]) == (True, True)
+    assert second("claim", resource="a.md", agent="ann")["status"] == "already_claimed"
+    guard = [{"resource": "a.md", "version": version}]
+    assert second("set", **AT, value=1, updated_by="ann", force=True, guard=guard)["status"] == "ok"
+
+
+def test_sessions_of_one_server_are_told_apart(path: Path, serve: Serve) -> None:
+    server = serve()
+    one, two = {"holdlog/session": "one"}, {"holdlog/session": "two"}
+    version = server("claim", one, resource="a.md", agent="ann")["version"]
+    busy = server("claim", two, resource="a.md", agent="ann")
+    assert (busy["status"], "Another live session" in busy["hint"]) == ("busy", True)
+    assert server("claim", two, resource="a.md", agent="ann/sub")["status"] == "busy"
+    assert server("release", two, resource="a.md", agent="ann")["status"] == "not_holder"
+    guard = [{"resource": "a.md", "version": version}]
+    assert server("set", two, **AT, value=1, updated_by="ann", force=True, guard=guard)["status"] == "fenced"
+    assert server("claim", one, resource="a.md", agent="ann")["status"] == "already_claimed"
+    assert server("set", one, **AT, value=1, updated_by="ann", force=True, guard=guard)["status"] == "ok"
+    assert server("release", one, resource="a.md", agent="ann")["status"] == "released"
+
+
+def test_sub_agents_work_below_their_parent_and_block_each_other(path: Path, serve: Serve) -> None:
+    mine, other = serve(), serve()
+    assert mine("claim", resource="src/", agent="claude")["status"] == "claimed"
+    tests = mine("claim", resource="src/a.py", agent="claude/tests")
+    assert tests["status"] == "claimed"
+    sibling = mine("claim", resource="src/a.py", agent="claude/docs")
+    assert (sibling["status"], sibling["held_by"]) == ("busy", "claude/tests")
+    assert mine("claim", resource="src/b.py", agent="claude/docs")["status"] == "claimed"
+    for name in ("ben", "claude/tests", "claude/other"):
+        assert other("claim", resource="src/a.py", agent=name)["status"] == "busy"
+    guard = [{"resource": "src/", "version": tests["version"]}]
+    assert mine("set", **AT, value=1, updated_by="claude/tests", force=True, guard=guard)["status"] == "fenced"
+    assert mine("release", agent="claude")["released"] == [{"resource": "src/", "version": 2}]
+    assert mine("status", resource="src/a.py")["held_by"] == "claude/tests"
+
+
+@pytest.mark.parametrize("tool", ["status", "get", "claim", "wait", "list"])
+def test_a_loss_is_told_once_with_the_next_answer_of_any_kind(path: Path, serve: Serve, tool: str) -> None:
+    server, other = serve("--lease-seconds", 1), serve()
+    version = server("claim", resource="a.md", agent="ann")["version"]
+    server("claim", resource="b.md", agent="ann", lease_seconds=60)
+    other.open()
+    server.stop()
+    assert other("claim", resource="a.md", agent="ben", wait_seconds=20)["status"] == "claimed"
+    server.go_on()
+    calls: dict[str, dict[str, Any]] = {
+        "status": {},
+        "get": AT,
+        "claim": {"resource": "a.md", "agent": "cleo"},
+        "wait": {"resource": "c.md"},
+        "list": {},
+    }
+    told = server(tool, **calls[tool])
+    assert told["lost"] == [{"resource": "a.md", "version": version, "why": "expired", "held_by": "ben"}]
+    assert "lost" not in server(tool, **calls[tool])
+    assert "lost" not in other(tool, **calls[tool])
+
+
+def test_a_session_that_comes_back_in_another_server_is_told_what_it_lost(path: Path, serve: Serve) -> None:
+    first, other = serve("--lease-seconds", 1, session="conversation-1"), serve("--grace-seconds", 0.1)
+    first("claim", resource="a.md", agent="ann")
+    other.open()
+    first.kill()
+    assert other("claim", resource="a.md", agent="ben", wait_seconds=20)["status"] == "claimed"
+    second = serve(session="conversation-1")
+    assert [it["resource"] for it in second("status")["lost"]] == ["a.md"]
+    assert "lost" not in second("status")
