@@ -54,10 +54,11 @@ class Result(BaseModel):
     lost: list[Lost] | None = None
 
     def body(self) -> dict[str, Any]:
-        """The answer as a JSON object."""
+        """The answer as a JSON object that begins with its status."""
         kept = self.kept()
         dumped = self.model_dump(mode="json").items()
-        return {name: value for name, value in dumped if value is not None or name in kept}
+        told = {name: value for name, value in dumped if value is not None or name in kept}
+        return {name: told[name] for name in ("status",) if name in told} | told
 
     @classmethod
     def kept(cls) -> frozenset[str]:

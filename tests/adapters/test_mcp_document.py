@@ -2,12 +2,13 @@
 
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from pydantic import BaseModel
 
 from holdlog.adapters import results
+from holdlog.adapters.claims import results as claims
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.mcp.server import GROUPS, Kind, build_server
 
@@ -17,7 +18,14 @@ SECTIONS = {
 }
 KINDS = [kind for kinds in GROUPS.values() for kind in kinds]
 ROWS = {
-    "claims": results.Held,
+    "claims": claims.Held,
+    "also` and `released": claims.Version,
+    "waiting` and `line": claims.Waiter,
+    "queues": claims.Queue,
+    "agents": claims.AgentPart,
+    "cycle": claims.Step,
+    "also_claimed_in": claims.Elsewhere,
+    "lost": results.Lost,
     "records` of list": results.ListedRecord,
     "records` of export": results.ExportedRecord,
     "namespaces": results.ListedNamespace,
@@ -28,25 +36,31 @@ ROWS = {
 def items(section: str) -> list[tuple[str, list[str]]]:
     """The bullets: what they name first, and what stands after the colon."""
     bullets = re.findall(r"^\* `(.+?):((?:.|\n  )+)", SECTIONS[section], flags=re.MULTILINE)
-    return [(first, re.findall(r"`([a-z_]+\??)`", re.sub(r"\(.*?\)", "", rest))) for first, rest in bullets]
+    named = re.compile(r"`([a-z_]+\??)`")
+    return [
+        (first, sorted(name for name in named.findall(re.sub(r"\(.*?\)", "", rest)) if name != "status"))
+        for first, rest in bullets
+    ]
 
 
 def fields(model: type[BaseModel]) -> list[str]:
-    return [
+    """Without those that every answer has."""
+    return sorted(
         name if field.is_required() or field.default is not None else f"{name}?"
         for name, field in model.model_fields.items()
-    ]
+        if name not in ("status", "lost")
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_answer_of_a_tool_is_listed_with_its_fields(kind: Kind) -> None:
     told = [(first.split("`")[0], listed) for first, listed in items(kind.name)]
-    assert told == [(model.model_fields["status"].default, fields(model)[1:]) for model in kind.answers]
+    assert told == [(model.model_fields["status"].default, fields(model)) for model in kind.answers]
 
 
 async def test_every_argument_of_a_tool_is_listed() -> None:
     for tool in await build_server(open_holdlog(":memory:"), tuple(GROUPS)).list_tools():
-        told = SECTIONS[tool.name.removeprefix("holdlog_")].strip().splitlines()[0]
+        told = SECTIONS[tool.name.removeprefix("holdlog_")].strip().split("\n\n")[0]
         required = tool.parameters.get("required", [])
         arguments = [name if name in required else f"{name}?" for name in tool.parameters["properties"]]
         assert re.findall(r"`([a-z_]+\??)`", told) == arguments
@@ -61,20 +75,25 @@ async def test_every_argument_of_a_tool_is_listed() -> None:
 def test_every_row_of_a_list_is_told() -> None:
     told = {first.rstrip("`"): listed for first, listed in items("Lists in answers")}
     assert told == {name: fields(model) for name, model in ROWS.items()}
-    lists = {
-        model
-        for answer in {answer for kind in KINDS for answer in kind.answers}
-        for field in answer.model_fields.values()
-        for model in get_args(field.annotation)
-        if isinstance(model, type) and issubclass(model, BaseModel)
-    }
-    assert lists == set(ROWS.values())
+    answers = {answer for kind in KINDS for answer in kind.answers}
+    assert {part for answer in answers for part in parts(answer)} == set(ROWS.values())
+
+
+def parts(model: type[BaseModel]) -> set[type[BaseModel]]:
+    """The models of the rows of all lists in a model, and in its rows."""
+    kinds = [kind for field in model.model_fields.values() for kind in _inside(field.annotation)]
+    found = {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)}
+    return found.union(*map(parts, found))
+
+
+def _inside(annotation: Any) -> list[Any]:
+    return [inner for kind in get_args(annotation) for inner in (kind, *_inside(kind))]
 
 
 def test_what_every_tool_may_answer_is_told() -> None:
     assert items("Every tool") == [
-        ("unavailable`", fields(results.Unavailable)[1:]),
-        ("error`", fields(results.Failed)[1:]),
+        ("unavailable`", fields(results.Unavailable)),
+        ("error`", fields(results.Failed)),
     ]
 
 
