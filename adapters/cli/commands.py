@@ -39,6 +39,9 @@ _EXAMPLES: Final = {
     "wait": "wait src/parser.py --timeout 30",
 }
 
+LONGEST_WAIT: Final = 24 * 60 * 60.0
+"""Seconds; no host is there that would cut a call."""
+
 _OUTCOMES: Final = ("released", "modified", "created", "deleted", "moved")
 _GOOD: Final = frozenset({"ok", "claimed", "already_claimed", "released", "already_free", "available", "deleted"})
 
@@ -97,21 +100,23 @@ def _add_state(add: Add) -> None:
 
 def _add_claims(add: Add) -> None:
     claims = add("claims", "everything that is held or waited for now", _board)
-    agents = add("agents", "who holds or waits for something, and who is connected", _board)
+    agents = add("agents", "who holds or waits for something, and who is connected", _agents)
     claims.add_argument("--after", metavar="RESOURCE", help="only resources behind this one (the next page)")
     for parser in (claims, agents):
-        parser.add_argument("--agent", metavar="NAME", help="only this agent and its sub-agents")
+        parser.add_argument("--agent", metavar="NAME", help="one agent, sub-agents included (default: all)")
 
     claim = add("claim", "claim a resource", _claim)
     claim.add_argument("resource", metavar="RESOURCE")
-    claim.add_argument("--also", action="append", default=[], metavar="RESOURCE", help="one more; all or nothing")
+    claim.add_argument(
+        "--also", action="append", default=[], metavar="RESOURCE", help="one more, all or nothing; repeatable"
+    )
     claim.add_argument(
         "--or",
         action="append",
         default=[],
         dest="alternatives",
         metavar="RESOURCE",
-        help="if it is not free; repeatable",
+        help="claim this one if it is not free; repeatable",
     )
     claim.add_argument("--shared", action="store_true", help="beside others who share it")
     claim.add_argument("--lease", type=float, metavar="SECONDS", help="how long it lasts (default: 300)")
@@ -120,9 +125,7 @@ def _add_claims(add: Add) -> None:
 
     release = add("release", "release a claim; without RESOURCE all that the agent holds or waits for", _release)
     release.add_argument("resource", nargs="?", metavar="RESOURCE")
-    release.add_argument(
-        "--outcome", choices=("released", "modified", "created", "deleted", "moved"), help="what was done"
-    )
+    release.add_argument("--outcome", choices=_OUTCOMES, help="what was done")
     release.add_argument("--moved-to", metavar="RESOURCE", help="where it is now")
     release.add_argument("--note", metavar="TEXT", help="told to the next holder")
     release.add_argument("--force", action="store_true", help="take it from whoever holds it; needs --reason")
@@ -149,7 +152,8 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
     if options.command in _READ_ONLY and isinstance(place, Path) and not os.path.lexists(place):
         raise StoreError(f"there is no store at {place}")
     known = workspaces_of(options) if options.command in _OF_RESOURCES else None
-    opened = open_holdlog(place, Settings(workspaces=known), what=f"holdlog {options.command}", tell=texts.tell)
+    settings = Settings(workspaces=known, max_wait=LONGEST_WAIT)
+    opened = open_holdlog(place, settings, what=f"holdlog {options.command}", tell=texts.tell)
     try:
         result = call(opened, options)
     except HoldlogError as refusal:
@@ -177,7 +181,9 @@ def _as_an_agent_sees_it(result: Result) -> dict[str, Any]:
 
 
 def _set(opened: Any, options: argparse.Namespace) -> Result:
-    call = opened.calls.set(options.namespace, options.key, options.value, options.by, _expected(options), options.ttl)
+    call = opened.calls.set(
+        options.namespace, options.key, options.value, options.by, _expected(options), ttl_seconds=options.ttl
+    )
     return _write(opened, call, options)
 
 
@@ -193,10 +199,25 @@ def _write(opened: Any, call: Any, options: argparse.Namespace | None = None) ->
     return result
 
 
-def _board(opened: Any, options: argparse.Namespace) -> Result:
+def _board(opened: Any, options: argparse.Namespace) -> Any:
     after = getattr(options, "after", None)
-    result: Result = opened.read(opened.calls.board(options.agent, 1000, after))
-    return result
+    return opened.read(opened.calls.board(options.agent, 1000, after))
+
+
+def _agents(opened: Any, options: argparse.Namespace) -> Result:
+    """The agents of the board, and the servers that are connected and hold nothing."""
+    from holdlog.adapters.claims.results import AgentPart, Board
+    from holdlog.adapters.cli.main import place_of
+    from holdlog.adapters.machine.presence import connected
+
+    place = place_of(options.db)
+    board: Board = _board(opened, options)
+    if options.agent is not None or not isinstance(place, Path):
+        return board
+    with opened.store.reader() as reader:
+        idle = [it for it in connected(place) if not reader.leases.of_session(it.session)]
+    rows = [AgentPart(agent=f"process {it.pid}", claims=0, connected=True, name=it.what) for it in idle]
+    return board.model_copy(update={"agents": [*board.agents, *rows]})
 
 
 def _claim(opened: Any, options: argparse.Namespace) -> Result:

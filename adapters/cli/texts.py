@@ -46,9 +46,12 @@ def text(result: Result, place: Path | str, command: str = "") -> str:
             return _agents(result) or f"nobody holds or waits for anything in the store {place}"
         case claims.Board():
             return _board(result) or f"nothing is held in the store {place}"
+        case claims.AlreadyClaimed():
+            return _sentence(result)  # its hint is for agents: each command is a session of its own
         case _:
-            hint = getattr(result, "hint", "")
-            return _sentence(result) + (f"\n{named(hint, 'holdlog ')}" if hint else "")
+            hint = getattr(result, "hint", None) or ""
+            told = named(hint, "holdlog ").replace("wait_seconds=30", "--wait 30")
+            return _sentence(result) + (f"\n{told}" if told else "")
 
 
 def remark(result: Result) -> str:
@@ -88,14 +91,14 @@ def _line(line: Sequence[claims.Waiter]) -> list[tuple[str, ...]]:
 
 
 def _agents(board: claims.Board) -> str:
-    heard = [_duration(agent.idle_seconds or 0) for agent in board.agents]
+    heard = ["" if it.idle_seconds is None else f"heard {_duration(it.idle_seconds)} ago" for it in board.agents]
     return _table(
         [
             (
                 agent.agent,
                 "connected" if agent.connected else "not connected",
-                f"{agent.claims} claims",
-                f"heard {ago} ago",
+                "1 claim" if agent.claims == 1 else f"{agent.claims} claims",
+                ago,
                 ", ".join(filter(None, (agent.name, agent.model, agent.purpose))),
             )
             for agent, ago in zip(board.agents, heard, strict=True)
@@ -109,8 +112,11 @@ def _sentence(result: Result) -> str:
     match result:
         case claims.Released(released=list(released)):
             return f"{status} {', '.join(it.resource for it in released)}"
-        case claims.Claimed() | claims.Released():
-            return f"{status} {result.resource} (version {result.version})"
+        case claims.Claimed(resource=resource, version=version):
+            also = "".join(f", {it.resource}" for it in result.also or ())
+            return f"{status} {resource}{also} (version {version}){_past_of(result)}"
+        case claims.Released(resource=resource, version=version, granted_to=heir):
+            return f"{status} {resource} (version {version})" + (f"; {heir} has it now" if heir else "")
         case claims.AlreadyFree(resource=None):
             return f"{status}: nothing was held"
         case claims.AlreadyFree(resource=resource) | claims.Available(resource=resource, previous_holder=None):
@@ -125,7 +131,7 @@ def _of_claim(result: Result) -> str:
             return f"{resource} is yours since {_clock(since)} (version {version})"
         case claims.Held() | claims.Busy() | claims.WaitTimeout():
             hold = f"{result.held_by} since {_clock(result.claimed_at)} ({_duration(result.held_for_seconds)})"
-            return f"{result.resource} is held by {hold}"
+            return f"{result.resource} is held by {hold}{_beside(result)}"
         case claims.NotHolder(resource=resource, held_by=None, reason=reason):
             return f"{resource} was taken away: {reason}"
         case claims.NotHolder(resource=resource, held_by=holder, reason=reason):
@@ -137,11 +143,31 @@ def _of_claim(result: Result) -> str:
             return f"{resource}: {ring}"
         case claims.NeverClaimed(resource=resource):
             return f"{resource} was never claimed"
-        case claims.Available(resource=resource, previous_holder=holder, previous_outcome_at=at):
-            note = f": {result.previous_note}" if result.previous_note else ""
-            return f"{resource} ({result.previous_outcome} by {holder}{_at(at)}{note})"
+        case claims.Available(resource=resource):
+            return f"{resource}{_past_of(result)}"
         case _:
             return ""
+
+
+def _beside(hold: claims.Held | claims.Busy | claims.WaitTimeout) -> str:
+    """What else concerns who wants it."""
+    if isinstance(hold, claims.WaitTimeout):
+        return ""
+    covered = f", who claimed {hold.covered_by}" if hold.covered_by else ""
+    note = f": {hold.holder_note}" if hold.holder_note else ""
+    waiting = f"; {hold.queue_length} in line" if hold.queue_length else ""
+    return covered + note + waiting
+
+
+def _past_of(result: claims.WithPast) -> str:
+    """How the last hold ended."""
+    if result.previous_holder is None:
+        return ""
+    end = result.previous_outcome or ""
+    ended = {"expired": "expired, of", "forced": "taken from"}.get(end, f"{end} by")
+    to = f" to {result.moved_to}" if result.moved_to else ""
+    note = f": {result.previous_note}" if result.previous_note else ""
+    return f" ({ended} {result.previous_holder}{to}{_at(result.previous_outcome_at)}{note})"
 
 
 def _of_value(result: Result) -> str:

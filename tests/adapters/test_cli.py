@@ -16,7 +16,7 @@ from holdlog.adapters.cli.main import main, parsed
 from holdlog.adapters.cli.texts import printable
 from tests.wire import Wire
 
-CALLS = ("get", "set", "delete", "list", "history", "watch", "claims", "claim", "release", "status", "wait")
+CALLS = ("get", "set", "delete", "list", "history", "watch", "claims", "agents", "claim", "release", "status", "wait")
 
 
 class Ran(NamedTuple):
@@ -124,7 +124,7 @@ def test_nothing_that_a_terminal_obeys_is_printed(run: Terminal) -> None:
 def test_json_is_the_answer_that_an_agent_would_get(run: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("claim", "a.py", "--agent", "ann").code == 0
     assert "holdlog_wait" in json.loads(run("claim", "a.py", "--agent", "bob", "--json").out)["hint"]
-    assert "call holdlog wait" in run("claim", "a.py", "--agent", "bob").err
+    assert "holdlog claim again with --wait 30" in run("claim", "a.py", "--agent", "bob").err
     monkeypatch.setenv("HOLDLOG_TOOL_PREFIX", "x_")
     assert "x_wait" in json.loads(run("claim", "a.py", "--agent", "bob", "--json").out)["hint"]
 
@@ -180,7 +180,7 @@ def test_the_help_of_a_command_shows_an_example_that_it_understands(command: str
     (example,) = re.findall(r"^example:\n  holdlog (.+)$", shown, re.MULTILINE)
     assert parsed(shlex.split(example)).command == command
     for option in {"--limit", "--timeout", "--agent"}.intersection(shown.split()):
-        assert re.search(rf"{option} \w+\s[^-]*\(default: ", shown)
+        assert re.search(rf"{option} \w+\s[^(]*\(default: ", shown)
 
 
 @pytest.mark.parametrize(("level", "told"), [("warning", False), ("info", True)])

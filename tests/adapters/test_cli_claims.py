@@ -1,0 +1,130 @@
+"""Claims on the command line, as a person uses them: what is printed, and with which exit code."""
+
+import json
+import re
+import threading
+from pathlib import Path
+
+import pytest
+
+from holdlog import StateStore
+from holdlog.adapters.cli.main import main
+from tests.commands import until
+from tests.wire import Wire
+
+
+class Ran(str):
+    """What was printed, with the exit code."""
+
+    __slots__ = ("code",)
+    code: int
+
+
+class Terminal:
+    def __init__(self, db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.db = db
+        self._capsys = capsys
+
+    def __call__(self, line: str, note: str | None = None) -> Ran:
+        words = [*line.split(), *(() if note is None else ("--note", note)), "--db", str(self.db)]
+        try:
+            code = main(words)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        out, err = self._capsys.readouterr()
+        ran = Ran(out + err)
+        ran.code = code
+        return ran
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    monkeypatch.delenv("HOLDLOG_AGENT", raising=False)
+    return Terminal(tmp_path / "state.db", capsys)
+
+
+def test_a_claim_its_refusal_and_its_release(run: Terminal) -> None:
+    assert run("claim custom://db --agent ann", note="five minutes") == "claimed custom://db (version 1)\n"
+    busy = run("claim custom://db --agent ben")
+    assert busy.code == 1
+    assert re.search(r"custom://db is held by ann since .* \(\d s\): five minutes", busy)
+    assert "holdlog claim again with --wait 30" in busy
+    again = run("claim custom://db --agent ann")
+    assert (again.code, again.count("\n")) == (0, 1)
+    assert run("release custom://db --agent ann --outcome modified", note="new index").code == 0
+    claimed = run("claim custom://db --agent ben")
+    assert re.search(r"claimed custom://db \(version 3\) \(modified by ann at .*: new index\)", claimed)
+    assert "Read it again" in claimed
+
+
+def test_several_or_the_first_that_is_free(run: Terminal) -> None:
+    assert run("claim custom://a --agent ann --also custom://b").startswith("claimed custom://a, custom://b (")
+    assert run("claim custom://b --agent ben --or custom://a --or custom://c").startswith("claimed custom://c (")
+    assert run("claim custom://b --agent ben --also custom://c").code == 1
+    assert run("release --agent ann") == "released custom://a, custom://b\n"
+    assert run("release --agent ann") == "already_free: nothing was held\n"
+
+
+def test_who_shares_is_listed_with_the_others(run: Terminal) -> None:
+    for name in ("ann", "ben"):
+        assert run(f"claim custom://a --shared --agent {name}").code == 0
+    assert run("claims").count("shared") == 2
+    assert run("claims --agent ben").count("custom://a") == 1
+
+
+def test_a_lease_is_as_long_as_was_asked(run: Terminal) -> None:
+    run("claim custom://a --agent ann --lease 7200")
+    assert re.search(r"custom://a +ann +for \d s +ends in 1 h 59 min", run("claims"))
+    for wrong in ("0", "86401", "nan", "long"):
+        assert run(f"claim custom://a --agent ann --lease {wrong}").code == 2
+
+
+def test_who_waits_stands_in_line_and_is_served(run: Terminal) -> None:
+    run("claim custom://a --agent ann")
+    served: list[int] = []
+    waiter = threading.Thread(
+        target=lambda: served.append(main(["claim", "custom://a", "--agent=ben", "--wait=60", f"--db={run.db}"]))
+    )
+    waiter.start()
+    with StateStore(run.db) as store:
+        until(lambda: bool(store.board().queues))
+    assert re.search(r"custom://a +ann .*\n +1\. in line +ben +for \d s", run("claims"))
+    assert re.search(r"held by ann .*; 1 in line", run("status custom://a"))
+    assert run("release custom://a --agent ann").startswith("released custom://a (version 3); ben has it now")
+    waiter.join()
+    assert served == [0]
+    assert "custom://a is held by ben" in run("status custom://a")
+
+
+def test_a_person_takes_a_claim_and_says_why(run: Terminal) -> None:
+    run("claim custom://a --agent ann")
+    for incomplete in ("release custom://a --force", "release --force --reason stuck"):
+        refused = run(incomplete)
+        assert (refused.code, "--reason" in refused) == (2, True)
+    assert "custom://a is held by ann" in run("status custom://a")
+    assert run("release custom://a --force --reason stuck --agent boss").startswith("released custom://a (version 2)")
+    told = run("release custom://a --agent ann")
+    assert (told.code, "taken away: stuck" in told) == (1, True)
+    assert "(taken from ann at" in run("claim custom://a --agent ben")
+    assert run("release custom://never --force --reason stuck").code == 1
+
+
+def test_agents_are_those_who_hold_and_those_who_are_connected(run: Terminal) -> None:
+    run("claim custom://a --agent ann")
+    server = Wire("-m", "holdlog", "--db", run.db).open()
+    listed = run("agents")
+    assert re.search(r"ann +not connected +1 claim +heard \d+ s ago", listed)
+    assert re.search(rf"process {server.process.pid} +connected +0 claims +mcp stdio", listed)
+    server.send(server.call("holdlog_claim", resource="custom://b", agent="ben"))
+    assert server.answer()["result"]["structuredContent"]["status"] == "claimed"
+    listed = run("agents")
+    assert re.search(r"ben +connected +1 claim", listed)
+    assert "process" not in listed
+    assert [it["agent"] for it in json.loads(run("agents --json --agent ben"))["agents"]] == ["ben"]
+    server.close()
+
+
+def test_without_a_store_nothing_is_made(run: Terminal) -> None:
+    for line in ("claims", "agents", "status custom://a"):
+        assert run(line).code == 2
+    assert not run.db.exists()
