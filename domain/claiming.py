@@ -264,9 +264,21 @@ def expire(due: Sequence[Lease], board: Board) -> list[Loss]:
 
 
 def serve(board: Board) -> list[tuple[str, str]]:
-    """Grant what is free to those in line who are in their calls, in turn: pairs of resource and agent."""
+    """Grant what is free to those in line who are in their calls, in turn: pairs of resource and agent.
+
+    Again and again, because a grant may free something for one who came earlier: its agent shares now what it had
+    alone, or is in a session with its sub-agents."""
+    served: list[tuple[str, str]] = []
+    while found := _serve_each(board):
+        served += found
+    return served
+
+
+def _serve_each(board: Board) -> list[tuple[str, str]]:
     served: list[tuple[str, str]] = []
     for waiting in board.present():
+        if board.lease(*waiting.lease.key) is None:
+            continue  # another grant of this round made it needless
         wish = waiting.wish
         option = next(
             (

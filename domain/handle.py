@@ -163,6 +163,8 @@ def _take(command: Take, caller: Caller, transaction: Transaction) -> Taken | Qu
     board = load_to_write(transaction, [command.resource, *command.also, *command.alternatives])
     board.adopt(who, caller.server)
     outcome = claiming.take(command, who, caller.server, transaction.leases.held(who, transaction.steady), board)
+    if board.adopted:
+        claiming.serve(board)  # what came back lets its sub-agents in
     settle(board, transaction, caller)
     transaction.leases.heard(who, caller.server, transaction.steady)
     if isinstance(outcome, Taken):

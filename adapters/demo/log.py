@@ -8,15 +8,15 @@ from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.demo.agents import Agent, require
 from holdlog.adapters.demo.budget import spent, usd
 from holdlog.adapters.demo.screen import Screen
-from holdlog.domain.claim import Claim, ClaimGranted, ClaimReleased
+from holdlog.domain.claim import Claim, ClaimGranted, ClaimQueued, ClaimReleased
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.record import Record, ValueDeleted, ValueExpired, ValueWritten
 from holdlog.domain.times import utc
 from holdlog.projections.rebuild import replay
 
-EVENTS = 9
-"""Three writes of each budget, one as it starts and one per agent; two claims and a release."""
+EVENTS = 10
+"""Three writes of each budget, one as it starts and one per agent; two grants, a place in line and a release."""
 
 
 async def replayed(screen: Screen, ada: Agent, ben: Agent, db: Path) -> None:
@@ -68,8 +68,10 @@ def _row(recorded: Recorded[Event]) -> tuple[str, ...]:
             what = "ended"
         case ClaimGranted(agent=who):
             what = "held"
-        case ClaimReleased(agent=who):
-            what = "free"
+        case ClaimQueued(agent=who):
+            what = "in line"
+        case ClaimReleased(agent=who, outcome=what):
+            pass
         case _:
             who, what = "", ""
     time = utc(envelope.at).strftime("%H:%M:%S.%f")[:-3]

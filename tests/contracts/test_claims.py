@@ -237,3 +237,42 @@ def test_busy_and_queued_are_not_remembered(store: Store) -> None:
     assert isinstance(run(store, waits, by(request_id="r2")), Taken)
     run(store, Release(resource="a", agent="cleo"), by())
     assert not claim(store, agent="bob", caller=by(request_id="r1")).already
+
+
+# --- the line
+
+
+def test_who_waits_twice_for_the_same_is_given_one(store: Store, clock: Clock) -> None:
+    claim(store, also=("d",))
+    wait(store, "d", "bob")
+    run(store, Take(resource="a", agent="bob", alternatives=("d",), wait=30 * SECOND), by())
+    run(store, Release(agent="ann"), by())
+    assert [holder(store, clock, it) for it in ("d", "a")] == ["bob", None]
+
+
+def test_a_waiter_is_served_when_a_later_one_makes_room(store: Store, clock: Clock) -> None:
+    claim(store, "a/b", agent="x/1")
+    claim(store, "a", agent="y")
+    for agent, resource, also in (("x", "a/", ()), ("x/1", "a", ("a/b",))):
+        run(store, Take(resource=resource, also=also, agent=agent, mode="shared", wait=30 * SECOND), by())
+    claim(store, "a", agent="y", mode="shared")
+    assert holder(store, clock, "a/") == "x"
+
+
+def test_an_agent_that_comes_back_lets_its_sub_agents_in(store: Store, clock: Clock) -> None:
+    claim(store, agent="x", caller=by("s2"))
+    wait(store, "a", "x/1")
+    run(store, Sweep(ended=("v2",)))
+    assert claim(store, agent="x").came_back
+    with store.reader() as reader:
+        assert [grant.agent for grant in reader.claim("a").grants] == ["x", "x/1"]
+
+
+def test_who_waits_for_what_its_own_session_left_waits_no_longer(store: Store) -> None:
+    claim(store, caller=by("s2"))
+    wait(store, "a", "ann")
+    run(store, Sweep(ended=("v2",)))
+    with store.reader() as reader:
+        assert reader.queued() == []
+    run(store, Renew(server="v2", sessions=(("s2", 0),)))  # too late: the claim is the other's
+    assert claim(store).already
