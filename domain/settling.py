@@ -58,7 +58,9 @@ def settle(board: Board, transaction: Transaction, caller: Caller, losses: Seque
         transaction.leases.drop(board.dropped)
     if board.kept:
         placed = [
-            lease if lease.position else lease._replace(position=positions.get(lease.key, 0))
+            lease
+            if lease.position or lease.kind == "waits"  # or a grant out of the line would have its ticket's position
+            else lease._replace(position=positions.get(lease.key, 0))
             for lease in board.kept.values()
         ]
         board.leases |= {lease.key: lease for lease in placed}

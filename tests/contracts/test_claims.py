@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from holdlog.domain.claim import ClaimExpired
+from holdlog.domain.claim import ClaimExpired, ClaimGranted
 from holdlog.domain.claiming import Let, Queued, Release, Renew, Sweep, Swept, Take, Taken, TellLosses, Told
 from holdlog.domain.handle import Command
 from holdlog.domain.lease import GRACE, SECOND
@@ -240,6 +240,17 @@ def test_busy_and_queued_are_not_remembered(store: Store) -> None:
 
 
 # --- the line
+
+
+def test_what_comes_out_of_the_line_has_the_position_of_its_grant(store: Store) -> None:
+    """Not that of its ticket: sinks outside the store compare positions, and the one before must have the lower one."""
+    claim(store)
+    wait(store, "a", "bob")
+    claim(store, "b", agent="cleo")
+    run(store, Release(resource="a", agent="ann"), by())
+    taken = claim(store, agent="bob")
+    [granted] = [it for it in whole_log(store) if isinstance(it.event, ClaimGranted) and it.event.agent == "bob"]
+    assert taken.position == granted.envelope.position == 5
 
 
 def test_who_waits_twice_for_the_same_is_given_one(store: Store, clock: Clock) -> None:
