@@ -55,7 +55,7 @@ class Board:
     """
 
     def __init__(self, claims: Iterable[Claim], leases: Iterable[Lease], now: int, at: int) -> None:
-        self.claims = {claim.resource: claim for claim in claims}
+        self.claims = {claim.resource: claim for claim in sorted(claims, key=lambda claim: claim.resource)}
         self.leases = {lease.key: lease for lease in leases}
         self.now = now
         self.at = at

@@ -242,7 +242,7 @@ def step_back(command: StepBack, who: Who, board: Board) -> None:
 def expire(due: Sequence[Lease], board: Board) -> list[Loss]:
     """End what is due, and serve who stands in line."""
     losses = []
-    for lease in due:
+    for lease in sorted(due, key=lambda it: (it.deadline, it.key)):
         claim = board.claim(lease.resource)
         if lease.deadline > board.now:  # a waiter whose call is over
             board.keep(lease._replace(present_until=0))

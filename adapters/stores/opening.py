@@ -155,9 +155,7 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     for statement in (CREATE_EVENTS, *CREATE_SIDE_TABLES, *map(create_view, VIEWS), *CREATE_INDEXES):
         connection.execute(statement)
-    connection.execute(
-        "INSERT INTO meta VALUES ('store_id', ?), ('boot_id', ?)", (str(uuid.uuid4()), host.boot_id())
-    )
+    connection.execute("INSERT INTO meta VALUES ('store_id', ?), ('boot_id', ?)", (str(uuid.uuid4()), host.boot_id()))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")
     connection.execute("COMMIT")

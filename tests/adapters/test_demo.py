@@ -90,18 +90,25 @@ def test_a_budget_is_overspent_without_a_check_and_exact_with_it(ran: Ran) -> No
     assert set(wrote.groups()) == {"ada", "ben"}
 
 
-def test_a_claim_is_refused_and_its_release_wakes_the_waiter(ran: Ran) -> None:
+def test_a_claim_is_refused_and_its_release_grants_it_to_who_stands_in_line(ran: Ran) -> None:
     assert re.search(r"ben   busy      src/report.md: held_by ada", ran.out)
-    assert "hint: Another agent holds it." in ran.out
-    assert re.search(r"ben   wakes     \d+\.\d ms after the release was (answered|sent)", ran.out)
-    assert re.search(r"ben   claims    src/report.md: claimed, version 3", ran.out)
+    assert "hint: Work on something else" in ran.out
+    assert re.search(r"ben   in line   first, in one call", ran.out)
+    assert 'ada   releases  "section 2 is new": granted to ben' in ran.out
+    assert re.search(r"ben   claimed   \d+\.\d ms after the release was (answered|sent)", ran.out)
+    assert 'told: modified by ada: "section 2 is new"' in ran.out
 
 
 def test_the_log_is_shown_and_its_replay_gives_the_same_state(ran: Ran) -> None:
-    rows = re.findall(r"^ +(\d) +[\d:.]+ +(\w+) +(demo|ada|ben) +(\S+)@(\d)", ran.out, re.M)
-    assert [int(row[0]) for row in rows] == list(range(1, 10))
-    assert [row[1] for row in rows] == ["ValueWritten"] * 6 + ["ClaimGranted", "ClaimReleased", "ClaimGranted"]
-    assert "replayed 9 events: same state" in ran.out
+    rows = re.findall(r"^ +(\d+) +[\d:.]+ +(\w+) +(demo|ada|ben) +(\S+)@(\d)", ran.out, re.M)
+    assert [int(row[0]) for row in rows] == list(range(1, 11))
+    assert [row[1] for row in rows] == ["ValueWritten"] * 6 + [
+        "ClaimGranted",
+        "ClaimQueued",
+        "ClaimReleased",
+        "ClaimGranted",
+    ]
+    assert "replayed 10 events: same state" in ran.out
 
 
 def test_it_ends_with_a_config_that_can_be_pasted(ran: Ran) -> None:
@@ -157,12 +164,12 @@ def test_no_words_of_the_picture_overlap(ran: Ran) -> None:
     ("change", "finding"),
     [
         pytest.param(
-            "Calls.set = lambda self, space, key, value, by, expected, ttl: write(self, space, key, value, by, None)",
+            "Calls.set = lambda self, space, key, value, by, expected, *rest: write(self, space, key, value, by, None)",
             r"wrong: with versions \$15,000 were committed and \$[78],000 recorded, not \$10,000",
             id="ignores versions",
         ),
         pytest.param(
-            "Calls.claim = lambda self, resource, agent: take(self, resource + agent, agent)",
+            "Calls.claim = lambda self, resource, agent, *rest: take(self, resource + agent, agent)",
             r"wrong: ben's claim of what ada holds was answered claimed, held by None",
             id="gives one resource to two",
         ),

@@ -143,7 +143,7 @@ def test_garbage_alone_does_not_keep_a_waiter_from_looking(path: Path, monkeypat
     """A flood of what is no bell, and a writer that does not ring."""
     monkeypatch.setattr(bells.MachineBell, "ring", lambda bell: None)
     with StateStore(path) as store, StateStore(path) as other:
-        store.claim("src/", agent="ann")
+        other.claim("src/", agent="ann")
         ended = threading.Event()
 
         def flood() -> None:

@@ -167,7 +167,7 @@ def unsound(path: Path) -> list[str]:
 def tables(path: Path) -> set[str]:
     connection = sqlite3.connect(path)
     names = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
-    left = connection.execute("SELECT COUNT(*) FROM meta WHERE name <> 'store_id'").fetchone()[0]
+    left = connection.execute("SELECT COUNT(*) FROM meta WHERE name NOT IN ('store_id', 'boot_id')").fetchone()[0]
     connection.close()
     assert left == 0
     return names
