@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from holdlog.domain.claiming import Take
+from holdlog.domain.claims.commands import Take
 from holdlog.domain.handle import Command, Outcome
 from holdlog.domain.ports import Reader
 

@@ -11,9 +11,9 @@ from holdlog.adapters.calls import Calls
 from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.stores.writer import Writer
 from holdlog.adapters.upkeep import Upkeep
-from holdlog.domain.claiming import Queued, StepBack, Sweep, TellLosses, Told
+from holdlog.domain.claims.commands import Queued, StepBack, Sweep, TellLosses, Told
+from holdlog.domain.claims.lease import SECOND, Loss
 from holdlog.domain.handle import Command, Outcome
-from holdlog.domain.lease import SECOND, Loss
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import HoldlogError

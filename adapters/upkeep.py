@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from holdlog.adapters.stores.writer import Writer
-from holdlog.domain.claiming import Renew, Sweep
-from holdlog.domain.lease import SECOND
+from holdlog.domain.claims.commands import Renew, Sweep
+from holdlog.domain.claims.lease import SECOND
 from holdlog.domain.message import NOBODY
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import HoldlogError

@@ -5,9 +5,10 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
 
-from holdlog.domain import agent, claiming, record
+from holdlog.domain import agent, record
 from holdlog.domain.agent import Profile, Register, Registered
-from holdlog.domain.claiming import (
+from holdlog.domain.claims import fencing, releasing, serving, taking
+from holdlog.domain.claims.commands import (
     Let,
     Queued,
     Release,
@@ -20,12 +21,12 @@ from holdlog.domain.claiming import (
     TellLosses,
     Told,
 )
-from holdlog.domain.lease import Who
+from holdlog.domain.claims.lease import Who
+from holdlog.domain.claims.settling import MAX_DUE, end_what_is_due, load_to_write, settle
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import AgentChange, RecordChange, Transaction
 from holdlog.domain.record import ClearNamespace, Delete, Guard, Operation, Record, Transact, Written
 from holdlog.domain.refusals import ConflictError, FencedError, InvalidError
-from holdlog.domain.settling import MAX_DUE, end_what_is_due, load_to_write, settle
 
 Command = Transact | ClearNamespace | Take | Release | StepBack | Register | Sweep | Renew | TellLosses
 
@@ -87,7 +88,7 @@ def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outco
             return _release(command, caller, transaction)
         case StepBack(resource=resource):
             board = load_to_write(transaction, [resource])
-            claiming.step_back(command, _who(command.agent, caller), board)
+            releasing.step_back(command, _who(command.agent, caller), board)
             settle(board, transaction, caller)
             return Swept(bool(board.changes))
         case Register():
@@ -155,16 +156,16 @@ def _fenced(guard: tuple[Guard, ...], who: Who, transaction: Transaction) -> Fen
     if not guard:
         return None
     board = load_to_write(transaction, [claim.resource for claim in guard])
-    return next((why for claim in guard if (why := claiming.fence(claim, who, board)) is not None), None)
+    return next((why for claim in guard if (why := fencing.fence(claim, who, board)) is not None), None)
 
 
 def _take(command: Take, caller: Caller, transaction: Transaction) -> Taken | Queued:
     who = _who(command.agent, caller)
     board = load_to_write(transaction, [command.resource, *command.also, *command.alternatives])
     board.adopt(who, caller.server)
-    outcome = claiming.take(command, who, caller.server, transaction.leases.held(who, transaction.steady), board)
+    outcome = taking.take(command, who, caller.server, transaction.leases.held(who, transaction.steady), board)
     if board.adopted:
-        claiming.serve(board)  # what came back lets its sub-agents in
+        serving.serve(board)  # what came back lets its sub-agents in
     settle(board, transaction, caller)
     transaction.leases.heard(who, caller.server, transaction.steady)
     if isinstance(outcome, Taken):
@@ -180,7 +181,7 @@ def _release(command: Release, caller: Caller, transaction: Transaction) -> Let:
         resources = [command.resource, *command.also]
     board = load_to_write(transaction, resources)
     board.adopt(who, caller.server)
-    outcome, losses = claiming.release(command, who, board)
+    outcome, losses = releasing.release(command, who, board)
     settle(board, transaction, caller, losses)
     transaction.leases.heard(who, caller.server, transaction.steady)
     return outcome

@@ -5,9 +5,9 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from holdlog.domain.agent import AgentRegistered, Profile
-from holdlog.domain.claim import Claim, ClaimEvent
+from holdlog.domain.claims.claim import Claim, ClaimEvent
+from holdlog.domain.claims.lease import Lease, Loss, Who
 from holdlog.domain.envelope import Recorded
-from holdlog.domain.lease import Lease, Loss, Who
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.record import Record, RecordEvent
 

@@ -4,11 +4,11 @@ from typing import ClassVar, Final, NamedTuple
 
 from pydantic import Field
 
+from holdlog.domain.claims.resource import Resource
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.message import Event, Message
 from holdlog.domain.names import Agent, Name, record_stream
 from holdlog.domain.refusals import Conflict, ConflictError, NotFoundError
-from holdlog.domain.resource import Resource
 from holdlog.domain.times import utc
 from holdlog.domain.value import NULL, Json
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from json import JSONEncoder
 from typing import Any
 
-from holdlog.domain.claim import Claim, Grant, Past, Ticket
+from holdlog.domain.claims.claim import Claim, Grant, Past, Ticket
 from holdlog.projections.projection import Put, Table
 
 CLAIMS = Table(

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
-from holdlog.domain import agent, claim, record
+from holdlog.domain import agent, record
 from holdlog.domain.agent import AgentRegistered, Profile
-from holdlog.domain.claim import Claim, ClaimEvent
+from holdlog.domain.claims import claim
+from holdlog.domain.claims.claim import Claim, ClaimEvent
 from holdlog.domain.envelope import Envelope
 from holdlog.domain.message import Event
 from holdlog.domain.record import Record, RecordEvent

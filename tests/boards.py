@@ -8,9 +8,9 @@ from typing import Any, Self, TypeVar
 
 import pytest
 
-from holdlog.domain import claiming
-from holdlog.domain.board import Board
-from holdlog.domain.claim import (
+from holdlog.domain.claims import fencing, releasing, serving, taking
+from holdlog.domain.claims.board import Board
+from holdlog.domain.claims.claim import (
     Claim,
     ClaimEvent,
     ClaimExpired,
@@ -19,8 +19,8 @@ from holdlog.domain.claim import (
     ClaimReleased,
     ClaimUnqueued,
 )
-from holdlog.domain.claiming import Let, Queued, Release, StepBack, Take, Taken
-from holdlog.domain.lease import ABSENCE, GRACE, SECOND, Lease, Loss, Who
+from holdlog.domain.claims.commands import Let, Queued, Release, StepBack, Take, Taken
+from holdlog.domain.claims.lease import ABSENCE, GRACE, SECOND, Lease, Loss, Who
 from holdlog.domain.record import Guard
 from holdlog.domain.refusals import FencedError, HoldlogError
 
@@ -157,7 +157,7 @@ class Scene:
         self = Scene(self.claims, self.leases, self.now + round(seconds * SECOND))
         found = self.board
         due = [it for it in self.leases.values() if it.deadline <= self.now or 0 < it.present_until <= self.now]
-        losses = claiming.expire(sorted(due, key=lambda it: it.deadline), found)
+        losses = serving.expire(sorted(due, key=lambda it: it.deadline), found)
         return Happened(found, None, losses)
 
     def after_the_end_of(self, session: str, grace: int | None = GRACE) -> "Happened":
@@ -171,7 +171,7 @@ class Scene:
                     server="", deadline=deadline, present_until=min(lease.present_until, self.now)
                 )
         found = Scene(self.claims, leases, self.now).board
-        return Happened(found, None, claiming.expire([], found))
+        return Happened(found, None, serving.expire([], found))
 
     def when(self, call: tuple[Take | Release | StepBack, str], principal: str | None = None) -> "Happened":
         """As handle.py does it: adopt, then decide. A refusal is kept for `refused`."""
@@ -184,17 +184,17 @@ class Scene:
             match command:
                 case Take():
                     mine = [it for it in found.leases.values() if it.is_of(caller) and it.kind != "waits"]
-                    outcome: Any = claiming.take(command, caller, server_of(caller), len(mine), found)
+                    outcome: Any = taking.take(command, caller, server_of(caller), len(mine), found)
                 case Release():
-                    outcome, losses = claiming.release(command, caller, found)
+                    outcome, losses = releasing.release(command, caller, found)
                 case StepBack():
-                    outcome = claiming.step_back(command, caller, found)
+                    outcome = releasing.step_back(command, caller, found)
         except HoldlogError as refusal:
             return Happened(self.board, refusal, losses)
         return Happened(found, outcome, losses)
 
     def fenced(self, resource: str, version: int, writer: str) -> FencedError | None:
-        return claiming.fence(Guard(resource=resource, version=version), who(writer), self.board)
+        return fencing.fence(Guard(resource=resource, version=version), who(writer), self.board)
 
     def holders(self, resource: str) -> list[str]:
         return [hold.grant.agent for hold in self.board.holds(resource)]

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from holdlog.domain.claiming import Queued, Take, Taken
+from holdlog.domain.claims.commands import Queued, Take, Taken
+from holdlog.domain.claims.lease import SECOND
+from holdlog.domain.claims.settling import load
 from holdlog.domain.handle import Command, handle
-from holdlog.domain.lease import SECOND
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import Delete, Guard, Set, Transact
 from holdlog.domain.refusals import HoldlogError
-from holdlog.domain.settling import load
 from holdlog.domain.value import Json
 from tests.clock import Clock
 from tests.commands import PATIENCE, run

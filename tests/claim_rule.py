@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, combinations
 from typing import NamedTuple
 
-from holdlog.domain.lease import Lease
+from holdlog.domain.claims.lease import Lease
 from tests.claim_steps import Seen
 
 POINTS = ("a", "a/b", "a/b/c", "a/b/d", "a/e", "d", "d/e")

@@ -5,10 +5,10 @@ from typing import NamedTuple, Protocol
 
 import hypothesis.strategies as st
 
-from holdlog.domain.claim import Claim, Mode
-from holdlog.domain.claiming import Release, Renew, StepBack, Sweep, Take
+from holdlog.domain.claims.claim import Claim, Mode
+from holdlog.domain.claims.commands import Release, Renew, StepBack, Sweep, Take
+from holdlog.domain.claims.lease import SECOND, Lease
 from holdlog.domain.handle import Command, Outcome, handle
-from holdlog.domain.lease import SECOND, Lease
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Reader, Store
 from holdlog.domain.record import Set, Transact

@@ -9,8 +9,8 @@ from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.rows import SqliteReader
 from holdlog.adapters.stores.sqlite import SqliteStore
 from holdlog.domain.agent import Profile
-from holdlog.domain.claim import Claim
-from holdlog.domain.claiming import Let, Release, Take, Taken
+from holdlog.domain.claims.claim import Claim
+from holdlog.domain.claims.commands import Let, Release, Take, Taken
 from holdlog.domain.envelope import NO_DIGEST, Recorded, digest, payload_hash
 from holdlog.domain.handle import Changed, Command, Outcome, handle
 from holdlog.domain.message import NOBODY, Caller, Event

@@ -7,8 +7,9 @@ from typing import TypeVar
 
 import pytest
 
-from holdlog.domain import claim, record
-from holdlog.domain.claim import Claim, ClaimEvent
+from holdlog.domain import record
+from holdlog.domain.claims import claim
+from holdlog.domain.claims.claim import Claim, ClaimEvent
 from holdlog.domain.record import Operation, Record, RecordEvent
 from holdlog.domain.refusals import HoldlogError
 

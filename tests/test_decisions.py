@@ -12,9 +12,9 @@ import pytest
 
 from holdlog import StateStore
 from holdlog.adapters.stores.schema import CREATE_EVENTS
-from holdlog.domain.claim import Grant, Past, Ticket
+from holdlog.domain.claims.claim import Grant, Past, Ticket
+from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.envelope import NO_DIGEST, digest, payload_hash
-from holdlog.domain.lease import Lease, Loss
 from holdlog.domain.message import Caller
 from holdlog.projections.fold import VIEWS
 

@@ -8,10 +8,10 @@ from holdlog.adapters.claims import results
 from holdlog.adapters.results import Lost, Result
 from holdlog.domain import refusals
 from holdlog.domain.agent import Profile
-from holdlog.domain.board import Board, Rival, Waiting
-from holdlog.domain.claim import Past
-from holdlog.domain.claiming import InLine, Let, Queued, Taken
-from holdlog.domain.lease import Loss
+from holdlog.domain.claims.board import Board, Rival, Waiting
+from holdlog.domain.claims.claim import Past
+from holdlog.domain.claims.commands import InLine, Let, Queued, Taken
+from holdlog.domain.claims.lease import Loss
 from holdlog.domain.refusals import Hold, HoldlogError
 from holdlog.domain.times import utc
 

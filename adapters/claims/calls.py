@@ -12,15 +12,15 @@ from holdlog.adapters.claims.answers import Moment
 from holdlog.adapters.pages import page
 from holdlog.adapters.results import Lost, Result, renamed
 from holdlog.domain.agent import Register, Registered
-from holdlog.domain.board import Board
-from holdlog.domain.claiming import MAX_RESOURCES, Let, Queued, Release, Take, Taken
+from holdlog.domain.claims.board import Board
+from holdlog.domain.claims.commands import MAX_RESOURCES, Let, Queued, Release, Take, Taken
+from holdlog.domain.claims.lease import SECOND, Loss
+from holdlog.domain.claims.resource import Resource
+from holdlog.domain.claims.settling import load
 from holdlog.domain.handle import Outcome
-from holdlog.domain.lease import SECOND, Loss
 from holdlog.domain.ports import Reader
 from holdlog.domain.record import Guard
 from holdlog.domain.refusals import HoldlogError, InvalidError
-from holdlog.domain.resource import Resource
-from holdlog.domain.settling import load
 
 BOARD_PAGE: Final = 100
 LONGEST_LEASE: Final = 24 * 60 * 60.0

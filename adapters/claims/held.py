@@ -11,10 +11,12 @@ from holdlog.adapters.call import Stand, Write
 from holdlog.adapters.claims import results
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.pages import chunks
-from holdlog.domain.claim import ClaimGranted, ClaimReleased
-from holdlog.domain.claiming import Let, Queued, Release, Taken, fence
+from holdlog.domain.claims.claim import ClaimGranted, ClaimReleased
+from holdlog.domain.claims.commands import Let, Queued, Release, Taken
+from holdlog.domain.claims.fencing import fence
+from holdlog.domain.claims.lease import Who
+from holdlog.domain.claims.settling import load
 from holdlog.domain.handle import Outcome
-from holdlog.domain.lease import Who
 from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Reader
 from holdlog.domain.record import Guard
@@ -26,7 +28,6 @@ from holdlog.domain.refusals import (
     NotFoundError,
     NotHolderError,
 )
-from holdlog.domain.settling import load
 
 Grants = tuple[tuple[str, int], ...]
 """Resources and the versions of their grants."""

@@ -8,7 +8,7 @@ from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.demo.agents import Agent, require
 from holdlog.adapters.demo.budget import spent, usd
 from holdlog.adapters.demo.screen import Screen
-from holdlog.domain.claim import Claim, ClaimGranted, ClaimQueued, ClaimReleased
+from holdlog.domain.claims.claim import Claim, ClaimGranted, ClaimQueued, ClaimReleased
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.record import Record, ValueDeleted, ValueExpired, ValueWritten

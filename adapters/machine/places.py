@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdlog.domain import resource as spelling
+from holdlog.domain.claims import resource as spelling
 
 
 class Workspace(NamedTuple):

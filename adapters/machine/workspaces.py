@@ -19,7 +19,7 @@ from holdlog.adapters.machine.location import (
 )
 from holdlog.adapters.machine.places import Workspace, folds_case, followed, owner
 from holdlog.adapters.machine.worktrees import Linked, Stamp, find_repository, stamp
-from holdlog.domain import resource as spelling
+from holdlog.domain.claims import resource as spelling
 from holdlog.domain.refusals import InvalidError
 
 DEFAULT_NAME: Final = "main"

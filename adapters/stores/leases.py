@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from holdlog.domain.lease import Lease, Loss, Who
+from holdlog.domain.claims.lease import Lease, Loss, Who
 
 LOSS_SECONDS: Final = 24 * 60 * 60
 

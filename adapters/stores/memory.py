@@ -10,15 +10,15 @@ from holdlog.adapters.machine import host
 from holdlog.adapters.stores.leases import LOSS_SECONDS
 from holdlog.adapters.stores.mapper import Sealed, seal, unseal
 from holdlog.domain.agent import Profile
-from holdlog.domain.claim import Claim
+from holdlog.domain.claims.claim import Claim
+from holdlog.domain.claims.lease import Lease, Loss, Who
+from holdlog.domain.claims.resource import overlap
 from holdlog.domain.envelope import Recorded
-from holdlog.domain.lease import Lease, Loss, Who
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.names import agent_stream, claim_stream, record_stream
 from holdlog.domain.ports import Change, Refusal
 from holdlog.domain.record import Record, seen
 from holdlog.domain.refusals import StoreError, UnavailableError
-from holdlog.domain.resource import overlap
 from holdlog.projections import fold
 from holdlog.projections.fold import State
 

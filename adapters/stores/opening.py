@@ -29,7 +29,7 @@ from holdlog.adapters.stores.schema import (
     create_view,
 )
 from holdlog.adapters.stores.sqlite import SqliteStore, inherited
-from holdlog.domain.lease import GRACE
+from holdlog.domain.claims.lease import GRACE
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.projections.fold import VIEWS
 

@@ -14,12 +14,12 @@ from holdlog.adapters.stores.mapper import Sealed, seal, unseal
 from holdlog.adapters.stores.recorder import EventRecorder
 from holdlog.adapters.stores.schema import EVENTS_TABLE, SELECT_EVENTS, select_from
 from holdlog.domain.agent import Profile
-from holdlog.domain.claim import Claim
+from holdlog.domain.claims.claim import Claim
+from holdlog.domain.claims.resource import covering
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.ports import Change, Refusal
 from holdlog.domain.record import Record
-from holdlog.domain.resource import covering
 from holdlog.projections import fold
 from holdlog.projections.agents import AGENTS, profile_of
 from holdlog.projections.claims import CLAIMS, claim_of

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdlog.adapters.machine.places import folds_case
 from holdlog.adapters.machine.workspaces import Workspaces, find_workspaces
-from holdlog.domain import resource
+from holdlog.domain.claims import resource
 from holdlog.domain.refusals import InvalidError
 
 OUTSIDE = "must lie inside a workspace"

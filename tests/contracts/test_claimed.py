@@ -23,7 +23,7 @@ from holdlog import (
     StateStore,
     StoreError,
 )
-from holdlog.domain.lease import Lease
+from holdlog.domain.claims.lease import Lease
 from tests.commands import aside, until
 
 

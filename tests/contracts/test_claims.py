@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from holdlog.domain.claim import ClaimExpired, ClaimGranted
-from holdlog.domain.claiming import Let, Queued, Release, Renew, Sweep, Swept, Take, Taken, TellLosses, Told
+from holdlog.domain.claims.claim import ClaimExpired, ClaimGranted
+from holdlog.domain.claims.commands import Let, Queued, Release, Renew, Sweep, Swept, Take, Taken, TellLosses, Told
+from holdlog.domain.claims.lease import GRACE, SECOND
 from holdlog.domain.handle import Command
-from holdlog.domain.lease import GRACE, SECOND
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import Guard, Transact

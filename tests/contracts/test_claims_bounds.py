@@ -8,12 +8,13 @@ import pytest
 
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.sqlite import SqliteStore
-from holdlog.domain.claim import Claim, ClaimGranted, ClaimQueued
-from holdlog.domain.claiming import MAX_TICKETS, Release, Take
-from holdlog.domain.lease import SECOND, Lease
+from holdlog.domain.claims.claim import Claim, ClaimGranted, ClaimQueued
+from holdlog.domain.claims.commands import Release, Take
+from holdlog.domain.claims.lease import SECOND, Lease
+from holdlog.domain.claims.settling import load
+from holdlog.domain.claims.taking import MAX_TICKETS
 from holdlog.domain.ports import ClaimChange, Store
 from holdlog.domain.refusals import BusyError, InvalidError, UnavailableError
-from holdlog.domain.settling import load
 from tests.claim_calls import HOUR, by, claim, refused, wait
 from tests.clock import Clock
 from tests.commands import PATIENCE, run

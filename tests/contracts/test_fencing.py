@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdlog.domain.claiming import Release
+from holdlog.domain.claims.commands import Release
 from holdlog.domain.ports import Store
 from holdlog.domain.record import Guard
 from holdlog.domain.refusals import ConflictError, FencedError, NotFoundError

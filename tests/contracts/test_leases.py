@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from holdlog.domain.lease import SECOND, Lease, Loss, Who
+from holdlog.domain.claims.lease import SECOND, Lease, Loss, Who
 from holdlog.domain.ports import LeaseWrites, Store
 from tests.clock import Clock
 from tests.commands import PATIENCE

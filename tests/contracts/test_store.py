@@ -18,7 +18,7 @@ from holdlog.adapters.machine.gate import Gate
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.rows import REFUSALS_KEPT, REQUEST_SECONDS
 from holdlog.adapters.stores.sqlite import SqliteStore
-from holdlog.domain.claim import ClaimGranted, ClaimReleased, Grant, Past
+from holdlog.domain.claims.claim import ClaimGranted, ClaimReleased, Grant, Past
 from holdlog.domain.handle import Changed
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import ClaimChange, RecordChange, Refusal, Store

@@ -12,7 +12,7 @@ import pytest
 
 from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.stores.writer import MAX_BATCH, MAX_WAITING, Writer
-from holdlog.domain.claiming import Taken
+from holdlog.domain.claims.commands import Taken
 from holdlog.domain.handle import Changed, Command, Outcome
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store, Transaction

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdlog.domain.claim import (
+from holdlog.domain.claims.claim import (
     Claim,
     ClaimExpired,
     ClaimGranted,

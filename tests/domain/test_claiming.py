@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from holdlog.domain.claim import Past
-from holdlog.domain.claiming import MAX_RESOURCES, Release, Take
-from holdlog.domain.lease import SECOND, Loss
+from holdlog.domain.claims.claim import Past
+from holdlog.domain.claims.commands import MAX_RESOURCES, Release, Take
+from holdlog.domain.claims.lease import SECOND, Loss
 from holdlog.domain.refusals import BusyError, ExpiredError, InvalidError, NotFoundError, NotHolderError
 from tests.boards import (
     LEASE,

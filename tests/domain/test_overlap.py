@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdlog.domain.resource import canonical, covering, overlap
+from holdlog.domain.claims.resource import canonical, covering, overlap
 
 LONG = "/".join(["x" * 63] * 8) + "/"
 """512 characters."""

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from holdlog.domain import claiming
-from holdlog.domain.claim import Past
-from holdlog.domain.lease import ABSENCE, OFFER, SECOND
+from holdlog.domain.claims import taking
+from holdlog.domain.claims.claim import Past
+from holdlog.domain.claims.lease import ABSENCE, OFFER, SECOND
 from holdlog.domain.refusals import BusyError, DeadlockError, UnavailableError
 from tests.boards import (
     LEASE,
@@ -65,7 +65,7 @@ def test_the_holder_is_told_who_waits() -> None:
 
 
 def test_a_line_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claiming, "MAX_TICKETS", 2)
+    monkeypatch.setattr(taking, "MAX_TICKETS", 2)
     scene = board(held("a", by="ann"), waits("a", by="bob"), waits("a", by="cleo"))
     scene.when(stand("a", by="dora")).refused(UnavailableError)
     scene.when(stand("a", by="cleo")).then()

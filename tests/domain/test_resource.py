@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdlog.domain.resource import canonical
+from holdlog.domain.claims.resource import canonical
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from holdlog import AsyncStateStore, StateStore
 from holdlog.adapters.call import Settings
 from holdlog.adapters.machine import host
 from holdlog.adapters.stores.opening import open_sqlite
-from holdlog.domain.claim import ClaimEvent, ClaimExpired, ClaimGranted, ClaimReleased
+from holdlog.domain.claims.claim import ClaimEvent, ClaimExpired, ClaimGranted, ClaimReleased
 from holdlog.domain.envelope import Recorded
 from tests.processes.behaviours import hear, say
 from tests.processes.workers import until

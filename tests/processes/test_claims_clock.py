@@ -16,7 +16,7 @@ import pytest
 
 from holdlog import StateStore
 from holdlog.adapters.machine import host
-from holdlog.domain.lease import GRACE, SECOND
+from holdlog.domain.claims.lease import GRACE, SECOND
 from tests.processes.claimants import Server, change, leases, require_one_holder_at_a_time, waiting
 from tests.processes.conftest import Serve
 from tests.processes.soundness import require_sound

@@ -12,7 +12,7 @@ import pytest
 
 from holdlog import AsyncStateStore, StateStore
 from holdlog.adapters.machine import host
-from holdlog.domain.claim import ClaimExpired, ClaimQueued, ClaimReleased, ClaimUnqueued
+from holdlog.domain.claims.claim import ClaimExpired, ClaimQueued, ClaimReleased, ClaimUnqueued
 from tests.processes.claimants import change, ended, granted, leases, require_one_holder_at_a_time, told_of, waiting
 from tests.processes.conftest import Serve, Start
 from tests.processes.soundness import require_sound

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
-from holdlog.domain.claim import Claim
-from holdlog.domain.claiming import Queued, Take, Taken
-from holdlog.domain.lease import Lease
+from holdlog.domain.claims.claim import Claim
+from holdlog.domain.claims.commands import Queued, Take, Taken
+from holdlog.domain.claims.lease import Lease
 from holdlog.domain.ports import Store
 from holdlog.domain.record import Transact
 from holdlog.domain.refusals import BusyError, DeadlockError, HoldlogError

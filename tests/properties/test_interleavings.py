@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.stores.memory import MemoryStore
-from holdlog.domain.claim import Claim
-from holdlog.domain.claiming import Let, Taken
+from holdlog.domain.claims.claim import Claim
+from holdlog.domain.claims.commands import Let, Taken
+from holdlog.domain.claims.lease import Lease
 from holdlog.domain.handle import Changed, Command, handle
-from holdlog.domain.lease import Lease
 from holdlog.domain.message import NOBODY
 from holdlog.domain.ports import Reader, Transaction
 from holdlog.domain.refusals import BusyError, ConflictError, NotFoundError, NotHolderError

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
-from holdlog.domain.claiming import Let, Taken
+from holdlog.domain.claims.commands import Let, Taken
 from holdlog.domain.handle import Changed, Command, expire_values
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store

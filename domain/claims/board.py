@@ -7,10 +7,10 @@ waiter is in its call and does not itself wait for the one who asks.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from holdlog.domain.claim import Claim, ClaimEvent, Grant, Mode, Ticket, evolve
-from holdlog.domain.lease import Lease, Who
+from holdlog.domain.claims.claim import Claim, ClaimEvent, Grant, Mode, Ticket, evolve
+from holdlog.domain.claims.lease import Lease, Who
+from holdlog.domain.claims.resource import covering, overlap
 from holdlog.domain.refusals import Link
-from holdlog.domain.resource import covering, overlap
 
 Option = tuple[str, ...]
 """Resources that an agent asks for together."""
@@ -64,6 +64,10 @@ class Board:
         self.dropped: set[tuple[str, int]] = set()
         self.adopted: set[tuple[str, int]] = set()
 
+    def copy(self) -> "Board":
+        """To try something out."""
+        return Board(self.claims.values(), self.leases.values(), self.now, self.at)
+
     # --- look
 
     def claim(self, resource: str) -> Claim:
@@ -111,6 +115,14 @@ class Board:
     def present(self) -> list[Waiting]:
         """Those whose waiters are in their calls."""
         return [waiting for waiting in self.waiting() if waiting.lease.present_until > self.now]
+
+    def tickets_of(self, resource: str, who: Who) -> list[Waiting]:
+        """Of this very resource."""
+        return [
+            Waiting(resource, ticket, lease)
+            for ticket in self.claim(resource).line
+            if (lease := self.lease(resource, ticket.version)) is not None and lease.is_of(who)
+        ]
 
     def in_line(self, resource: str) -> list[Waiting]:
         """The live tickets that ask for something which overlaps the resource, in turn."""

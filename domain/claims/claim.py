@@ -6,10 +6,10 @@ a board, because subtrees and waiting span several claims: see board.py.
 
 from typing import ClassVar, Literal, NamedTuple
 
+from holdlog.domain.claims.resource import Resource
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.message import Event
 from holdlog.domain.names import Agent, Note, claim_stream
-from holdlog.domain.resource import Resource
 
 Mode = Literal["exclusive", "shared"]
 Outcome = Literal["released", "modified", "created", "deleted", "moved"]

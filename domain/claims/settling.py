@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from holdlog.domain.board import Board
-from holdlog.domain.claim import Claim, Grant, Ticket
-from holdlog.domain.claiming import expire
-from holdlog.domain.lease import GRACE, Lease, Loss
+from holdlog.domain.claims.board import Board
+from holdlog.domain.claims.claim import Claim, Grant, Ticket
+from holdlog.domain.claims.lease import GRACE, Lease, Loss
+from holdlog.domain.claims.serving import expire
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import ClaimChange, Reader, Transaction
 

@@ -1,0 +1,116 @@
+"""Granting to those in line, and ending what is due.
+
+Whatever ends a hold or a wait serves the line in the same step, so that no free resource waits for anybody's call.
+"""
+
+from collections.abc import Sequence
+
+from holdlog.domain.claims.board import Board, Option, Waiting
+from holdlog.domain.claims.claim import ClaimExpired, ClaimGranted, ClaimUnqueued, Mode
+from holdlog.domain.claims.lease import OFFER, Lease, Loss, Who
+
+
+def expire(due: Sequence[Lease], board: Board) -> list[Loss]:
+    """End what is due, and serve who stands in line."""
+    losses = []
+    for lease in sorted(due, key=lambda it: (it.deadline, it.key)):
+        claim = board.claim(lease.resource)
+        if lease.deadline > board.now:  # a waiter whose call is over
+            board.keep(lease._replace(present_until=0))
+            continue
+        board.drop(lease.key)
+        if any(ticket.version == lease.version for ticket in claim.line):
+            board.record(lease.resource, ClaimUnqueued(agent=lease.agent, ticket=lease.version, why="absent"))
+        elif claim.grant(lease.version) is not None:
+            ended = board.at - (board.now - lease.deadline)
+            offered = lease.kind == "offered"
+            board.record(
+                lease.resource,
+                ClaimExpired(agent=lease.agent, grant=lease.version, due=ended, collected=not offered),
+            )
+            if not offered:
+                losses.append(lease.lost("expired", board.at))
+    serve(board)
+    return losses
+
+
+def serve(board: Board) -> list[tuple[str, str]]:
+    """Grant what is free to those in line who are in their calls, in turn: pairs of resource and agent.
+
+    Again and again, because a grant may free something for one who came earlier: its agent shares now what it had
+    alone, or is in a session with its sub-agents."""
+    served: list[tuple[str, str]] = []
+    while found := _serve_each(board):
+        served += found
+    return served
+
+
+def _serve_each(board: Board) -> list[tuple[str, str]]:
+    served: list[tuple[str, str]] = []
+    for waiting in board.present():
+        if board.lease(*waiting.lease.key) is None:
+            continue  # another grant of this round made it needless
+        wish = waiting.wish
+        option = next(
+            (
+                option
+                for option in wish.options
+                if board.is_free(wish, option) and not _offer_would_jam(waiting, option, board)
+            ),
+            None,
+        )
+        if option is not None:
+            offer(waiting, option, board)
+            served += [(resource, waiting.ticket.agent) for resource in option]
+    return served
+
+
+def _offer_would_jam(waiting: Waiting, option: Option, board: Board) -> bool:
+    if sum(1 for other in board.present() if other.lease.who == waiting.lease.who) < 2:
+        return False
+    trial = board.copy()
+    offer(waiting, option, trial)
+    return trial.closes_a_ring()
+
+
+def offer(waiting: Waiting, option: Option, board: Board) -> None:
+    board.adopt(waiting.lease.who, waiting.lease.server)  # or a session that comes back would hold beside this one
+    pattern = waiting.lease._replace(kind="offered", deadline=board.now + OFFER, present_until=0)
+    grant(option, waiting.ticket.mode, pattern, waiting, board)
+
+
+def grant(option: Option, mode: Mode, pattern: Lease, place: Waiting | None, board: Board) -> None:
+    for resource in option:
+        own = board.hold_of(resource, pattern.who)
+        if own is not None and own.grant.mode == mode:
+            continue
+        answers = place is not None and resource == place.resource
+        event = ClaimGranted(
+            agent=pattern.agent,
+            principal=pattern.principal,
+            mode=mode,
+            ticket=place.ticket.version if place is not None and answers else None,
+            instead_of=own.grant.version if own is not None else None,
+            note=pattern.note,
+        )
+        version = board.record(resource, event)
+        if own is not None:
+            board.drop(own.lease.key)
+        board.keep(pattern._replace(resource=resource, version=version))
+    for waiting in board.waiting():  # also tickets of other calls that this grant makes needless
+        if waiting.lease.is_of(pattern.who) and (waiting == place or _is_content(waiting, board)):
+            version = waiting.ticket.version
+            if any(ticket.version == version for ticket in board.claim(waiting.resource).line):
+                board.record(waiting.resource, ClaimUnqueued(agent=pattern.agent, ticket=version, why="granted"))
+            board.drop(waiting.lease.key)
+    if place is not None:
+        board.drop(place.lease.key)
+
+
+def _is_content(waiting: Waiting, board: Board) -> bool:
+    return any(holds_all(option, waiting.lease.who, waiting.ticket.mode, board) for option in waiting.wish.options)
+
+
+def holds_all(option: Option, who: Who, mode: Mode, board: Board) -> bool:
+    holds = [board.hold_of(resource, who) for resource in option]
+    return all(hold is not None and hold.grant.mode == mode for hold in holds)

@@ -1,0 +1,225 @@
+"""Taking claims, at once or after a stay in line."""
+
+from typing import Final
+
+from holdlog.domain.claims.board import Board, Option, Rival, Waiting, Wish
+from holdlog.domain.claims.claim import ClaimQueued, ClaimUnqueued
+from holdlog.domain.claims.commands import InLine, Queued, Take, Taken
+from holdlog.domain.claims.lease import ABSENCE, Lease, Who
+from holdlog.domain.claims.serving import grant, holds_all, serve
+from holdlog.domain.refusals import BusyError, DeadlockError, Hold, InvalidError, UnavailableError
+
+MAX_TICKETS: Final = 1_000
+"""In line, over all resources."""
+
+
+def take(command: Take, who: Who, server: str, held: int, board: Board) -> Taken | Queued:
+    """Raises BusyError, DeadlockError; InvalidError beyond `most`, of which the agent has `held`."""
+    options: tuple[Option, ...] = (
+        tuple(dict.fromkeys((command.resource, *command.also))),
+        *((other,) for other in command.alternatives),
+    )
+    place = _place(command, who, board)
+    wish = Wish(who, command.mode, options, place.ticket.turn if place else float("inf"))
+    offered = [option for option in options if _is_offered(option, who, board)]
+    for option in offered or options:
+        if holds_all(option, who, command.mode, board):
+            return _renewed(command, option, who, server, board)
+        if board.is_free(wish, option) and not _would_jam(command, option, who, server, board):
+            _require_room(command, option, who, held, board)
+            return _granted(command, option, who, server, place, board)
+    return _stand_in_line(command, wish, server, place, board)
+
+
+def _place(command: Take, who: Who, board: Board) -> Waiting | None:
+    """The ticket that an earlier call for the very same left."""
+    asked = (command.mode, command.also, command.alternatives)
+    for waiting in board.tickets_of(command.resource, who):
+        if (waiting.ticket.mode, waiting.ticket.also, waiting.ticket.alternatives) == asked:
+            return waiting
+    return None
+
+
+def _is_offered(option: Option, who: Who, board: Board) -> bool:
+    holds = [board.hold_of(resource, who) for resource in option]
+    return any(hold is not None and hold.lease.kind == "offered" for hold in holds)
+
+
+def _would_jam(command: Take, option: Option, who: Who, server: str, board: Board) -> bool:
+    """Whether a grant to somebody who also waits would make waiters wait for each other for ever."""
+    if not any(waiting.lease.who == who for waiting in board.present()):
+        return False
+    trial = board.copy()
+    _granted(command, option, who, server, _place(command, who, trial), trial)
+    return trial.closes_a_ring()
+
+
+def _require_room(command: Take, option: Option, who: Who, held: int, board: Board) -> None:
+    wanted = sum(1 for resource in option if board.hold_of(resource, who) is None)
+    if held + wanted > command.most:
+        raise InvalidError(f"agent: holds {held} claims, and {command.most} at most are allowed; release some first")
+
+
+def _renewed(command: Take, option: Option, who: Who, server: str, board: Board) -> Taken:
+    holds = [hold for resource in option if (hold := board.hold_of(resource, who)) is not None]
+    for hold in holds:
+        board.keep(_lease(command, hold, who, server, board))
+    return _taken(option, who, board, already=holds[0].lease.kind == "held")
+
+
+def _lease(command: Take, hold: Rival, who: Who, server: str, board: Board) -> Lease:
+    """The lease of an own grant, renewed. A length that the agent chose once stays, unless it chooses another."""
+    chosen = command.told or not hold.lease.told
+    length = command.lease if chosen else hold.lease.length
+    return hold.lease._replace(
+        kind="held",
+        session=who.session,
+        server=server,
+        length=length,
+        told=hold.lease.told or command.told,
+        deadline=board.now + length,
+        heard=board.now,
+        note=command.note if command.note is not None else hold.lease.note,
+    )
+
+
+def _granted(command: Take, option: Option, who: Who, server: str, place: Waiting | None, board: Board) -> Taken:
+    pattern = Lease(
+        resource="",
+        version=0,
+        kind="held",
+        agent=who.agent,
+        principal=who.principal,
+        session=who.session,
+        server=server,
+        deadline=board.now + command.lease,
+        length=command.lease,
+        told=command.told,
+        heard=board.now,
+        note=command.note,
+    )
+    grant(option, command.mode, pattern, place, board)
+    serve(board)  # a mode that became shared lets others in
+    return _taken(option, who, board)
+
+
+def _taken(option: Option, who: Who, board: Board, already: bool = False) -> Taken:
+    holds = [hold for resource in option if (hold := board.hold_of(resource, who)) is not None]
+    main, *others = holds
+    return Taken(
+        resource=main.resource,
+        version=main.grant.version,
+        position=main.lease.position,
+        claimed_at=main.grant.claimed_at,
+        expires_in=main.lease.deadline - board.now,
+        at=board.at,
+        already=already,
+        came_back=main.lease.key in board.adopted,
+        also=tuple((hold.resource, hold.grant.version) for hold in others),
+        past=board.claim(main.resource).past,
+        waiting=tuple(
+            InLine(waiting.ticket.agent, waiting.ticket.since, waiting.lease.note)
+            for waiting in board.in_line(main.resource)
+        ),
+    )
+
+
+def _stand_in_line(command: Take, wish: Wish, server: str, place: Waiting | None, board: Board) -> Queued:
+    hold = _describe(wish, board)
+    own = board.hold_of(command.resource, wish.who)
+    if own is not None and own.grant.mode == "shared" != command.mode:
+        raise BusyError(hold._replace(shared_by_asker=True))
+    if place is None and not command.wait:
+        raise BusyError(hold)
+    if command.wait:
+        ring = board.cycle(wish)
+        if ring:
+            raise DeadlockError(command.resource, tuple(ring))
+    version = place.ticket.version if place is not None else _queue(command, wish.who, board)
+    board.keep(
+        Lease(
+            resource=command.resource,
+            version=version,
+            kind="waits",
+            agent=wish.who.agent,
+            principal=wish.who.principal,
+            session=wish.who.session,
+            server=server,
+            deadline=board.now + command.wait + ABSENCE,
+            length=command.lease,
+            told=command.told,
+            present_until=board.now + command.wait if command.wait else 0,
+            heard=board.now,
+            note=command.note,
+        )
+    )
+    serve(board)
+    line = [waiting.lease.key for waiting in board.in_line(command.resource)]
+    key = (command.resource, version)
+    return Queued(hold._replace(queue_length=len(line)), version, line.index(key) + 1 if key in line else 1)
+
+
+def _queue(command: Take, who: Who, board: Board) -> int:
+    tickets = board.waiting()
+    if len(tickets) >= MAX_TICKETS:
+        raise UnavailableError(f"{MAX_TICKETS} calls stand in line already", retry_after=5.0)
+    for old in board.tickets_of(command.resource, who):  # it asked for something else beside it
+        left = ClaimUnqueued(agent=who.agent, ticket=old.ticket.version, why="left")
+        board.record(command.resource, left)
+        board.drop(old.lease.key)
+    return board.record(
+        command.resource,
+        ClaimQueued(
+            agent=who.agent,
+            principal=who.principal,
+            mode=command.mode,
+            turn=max((waiting.ticket.turn for waiting in tickets), default=0) + 1,
+            also=command.also,
+            alternatives=command.alternatives,
+            note=command.note,
+        ),
+    )
+
+
+def _describe(wish: Wish, board: Board) -> Hold:
+    """Who stands in the way of a wish's first option."""
+    option = wish.options[0]
+    rivals = [rival for resource in option for rival in board.rivals(resource, wish.mode, wish.who)]
+    asked = next((it for it in option if any(board.rivals(it, wish.mode, wish.who))), option[0])
+    queue_length = len({waiting.lease.key for resource in option for waiting in board.in_line(resource)})
+    if rivals:
+        return _hold(asked, rivals, queue_length, wish, board)
+    ahead = board.ahead(wish, option)
+    if not ahead:  # what is free would close a ring of waiters, were it granted
+        ahead = [waiting for waiting in board.present() if waiting.lease.who != wish.who][:1]
+    first = ahead[0]
+    return Hold(
+        resource=asked,
+        held_by=first.ticket.agent,
+        claimed_at=first.ticket.since,
+        version=first.ticket.version,
+        expires_in=max(0, first.lease.present_until - board.now),
+        idle=0,
+        servers=(first.lease.server,),
+        queue_length=queue_length,
+        in_line=True,
+    )
+
+
+def _hold(asked: str, rivals: list[Rival], queue_length: int, wish: Wish, board: Board) -> Hold:
+    first = rivals[0]
+    holders = tuple(dict.fromkeys(rival.grant.agent for rival in rivals))
+    return Hold(
+        resource=asked,
+        held_by=first.grant.agent,
+        claimed_at=first.grant.claimed_at,
+        version=first.grant.version,
+        expires_in=first.lease.deadline - board.now,
+        idle=board.now - first.lease.heard,
+        servers=tuple(dict.fromkeys(rival.lease.server for rival in rivals)),
+        queue_length=queue_length,
+        covered_by=first.resource if first.resource != asked else None,
+        holders=holders if len(holders) > 1 else (),
+        note=first.lease.note,
+        same_name=first.grant.agent == wish.who.agent,
+    )
