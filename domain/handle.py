@@ -49,6 +49,9 @@ _OUTCOMES: Final[dict[type[Command], TypeAdapter[Any]]] = {
 }
 """What each command comes to, for outcomes that are remembered as JSON."""
 
+_NOT_ASKED: Final = {"wait", "most"}
+"""What a request may differ in and be the same: the look at the end of a wait waits no more; the bound is a setting."""
+
 
 def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcome:
     """Decide the command against what the transaction sees, and append the events. Raises refusals: nothing happened.
@@ -60,7 +63,8 @@ def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcom
     kind = _OUTCOMES.get(type(command))
     if kind is None:
         return _decide(command, caller, transaction)
-    fingerprint = hashlib.sha256(f"{type(command).__name__}{command.model_dump_json()}".encode()).digest()
+    asked = command.model_dump_json(exclude=_NOT_ASKED)
+    fingerprint = hashlib.sha256(f"{type(command).__name__}{asked}".encode()).digest()
     earlier = transaction.repeated(caller)
     if earlier is not None:
         if earlier[0] != fingerprint:

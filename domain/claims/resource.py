@@ -38,10 +38,10 @@ def overlap(one: str, other: str) -> bool:
 def covering(resource: str) -> tuple[str, ...]:
     """Every name that a claim may have which overlaps this resource and is not below it: `a/b` gives
     `a/`, `a/b`, `a/b/`."""
-    bare = resource.rstrip("/")
+    bare = resource.removesuffix("/")  # one: custom names may end with several
     start = bare.find("://") + 3 if "://" in bare else 1
     above = [bare[: at + 1] for at in range(start, len(bare)) if bare[at] == "/"]
-    return (*above, bare, bare + "/")
+    return tuple(dict.fromkeys((*above, bare, bare + "/")))
 
 
 def _path(text: str) -> str:

@@ -239,6 +239,19 @@ def test_busy_and_queued_are_not_remembered(store: Store) -> None:
     assert not claim(store, agent="bob", caller=by(request_id="r1")).already
 
 
+def test_a_claim_that_waited_is_repeated_by_the_call_that_waits(store: Store) -> None:
+    """It was granted to the look at the end of its wait, which waits no more."""
+    claim(store)
+    waits = Take(resource="a", agent="bob", wait=30 * SECOND)
+    run(store, waits, by(request_id="r1"))
+    run(store, Release(resource="a", agent="ann"), by())
+    taken = run(store, waits.model_copy(update={"wait": 0}), by(request_id="r1"))
+    assert isinstance(taken, Taken)
+    assert run(store, waits, by(request_id="r1")) == taken
+    with pytest.raises(InvalidError):
+        run(store, Take(resource="b", agent="bob", wait=30 * SECOND), by(request_id="r1"))
+
+
 # --- the line
 
 
@@ -287,3 +300,11 @@ def test_who_waits_for_what_its_own_session_left_waits_no_longer(store: Store) -
         assert reader.queued() == []
     run(store, Renew(server="v2", sessions=(("s2", 0),)))  # too late: the claim is the other's
     assert claim(store).already
+
+
+@pytest.mark.parametrize("resource", ["a/", "custom://a/", "custom://a//", "custom://a///", "custom:////a//"])
+def test_a_subtree_has_one_holder_however_many_slashes_its_name_ends_with(store: Store, resource: str) -> None:
+    claim(store, resource)
+    with pytest.raises(BusyError):
+        claim(store, resource, agent="bob")
+    assert claim(store, resource).already

@@ -23,6 +23,7 @@ TOGETHER = [
     ("custom://deploy", "custom://deploy"),
     ("custom://deploy/", "custom://deploy/eu/west"),
     ("custom://a//", "custom://a//b"),
+    ("custom://a//", "custom://a//"),
     ("é/", "é/ü"),
     ("a b/", "a b/c"),
     (LONG, LONG[:-1]),
@@ -95,7 +96,7 @@ paths = st.builds(
     lambda scheme, parts, slash: scheme + "/".join(parts) + slash,
     st.sampled_from(["", "/", "file://web/", "custom://", "custom://a//"]),
     st.lists(segments, min_size=1, max_size=5),
-    st.sampled_from(["", "/"]),
+    st.sampled_from(["", "/", "//", "///"]),
 )
 
 
