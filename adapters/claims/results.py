@@ -46,6 +46,13 @@ class WithPast(Result):
     previous_note: str | None = None
     moved_to: str | None = None
 
+    def body(self) -> dict[str, Any]:
+        """The past behind what is now, and the hint behind both."""
+        told = super().body()
+        last = [name for name in (*WithPast.model_fields, "hint") if name in told and name not in Result.model_fields]
+        behind = {name: told.pop(name) for name in last}
+        return told | behind
+
 
 class Claimed(WithPast):
     status: Literal["claimed"] = "claimed"
