@@ -26,9 +26,9 @@ def take(command: Take, who: Who, server: str, held: int, board: Board) -> Taken
         if holds_all(option, who, command.mode, board):
             return _renewed(command, option, who, server, board)
         if board.is_free(wish, option) and not _would_jam(command, option, who, server, board):
-            _require_room(command, option, who, held, board)
+            _require_room(command, (option,), who, held, place, board)
             return _granted(command, option, who, server, place, board)
-    return _stand_in_line(command, wish, server, place, board)
+    return _stand_in_line(command, wish, server, held, place, board)
 
 
 def _place(command: Take, who: Who, board: Board) -> Waiting | None:
@@ -54,10 +54,18 @@ def _would_jam(command: Take, option: Option, who: Who, server: str, board: Boar
     return trial.closes_a_ring()
 
 
-def _require_room(command: Take, option: Option, who: Who, held: int, board: Board) -> None:
-    wanted = sum(1 for resource in option if board.hold_of(resource, who) is None)
-    if held + wanted > command.most:
-        raise InvalidError(f"agent: holds {held} claims, and {command.most} at most are allowed; release some first")
+def _require_room(
+    command: Take, options: tuple[Option, ...], who: Who, held: int, place: Waiting | None, board: Board
+) -> None:
+    """Also for what is waited for: it is granted without asking again."""
+    new = [sum(1 for resource in option if board.hold_of(resource, who) is None) for option in options]
+    mine = (waiting for waiting in board.waiting() if waiting.lease.is_of(who) and waiting != place)
+    waits = sum(max(map(len, waiting.wish.options)) for waiting in mine)
+    if held + waits + max(new) > command.most:
+        also = f" and waits for {waits}" if waits else ""
+        raise InvalidError(
+            f"agent: holds {held} claims{also}, and {command.most} at most are allowed; release some first"
+        )
 
 
 def _renewed(command: Take, option: Option, who: Who, server: str, board: Board) -> Taken:
@@ -124,7 +132,7 @@ def _taken(option: Option, who: Who, board: Board, already: bool = False) -> Tak
     )
 
 
-def _stand_in_line(command: Take, wish: Wish, server: str, place: Waiting | None, board: Board) -> Queued:
+def _stand_in_line(command: Take, wish: Wish, server: str, held: int, place: Waiting | None, board: Board) -> Queued:
     hold = _describe(wish, board)
     own = board.hold_of(command.resource, wish.who)
     if own is not None and own.grant.mode == "shared" != command.mode:
@@ -135,6 +143,8 @@ def _stand_in_line(command: Take, wish: Wish, server: str, place: Waiting | None
         ring = board.cycle(wish)
         if ring:
             raise DeadlockError(command.resource, tuple(ring))
+    if place is None:
+        _require_room(command, wish.options, wish.who, held, place, board)
     version = place.ticket.version if place is not None else _queue(command, wish.who, board)
     board.keep(
         Lease(

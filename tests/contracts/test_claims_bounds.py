@@ -9,7 +9,7 @@ import pytest
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.sqlite import SqliteStore
 from holdlog.domain.claims.claim import Claim, ClaimGranted, ClaimQueued
-from holdlog.domain.claims.commands import Release, Take
+from holdlog.domain.claims.commands import Queued, Release, Take
 from holdlog.domain.claims.lease import SECOND, Lease
 from holdlog.domain.claims.settling import load
 from holdlog.domain.claims.taking import MAX_TICKETS
@@ -31,6 +31,17 @@ def test_an_agent_may_hold_so_many_and_no_more(store: Store) -> None:
     with pytest.raises(InvalidError):
         claim(store, "r4", most=3, also=("r5",))
     claim(store, "r4", most=3)
+
+
+def test_nor_may_an_agent_wait_for_more_than_that(store: Store) -> None:
+    claim(store, "r0", most=2)
+    for resource in ("r1", "r2", "r3"):
+        claim(store, resource, agent="bob")
+    run(store, Take(resource="r1", agent="ann", alternatives=("r2",), wait=SECOND, most=2), by())
+    for take in (Take(resource="r3", agent="ann", wait=SECOND, most=2), Take(resource="r4", agent="ann", most=2)):
+        assert "holds 1 claims and waits for 1, and 2 at most" in str(refused(store, take))
+    again = run(store, Take(resource="r1", agent="ann", alternatives=("r2",), wait=SECOND, most=2), by())
+    assert isinstance(again, Queued)  # its own place counts once
 
 
 def test_one_call_names_a_hundred_resources_at_most() -> None:
