@@ -44,6 +44,7 @@ class Upkeep:
         self._news = threading.Condition()
         self._thread: threading.Thread | None = None
         self._ended = False
+        self._told = False
         self._waiters = 0
         self._server = ""
         self._heard: dict[str, int] = {}
@@ -73,7 +74,11 @@ class Upkeep:
     def heard(self, session: str | None) -> None:
         """A call of this session came."""
         if self._server and session is not None:
-            self._heard[session] = self._steady()
+            with self._news:
+                now, before = self._steady(), self._heard.get(session)
+                self._heard[session] = now
+                if before is None or now - before >= self._idle_limit * SECOND:  # nothing of it is renewed any more
+                    self._tell()
 
     def took(self) -> None:
         """There may be a new lease to keep."""
@@ -110,6 +115,7 @@ class Upkeep:
         if self._thread is None and not self._ended:
             self._thread = threading.Thread(target=self._run, name="holdlog-upkeep", daemon=True)
             self._thread.start()
+        self._told = True
         self._news.notify()
 
     def _run(self) -> None:
@@ -121,7 +127,9 @@ class Upkeep:
             with self._news:
                 if self._ended:
                     return
-                self._news.wait(pause if pause < threading.TIMEOUT_MAX else None)
+                if not self._told:  # news that came during the look were not looked at
+                    self._news.wait(pause if pause < threading.TIMEOUT_MAX else None)
+                self._told = False
                 if self._ended:
                     return
 
@@ -150,8 +158,9 @@ class Upkeep:
         if not self._server and not self._grants:
             return threading.TIMEOUT_MAX
         now = self._steady()
-        sessions = tuple((it, at) for it, at in self._heard.items() if now - at < self._idle_limit * SECOND)
         with self._news:
+            self._heard = {it: at for it, at in self._heard.items() if now - at < self._idle_limit * SECOND}
+            sessions = tuple(self._heard.items())
             grants = tuple(self._grants)
         with self._store.reader() as reader:
             kept = [lease for session, _ in sessions for lease in reader.leases.of_session(session)]
