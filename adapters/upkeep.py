@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeGuard
 
 from holdlog.adapters.stores.writer import Writer
 from holdlog.domain.claims.commands import Renew, Sweep
@@ -102,7 +102,7 @@ class Upkeep:
             self._ended = True
             self._news.notify()
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+        if _began(thread) and thread is not threading.current_thread():
             thread.join()
 
     def abandon(self) -> None:
@@ -112,7 +112,7 @@ class Upkeep:
 
     def _tell(self) -> None:
         """With the condition held."""
-        if self._thread is None and not self._ended:
+        if not _began(self._thread) and not self._ended:
             self._thread = threading.Thread(target=self._run, name="holdlog-upkeep", daemon=True)
             self._thread.start()
         self._told = True
@@ -173,3 +173,8 @@ class Upkeep:
         if not worn and not sessions:
             return threading.TIMEOUT_MAX
         return min(self._grace / PARTS, max(SOONEST, (min(worn, default=now + SECOND * 3600) - now) / SECOND))
+
+
+def _began(thread: threading.Thread | None) -> TypeGuard[threading.Thread]:
+    """Ctrl-C may come between the making of a thread and its start."""
+    return thread is not None and thread.ident is not None

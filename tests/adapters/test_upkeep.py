@@ -97,3 +97,19 @@ def test_a_session_that_calls_again_after_the_idle_limit_is_renewed_again(
     assert left(store, clock) == 150
     upkeep.heard("s1")
     until(lambda: left(store, clock) == 300)
+
+
+def test_ctrl_c_as_the_thread_is_about_to_start_costs_nothing(
+    upkeep: Upkeep, store: MemoryStore, clock: WatchedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = held(store)
+
+    def interrupted(thread: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(threading.Thread, "start", interrupted)
+        upkeep.keep("a", taken.version)
+    clock.pass_by(101)
+    upkeep.keep("a", taken.version)
+    until(lambda: left(store, clock) == 300)
