@@ -95,14 +95,19 @@ class Opened:
     async def claim_async(self, call: Stand[Answered], caller: Caller) -> Answered:
         """As `claim`. A cancelled call leaves its ticket, which keeps its place for a while."""
         caller = self._joined(caller)
-        outcome = await self._decided_async(call.command, caller)
+
+        def leave(outcome: Outcome) -> None:
+            if isinstance(outcome, Queued):
+                stepping = asyncio.ensure_future(self.writer.run_async(_step_back(call, outcome), caller))
+                stepping.add_done_callback(_ignore)
+
+        outcome = await self._decided_async(call.command, caller, leave)
         if isinstance(outcome, Queued) and call.seconds:
             try:
                 with self.upkeep.waiting():
                     await wait_until_async(self._ticket_gone(call, outcome), self.bell, call.seconds)
             except BaseException:
-                stepping = asyncio.ensure_future(self.writer.run_async(_step_back(call, outcome), caller))
-                stepping.add_done_callback(_ignore)
+                leave(outcome)
                 raise
             outcome = await self._decided_async(call.again, caller)
         self.upkeep.took()
@@ -198,9 +203,11 @@ class Opened:
         self.writer.run(sweep, NOBODY)
         return self.writer.run(command, caller)
 
-    async def _decided_async(self, command: Command, caller: Caller) -> Outcome:
+    async def _decided_async(
+        self, command: Command, caller: Caller, late: Callable[[Outcome], None] | None = None
+    ) -> Outcome:
         try:
-            outcome = await self.writer.run_async(command, caller)
+            outcome = await self.writer.run_async(command, caller, late)
         except HoldlogError as refusal:
             if (sweep := self._notice(refusal.servers)) is None:
                 raise
@@ -208,7 +215,7 @@ class Opened:
             if not isinstance(outcome, Queued) or (sweep := self._notice(outcome.hold.servers)) is None:
                 return outcome
         await self.writer.run_async(sweep, NOBODY)
-        return await self.writer.run_async(command, caller)
+        return await self.writer.run_async(command, caller, late)
 
     def _notice(self, servers: tuple[str, ...]) -> Sweep | None:
         """That servers ended which a refusal rests on."""

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -83,8 +84,11 @@ class Writer:
             raise
         return job.result()
 
-    async def run_async(self, command: Command, caller: Caller) -> Outcome:
-        """As `run`. A cancelled caller withdraws its command, unless it is in a batch: then the command stands."""
+    async def run_async(
+        self, command: Command, caller: Caller, late: Callable[[Outcome], None] | None = None
+    ) -> Outcome:
+        """As `run`. A cancelled caller withdraws its command, unless it is in a batch: then the command stands, and
+        `late` is told its outcome."""
         job = Job(command, caller)
         job.loop = asyncio.get_running_loop()
         job.future = job.loop.create_future()
@@ -99,8 +103,8 @@ class Writer:
             return await asyncio.shield(job.future)
         except asyncio.CancelledError:
             if not self._withdraw(job):
+                job.future.add_done_callback(partial(_told_late, late))  # who is cancelled may be cancelled again
                 await asyncio.wait([job.future])
-                job.future.exception()
             raise
         finally:
             timer.cancel()
@@ -271,6 +275,11 @@ def _answer(batch: Sequence[Job]) -> None:
     for loop, jobs in loops.items():
         with suppress(RuntimeError):  # the loop is closed: nobody waits for the outcome
             loop.call_soon_threadsafe(_resolve, jobs)
+
+
+def _told_late(late: Callable[[Outcome], None] | None, future: "asyncio.Future[Outcome]") -> None:
+    if not future.cancelled() and future.exception() is None and late is not None:
+        late(future.result())
 
 
 def _resolve(jobs: Sequence[Job]) -> None:

@@ -4,6 +4,7 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +25,7 @@ from holdlog import (
     StoreError,
 )
 from holdlog.domain.claims.lease import Lease
-from tests.commands import aside, until
+from tests.commands import PATIENCE, aside, until
 
 
 class Awaited:
@@ -434,6 +435,27 @@ async def test_a_block_cancelled_while_it_is_granted_holds_nothing(place: str) -
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert (await store.status("a.md")).status == "available"
+
+
+async def test_a_claim_cancelled_while_it_gets_its_ticket_is_served_no_more(place: str) -> None:
+    """Or the resource would wait for it, free, while nobody comes."""
+    async with AsyncStateStore(place) as store:
+        await store.claim("a.md", agent="ben")
+        opened = store._opened
+        with opened.store.transaction(time.monotonic() + PATIENCE):  # its command is taken, and cannot be withdrawn
+            task = asyncio.ensure_future(store.claim("a.md", agent="ann", wait_seconds=60))
+            await asyncio.sleep(0)
+            await aside(lambda: not opened.writer._waiting)
+            task.cancel()
+            await asyncio.sleep(0)
+            task.cancel()  # as anyio does
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        await aside(
+            lambda: [it.present for queue in opened.read(store._calls.board()).queues for it in queue.line] == [False]
+        )
+        await store.release("a.md", agent="ben")
+        assert (await store.claim("a.md", agent="cleo")).status == "claimed"
 
 
 def test_a_block_interrupted_in_line_leaves_the_line(place: str) -> None:
