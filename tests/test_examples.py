@@ -25,7 +25,17 @@ TOLD = {
         "The order is {'status': 'processing', 'reserved': True, 'total': 80.99}",
         "version 3  pricing-agent",
     ),
-    "claims/two_agents.py": ("busy, held by writer-1", "waits     available", "writer-2  claims    claimed"),
+    "claims/two_agents.py": (
+        "busy, held by writer-1",
+        "is told   writer-2 waits",
+        "granted to writer-2",
+        "in line   claimed; modified before: section 2 is new",
+    ),
+    "claims/slow_agent.py": (
+        "in line  claimed; expired before, of slow",
+        "writes   fenced, held by next",
+        "The notes are 'by next'.",
+    ),
 }
 
 

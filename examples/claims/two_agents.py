@@ -1,4 +1,4 @@
-"""Two agents want to edit one file: the second is told who holds it, waits, and goes on when it is free."""
+"""Two agents want to edit one file: the second is told who holds it, stands in line, and has it with the release."""
 
 import asyncio
 import sys
@@ -8,44 +8,50 @@ from pathlib import Path
 from holdlog import AsyncStateStore
 
 RESOURCE = "src/report.md"
+NOTE = "section 2 is new"
 
 
-async def first_agent(store: AsyncStateStore, claimed: asyncio.Event, refused: asyncio.Event) -> list[str]:
+async def first_agent(store: AsyncStateStore, claimed: asyncio.Event) -> list[str | None]:
     answer = await store.claim(RESOURCE, agent="writer-1")
     print(f"writer-1  claims    {answer.status}")
     claimed.set()
-    await refused.wait()
-    await asyncio.sleep(0.5)  # where the file is edited
-    released = await store.release(RESOURCE, agent="writer-1")
-    print(f"writer-1  releases  {released.status}")
-    return [answer.status, released.status]
+    for _ in range(100):
+        await asyncio.sleep(0.05)  # where the file is edited
+        again = await store.claim(RESOURCE, agent="writer-1")  # renews, and tells who waits
+        if again.status == "already_claimed" and again.waiting:
+            print(f"writer-1  is told   {again.waiting[0].agent} waits")
+            break
+    released = await store.release(RESOURCE, agent="writer-1", outcome="modified", note=NOTE)
+    told: list[str | None] = [answer.status, released.status]
+    if released.status == "released":
+        print(f"writer-1  releases  {released.status}, granted to {released.granted_to}")
+        told.append(released.granted_to)
+    return told
 
 
-async def second_agent(store: AsyncStateStore, claimed: asyncio.Event, refused: asyncio.Event) -> list[str]:
+async def second_agent(store: AsyncStateStore, claimed: asyncio.Event) -> list[str | None]:
     await claimed.wait()
     answer = await store.claim(RESOURCE, agent="writer-2")
-    told: list[str] = [answer.status]
+    told: list[str | None] = [answer.status]
     if answer.status == "busy":
         print(f"writer-2  claims    {answer.status}, held by {answer.held_by}")
-        refused.set()
-        waited = await store.wait(RESOURCE, timeout_seconds=30)
-        print(f"writer-2  waits     {waited.status} after {waited.elapsed_seconds} s")
-        answer = await store.claim(RESOURCE, agent="writer-2")
-        told += [waited.status, answer.status]
-    print(f"writer-2  claims    {answer.status}")
+        answer = await store.claim(RESOURCE, agent="writer-2", wait_seconds=30)
+        told.append(answer.status)
+    if answer.status == "claimed":
+        print(f"writer-2  in line   {answer.status}; {answer.previous_outcome} before: {answer.previous_note}")
+        told.append(answer.previous_note)
+        await store.release(RESOURCE, agent="writer-2")
     return told
 
 
 async def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         async with AsyncStateStore(Path(folder) / "state.db") as store:
-            claimed, refused = asyncio.Event(), asyncio.Event()
-            first, second = await asyncio.gather(
-                first_agent(store, claimed, refused), second_agent(store, claimed, refused)
-            )
+            claimed = asyncio.Event()
+            first, second = await asyncio.gather(first_agent(store, claimed), second_agent(store, claimed))
             holds = await store.status(RESOURCE)
     print(f"\n{RESOURCE} is {holds.status}; each agent edited it alone.")
-    as_told = first == ["claimed", "released"] and second == ["busy", "available", "claimed"]
+    as_told = first == ["claimed", "released", "writer-2"] and second == ["busy", "claimed", NOTE]
     return 0 if as_told else 1
 
 
