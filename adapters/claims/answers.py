@@ -12,6 +12,7 @@ from holdlog.domain.claims.board import Board, Rival, Waiting
 from holdlog.domain.claims.claim import Past
 from holdlog.domain.claims.commands import InLine, Let, Queued, Taken
 from holdlog.domain.claims.lease import Loss
+from holdlog.domain.claims.taking import MAX_TOLD
 from holdlog.domain.refusals import Hold, HoldlogError
 from holdlog.domain.times import utc
 
@@ -98,13 +99,9 @@ def board(
 ) -> results.Board:
     """The claims of a page, whoever waits for them, and the agents among all these."""
     holds = [hold for name in page for hold in board.holds(name) if _concerns(hold.grant.agent, agent)]
-    lines = [(name, board.claim(name).line) for name in page]
-    waiting = {
-        name: [it for it in board.waiting() if it.resource == name and _concerns(it.ticket.agent, agent)]
-        for name, line in lines
-        if line
-    }
-    leases = [*(hold.lease for hold in holds), *(it.lease for line in waiting.values() for it in line)]
+    everybody = [it for it in board.waiting() if _concerns(it.ticket.agent, agent)]
+    lines = {name: [it for it in everybody if it.resource == name] for name in page if board.claim(name).line}
+    leases = [*(hold.lease for hold in holds), *(it.lease for line in lines.values() for it in line)]
     agents = []
     for name in sorted({lease.agent for lease in leases}):
         mine = [lease for lease in leases if lease.agent == name]
@@ -123,8 +120,8 @@ def board(
     return results.Board(
         claims=[_held(hold.resource, hold, board, moment) for hold in holds],
         queues=[
-            results.Queue(resource=name, line=[_waiter(it, moment) for it in line])
-            for name, line in waiting.items()
+            results.Queue(resource=name, length=len(line), line=[_waiter(it, moment) for it in line[:MAX_TOLD]])
+            for name, line in lines.items()
             if line
         ],
         agents=agents,

@@ -179,9 +179,10 @@ class Held(Result):
 
 
 class Queue(Part):
-    """Who stands in line for a resource, first come first."""
+    """Who stands in line for a resource, first come first: `length` of them, the first 20 in `line`."""
 
     resource: str
+    length: int
     line: list[Waiter]
 
 

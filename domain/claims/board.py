@@ -153,9 +153,10 @@ class Board:
 
     def cycle(self, wish: Wish) -> list[Link]:
         """The ring of agents that would wait for each other if this wish were to wait; empty when there is none."""
-        wishes = [*(waiting.wish for waiting in self.present()), wish]
+        wishes = [wish, *(waiting.wish for waiting in self.present())]
         stuck = self._stuck(wishes)
-        return self._ring(wish, wishes, stuck) if wish.who in stuck else []
+        mine = [it for it in wishes if it.who == wish.who and self._is_stuck(it, stuck)]
+        return self._ring(mine[0], wishes, stuck) if mine else []  # maybe one of its other calls, after it came back
 
     def closes_a_ring(self) -> bool:
         """Whether somebody waits for ever already: what an agent gets while it also waits can bring that about."""

@@ -11,6 +11,8 @@ from holdlog.domain.refusals import BusyError, DeadlockError, Hold, InvalidError
 
 MAX_TICKETS: Final = 1_000
 """In line, over all resources."""
+MAX_TOLD: Final = 20
+"""Those in line whom a holder is told about: the first."""
 
 
 def take(command: Take, who: Who, server: str, held: int, board: Board) -> Taken | Queued:
@@ -127,7 +129,7 @@ def _taken(option: Option, who: Who, board: Board, already: bool = False) -> Tak
         past=board.claim(main.resource).past,
         waiting=tuple(
             InLine(waiting.ticket.agent, waiting.ticket.since, waiting.lease.note)
-            for waiting in board.in_line(main.resource)
+            for waiting in board.in_line(main.resource)[:MAX_TOLD]
         ),
     )
 

@@ -11,7 +11,7 @@ from holdlog.domain.handle import Command
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import Guard, Transact
-from holdlog.domain.refusals import BusyError, ExpiredError, FencedError, InvalidError
+from holdlog.domain.refusals import BusyError, DeadlockError, ExpiredError, FencedError, InvalidError
 from tests.claim_calls import HOUR, by, claim, holder, left, refused, wait, writes
 from tests.clock import Clock
 from tests.commands import PATIENCE, run, whole_log
@@ -308,3 +308,22 @@ def test_a_subtree_has_one_holder_however_many_slashes_its_name_ends_with(store:
     with pytest.raises(BusyError):
         claim(store, resource, agent="bob")
     assert claim(store, resource).already
+
+
+def test_who_comes_back_into_a_ring_is_told(store: Store) -> None:
+    claim(store, "x", caller=by("s2"))
+    claim(store, "y", "bob")
+    claim(store, "z", "cleo")
+    wait(store, "y", "ann")
+    wait(store, "x", "bob")
+    run(store, Sweep(ended=("v2",)))
+    told = refused(store, Take(resource="z", agent="ann", wait=SECOND))  # and by this x is hers again
+    assert isinstance(told, DeadlockError)
+    assert [(it.agent, it.holds, it.waits_for) for it in told.cycle] == [("ann", "x", "y"), ("bob", "y", "x")]
+
+
+def test_a_holder_is_told_of_the_first_in_line(store: Store) -> None:
+    claim(store)
+    for number in range(25):
+        wait(store, "a", f"w{number}")
+    assert [it.agent for it in claim(store).waiting] == [f"w{number}" for number in range(20)]

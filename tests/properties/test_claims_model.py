@@ -135,6 +135,7 @@ def require_first_come(before: Seen, after: Seen) -> None:
     waiting = {(it.agent.name, it.turn) for it in now.wants}
     offers = [it for it in after.live("offered") if it.key not in before.leases]
     gone = [it for it in then.wants if (it.agent.name, it.turn) not in waiting]
+    stood = {(it.turn, it.agent.name, it.options) for it in then.wants}
     first = {it.agent: it for it in reversed(gone)}  # whatever else an agent waited for is needless then
     for served in first.values():
         got = [it for lease in offers if _may_be(lease, served) for it in _has(after, lease)]
@@ -142,7 +143,8 @@ def require_first_come(before: Seen, after: Seen) -> None:
         undone = Scene(tuple(it for it in now.has if it not in got), tuple(sorted((*now.wants, *needless))))
         for earlier in now.wants:
             if (
-                earlier.turn < served.turn
+                (earlier.turn, earlier.agent.name, earlier.options) in stood  # turns begin anew when nobody waits
+                and earlier.turn < served.turn
                 and claim_rule.is_other(earlier, served.agent)
                 and any(claim_rule.clash(earlier, it.mode, it.resources) for it in got)
             ):
