@@ -165,11 +165,12 @@ class Upkeep:
         with self._store.reader() as reader:
             kept = [lease for session, _ in sessions for lease in reader.leases.of_session(session)]
             kept += [lease for lease in reader.leases.of([it for it, _ in grants]) if lease.key in grants]
-        worn = [lease.deadline - lease.length + lease.length // PARTS for lease in kept if lease.kind == "held"]
+        kept = [lease for lease in kept if lease.kind == "held"]
+        worn = [lease.deadline - lease.length + lease.length // PARTS for lease in kept]
         left = any(lease.server != self._server and not self._connected(lease.server) for lease in kept)
         if left or any(at <= now for at in worn):
             self._writer.run(Renew(server=self._server, sessions=sessions, grants=grants), NOBODY)
-            worn = [now + lease.length // PARTS for lease in kept if lease.kind == "held"]
+            worn = [now + lease.length // PARTS for lease in kept]
         if not worn and not sessions:
             return threading.TIMEOUT_MAX
         return min(self._grace / PARTS, max(SOONEST, (min(worn, default=now + SECOND * 3600) - now) / SECOND))

@@ -14,13 +14,15 @@ _SELECT_LOSSES: Final = (
 )
 _PUT: Final = f"INSERT OR REPLACE INTO leases VALUES ({', '.join('?' * len(Lease._fields))})"
 _OF_AGENT: Final = "agent = :agent AND principal IS :principal AND (session IS :session OR server = '')"
+_ADOPTABLE: Final = "(kind = 'held' OR server = '')"  # who waits is there as long as the server that it called
 _HEARD: Final = f"""UPDATE leases SET session = :session, heard = :now,
-    server = CASE :server WHEN '' THEN server ELSE :server END,
+    server = CASE WHEN {_ADOPTABLE} AND :server != '' THEN :server ELSE server END,
     deadline = CASE kind WHEN 'held' THEN MAX(deadline, :now + length) ELSE deadline END
     WHERE {_OF_AGENT} AND deadline > :now
     AND (kind = 'held' AND deadline < :now + length - length / 8 OR session IS NOT :session
-    OR server != :server AND :server != '')"""
-_RENEW_SESSION: Final = """UPDATE leases SET server = :server, heard = MAX(heard, :heard),
+    OR {_ADOPTABLE} AND server != :server AND :server != '')"""
+_RENEW_SESSION: Final = f"""UPDATE leases SET heard = MAX(heard, :heard),
+    server = CASE WHEN {_ADOPTABLE} THEN :server ELSE server END,
     deadline = CASE kind WHEN 'held' THEN MAX(deadline, :now + length) ELSE deadline END
     WHERE session = :session AND deadline > :now"""
 _RENEW_GRANT: Final = """UPDATE leases SET deadline = MAX(deadline, :now + length)

@@ -57,7 +57,7 @@ class MemoryLeases:
         for lease in self.of_agent(who):
             renewed = _renewed(lease, now)
             worn = lease.kind == "held" and lease.deadline < now + lease.length - lease.length // 8
-            kept = server or lease.server
+            kept = _keeper(lease, server) if server else lease.server
             if lease.deadline > now and (worn or (lease.session, lease.server) != (who.session, kept)):
                 changed[lease.key] = renewed._replace(session=who.session, server=kept, heard=now)
         self._change(changed)
@@ -68,7 +68,7 @@ class MemoryLeases:
         for key, lease in self.leases.items():
             if lease.deadline > now and lease.session in heard:
                 at = max(lease.heard, heard[lease.session])
-                changed[key] = _renewed(lease, now)._replace(server=server, heard=at)
+                changed[key] = _renewed(lease, now)._replace(server=_keeper(lease, server), heard=at)
             elif lease.deadline > now and key in named:
                 changed[key] = _renewed(lease, now)
         self._change(changed)
@@ -99,6 +99,11 @@ class MemoryLeases:
     def _change(self, changed: dict[Key, Lease]) -> None:
         self.leases |= changed
         self.wrote = self.wrote or bool(changed)
+
+
+def _keeper(lease: Lease, server: str) -> str:
+    """Who waits is there as long as the server that it called."""
+    return server if lease.kind == "held" or not lease.server else lease.server
 
 
 def _renewed(lease: Lease, now: int) -> Lease:

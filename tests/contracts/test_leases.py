@@ -4,6 +4,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from holdlog.domain.claims.lease import SECOND, Lease, Loss, Who
 from holdlog.domain.ports import LeaseWrites, Store
 from tests.clock import Clock
@@ -185,6 +187,16 @@ def test_a_server_renews_its_sessions_and_makes_them_its_own(store: Store) -> No
     assert (a.server, a.deadline, a.heard) == ("v1", NOW + 7 + LENGTH, NOW + 5)
     assert (b.server, b.deadline, b.heard) == ("v1", NOW + 7 + LENGTH, NOW + 9)
     assert c == held("c", session="s2")
+
+
+@pytest.mark.parametrize("kind", ["waits", "offered"])
+def test_who_waits_is_there_as_long_as_the_server_that_it_called(store: Store, kind: str) -> None:
+    """Another one of the same session takes it over only when that one is known to be gone."""
+    put(store, held("a", server="v0", kind=kind), held("b", server="", kind=kind))
+    with leases(store) as writes:
+        writes.renew("v1", [("s1", NOW)], [], NOW)
+        writes.heard(ANN, "v1", NOW)
+    assert [lease.server for lease in of(store, "a", "b")] == ["v0", "v1"]
 
 
 def test_a_single_grant_is_renewed_by_its_key_and_keeps_its_server(store: Store) -> None:
