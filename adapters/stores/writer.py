@@ -219,7 +219,9 @@ class Writer:
             return False
 
     def _commit(self, batch: Sequence[Job]) -> None:
-        """Give every job its outcome. An unexpected error undoes the batch, and its commands run one by one."""
+        """Give every job its outcome. An unexpected error undoes the batch, and its commands run one by one.
+
+        A future takes any error but StopIteration, and the neighbours would go unanswered."""
         begun = False
         refusals: list[Refusal] = []
         try:
@@ -242,7 +244,7 @@ class Writer:
                     self._commit([job])
                 return
             for job in batch:
-                job.outcome = error
+                job.outcome = RuntimeError(repr(error)) if isinstance(error, StopIteration) else error
         else:
             if transaction.wrote:
                 self._refusals.clear()

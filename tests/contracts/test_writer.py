@@ -183,6 +183,15 @@ def test_an_interrupt_of_who_leads_leaves_the_others_answered(
     assert isinstance(writer.run(transact(put("a", 1)), NOBODY), Changed)
 
 
+async def test_an_error_that_no_future_takes_leaves_nobody_unanswered(writer: Writer, turnstile: Turnstile) -> None:
+    turnstile.errors["bad"] = StopIteration()
+    good, bad = (asyncio.ensure_future(writer.run_async(transact(put(key, 1)), NOBODY)) for key in ("good", "bad"))
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await bad
+        assert isinstance(await good, Changed)
+
+
 def test_a_lone_caller_gets_its_error_and_the_next_one_works(writer: Writer, turnstile: Turnstile) -> None:
     turnstile.errors["bad"] = Broken()
     for _ in range(2):
