@@ -6,7 +6,7 @@ from holdlog.domain.claims.commands import Let, Release, StepBack
 from holdlog.domain.claims.lease import ABSENCE, Loss, Who
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.claims.serving import serve
-from holdlog.domain.refusals import ExpiredError, NotFoundError, NotHolderError
+from holdlog.domain.refusals import ExpiredError, InvalidError, NotFoundError, NotHolderError
 
 
 def release(command: Release, who: Who, board: Board) -> tuple[Let, list[Loss]]:
@@ -73,10 +73,13 @@ def _require_mine_or_free(resource: str, who: Who, version: int | None, board: B
 def _forced(command: Release, board: Board) -> tuple[Let, list[Loss]]:
     resource = command.resource
     assert resource is not None
+    holds = board.holds(resource)
+    if not holds and any(board.rivals(resource, "exclusive", None)):
+        raise InvalidError("resource: nobody holds this very one; status names the one that covers it")
     if board.claim(resource).version == 0:
         raise NotFoundError.of_claim(resource)
     losses, released = [], []
-    for hold in board.holds(resource):
+    for hold in holds:
         ending = ClaimReleased(
             agent=hold.grant.agent, grant=hold.grant.version, forced_by=command.agent, note=command.note
         )

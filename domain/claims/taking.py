@@ -24,7 +24,7 @@ def take(command: Take, who: Who, server: str, held: int, board: Board) -> Taken
     place = _place(command, who, board)
     wish = Wish(who, command.mode, options, place.ticket.turn if place else float("inf"))
     offered = [option for option in options if _is_offered(option, who, board)]
-    for option in offered or options:
+    for option in (*offered, *(it for it in options if it not in offered)):
         if holds_all(option, who, command.mode, board):
             return _renewed(command, option, who, server, board)
         if board.is_free(wish, option) and not _would_jam(command, option, who, server, board):

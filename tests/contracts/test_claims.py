@@ -327,3 +327,12 @@ def test_a_holder_is_told_of_the_first_in_line(store: Store) -> None:
     for number in range(25):
         wait(store, "a", f"w{number}")
     assert [it.agent for it in claim(store).waiting] == [f"w{number}" for number in range(20)]
+
+
+def test_who_is_offered_what_it_cannot_use_gets_what_is_free(store: Store) -> None:
+    claim(store, "d", agent="bob", mode="shared")
+    claim(store, "d/", agent="cleo", mode="shared")
+    claim(store, "e", agent="cleo")
+    run(store, Take(resource="e", also=("d",), agent="ann", mode="shared", wait=SECOND), by())
+    run(store, Release(resource="e", agent="cleo"), by())
+    assert claim(store, "a", alternatives=("d",)).resource == "a"

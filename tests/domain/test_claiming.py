@@ -318,6 +318,8 @@ def test_releasing_twice_changes_nothing_whoever_asks() -> None:
 def test_what_was_never_claimed_is_not_found() -> None:
     assert board().when(release("a.py", by="ann")).refused(NotFoundError).facts == {"resource": "a.py"}
     board().when(force("a.py", by="eve", reason="x")).refused(NotFoundError)
+    covered = board(held("src/", by="ann")).when(force("src/a.py", by="eve", reason="x"))
+    assert "status names the one that covers it" in str(covered.refused(InvalidError))
 
 
 def test_several_are_released_or_none() -> None:

@@ -169,7 +169,7 @@ def require_answer(turn: Turn, command: Take) -> None:
     options = tuple(tuple(dict.fromkeys(option)) for option in options)
     wish = Wants(_place(turn.before, command, asker), command.mode, asker, options)
     offered = [option for option in options if _is_offered(turn.before, option, asker)]
-    expected = _first(stood, wish._replace(options=tuple(offered) or options))
+    expected = _first(stood, wish._replace(options=tuple(dict.fromkeys((*offered, *options)))))
     if isinstance(turn.said, Taken):
         assert expected is not None, f"granted {turn.said.resource} against the rule"
         assert {turn.said.resource, *dict(turn.said.also)} == set(expected)
@@ -250,7 +250,8 @@ def _place(seen: Seen, command: Take, asker: Agent) -> float:
 
 
 def _is_offered(seen: Seen, option: tuple[str, ...], asker: Agent) -> bool:
-    mine = [it for it in seen.live("offered") if it.agent == asker.name and it.session == asker.session]
+    named = [it for it in seen.live("offered") if it.agent == asker.name]
+    mine = [it for it in named if it.session == asker.session or not it.server]
     return any(it.resource in option for it in mine)
 
 
