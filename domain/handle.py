@@ -167,13 +167,13 @@ def _take(command: Take, caller: Caller, transaction: Transaction) -> Taken | Qu
     who = _who(command.agent, caller)
     board = load_to_write(transaction, [command.resource, *command.also, *command.alternatives])
     board.adopt(who, caller.server)
-    outcome = taking.take(command, who, caller.server, transaction.leases.held(who, transaction.steady), board)
     if board.adopted:
         serving.serve(board)  # what came back lets its sub-agents in
-    settle(board, transaction, caller)
+    outcome = taking.take(command, who, caller.server, transaction.leases.held(who, transaction.steady), board)
+    positions = settle(board, transaction, caller)
     transaction.leases.heard(who, caller.server, transaction.steady)
-    if isinstance(outcome, Taken):
-        return outcome._replace(position=board.leases[outcome.resource, outcome.version].position)
+    if isinstance(outcome, Taken) and (outcome.resource, outcome.version) in positions:
+        return outcome._replace(position=positions[outcome.resource, outcome.version])
     return outcome
 
 

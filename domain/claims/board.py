@@ -63,6 +63,7 @@ class Board:
         self.kept: dict[tuple[str, int], Lease] = {}
         self.dropped: set[tuple[str, int]] = set()
         self.adopted: set[tuple[str, int]] = set()
+        self.came_back: dict[Who, str] = {}  # with the server that keeps them alive now
 
     def copy(self) -> "Board":
         """To try something out."""
@@ -186,6 +187,7 @@ class Board:
             if lease.is_of(who) and lease.session != who.session:
                 self.keep(lease._replace(session=who.session, server=server))
                 self.adopted.add(lease.key)
+                self.came_back[who] = server
 
     # --- who waits for whom
 

@@ -40,8 +40,10 @@ def serve(board: Board) -> list[tuple[str, str]]:
     Again and again, because a grant may free something for one who came earlier: its agent shares now what it had
     alone, or is in a session with its sub-agents."""
     served: list[tuple[str, str]] = []
-    while found := _serve_each(board):
-        served += found
+    before = -1
+    while before < len(board.changes):
+        before = len(board.changes)
+        served += _serve_each(board)
     return served
 
 
@@ -50,6 +52,10 @@ def _serve_each(board: Board) -> list[tuple[str, str]]:
     for waiting in board.present():
         if board.lease(*waiting.lease.key) is None:
             continue  # another grant of this round made it needless
+        if _is_content(waiting, board):
+            board.adopt(waiting.lease.who, waiting.lease.server)
+            _leave(waiting, board)
+            continue
         wish = waiting.wish
         option = next(
             (
@@ -99,16 +105,26 @@ def grant(option: Option, mode: Mode, pattern: Lease, place: Waiting | None, boa
         board.keep(pattern._replace(resource=resource, version=version))
     for waiting in board.waiting():  # also tickets of other calls that this grant makes needless
         if waiting.lease.is_of(pattern.who) and (waiting == place or _is_content(waiting, board)):
-            version = waiting.ticket.version
-            if any(ticket.version == version for ticket in board.claim(waiting.resource).line):
-                board.record(waiting.resource, ClaimUnqueued(agent=pattern.agent, ticket=version, why="granted"))
-            board.drop(waiting.lease.key)
+            _leave(waiting, board)
     if place is not None:
         board.drop(place.lease.key)
 
 
+def _leave(waiting: Waiting, board: Board) -> None:
+    """Its agent has what it waits for. A grant of the resource itself took the ticket along."""
+    version = waiting.ticket.version
+    if any(ticket.version == version for ticket in board.claim(waiting.resource).line):
+        board.record(waiting.resource, ClaimUnqueued(agent=waiting.ticket.agent, ticket=version, why="granted"))
+    board.drop(waiting.lease.key)
+
+
 def _is_content(waiting: Waiting, board: Board) -> bool:
-    return any(holds_all(option, waiting.lease.who, waiting.ticket.mode, board) for option in waiting.wish.options)
+    """Also with more than it waits for: alone what it would share."""
+    who, mode = waiting.lease.who, waiting.ticket.mode
+    return any(
+        holds_all(option, who, mode, board) or holds_all(option, who, "exclusive", board)
+        for option in waiting.wish.options
+    )
 
 
 def holds_all(option: Option, who: Who, mode: Mode, board: Board) -> bool:

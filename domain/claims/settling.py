@@ -47,8 +47,12 @@ def load_to_write(transaction: Transaction, resources: Sequence[str]) -> Board:
     return board
 
 
-def settle(board: Board, transaction: Transaction, caller: Caller, losses: Sequence[Loss] = ()) -> None:
-    """Append the events of a board and put its leases; those of new grants learn their positions."""
+def settle(
+    board: Board, transaction: Transaction, caller: Caller, losses: Sequence[Loss] = ()
+) -> dict[tuple[str, int], int]:
+    """Append the events of a board and put its leases; those of new grants learn their positions.
+
+    Answers with the positions of the events, by resource and version."""
     positions: dict[tuple[str, int], int] = {}
     if board.changes:
         appended = transaction.append([ClaimChange(*change) for change in board.changes], caller)
@@ -63,10 +67,12 @@ def settle(board: Board, transaction: Transaction, caller: Caller, losses: Seque
             else lease._replace(position=positions.get(lease.key, 0))
             for lease in board.kept.values()
         ]
-        board.leases |= {lease.key: lease for lease in placed}
         transaction.leases.put(placed)
+    for who, server in board.came_back.items():  # to all that is its own: also to what bears on nothing here
+        transaction.leases.heard(who, server, transaction.steady)
     if losses:
         transaction.leases.lose(losses, transaction.at)
+    return positions
 
 
 def end_what_is_due(transaction: Transaction, gone: bool = False) -> bool:

@@ -336,3 +336,13 @@ def test_who_is_offered_what_it_cannot_use_gets_what_is_free(store: Store) -> No
     run(store, Take(resource="e", also=("d",), agent="ann", mode="shared", wait=SECOND), by())
     run(store, Release(resource="e", agent="cleo"), by())
     assert claim(store, "a", alternatives=("d",)).resource == "a"
+
+
+def test_who_comes_back_to_more_than_it_waits_for_keeps_it(store: Store) -> None:
+    claim(store, caller=by("s2"))
+    run(store, Take(resource="a", agent="ann", mode="shared", wait=30 * SECOND), by())
+    run(store, Sweep(ended=("v2",)))
+    assert claim(store).already
+    with store.reader() as reader:
+        held = reader.claim("a")
+    assert ([grant.mode for grant in held.grants], held.line) == (["exclusive"], ())

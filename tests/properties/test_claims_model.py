@@ -93,7 +93,7 @@ def live(world: World, history: list[Step]) -> None:
             sessions.setdefault(lease.key, set()).add(lease.session)
         require_exclusion(seen, sessions)
         require_leases_match(seen)
-        require_first_come(turn.before, seen)
+        require_first_come(turn)
         adopted = adopted or _adopts(turn)
         if seen.settled:
             amiss = starves(scene(seen))
@@ -129,9 +129,11 @@ def starves(scene: Scene) -> str | None:
     return f"{ring} wait for each other, and none was told" if ring else None
 
 
-def require_first_come(before: Seen, after: Seen) -> None:
+def require_first_come(turn: Turn) -> None:
     """Nobody was served before one who came earlier, still waits in its call for the same, and not for the served."""
+    before, after = turn.before, turn.after
     now, then = scene(after), scene(before)
+    asked = _asked(then, turn)
     waiting = {(it.agent.name, it.turn) for it in now.wants}
     offers = [it for it in after.live("offered") if it.key not in before.leases]
     gone = [it for it in then.wants if (it.agent.name, it.turn) not in waiting]
@@ -139,6 +141,7 @@ def require_first_come(before: Seen, after: Seen) -> None:
     first = {it.agent: it for it in reversed(gone)}  # whatever else an agent waited for is needless then
     for served in first.values():
         got = [it for lease in offers if _may_be(lease, served) for it in _has(after, lease)]
+        stood_then = claim_rule.come_back(then, served.agent)
         needless = [it for it in gone if it.agent == served.agent]
         undone = Scene(tuple(it for it in now.has if it not in got), tuple(sorted((*now.wants, *needless))))
         for earlier in now.wants:
@@ -148,8 +151,17 @@ def require_first_come(before: Seen, after: Seen) -> None:
                 and claim_rule.is_other(earlier, served.agent)
                 and any(claim_rule.clash(earlier, it.mode, it.resources) for it in got)
             ):
-                passed = [claim_rule.waits_for(it, earlier.agent, served.agent) for it in (undone, then)]
+                passed = [claim_rule.waits_for(it, earlier.agent, served.agent) for it in (undone, stood_then, asked)]
                 assert any(passed), f"{served} was served before {earlier}"
+
+
+def _asked(then: Scene, turn: Turn) -> Scene:
+    """With the wish of the one who claims just now: another may be served because of it, and then this one, too."""
+    if not isinstance(turn.command, Take) or turn.by is None:
+        return then
+    asker = Agent(turn.by.agent, turn.by.session)
+    stood = claim_rule.come_back(then, asker)
+    return Scene(stood.has, (*stood.wants, _wish(turn, turn.command, asker)))
 
 
 def require_leases_match(seen: Seen) -> None:
@@ -165,9 +177,8 @@ def require_answer(turn: Turn, command: Take) -> None:
     assert turn.by is not None
     asker = Agent(turn.by.agent, turn.by.session)
     stood = claim_rule.come_back(scene(turn.before), asker)
-    options = ((command.resource, *command.also), *((it,) for it in command.alternatives))
-    options = tuple(tuple(dict.fromkeys(option)) for option in options)
-    wish = Wants(_place(turn.before, command, asker), command.mode, asker, options)
+    wish = _wish(turn, command, asker)
+    options = wish.options
     offered = [option for option in options if _is_offered(turn.before, option, asker)]
     expected = _first(stood, wish._replace(options=tuple(dict.fromkeys((*offered, *options)))))
     if isinstance(turn.said, Taken):
@@ -236,6 +247,12 @@ def _adopts(turn: Turn) -> bool:
 
 def _is_above(one: str, other: str) -> bool:
     return other.startswith(one + "/")
+
+
+def _wish(turn: Turn, command: Take, asker: Agent) -> Wants:
+    options = ((command.resource, *command.also), *((it,) for it in command.alternatives))
+    options = tuple(tuple(dict.fromkeys(option)) for option in options)
+    return Wants(_place(turn.before, command, asker), command.mode, asker, options)
 
 
 def _place(seen: Seen, command: Take, asker: Agent) -> float:
