@@ -43,7 +43,7 @@ def open_holdlog(
         calls = Calls(settings, host.now, host.steady, server.connected)
         return _kept(Opened(MemoryStore(), ProcessBell(), caller, calls, server, settings))
     if "://" in str(place):
-        raise StoreError(f"{str(place).split('://')[0]}:// stores are planned; give the path of a file")
+        return _kept(_open_database(str(place), caller, settings))
     from holdlog.adapters.stores.opening import open_sqlite
 
     path = Path(os.path.realpath(Path(place).expanduser()))
@@ -52,6 +52,21 @@ def open_holdlog(
     server = MachineServer(path, caller.session or "", what)
     calls = Calls(settings, host.now, host.steady, server.connected)
     return _kept(Opened(store, bell, caller, calls, server, settings))
+
+
+def _open_database(url: str, caller: Caller, settings: Settings) -> Opened:
+    scheme = url.split("://")[0]
+    if scheme not in ("postgresql", "postgres"):
+        raise StoreError(f"{scheme}:// is no store; give the path of a file, or postgresql://user@host/database")
+    try:
+        from holdlog.adapters.stores.postgres.opening import open_postgres
+        from holdlog.adapters.stores.postgres.session import Session, SessionBell
+    except ImportError as error:
+        raise StoreError(f"{error.name} is missing; install holdlog[postgres]") from None
+    store = open_postgres(url)
+    bell = SessionBell()
+    bell.session = server = Session(store, bell.wake)
+    return Opened(store, bell, caller, Calls(settings, store.now, store.steady, server.connected), server, settings)
 
 
 class MachineServer(Server):

@@ -1,6 +1,7 @@
 """One function runs a command: load, decide, append. The writer around it gives the transaction and rings the bell."""
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
@@ -24,7 +25,7 @@ from holdlog.domain.claims.commands import (
 from holdlog.domain.claims.lease import Who
 from holdlog.domain.claims.settling import MAX_DUE, end_what_is_due, load_to_write, settle
 from holdlog.domain.message import NOBODY, Caller
-from holdlog.domain.ports import AgentChange, RecordChange, Transaction
+from holdlog.domain.ports import AgentChange, Footprint, RecordChange, Transaction
 from holdlog.domain.record import ClearNamespace, Delete, Guard, Operation, Record, Transact, Written
 from holdlog.domain.refusals import ConflictError, FencedError, InvalidError
 
@@ -51,6 +52,17 @@ _OUTCOMES: Final[dict[type[Command], TypeAdapter[Any]]] = {
 
 _NOT_ASKED: Final = {"wait", "most"}
 """What a request may differ in and be the same: the look at the end of a wait waits no more; the bound is a setting."""
+
+
+def footprint(commands: Iterable[Command]) -> Footprint:
+    """What the commands will read of records and agents, for stores that fetch it in one go."""
+    records: dict[tuple[str, str], None] = {}
+    agents: dict[str, None] = {}
+    for command in commands:
+        if isinstance(command, Transact):
+            records |= {(operation.namespace, operation.key): None for operation in command.operations}
+            agents[command.by] = None
+    return Footprint(list(records), list(agents))
 
 
 def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcome:

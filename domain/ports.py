@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from holdlog.domain.agent import AgentRegistered, Profile
 from holdlog.domain.claims.claim import Claim, ClaimEvent
@@ -10,6 +10,10 @@ from holdlog.domain.claims.lease import Lease, Loss, Who
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.record import Record, RecordEvent
+
+REQUEST_SECONDS: Final = 24 * 60 * 60
+"""How long outcomes are remembered under their request_id."""
+REFUSALS_KEPT: Final = 10_000
 
 
 class RecordChange(NamedTuple):
@@ -194,6 +198,14 @@ class Refusal(NamedTuple):
     session: str | None
 
 
+class Footprint(NamedTuple):
+    """What commands are going to read, as far as it is known before: `records` by namespace and key, and the agents
+    whose leases they may renew."""
+
+    records: Sequence[tuple[str, str]] = ()
+    agents: Sequence[str] = ()
+
+
 class Store(Protocol):
     """One log with its views, shared with other processes."""
 
@@ -203,8 +215,11 @@ class Store(Protocol):
     def snapshot(self) -> AbstractContextManager[Reader]:
         """Reads that all see the log at one position."""
 
-    def transaction(self, deadline: float) -> AbstractContextManager[Transaction]:
+    def transaction(
+        self, deadline: float, ahead: Callable[[], Footprint] | None = None
+    ) -> AbstractContextManager[Transaction]:
         """Writes that are durable when the block ends. `deadline` (`time.monotonic` seconds) bounds the wait to begin.
+        `ahead` is asked by stores for which every read is a journey.
 
         Raises UnavailableError. When the block raises, nothing happened.
         """

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from holdlog.adapters.stores.memory import MemoryStore
+from holdlog.adapters.stores.postgres.rows import PostgresReader
+from holdlog.adapters.stores.postgres.schema import SELECT_EVENTS
 from holdlog.adapters.stores.rows import SqliteReader
-from holdlog.adapters.stores.sqlite import SqliteStore
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.commands import Let, Release, Take, Taken
@@ -116,11 +117,10 @@ def noted_refusals(store: Store) -> list[Refusal]:
     """The table that an auditor reads, oldest first."""
     if isinstance(store, MemoryStore):
         return store.refusals
-    assert isinstance(store, SqliteStore)
-    connection = store.connect()
-    found = connection.execute("SELECT at, code, what, by, session FROM refusals ORDER BY id").fetchall()
-    connection.close()
-    return [Refusal(*row) for row in found]
+    select = "SELECT at, code, what, by, session FROM refusals ORDER BY id"
+    with store.reader() as reader:
+        assert isinstance(reader, SqliteReader | PostgresReader)
+        return [Refusal(*row) for row in reader.connection.execute(select).fetchall()]
 
 
 def rows(store: Store) -> list[tuple[Any, ...]]:
@@ -138,6 +138,8 @@ def rows(store: Store) -> list[tuple[Any, ...]]:
             for position, it in enumerate(store._committed[0], start=1)
         ]
     with store.reader() as reader:
+        if isinstance(reader, PostgresReader):
+            return reader.rows(f"{SELECT_EVENTS} ORDER BY notification_id", ())
         assert isinstance(reader, SqliteReader)
         return reader.rows(0, -1).fetchall()
 

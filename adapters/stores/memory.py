@@ -16,16 +16,13 @@ from holdlog.domain.claims.resource import overlap
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.names import agent_stream, claim_stream, record_stream
-from holdlog.domain.ports import Change, Refusal
+from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Refusal
 from holdlog.domain.record import Record, seen
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.projections import fold
 from holdlog.projections.fold import State
 
 Row = TypeVar("Row")
-
-REQUEST_SECONDS = 24 * 60 * 60
-REFUSALS_KEPT = 10_000
 
 
 class MemoryStore:
@@ -51,7 +48,7 @@ class MemoryStore:
     snapshot = reader
 
     @contextmanager
-    def transaction(self, deadline: float) -> Iterator["MemoryTransaction"]:
+    def transaction(self, deadline: float, ahead: object = None) -> Iterator["MemoryTransaction"]:
         self._usable()
         if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise UnavailableError("another thread holds the store")

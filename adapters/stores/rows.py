@@ -18,7 +18,7 @@ from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.resource import covering
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event
-from holdlog.domain.ports import Change, Refusal
+from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Refusal
 from holdlog.domain.record import Record
 from holdlog.projections import fold
 from holdlog.projections.agents import AGENTS, profile_of
@@ -26,8 +26,6 @@ from holdlog.projections.claims import CLAIMS, claim_of
 from holdlog.projections.current import CURRENT, record_of
 from holdlog.projections.fold import State
 
-REQUEST_SECONDS: Final = 24 * 60 * 60
-REFUSALS_KEPT: Final = 10_000
 MAX_NAMES: Final = 500
 """In one statement."""
 

@@ -59,7 +59,7 @@ class SqliteStore:
         self._usable()
         return _Read(self, snapshot=True)
 
-    def transaction(self, deadline: float) -> "_Write":
+    def transaction(self, deadline: float, ahead: object = None) -> "_Write":
         self._usable()
         return _Write(self, deadline)
 

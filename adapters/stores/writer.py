@@ -15,7 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from holdlog.domain.handle import Command, Outcome, handle
+from holdlog.domain.handle import Command, Outcome, footprint, handle
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Bell, Refusal, Store
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
@@ -225,7 +225,8 @@ class Writer:
         begun = False
         refusals: list[Refusal] = []
         try:
-            with self._store.transaction(batch[0].deadline) as transaction:
+            ahead = partial(footprint, [job.command for job in batch])
+            with self._store.transaction(batch[0].deadline, ahead) as transaction:
                 begun = True
                 for job in batch:
                     try:

@@ -9,6 +9,7 @@ from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.domain.ports import Store
 from tests.clock import Clock
 
@@ -18,20 +19,30 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Store]:
-    memory = request.param == "memory"
-    opened: Store = (
-        MemoryStore(clock, clock.steady) if memory else open_sqlite(tmp_path / "state.db", clock, clock.steady)
-    )
+    opened: Store
+    match request.param:
+        case "memory":
+            opened = MemoryStore(clock, clock.steady)
+        case "sqlite":
+            opened = open_sqlite(tmp_path / "state.db", clock, clock.steady)
+        case _:
+            opened = open_postgres(request.getfixturevalue("postgres"), clock, clock.steady)
     yield opened
     opened.close()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """What a store is opened by."""
-    return MEMORY if request.param == "memory" else str(tmp_path / "state.db")
+    match request.param:
+        case "memory":
+            return MEMORY
+        case "sqlite":
+            return str(tmp_path / "state.db")
+        case _:
+            return str(request.getfixturevalue("postgres"))
 
 
 @pytest.fixture

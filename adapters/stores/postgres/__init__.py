@@ -1,0 +1,1 @@
+"""The store in a PostgreSQL database that servers on many hosts share."""

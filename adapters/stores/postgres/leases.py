@@ -1,0 +1,153 @@
+"""Leases and losses in PostgreSQL, as stores/leases.py has them in a file."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
+
+from holdlog.adapters.stores.leases import LOSS_SECONDS
+from holdlog.adapters.stores.postgres.schema import PUT_LEASES, PUT_LOSSES
+from holdlog.domain.claims.lease import Lease, Loss, Who
+
+Rows = Callable[[str, Any], list[tuple[Any, ...]]]
+"""Runs a statement and gives its rows."""
+
+_SELECT: Final = f"SELECT {', '.join(Lease._fields)} FROM leases"
+_SELECT_LOSSES: Final = (
+    f"SELECT {', '.join(Loss._fields)} FROM losses WHERE session = %s OR (gone = 1 AND agent = %s)"
+    " ORDER BY at, resource"
+)
+_OF_AGENT: Final = (
+    "agent = %(agent)s AND principal IS NOT DISTINCT FROM %(principal)s"
+    " AND (session IS NOT DISTINCT FROM %(session)s OR server = '')"
+)
+_ADOPTABLE: Final = "(kind = 'held' OR server = '')"  # who waits is there as long as the server that it called
+_HEARD: Final = f"""UPDATE leases SET session = %(session)s, heard = %(now)s,
+    server = CASE WHEN {_ADOPTABLE} AND %(server)s != '' THEN %(server)s ELSE server END,
+    deadline = CASE kind WHEN 'held' THEN GREATEST(deadline, %(now)s + length) ELSE deadline END
+    WHERE {_OF_AGENT} AND deadline > %(now)s
+    AND (kind = 'held' AND deadline < %(now)s + length - length / 8 OR session IS DISTINCT FROM %(session)s
+    OR {_ADOPTABLE} AND server != %(server)s AND %(server)s != '')"""
+_RENEW_SESSION: Final = f"""UPDATE leases SET heard = GREATEST(heard, %(heard)s),
+    server = CASE WHEN {_ADOPTABLE} THEN %(server)s ELSE server END,
+    deadline = CASE kind WHEN 'held' THEN GREATEST(deadline, %(now)s + length) ELSE deadline END
+    WHERE session = %(session)s AND deadline > %(now)s"""
+_RENEW_GRANT: Final = """UPDATE leases SET deadline = GREATEST(deadline, %(now)s + length)
+    WHERE resource = %(resource)s AND version = %(version)s AND kind = 'held' AND deadline > %(now)s"""
+_END: Final = """UPDATE leases SET server = '', present_until = LEAST(present_until, %(now)s),
+    deadline = CASE WHEN (kind = 'held' AND told = 0 OR kind = 'offered') AND %(until)s::bigint IS NOT NULL
+    THEN LEAST(deadline, %(until)s) ELSE deadline END WHERE server = %(server)s RETURNING 1"""
+
+
+class PostgresLeases:
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def of(self, resources: Sequence[str]) -> list[Lease]:
+        return self._leases(f"{_SELECT} WHERE resource = ANY(%s)", (list(resources),))
+
+    def of_agent(self, who: Who) -> list[Lease]:
+        return self._leases(f"{_SELECT} WHERE {_OF_AGENT}", who._asdict())
+
+    def of_session(self, session: str) -> list[Lease]:
+        return self._leases(f"{_SELECT} WHERE session = %s", (session,))
+
+    def next_end(self) -> int | None:
+        select = "SELECT MIN(LEAST(deadline, CASE WHEN present_until > 0 THEN present_until END)) FROM leases"
+        end: int | None = self._rows(select, ())[0][0]
+        return end
+
+    def servers(self) -> list[str]:
+        return [row[0] for row in self._rows("SELECT DISTINCT server FROM leases WHERE server != ''", ())]
+
+    def losses(self, session: str | None, agent: str | None) -> list[Loss]:
+        return [_loss(row) for row in self._rows(_SELECT_LOSSES, (session, agent))]
+
+    def _leases(self, select: str, parameters: object) -> list[Lease]:
+        return [_lease(row) for row in self._rows(select, parameters)]
+
+
+class Pending(Protocol):
+    """What a transaction does later, in this order, together."""
+
+    wrote: bool
+
+    def rows(self, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
+        """Now, after all that is pending."""
+
+    def later(self, statement: str, parameters: Any) -> None:
+        """Before anything is read, or with the commit."""
+
+    def holds_nothing(self, agent: str) -> bool:
+        """Whether it is known that no lease is this agent's."""
+
+    def has_lease(self, agent: str) -> None:
+        """From now on."""
+
+
+class PostgresLeaseWrites(PostgresLeases):
+    def __init__(self, pending: Pending) -> None:
+        super().__init__(pending.rows)
+        self._pending = pending
+
+    def held(self, who: Who, now: int) -> int:
+        select = f"SELECT COUNT(*) FROM leases WHERE {_OF_AGENT} AND kind != 'waits' AND deadline > %(now)s"
+        count: int = self._rows(select, {**who._asdict(), "now": now})[0][0]
+        return count
+
+    def due(self, now: int, limit: int) -> list[Lease]:
+        select = f"{_SELECT} WHERE deadline <= %s ORDER BY deadline LIMIT %s"
+        due = self._leases(select, (now, limit))
+        select = f"{_SELECT} WHERE present_until > 0 AND present_until <= %s AND deadline > %s LIMIT %s"
+        return due + self._leases(select, (now, now, limit))
+
+    def put(self, leases: Iterable[Lease]) -> None:
+        rows = [lease._replace(told=int(lease.told)) for lease in leases]  # type: ignore[arg-type]
+        for lease in rows:
+            self._pending.has_lease(lease.agent)
+        self._later(PUT_LEASES, [list(column) for column in zip(*rows, strict=True)])
+
+    def drop(self, keys: Iterable[tuple[str, int]]) -> None:
+        resources, versions = zip(*keys, strict=True)
+        delete = "DELETE FROM leases WHERE (resource, version) IN (SELECT * FROM unnest(%s::text[], %s::bigint[]))"
+        self._later(delete, (list(resources), list(versions)))
+
+    def heard(self, who: Who, server: str, now: int) -> None:
+        if not self._pending.holds_nothing(who.agent):
+            self._later(_HEARD, {**who._asdict(), "server": server, "now": now})
+
+    def renew(
+        self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[tuple[str, int]], now: int
+    ) -> None:
+        for session, heard in sessions:
+            self._later(_RENEW_SESSION, {"server": server, "session": session, "heard": heard, "now": now})
+        for resource, version in grants:
+            self._later(_RENEW_GRANT, {"resource": resource, "version": version, "now": now})
+
+    def end(self, servers: Sequence[str], now: int, grace: int | None) -> bool:
+        until = None if grace is None else now + grace
+        named = [server for server in servers if server]
+        ended = [bool(self._rows(_END, {"server": server, "now": now, "until": until})) for server in named]
+        self._pending.wrote = self._pending.wrote or any(ended)
+        return any(ended)
+
+    def lose(self, losses: Sequence[Loss], at: int) -> None:
+        self._later("DELETE FROM losses WHERE at < %s", (at - LOSS_SECONDS * 1_000_000,))
+        by_key = {(loss.resource, loss.version): loss._replace(gone=int(loss.gone)) for loss in losses}  # type: ignore[arg-type]
+        self._later(PUT_LOSSES, [list(column) for column in zip(*by_key.values(), strict=True)])
+
+    def forget(self, losses: Sequence[Loss]) -> None:
+        for loss in losses:
+            self._later("DELETE FROM losses WHERE resource = %s AND version = %s", (loss.resource, loss.version))
+
+    def _later(self, statement: str, parameters: object) -> None:
+        self._pending.later(statement, parameters)
+        self._pending.wrote = True
+
+
+def _lease(row: tuple[Any, ...]) -> Lease:
+    lease = Lease(*row)
+    return lease._replace(told=bool(lease.told))
+
+
+def _loss(row: tuple[Any, ...]) -> Loss:
+    loss = Loss(*row)
+    return loss._replace(gone=bool(loss.gone))

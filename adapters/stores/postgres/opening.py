@@ -1,0 +1,72 @@
+"""Open a store in PostgreSQL, and create it where none stands."""
+
+import uuid
+import zlib
+
+import psycopg
+from psycopg import sql
+
+from holdlog.adapters.stores.postgres.faults import refusal_of
+from holdlog.adapters.stores.postgres.place import place_of
+from holdlog.adapters.stores.postgres.rows import SELECT_NOW, Connection
+from holdlog.adapters.stores.postgres.schema import CREATE, MAJOR
+from holdlog.adapters.stores.postgres.store import Clock, PostgresStore
+from holdlog.domain.refusals import StoreError
+
+PATIENCE = 10.0
+"""Seconds that a database may take to come up."""
+
+
+def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = None) -> PostgresStore:
+    """Open the store, or create it in its schema. Raises StoreError with one line that says what to do;
+    UnavailableError when the database does not answer."""
+    import time
+
+    place = place_of(url)
+    store = PostgresStore(place, clock, steady)
+    connection = store.connect(time.monotonic() + PATIENCE)
+    try:
+        _require_utf8(connection)
+        with connection.transaction():
+            lock = zlib.crc32(f"holdlog {place.schema}".encode())
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))  # DDL is not safe beside itself
+            if not _is_there(connection, place.schema):
+                _create(connection, place.schema)
+        row = connection.execute(f"SELECT {SELECT_NOW}, (SELECT value FROM meta WHERE name = 'major')").fetchone()
+        assert row is not None
+        store.heard_clock(row[0])
+        if row[1] != str(MAJOR):
+            raise StoreError(f"the store has schema {row[1]}, this holdlog knows {MAJOR}; upgrade holdlog")
+    except psycopg.Error as error:
+        store.close()
+        raise refusal_of(error) from error
+    except BaseException:
+        store.close()
+        raise
+    finally:
+        connection.close()
+    return store
+
+
+def _require_utf8(connection: Connection) -> None:
+    row = connection.execute("SHOW server_encoding").fetchone()
+    if row is None or row[0] != "UTF8":
+        raise StoreError(f"the database has the encoding {row[0] if row else '?'}; create one with UTF8")
+
+
+def _is_there(connection: Connection, schema: str) -> bool:
+    rows = connection.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = %s", (schema,))
+    tables = {name for (name,) in rows.fetchall()}
+    if not tables:
+        return False
+    if {"meta", "stored_events", "leases"} <= tables:
+        return True
+    raise StoreError(f"the schema {schema} has tables that are not holdlog's; use another ?schema=")
+
+
+def _create(connection: Connection, schema: str) -> None:
+    connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+    for statement in CREATE:
+        connection.execute(statement)
+    meta = "INSERT INTO meta VALUES ('store_id', %s), ('major', %s)"
+    connection.execute(meta, (str(uuid.uuid4()), str(MAJOR)))

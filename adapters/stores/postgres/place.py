@@ -1,0 +1,38 @@
+"""Where a PostgreSQL store is: a URL, with the schema that holds its tables."""
+
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from holdlog.domain.refusals import StoreError
+
+SCHEMES = ("postgresql", "postgres")
+SCHEMA = "holdlog"
+"""The schema of a URL that names none with `?schema=`."""
+MAX_SCHEMA = 50
+"""Bytes; PostgreSQL's names have 63, and ours add to it."""
+
+
+class Place(NamedTuple):
+    """`url`: as libpq takes it. `shown`: the same without its password, for messages."""
+
+    url: str
+    schema: str
+    shown: str
+
+
+def place_of(url: str) -> Place:
+    """Raises StoreError for a URL that libpq could not take either."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+        options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError:
+        raise StoreError("the URL cannot be read; write postgresql://user@host:5432/database") from None
+    schema = dict(options).get("schema", SCHEMA)
+    if not schema or "\0" in schema or len(schema.encode()) > MAX_SCHEMA:
+        raise StoreError(f"schema: must have 1 to {MAX_SCHEMA} bytes")
+    rest = urlencode([(name, value) for name, value in options if name != "schema"])
+    host = f"{parts.hostname or ''}{f':{port}' if port else ''}"
+    user = f"{parts.username}@" if parts.username else ""
+    shown = f"postgresql://{user}{host}{parts.path}" + (f"?schema={schema}" if schema != SCHEMA else "")
+    return Place(urlunsplit(("postgresql", parts.netloc, parts.path, rest, "")), schema, shown)

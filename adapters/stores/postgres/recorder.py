@@ -1,0 +1,74 @@
+"""The library's recorder over PostgreSQL: its log with our columns beside its four, one array per column."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from eventsourcing.persistence import StoredEvent
+from eventsourcing.postgres import ConnectionPool, PostgresApplicationRecorder, PostgresDatastore
+from psycopg import Connection
+from psycopg.rows import DictRow, dict_row
+
+from holdlog.adapters.stores.mapper import Sealed
+from holdlog.adapters.stores.postgres.place import Place
+from holdlog.adapters.stores.postgres.schema import INSERT_EVENTS, PUT
+from holdlog.adapters.stores.schema import EVENTS_TABLE
+from holdlog.projections import fold
+from holdlog.projections.fold import State
+
+
+class Datastore(PostgresDatastore):
+    """Its pool opens with the first read through the library; the store's own connections are not from there."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__("", "", "", "", "", schema=place.schema, originator_id_type="text")
+        self.pool = ConnectionPool(
+            place.url,
+            connection_class=Connection[DictRow],
+            kwargs={"row_factory": dict_row},
+            min_size=1,
+            open=False,
+            configure=self.after_connect_func(),
+        )
+
+    def register_type_adapters(self) -> None:
+        """None: events are inserted as arrays of columns, not of a composite type."""
+
+
+class EventRecorder(PostgresApplicationRecorder):
+    """Positions are given by the writer, who has the log's lock: they have no gaps, unlike those of a sequence."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(Datastore(place), events_table_name=EVENTS_TABLE)
+        self.channel_name = channel_of(place.schema)
+
+    def _insert_events(
+        self,
+        curs: Any,
+        stored_events: Sequence[StoredEvent],
+        *,
+        sealed: Sequence[Sealed] = (),
+        states: Sequence[State] = (),
+        first: int = 0,
+        **_: Any,
+    ) -> None:
+        rows = [
+            (it.originator_id, it.originator_version, it.topic, it.state, *extra, first + number)
+            for number, (it, extra, _digest) in enumerate(sealed)
+        ]
+        curs.execute(INSERT_EVENTS, columns(rows), prepare=True)
+        puts: dict[str, list[tuple[Any, ...]]] = {}
+        for state in states:
+            table, row = fold.put(state)
+            puts.setdefault(table.name, []).append(row)
+        for name, found in puts.items():
+            curs.execute(PUT[name], columns(found), prepare=True)
+
+
+def columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    """Rows as one list per column, as statements with `unnest` take them."""
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def channel_of(schema: str) -> str:
+    """Where commits are told (LISTEN)."""
+    return f"{schema}_log"

@@ -1,0 +1,138 @@
+"""Reads of the views and the log through one connection."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import psycopg
+
+from holdlog.adapters.stores.mapper import unseal
+from holdlog.adapters.stores.postgres.leases import PostgresLeases
+from holdlog.adapters.stores.postgres.schema import SELECT_EVENTS
+from holdlog.adapters.stores.schema import EVENTS_TABLE, select_from
+from holdlog.domain.agent import Profile
+from holdlog.domain.claims.claim import Claim
+from holdlog.domain.claims.resource import covering
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
+from holdlog.domain.record import Record
+from holdlog.projections.agents import AGENTS, profile_of
+from holdlog.projections.claims import CLAIMS, claim_of
+from holdlog.projections.current import CURRENT, record_of
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+_LIVE: Final = "live = 1 AND COALESCE(expires_at > %s, true)"
+_ENDING: Final = "live = 1 AND expires_at IS NOT NULL"
+_ACTIVE: Final = "(held > 0 OR waiting > 0)"
+SELECT_RECORDS: Final = (
+    f"{select_from(CURRENT)} WHERE (namespace, key) IN (SELECT * FROM unnest(%s::text[], %s::text[]))"
+)
+SELECT_DUE: Final = f"{select_from(CURRENT)} WHERE {_ENDING} AND expires_at <= %s ORDER BY expires_at, namespace, key"
+SELECT_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+"""The database's clock in microseconds UTC."""
+
+
+class PostgresReader:
+    """`now`: microseconds UTC by the database's clock, read before anything else is."""
+
+    def __init__(self, connection: Connection, now: int) -> None:
+        self.connection = connection
+        self._now = now
+        self._at: int | None = None
+
+    def rows(self, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
+        return self.connection.execute(statement, parameters, prepare=True).fetchall()
+
+    @property
+    def at(self) -> int:
+        if self._at is None:
+            last = self.rows(f"SELECT at FROM {EVENTS_TABLE} ORDER BY notification_id DESC LIMIT 1", ())
+            self._at = max(self._now, last[0][0] if last else 0)
+        return self._at
+
+    @property
+    def leases(self) -> PostgresLeases:
+        return PostgresLeases(self.rows)
+
+    def position(self) -> int:
+        return self.rows(f"SELECT MAX(notification_id) FROM {EVENTS_TABLE}", ())[0][0] or 0
+
+    def record(self, namespace: str, key: str) -> Record:
+        rows = self.rows(f"{select_from(CURRENT)} WHERE namespace = %s AND key = %s", (namespace, key))
+        return record_of(rows[0]) if rows else Record(namespace, key)
+
+    def records(self, namespace: str, prefix: str, after: str | None, limit: int, deleted: bool) -> list[Record]:
+        bound, beyond = _bounded("key", prefix)
+        select = (
+            f"{select_from(CURRENT)} WHERE namespace = %s AND key >= %s{bound} AND key > %s AND ({_LIVE}) = %s"
+            " ORDER BY key LIMIT %s"
+        )
+        parameters = (namespace, prefix, *beyond, after or "", self.at, not deleted, _limit(limit))
+        return [record_of(row) for row in self.rows(select, parameters)]
+
+    def namespaces(self, after: str | None, limit: int) -> list[tuple[str, int]]:
+        select = (
+            f"SELECT namespace, COUNT(*) FROM current WHERE namespace > %s AND {_LIVE}"
+            " GROUP BY namespace ORDER BY 1 LIMIT %s"
+        )
+        return [(name, count) for name, count in self.rows(select, (after or "", self.at, _limit(limit)))]
+
+    def next_value_end(self) -> int | None:
+        end: int | None = self.rows(f"SELECT MIN(expires_at) FROM current WHERE {_ENDING}", ())[0][0]
+        return end
+
+    def claim(self, resource: str) -> Claim:
+        rows = self.rows(f"{select_from(CLAIMS)} WHERE resource = %s", (resource,))
+        return claim_of(rows[0]) if rows else Claim(resource)
+
+    def claims(self, after: str | None, limit: int) -> list[Claim]:
+        select = f"{select_from(CLAIMS)} WHERE resource > %s AND {_ACTIVE} ORDER BY resource LIMIT %s"
+        return self._claims(select, (after or "", _limit(limit)))
+
+    def overlapping(self, resources: Sequence[str]) -> list[Claim]:
+        names = list(dict.fromkeys(name for resource in resources for name in covering(resource)))
+        found = self._claims(f"{select_from(CLAIMS)} WHERE resource = ANY(%s)", (names,))
+        for resource in resources:
+            if resource.endswith("/"):
+                bound, beyond = _bounded("resource", resource)
+                select = f"{select_from(CLAIMS)} WHERE resource >= %s{bound} AND {_ACTIVE}"
+                found += self._claims(select, (resource, *beyond))
+        return found
+
+    def queued(self) -> list[Claim]:
+        return self._claims(f"{select_from(CLAIMS)} WHERE waiting > 0", ())
+
+    def agents(self, names: Sequence[str]) -> list[Profile]:
+        rows = self.rows(f"{select_from(AGENTS)} WHERE agent = ANY(%s)", (list(names),))
+        found = {profile.agent: profile for profile in map(profile_of, rows)}
+        return [found[name] for name in names if name in found]
+
+    def history(self, stream: str, before: int | None, limit: int) -> list[Recorded[Event]]:
+        below = sys.maxsize if before is None else before
+        select = (
+            f"{SELECT_EVENTS} WHERE originator_id = %s AND originator_version < %s"
+            " ORDER BY originator_version DESC LIMIT %s"
+        )
+        return [unseal(row) for row in self.rows(select, (stream, below, _limit(limit)))]
+
+    def log(self, after: int, limit: int) -> list[Recorded[Event]]:
+        select = f"{SELECT_EVENTS} WHERE notification_id > %s ORDER BY notification_id LIMIT %s"
+        return [unseal(row) for row in self.rows(select, (after, _limit(limit)))]
+
+    def _claims(self, select: str, parameters: object) -> list[Claim]:
+        return [claim_of(row) for row in self.rows(select, parameters)]
+
+
+def _limit(limit: int) -> int | None:
+    return None if limit < 0 else limit
+
+
+def _bounded(column: str, prefix: str) -> tuple[str, tuple[str, ...]]:
+    """A condition for what comes before the first text behind all that start with the prefix, where there is one."""
+    rest = prefix.rstrip(chr(sys.maxunicode))
+    if not rest:
+        return "", ()
+    following = ord(rest[-1]) + 1
+    beyond = rest[:-1] + chr(0xE000 if following == 0xD800 else following)
+    return f" AND {column} < %s", (beyond,)

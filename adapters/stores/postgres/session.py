@@ -1,0 +1,134 @@
+"""This process among all that share a database: a lock that lasts as long as its connection, and the bell that rings
+there with every commit."""
+
+import os
+import secrets
+import select
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import psycopg
+from psycopg import sql
+
+from holdlog.adapters.machine.bells import ProcessBell
+from holdlog.adapters.opened import Server
+from holdlog.adapters.stores.postgres.faults import refusal_of
+from holdlog.adapters.stores.postgres.recorder import channel_of
+from holdlog.adapters.stores.postgres.rows import Connection
+from holdlog.adapters.stores.postgres.store import FIRST_PAUSE, LAST_PAUSE, PostgresStore, connect
+from holdlog.domain.refusals import HoldlogError, UnavailableError
+
+LOOK_EVERY: Final = 1.0
+"""Seconds between looks that nobody rang for, while somebody waits."""
+JOIN_SECONDS: Final = 5.0
+
+
+class Session(Server):
+    """One connection in a thread of its own, made with the first waiter or claim, and again whenever it is lost.
+
+    Its name is that of an advisory lock, which the database lets go with the connection: so others know who lives.
+    `wake` is called for each commit of anybody, and after each new connection.
+    """
+
+    def __init__(self, store: PostgresStore, wake: Callable[[], None]) -> None:
+        self.name = f"pg-{secrets.token_hex(7)}"
+        self._store = store
+        self._wake = wake
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._there = threading.Event()
+        self._error: HoldlogError | None = None
+        self._ended = False
+        self._ends: tuple[int, int] = (-1, -1)
+
+    def start(self) -> None:
+        with self._starting:
+            if self._thread is None and not self._ended:
+                self._ends = os.pipe()
+                self._thread = threading.Thread(target=self._run, name="holdlog-postgres", daemon=True)
+                self._thread.start()
+
+    def join(self) -> str:
+        """Raises UnavailableError when the database does not answer: nobody could know that this process lives."""
+        if not self._there.is_set():
+            self.start()
+            if not self._there.wait(JOIN_SECONDS):
+                raise self._error or UnavailableError("the database does not answer; try again")
+        return self.name
+
+    def connected(self, server: str) -> bool:
+        if server == self.name:
+            return True
+        number = _number(server)
+        if number is None:
+            return False
+        ask = (
+            "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND database ="
+            " (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid = %s AND objid = %s"
+        )
+        with self._store.reader() as reader:
+            return bool(reader.rows(ask, (number >> 32, number & 0xFFFFFFFF)))
+
+    def close(self) -> None:
+        with self._starting:
+            self._ended = True
+            thread = self._thread
+            if thread is not None:
+                os.write(self._ends[1], b"x")
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+            for end in self._ends:
+                os.close(end)
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._ended:
+            try:
+                connection = connect(self._store.place)
+            except psycopg.Error as error:
+                self._error = refusal_of(error)
+            else:
+                with suppress(psycopg.Error), connection:
+                    self._listen(connection)
+                    pause = FIRST_PAUSE
+                self._there.clear()
+            if not self._ended:
+                select.select([self._ends[0]], [], [], pause)
+                pause = min(2 * pause, LAST_PAUSE)
+
+    def _listen(self, connection: Connection) -> None:
+        number = _number(self.name)
+        connection.execute("SELECT pg_advisory_lock(%s)", (number,))
+        channel = sql.Identifier(channel_of(self._store.place.schema))
+        connection.execute(sql.SQL("LISTEN {}").format(channel))
+        self._there.set()
+        self._wake()  # nobody knows what was missed
+        while not self._ended:
+            readable, _, _ = select.select([connection.fileno(), self._ends[0]], [], [], LOOK_EVERY)
+            if connection.fileno() in readable:
+                connection.execute("SELECT 1")  # reads what came; a lost connection is told here
+            self._wake()
+
+
+class SessionBell(ProcessBell):
+    """The bell that a session hears: a commit rings it by itself, here only this process is told at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.session: Session | None = None
+
+    @contextmanager
+    def listen(self, wake: Callable[[], None]) -> Iterator[None]:
+        with super().listen(wake):
+            if self.session is not None:
+                self.session.start()
+            yield
+
+
+def _number(server: str) -> int | None:
+    kind, _, number = server.partition("-")
+    with suppress(ValueError):
+        return int(number, 16) if kind == "pg" else None
+    return None

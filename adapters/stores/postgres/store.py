@@ -1,0 +1,317 @@
+"""The store in a PostgreSQL database that servers on many hosts share."""
+
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
+from holdlog.adapters.stores.postgres.place import Place
+from holdlog.adapters.stores.postgres.recorder import EventRecorder
+from holdlog.adapters.stores.postgres.rows import Connection, PostgresReader
+from holdlog.adapters.stores.postgres.transaction import PostgresTransaction
+from holdlog.domain.ports import Footprint
+from holdlog.domain.refusals import StoreError, UnavailableError
+
+IDLE_READERS: Final = 16
+CONNECT_SECONDS: Final = 5
+STOPPED_SECONDS: Final = 10
+"""After so many the database ends a transaction whose server does nothing any more, such as a stopped one."""
+FIRST_PAUSE: Final = 0.02
+LAST_PAUSE: Final = 1.0
+"""Seconds between attempts to connect; each pause is twice the one before."""
+RESOLVE_SECONDS: Final = 5.0
+"""To learn what became of a commit whose answer was lost."""
+
+Clock = Callable[[], int]
+
+
+class PostgresStore:
+    """An opened store (see opening.py). Safe in threads, not over a fork.
+
+    `clock` and `steady`, in microseconds, are the database's unless tests give others.
+    """
+
+    def __init__(self, place: Place, clock: Clock | None = None, steady: Clock | None = None) -> None:
+        self.place = place
+        self.recorder = EventRecorder(place)
+        self._clock = clock
+        self._steady = steady
+        self._offset = 0
+        self._idle: deque[Connection] = deque()
+        self._writing: PostgresTransaction | None = None
+        self._lock = _Lock()
+        self._owner = os.getpid()
+        self._closed = False
+
+    # --- clocks
+
+    def now(self) -> int:
+        """The database's clock, as far as it is known here: microseconds UTC."""
+        return self._clock() if self._clock else _ticks() + self._offset
+
+    def steady(self) -> int:
+        """The clock of leases."""
+        return self._steady() if self._steady else _ticks() + self._offset
+
+    def heard_clock(self, now: int) -> None:
+        self._offset = now - _ticks()
+
+    # --- the port
+
+    def reader(self) -> "_Read":
+        self._usable()
+        return _Read(self, snapshot=False)
+
+    def snapshot(self) -> "_Read":
+        self._usable()
+        return _Read(self, snapshot=True)
+
+    def transaction(self, deadline: float, ahead: Callable[[], Footprint] | None = None) -> "_Write":
+        self._usable()
+        return _Write(self, deadline, ahead)
+
+    def let_go(self) -> None:
+        if self._lock.is_mine():
+            self.end()
+
+    def close(self) -> None:
+        if self._closed or self._owner != os.getpid():
+            return
+        self._closed = True
+        if self._writing is not None and self._lock.acquire(1.0):
+            self._writing.connection.close()
+            self._lock.release()
+        while self._idle:
+            self._idle.pop().close()
+
+    def abandon(self) -> None:
+        """In a forked child: the sockets are the parent's, and a goodbye on them would end its connections."""
+        self._closed = True
+        _inherited.append((self._writing, list(self._idle)))
+
+    # --- connections
+
+    def connect(self, deadline: float) -> Connection:
+        """Again and again until the deadline (`time.monotonic` seconds). Raises UnavailableError, StoreError."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return connect(self.place)
+            except psycopg.Error as error:
+                refusal = refusal_of(error)
+                if isinstance(refusal, StoreError) or time.monotonic() + pause >= deadline:
+                    raise refusal from error
+            time.sleep(pause)
+            pause = min(2 * pause, LAST_PAUSE)
+
+    def borrow(self) -> Connection:
+        while self._idle:
+            with suppress(IndexError):
+                connection = self._idle.pop()
+                if not is_over(connection):
+                    return connection
+                connection.close()
+        return self.connect(time.monotonic() + CONNECT_SECONDS)
+
+    def give_back(self, connection: Connection) -> None:
+        if not (self._closed or connection.closed) and len(self._idle) < IDLE_READERS:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    # --- one write at a time
+
+    def begin(self, deadline: float, ahead: Footprint) -> PostgresTransaction:
+        """Raises UnavailableError, StoreError, having let go again. Whoever begins calls `end`."""
+        if not self._lock.acquire(deadline - time.monotonic()):
+            raise UnavailableError("another thread holds the store")
+        try:
+            self._usable()
+            while True:
+                if self._writing is None or is_over(self._writing.connection):
+                    self._forget()
+                    connection = self.connect(deadline)
+                    self._writing = PostgresTransaction(connection, self.recorder, self._clock, self._steady)
+                try:
+                    self.heard_clock(self._writing.begin(deadline, ahead))
+                    return self._writing
+                except psycopg.Error as error:
+                    if not is_lost(error):
+                        raise refusal_of(error) from error
+                    self._forget()  # nothing has happened yet: again, on a new connection
+                    if time.monotonic() >= deadline:
+                        raise refusal_of(error) from error
+        except BaseException:
+            self.end()
+            raise
+
+    def commit(self, transaction: PostgresTransaction) -> None:
+        """Raises UnavailableError, in doubt only where the transaction's fate cannot be learnt."""
+        if not transaction.wrote:
+            return
+        try:
+            transaction.commit()
+        except psycopg.Error as error:
+            if not is_lost(error):
+                raise refusal_of(error) from error
+            self._forget()
+            if not self._resolved(transaction.number, error):
+                raise refusal_of(error) from error
+
+    def end(self) -> None:
+        """Undo what was not committed, and let the next one write."""
+        try:
+            writing = self._writing
+            if writing is not None and writing.connection.info.transaction_status != _IDLE:
+                try:
+                    writing.connection.execute("ROLLBACK")
+                except psycopg.Error:
+                    self._forget()
+        finally:
+            self._lock.release()
+
+    def _resolved(self, number: str, lost: psycopg.Error) -> bool:
+        """Whether the transaction was committed whose answer was lost. Raises UnavailableError in doubt."""
+        deadline = time.monotonic() + RESOLVE_SECONDS
+        doubt = UnavailableError(f"the connection was lost at the commit: {first_line(lost)}", in_doubt=True)
+        while time.monotonic() < deadline:
+            try:
+                with self.connect(deadline) as connection:
+                    row = connection.execute("SELECT pg_xact_status(%s::text::xid8)", (number,)).fetchone()
+            except (psycopg.Error, UnavailableError, StoreError):
+                continue
+            fate = row[0] if row else None
+            if fate in ("committed", "aborted"):
+                return bool(fate == "committed")
+            time.sleep(FIRST_PAUSE)  # the server has not noticed yet that this client is gone
+        raise doubt from lost
+
+    def _forget(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            with suppress(psycopg.Error):
+                writing.connection.close()
+
+    def _usable(self) -> None:
+        if self._closed:
+            raise StoreError.forked() if self._owner != os.getpid() else StoreError.closed()
+
+
+_inherited: list[Any] = []
+"""Connections of a parent process, never closed here."""
+
+_IDLE: Final = psycopg.pq.TransactionStatus.IDLE
+
+
+def connect(place: Place) -> Connection:
+    """A new connection in the store's schema. Raises psycopg.Error."""
+    connection: Connection = psycopg.connect(
+        place.url, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="holdlog"
+    )
+    connection.execute(
+        "SELECT set_config('search_path', %s, false), set_config('synchronous_commit', 'on', false),"
+        " set_config('idle_in_transaction_session_timeout', %s, false)",
+        (sql.Identifier(place.schema).as_string(connection), f"{STOPPED_SECONDS}s"),
+    )
+    return connection
+
+
+def is_over(connection: Connection) -> bool:
+    """Whether the other side closed it, or sent what nobody asked for: then it is not used again. Asks nobody."""
+    if connection.closed:
+        return True
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _ticks() -> int:
+    """Microseconds that go on while the machine sleeps, where there is such a clock."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000
+
+
+class _Lock:
+    """A lock that knows whose it is."""
+
+    def __init__(self) -> None:
+        import threading
+
+        self._lock = threading.Lock()
+        self._ident = threading.get_ident
+        self._owner = 0
+
+    def acquire(self, timeout: float) -> bool:
+        if not self._lock.acquire(timeout=max(0.0, timeout)):
+            return False
+        self._owner = self._ident()
+        return True
+
+    def release(self) -> None:
+        self._owner = 0
+        self._lock.release()
+
+    def is_mine(self) -> bool:
+        return self._owner == self._ident()
+
+
+class _Write:
+    """One write transaction for the length of a block."""
+
+    def __init__(self, store: PostgresStore, deadline: float, ahead: Callable[[], Footprint] | None) -> None:
+        self._store = store
+        self._deadline = deadline
+        self._ahead = ahead() if ahead else Footprint()
+
+    def __enter__(self) -> PostgresTransaction:
+        self._transaction = self._store.begin(self._deadline, self._ahead)
+        return self._transaction
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._store.commit(self._transaction)
+        finally:
+            self._store.end()
+        if isinstance(error, psycopg.Error):
+            raise refusal_of(error) from error
+
+
+class _Read:
+    """A borrowed connection for the length of a block; `snapshot`: in one read transaction."""
+
+    def __init__(self, store: PostgresStore, snapshot: bool) -> None:
+        self._store = store
+        self._snapshot = snapshot
+
+    def __enter__(self) -> PostgresReader:
+        now = self._store.now()
+        self._connection = self._store.borrow()
+        if self._snapshot:
+            try:
+                self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            except psycopg.Error as error:
+                self._connection.close()
+                raise refusal_of(error) from error
+        return PostgresReader(self._connection, now)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._connection.info.transaction_status != _IDLE:
+                self._connection.execute("ROLLBACK")
+        except psycopg.Error:
+            self._connection.close()
+        self._store.give_back(self._connection)
+        if isinstance(error, psycopg.Error):
+            raise refusal_of(error) from error
