@@ -36,7 +36,7 @@ class Gone(MemoryStore):
     snapshot = reader
 
     @contextmanager
-    def transaction(self, deadline: float) -> Iterator[MemoryTransaction]:
+    def transaction(self, deadline: float, ahead: object = None) -> Iterator[MemoryTransaction]:
         raise UnavailableError("the disk is full", retry_after=2.0, in_doubt=True)
         yield
 

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +15,7 @@ from holdlog.adapters.stores.writer import MAX_BATCH, MAX_WAITING, Writer
 from holdlog.domain.claims.commands import Taken
 from holdlog.domain.handle import Changed, Command, Outcome
 from holdlog.domain.message import NOBODY, Caller
-from holdlog.domain.ports import Store, Transaction
+from holdlog.domain.ports import Footprint, Store, Transaction
 from holdlog.domain.record import Record, Set
 from holdlog.domain.refusals import BusyError, ConflictError, NotFoundError, StoreError, UnavailableError
 from tests.commands import (
@@ -40,6 +40,9 @@ class Broken(Exception):
     """What no command expects."""
 
 
+Ahead = Callable[[], Footprint] | None
+
+
 class Turnstile:
     """A store that lets transactions through when the test says so, and breaks where the test says so."""
 
@@ -53,10 +56,10 @@ class Turnstile:
         self.let_go, self.abandon = store.let_go, store.abandon
 
     @contextmanager
-    def transaction(self, deadline: float) -> Iterator[Transaction]:
+    def transaction(self, deadline: float, ahead: Ahead = None) -> Iterator[Transaction]:
         self.begun += 1
         assert self.begin.wait(PATIENCE)
-        with self.store.transaction(time.monotonic() + PATIENCE) as transaction:
+        with self.store.transaction(time.monotonic() + PATIENCE, ahead) as transaction:
             yield Breaking(transaction, self.errors)
 
     def close(self) -> None:

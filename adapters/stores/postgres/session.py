@@ -18,7 +18,7 @@ from holdlog.adapters.stores.postgres.faults import refusal_of
 from holdlog.adapters.stores.postgres.recorder import channel_of
 from holdlog.adapters.stores.postgres.rows import Connection
 from holdlog.adapters.stores.postgres.store import FIRST_PAUSE, LAST_PAUSE, PostgresStore, connect
-from holdlog.domain.refusals import HoldlogError, UnavailableError
+from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
 LOOK_EVERY: Final = 1.0
 """Seconds between looks that nobody rang for, while somebody waits."""
@@ -53,6 +53,8 @@ class Session(Server):
     def join(self) -> str:
         """Raises UnavailableError when the database does not answer: nobody could know that this process lives."""
         if not self._there.is_set():
+            if self._ended:
+                raise StoreError.closed()
             self.start()
             if not self._there.wait(JOIN_SECONDS):
                 raise self._error or UnavailableError("the database does not answer; try again")
@@ -73,11 +75,9 @@ class Session(Server):
 
     def close(self) -> None:
         with self._starting:
-            self._ended = True
-            thread = self._thread
-            if thread is not None:
-                os.write(self._ends[1], b"x")
-        if thread is not None and thread is not threading.current_thread():
+            thread, self._thread, self._ended = self._thread, None, True
+        if thread is not None:
+            os.write(self._ends[1], b"x")
             thread.join()
             for end in self._ends:
                 os.close(end)
