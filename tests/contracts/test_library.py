@@ -533,5 +533,5 @@ store.close()
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_forked_child_is_told_and_the_parent_goes_on(place: str) -> None:
     done = subprocess.run([sys.executable, "-c", FORK, place], capture_output=True, text=True, timeout=PATIENCE)
-    told = 6 if place == ":memory:" else 7
+    told = 7 if "/" in place and "://" not in place else 6  # a database may be opened anew
     assert (done.stdout, done.stderr, done.returncode) == (f"{told} 1 claimed\n", "", 0)
