@@ -79,6 +79,13 @@ def test_a_lease_is_as_long_as_was_asked(run: Terminal) -> None:
         assert run(f"claim custom://a --agent ann --lease {wrong}").code == 2
 
 
+def test_a_version_is_told_to_be_current_or_not(run: Terminal) -> None:
+    assert run("claim custom://a --agent ann").code == 0
+    assert run("status custom://a --version 1").endswith("; the version that you name is current\n")
+    assert run("status custom://a --version 7").endswith("; the version that you name is not current\n")
+    assert "current" not in run("status custom://a")
+
+
 def test_who_waits_stands_in_line_and_is_served(run: Terminal) -> None:
     run("claim custom://a --agent ann")
     served: list[int] = []
