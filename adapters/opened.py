@@ -131,12 +131,12 @@ class Opened:
         self.caller = self._joined(self.caller)
         self.upkeep.keep_sessions(self.caller.server, self.caller.session)
 
-    async def losses(self, session: str | None) -> tuple[Loss, ...]:
-        """What the session lost since this was asked last."""
+    async def losses(self, session: str | None, agent: str | None) -> tuple[Loss, ...]:
+        """What the session lost, or the agent in one that is gone, since this was asked last."""
         with self.store.reader() as reader:
-            if not reader.leases.losses(session, None):
+            if not reader.leases.losses(session, agent):
                 return ()
-        outcome = await self.writer.run_async(TellLosses(session=session), NOBODY)
+        outcome = await self.writer.run_async(TellLosses(session=session, agent=agent), NOBODY)
         assert isinstance(outcome, Told)
         return outcome.losses
 

@@ -189,3 +189,22 @@ def test_a_session_that_comes_back_in_another_server_is_told_what_it_lost(path: 
     second = serve(session="conversation-1")
     assert [it["resource"] for it in second("status")["lost"]] == ["a.md"]
     assert "lost" not in second("status")
+
+
+@pytest.mark.parametrize("tool", ["claim", "release", "set"])
+def test_an_agent_that_comes_back_in_another_session_is_told_what_it_lost(path: Path, serve: Serve, tool: str) -> None:
+    first, other = serve("--lease-seconds", 1), serve("--grace-seconds", 0.1)
+    first("claim", resource="a.md", agent="ann")
+    other.open()
+    first.kill()
+    assert other("claim", resource="a.md", agent="ben", wait_seconds=20)["status"] == "claimed"
+    calls: dict[str, dict[str, Any]] = {
+        "claim": {"resource": "b.md", "agent": "ann"},
+        "release": {"agent": "ann"},
+        "set": {**AT, "value": 1, "updated_by": "ann", "force": True},
+    }
+    assert "lost" not in other("claim", resource="b.md", agent="cleo", lease_seconds=1)
+    second = serve()
+    assert "lost" not in second("status", agent="ann")  # whoever asks about it is not it
+    assert [it["resource"] for it in second(tool, **calls[tool])["lost"]] == ["a.md"]
+    assert "lost" not in second(tool, **calls[tool])
