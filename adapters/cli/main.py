@@ -174,7 +174,7 @@ def _add_serve(commands: Parsers, store: argparse.ArgumentParser, places: argpar
         "--tools",
         default=_environment("TOOLS", "claims"),
         metavar="GROUPS",
-        help="groups with commas: claims (= standard), state (= advanced), all (default: claims)",
+        help="groups with commas: claims (= standard), state (= advanced), admin, all (default: claims)",
     )
     serve.add_argument(
         "--tool-prefix",

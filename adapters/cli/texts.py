@@ -156,7 +156,7 @@ def _beside(hold: claims.Held | claims.Busy | claims.WaitTimeout) -> str:
     covered = f", who claimed {hold.covered_by}" if hold.covered_by else ""
     note = f": {hold.holder_note}" if hold.holder_note else ""
     waiting = f"; {hold.queue_length} in line" if hold.queue_length else ""
-    asked = getattr(hold, "current", None)
+    asked = hold.current if isinstance(hold, claims.Held) else None
     current = "" if asked is None else f"; the version that you name is {'' if asked else 'not '}current"
     return covered + note + waiting + current
 

@@ -14,6 +14,7 @@ import pytest
 
 from holdlog.adapters.cli.main import main, parsed
 from holdlog.adapters.cli.texts import printable
+from holdlog.adapters.mcp.server import ALIASES, GROUPS
 from tests.wire import Wire
 
 CALLS = ("get", "set", "delete", "list", "history", "watch", "claims", "agents", "claim", "release", "status", "wait")
@@ -77,6 +78,11 @@ def test_help_and_version_are_shown(line: str, capsys: pytest.CaptureFixture[str
         parsed(line.split())
     assert ended.value.code == 0
     assert "holdlog" in capsys.readouterr().out
+
+
+def test_the_help_of_serve_names_every_group(run: Terminal) -> None:
+    shown = run("serve", "--help").out
+    assert all(group in shown for group in (*GROUPS, *ALIASES))
 
 
 @pytest.mark.parametrize("line", ["clams", "--db x.db clams", "clams --help"])
