@@ -101,7 +101,7 @@ class Tools:
 
     async def wait(self, ctx: Context, resource: str, timeout_seconds: float = 30) -> ToolResult:
         """Wait until a claimed resource is free. You are told, it is not yours: call claim() next. To get it in turn,
-        use claim() with wait_seconds instead. Holds your turn, at most about 50 s."""
+        use claim() with wait_seconds instead. The call lasts until then, at most about 50 s."""
         return await self._wait(ctx, lambda: self._calls.wait(resource, timeout_seconds))
 
     async def register(
@@ -198,7 +198,7 @@ class Tools:
         timeout_seconds: float = 10,
     ) -> ToolResult:
         """Wait until a key changes after the version you know, and read what it is then (ok, or deleted).
-        Holds your turn until then: use it when you have nothing else to do."""
+        The call lasts until then: use it when you have nothing else to do."""
         return await self._wait(ctx, lambda: self._calls.watch(namespace, key, since_version, timeout_seconds))
 
     async def _write(self, by: str, call: Callable[[], Write[Answered]], reason: str | None = None) -> ToolResult:
