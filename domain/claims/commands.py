@@ -57,8 +57,10 @@ class Release(Message):
 
     @model_validator(mode="after")
     def _complete(self) -> "Release":
-        if (self.moved_to is not None) != (self.outcome == "moved"):
-            raise ValueError("moved_to: belongs to the outcome moved, and only there")
+        if self.moved_to is None and self.outcome == "moved":
+            raise ValueError("moved_to: is needed with the outcome moved")
+        if self.moved_to is not None and self.outcome != "moved":
+            raise ValueError("moved_to: goes only with the outcome moved")
         if self.also and self.resource is None:
             raise ValueError("also: needs a resource beside it")
         return self
