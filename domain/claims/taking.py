@@ -64,9 +64,10 @@ def _require_room(
     mine = (waiting for waiting in board.waiting() if waiting.lease.is_of(who) and waiting != place)
     waits = sum(max(map(len, waiting.wish.options)) for waiting in mine)
     if held + waits + max(new) > command.most:
-        also = f" and waits for {waits}" if waits else ""
+        with_waits = ", with those it waits for" if waits else ""
         raise InvalidError(
-            f"agent: holds {held} claims{also}, and {command.most} at most are allowed; release some first"
+            f"agent: would hold {held + waits + max(new)} claims{with_waits}, and {command.most} at most are allowed;"
+            " claim fewer, or release some first"
         )
 
 

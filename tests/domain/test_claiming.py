@@ -84,7 +84,13 @@ def test_what_is_due_counts_as_free_before_anybody_notices() -> None:
 def test_the_cap_counts_what_is_held_and_what_is_asked_for() -> None:
     scene = board(held("a.py", by="ann"), held("b.py", by="ann"))
     refusal = scene.when(take("c.py", by="ann", most=2)).refused(InvalidError)
-    assert str(refusal).startswith("agent: holds 2 claims, and 2 at most are allowed")
+    assert str(refusal).startswith("agent: would hold 3 claims, and 2 at most are allowed; claim fewer, or release")
+    refusal = (
+        board(waits("b.py", by="ann"), held("b.py", by="bob"))
+        .when(take("c.py", by="ann", most=1))
+        .refused(InvalidError)
+    )
+    assert str(refusal).startswith("agent: would hold 2 claims, with those it waits for, and 1 at most")
     scene.when(take("c.py", by="ann", also=("d.py",), most=3)).refused(InvalidError)
     scene.when(take("c.py", by="ann", also=("a.py",), most=3)).then(granted("c.py", to="ann"))
     scene.when(take("a.py", by="ann", most=2)).then()
