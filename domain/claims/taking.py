@@ -117,6 +117,7 @@ def _granted(command: Take, option: Option, who: Who, server: str, place: Waitin
 def _taken(option: Option, who: Who, board: Board, already: bool = False) -> Taken:
     holds = [hold for resource in option if (hold := board.hold_of(resource, who)) is not None]
     main, *others = holds
+    others_in_line = [waiting for waiting in board.in_line(main.resource) if not waiting.lease.is_of(who)]
     return Taken(
         resource=main.resource,
         version=main.grant.version,
@@ -130,7 +131,7 @@ def _taken(option: Option, who: Who, board: Board, already: bool = False) -> Tak
         past=board.claim(main.resource).past,
         waiting=tuple(
             InLine(waiting.ticket.agent, waiting.ticket.since, waiting.lease.note)
-            for waiting in board.in_line(main.resource)[:MAX_TOLD]
+            for waiting in others_in_line[:MAX_TOLD]
         ),
     )
 
