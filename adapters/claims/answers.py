@@ -43,7 +43,7 @@ def taken(outcome: Taken, moment: Moment, elsewhere: list[results.Elsewhere]) ->
 
 
 def queued(outcome: Queued, moment: Moment, cap: float | None = None) -> results.Busy:
-    hint = _QUEUED.replace("N.", f"{outcome.position}.")
+    hint = _QUEUED.format(outcome.position)
     facts = _busy(outcome.hold, moment) | {"hint": hint}
     return results.Busy(**facts, ticket=outcome.ticket, queue_position=outcome.position, capped_at_seconds=cap)
 
@@ -155,7 +155,10 @@ def wait_timeout(resource: str, hold: Rival, moment: Moment, elapsed: float, cap
 
 
 def lost(losses: Iterable[Loss], holder_of: Callable[[str], str | None]) -> list[Lost]:
-    return [Lost(resource=it.resource, version=it.version, why=it.why, held_by=holder_of(it.resource)) for it in losses]
+    return [
+        Lost(resource=it.resource, version=it.version, why=it.why, held_by=holder_of(it.resource), reason=it.note)
+        for it in losses
+    ]
 
 
 def past(ended: Past | None) -> dict[str, Any]:
@@ -165,7 +168,7 @@ def past(ended: Past | None) -> dict[str, Any]:
         "previous_outcome": ended.outcome,
         "previous_holder": ended.holder,
         "previous_outcome_at": utc(ended.at),
-        "previous_note": ended.note,
+        "previous_note": ended.note if ended.outcome != "forced" else None,  # a person's reason, and not the holder's
         "moved_to": ended.moved_to,
     }
 
@@ -267,7 +270,7 @@ def _seconds(microseconds: int) -> float:
 
 _BUSY = "Work on something else, or call claim() again with wait_seconds=30 to keep a place in line; wait() only tells."
 _BEFORE = "Somebody stands in line before you. Call claim() with wait_seconds=30 to stand in line, too."
-_QUEUED = "You are number N. in line. Call claim() again with wait_seconds=30 within two minutes to keep your place."
+_QUEUED = "You are number {} in line. Call claim() again with wait_seconds=30 within two minutes to keep your place."
 _SAME_NAME = "Another live session uses your agent name. Take another name, such as yours with /2, and call claim()."
 _UPGRADE = "Others share it with you. Call release() for your shared claim, then claim() it for you alone."
 _DEADLOCK = "Waiting would never end: you hold what they wait for. Finish and release() something, then claim() again."

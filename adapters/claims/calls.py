@@ -193,10 +193,12 @@ class ClaimCalls:
         if not isinstance(given, Sequence) or isinstance(given, str | bytes):
             raise InvalidError("guard: must be a list of objects with resource and version")
         guards = []
-        for item in given:
+        for number, item in enumerate(given):
+            place = f"guard[{number}]"
             if not isinstance(item, dict) or set(item) != {"resource", "version"}:
-                raise InvalidError("guard: must be a list of objects with resource and version")
-            resource, version = self.resource(item["resource"], "guard"), whole(item["version"], "guard")
+                raise InvalidError(f"{place}: must be an object with resource and version")
+            resource = self.resource(item["resource"], f"{place}.resource")
+            version = whole(item["version"], f"{place}.version")
             guards.append(Guard.model_construct(resource=resource, version=version))
         return tuple(guards)
 
@@ -221,7 +223,7 @@ class ClaimCalls:
             raise InvalidError(
                 f"{argument}: names {len(given)} resources; {MAX_RESOURCES} in all are allowed in a call"
             )
-        return tuple(self.resource(resource, argument) for resource in given)
+        return tuple(self.resource(resource, f"{argument}[{number}]") for number, resource in enumerate(given))
 
     def _board(self, reader: Reader, resources: Sequence[str]) -> Board:
         return load(reader, resources, self.steady(), self._clock())
