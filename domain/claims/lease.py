@@ -57,9 +57,10 @@ class Lease(NamedTuple):
     def who(self) -> Who:
         return Who(self.agent, self.principal, self.session)
 
-    def lost(self, why: Why, at: int) -> "Loss":
-        """`at`: microseconds UTC."""
-        return Loss(self.resource, self.version, why, self.agent, self.principal, self.session, at, not self.server)
+    def lost(self, why: Why, at: int, note: str | None = None) -> "Loss":
+        """`at`: microseconds UTC. `note`: the reason of who forced it."""
+        gone = not self.server
+        return Loss(self.resource, self.version, why, self.agent, self.principal, self.session, at, gone, note)
 
     def is_of(self, who: Who) -> bool:
         """The same agent: also from another session, when the one it had is gone."""
@@ -78,7 +79,7 @@ class Lease(NamedTuple):
 
 class Loss(NamedTuple):
     """A grant that ended without its holder's doing; told once, with the next answer to its session, or to its agent
-    where the session is `gone`. `at`: microseconds UTC."""
+    where the session is `gone`. `at`: microseconds UTC. `note`: why a person took it."""
 
     resource: str
     version: int
@@ -88,3 +89,4 @@ class Loss(NamedTuple):
     session: str | None
     at: int
     gone: bool
+    note: str | None = None

@@ -85,7 +85,7 @@ def _forced(command: Release, board: Board) -> tuple[Let, list[Loss]]:
         )
         released.append((resource, board.record(resource, ending)))
         board.drop(hold.lease.key)
-        losses.append(hold.lease.lost("forced", board.at))
+        losses.append(hold.lease.lost("forced", board.at, command.note))
     served = serve(board)
     return Let(tuple(released[-1:]), not released, None, _granted_to(served, [resource])), losses
 

@@ -60,9 +60,12 @@ async def test_what_a_person_took_is_told_with_the_reason() -> None:
                 guard=[{"resource": "./a.md", "version": version}],
             )
             assert (fenced["status"], fenced["reason"]) == ("fenced", "it hangs")
-            assert [it["why"] for it in fenced["lost"]] == ["forced"]
+            assert [(it["why"], it["reason"]) for it in fenced["lost"]] == [("forced", "it hangs")]
             refused = await agent("release", resource="a.md", agent="ann")
             assert (refused["status"], refused["reason"]) == ("not_holder", "it hangs")
+            taken = await agent("claim", resource="a.md", agent="ben")
+            assert (taken["previous_outcome"], taken["previous_holder"]) == ("forced", "ann")
+            assert "previous_note" not in taken  # ann said nothing
 
 
 # --- in line

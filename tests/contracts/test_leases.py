@@ -249,7 +249,7 @@ def test_no_server_is_no_server_that_could_end(store: Store) -> None:
 
 
 def loss(resource: str = "a", session: str | None = "s1", agent: str = "ann", at: int = 1, gone: bool = False) -> Loss:
-    return Loss(resource, 1, "expired", agent, None, session, at, gone)
+    return Loss(resource, 1, "forced", agent, None, session, at, gone, "off duty")
 
 
 def test_losses_are_told_to_the_session_and_to_the_agent_of_a_session_that_is_gone(store: Store, clock: Clock) -> None:

@@ -388,7 +388,7 @@ def test_the_loss_of_a_session_that_is_gone_is_for_the_agents_next_one() -> None
 def test_what_a_person_took_away_is_told_with_the_reason() -> None:
     scene = board(held("a", by="ann")).when(force("a", by="eve", reason="off duty"))
     scene.then(released("a", by="ann", grant=1, forced_by="eve", note="off duty"))
-    assert scene.losses == [Loss("a", 1, "forced", "ann", None, "here", START, False)]
+    assert scene.losses == [Loss("a", 1, "forced", "ann", None, "here", START, False, "off duty")]
     refusal = scene.when(release("a", by="ann")).refused(NotHolderError)
     assert (refusal.held_by, refusal.reason) == (None, "off duty")
     taken = scene.when(take("a", by="bob"))
