@@ -20,6 +20,12 @@ def tell(line: str) -> None:
     sys.stderr.write(f"holdlog: {printable(line, kept='')}\n")
 
 
+def no_store(place: Path) -> int:
+    """Say that there is none, and what to do; the exit code."""
+    tell(f"there is no store at {place} yet; the first claim or set makes it, and --db names another")
+    return 1
+
+
 def printable(text: str, kept: str = "\n") -> str:
     """Every character that a terminal could obey (controls, C1, directions) as JSON escapes it; `kept` ones stay."""
     return "".join(each if each.isprintable() or each in kept else _escaped(each) for each in text)
