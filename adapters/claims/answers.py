@@ -185,7 +185,7 @@ def refused(refusal: HoldlogError, moment: Moment) -> Result:
         case refusals.NotFoundError(facts=facts) if "resource" in facts:
             return results.NeverClaimed(**facts, hint="Nobody ever claimed it. Call claim() first to hold it.")
         case refusals.NotHolderError():
-            hint = _SAME_NAME if refusal.same_name else _TAKEN_AWAY if refusal.reason else _NOT_HOLDER
+            hint = _OTHER_SESSION if refusal.same_name else _TAKEN_AWAY if refusal.reason else _NOT_HOLDER
             return results.NotHolder(
                 resource=refusal.resource, held_by=refusal.held_by, reason=refusal.reason, hint=hint
             )
@@ -272,6 +272,9 @@ _BUSY = "Work on something else, or call claim() again with wait_seconds=30 to k
 _BEFORE = "Somebody stands in line before you. Call claim() with wait_seconds=30 to stand in line, too."
 _QUEUED = "You are number {} in line. Call claim() again with wait_seconds=30 within two minutes to keep your place."
 _SAME_NAME = "Another live session uses your agent name. Take another name, such as yours with /2, and call claim()."
+_OTHER_SESSION = (
+    "Another live session of that name holds it, and only that one can release it. Call status() to see since when."
+)
 _UPGRADE = "Others share it with you. Call release() for your shared claim, then claim() it for you alone."
 _DEADLOCK = "Waiting would never end: you hold what they wait for. Finish and release() something, then claim() again."
 _NOT_HOLDER = "Only the holder can release it. Call status() to see who holds it."
