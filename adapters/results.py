@@ -271,7 +271,7 @@ class Fenced(Result):
     hint: str
 
 
-RESOURCES: Final = frozenset({"resource", "covered_by", "moved_to", "holds", "waits_for"})
+RESOURCES: Final = frozenset({"resource", "covered_by", "previous_resource", "moved_to", "holds", "waits_for"})
 """Fields that name a resource."""
 
 

@@ -131,7 +131,7 @@ class Reader(Protocol):
         """The claims that somebody holds or waits for now, by resource, after a resource."""
 
     def overlapping(self, resources: Sequence[str]) -> list[Claim]:
-        """These claims, where there are any, and all that somebody holds or waits for which overlap them."""
+        """These claims and those that cover them, where there are any, and all below that are held or waited for."""
 
     def queued(self) -> list[Claim]:
         """The claims that somebody waits for."""

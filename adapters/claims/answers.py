@@ -39,7 +39,9 @@ def taken(outcome: Taken, moment: Moment, elsewhere: list[results.Elsewhere]) ->
     if outcome.already:
         return results.AlreadyClaimed(**facts, hint=_CAME_BACK if outcome.came_back else None)
     hint = _PASTS.get(outcome.past.outcome) if outcome.past else None
-    return results.Claimed(**facts, position=outcome.position, **past(outcome.past), hint=hint)
+    return results.Claimed(
+        **facts, position=outcome.position, **past(outcome.resource, outcome.past_of, outcome.past), hint=hint
+    )
 
 
 def queued(outcome: Queued, moment: Moment, cap: float | None = None) -> results.Busy:
@@ -73,7 +75,7 @@ def status(
     """What a stranger would find: free, or held by the one that holds this very resource, else by what covers it."""
     holds = standing(resource, board)
     if not holds:
-        return available(resource, board.claim(resource).past, elsewhere=elsewhere)
+        return available(resource, board, elsewhere=elsewhere)
     held = _held(resource, holds[0], board, moment)
     profile = next((it for it in profiles if it.agent == held.held_by), None)
     names = list(dict.fromkeys(hold.grant.agent for hold in holds))
@@ -131,13 +133,14 @@ def board(
 
 def available(
     resource: str,
-    ended: Past | None,
+    board: Board,
     elapsed: float | None = None,
     elsewhere: list[results.Elsewhere] | None = None,
 ) -> results.Available:
     rounded = None if elapsed is None else round(elapsed, 3)
+    of, ended = board.last_end((resource,)) or (None, None)
     return results.Available(
-        resource=resource, elapsed_seconds=rounded, also_claimed_in=elsewhere or None, **past(ended)
+        resource=resource, elapsed_seconds=rounded, also_claimed_in=elsewhere or None, **past(resource, of, ended)
     )
 
 
@@ -161,10 +164,11 @@ def lost(losses: Iterable[Loss], holder_of: Callable[[str], str | None]) -> list
     ]
 
 
-def past(ended: Past | None) -> dict[str, Any]:
+def past(resource: str, of: str | None, ended: Past | None) -> dict[str, Any]:
     if ended is None:
         return {}
     return {
+        "previous_resource": of if of != resource else None,
         "previous_outcome": ended.outcome,
         "previous_holder": ended.holder,
         "previous_outcome_at": utc(ended.at),

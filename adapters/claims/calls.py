@@ -164,13 +164,13 @@ class ClaimCalls:
             board = self._board(reader, [resource])
             if answers.standing(resource, board):
                 return None
-            return self.shown(answers.available(resource, board.claim(resource).past, elapsed))
+            return self.shown(answers.available(resource, board, elapsed))
 
         def timed_out(reader: Reader, elapsed: float) -> results.Available | results.WaitTimeout:
             board = self._board(reader, [resource])
             holds = answers.standing(resource, board)
             if not holds:
-                return self.shown(answers.available(resource, board.claim(resource).past, elapsed))
+                return self.shown(answers.available(resource, board, elapsed))
             return self.shown(answers.wait_timeout(resource, holds[0], self._moment(), elapsed, cap))
 
         return Wait(look, timed_out, seconds)

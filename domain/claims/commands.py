@@ -109,7 +109,8 @@ class InLine(NamedTuple):
 
 class Taken(NamedTuple):
     """The agent holds the resource. `version`, `position` and `claimed_at` are those of the grant; `already`: it held
-    it before, in another session where `came_back`. `expires_in`: microseconds, from `at` on (microseconds UTC)."""
+    it before, in another session where `came_back`. `expires_in`: microseconds, from `at` on (microseconds UTC).
+    `past`: the last end of a hold of it, or of what overlaps it or goes with it: `past_of`."""
 
     resource: str
     version: int
@@ -121,6 +122,7 @@ class Taken(NamedTuple):
     came_back: bool = False
     also: tuple[tuple[str, int], ...] = ()
     past: Past | None = None
+    past_of: str | None = None
     waiting: tuple[InLine, ...] = ()
 
 

@@ -117,6 +117,7 @@ def _granted(command: Take, option: Option, who: Who, server: str, place: Waitin
 def _taken(option: Option, who: Who, board: Board, already: bool = False) -> Taken:
     holds = [hold for resource in option if (hold := board.hold_of(resource, who)) is not None]
     main, *others = holds
+    past_of, past = board.last_end(option) or (None, None)
     others_in_line = [waiting for waiting in board.in_line(main.resource) if not waiting.lease.is_of(who)]
     return Taken(
         resource=main.resource,
@@ -128,7 +129,8 @@ def _taken(option: Option, who: Who, board: Board, already: bool = False) -> Tak
         already=already,
         came_back=main.lease.key in board.adopted,
         also=tuple((hold.resource, hold.grant.version) for hold in others),
-        past=board.claim(main.resource).past,
+        past=past,
+        past_of=past_of,
         waiting=tuple(
             InLine(waiting.ticket.agent, waiting.ticket.since, waiting.lease.note)
             for waiting in others_in_line[:MAX_TOLD]

@@ -125,6 +125,14 @@ def test_a_claim_again_after_the_end_is_a_new_grant(store: Store, clock: Clock) 
     assert again.past.outcome == "expired"
 
 
+def test_the_last_end_of_what_covers_it_is_handed_on(store: Store, clock: Clock) -> None:
+    for resource in ("src/a.py", "src/"):
+        claim(store, resource)
+        clock.pass_by(1)
+        run(store, Release(resource=resource, agent="ann", outcome="modified"), by())
+    assert claim(store, "src/a.py").past_of == "src/"
+
+
 @pytest.mark.parametrize("hours", [1, -1, 24 * 365])
 def test_a_wall_clock_that_is_set_ends_nothing_and_renews_nothing(store: Store, clock: Clock, hours: int) -> None:
     claim(store)

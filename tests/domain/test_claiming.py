@@ -291,6 +291,25 @@ def test_what_was_done_is_handed_to_the_next_holder(said: dict[str, Any]) -> Non
     assert taken.past == Past("ann", said["outcome"], START, said.get("note"), said.get("moved_to"))
 
 
+def test_what_was_done_last_to_any_of_several_is_handed_on() -> None:
+    scene = board(held("one", by="ann"), held("two", by="ann"), held("three", by="ann"))
+    scene = (
+        scene.when(release("one", by="ann")).after(1).when(release("two", by="ann", outcome="modified", note="half"))
+    )
+    scene = scene.when(release("three", by="ann"))
+    taken = scene.when(take("one", by="bob", also=("two", "three"))).taken
+    assert (taken.past_of, taken.past) == ("two", Past("ann", "modified", START + SECOND, "half"))
+
+
+def test_what_was_done_last_to_what_covers_it_is_handed_on() -> None:
+    scene = board(held("src/a.py", by="ann"), ended("src/a.py", of="ann")).after(1).when(take("src/", by="bob"))
+    taken = scene.when(release("src/", by="bob", outcome="modified")).when(take("src/a.py", by="cleo")).taken
+    assert (taken.past_of, taken.past) == ("src/", Past("bob", "modified", START + SECOND))
+    own = board(held("src/", by="bob"), ended("src/", of="bob"), held("src/a.py", by="ann")).after(1)
+    taken = own.when(release("src/a.py", by="ann")).when(take("src/a.py", by="cleo")).taken
+    assert (taken.past_of, taken.past) == ("src/a.py", Past("ann", "released", START + SECOND))
+
+
 def test_moved_to_belongs_to_moved() -> None:
     for said in ({"outcome": "moved"}, {"moved_to": "b.py"}, {"outcome": "deleted", "moved_to": "b.py"}):
         with pytest.raises(ValueError, match="moved_to"):
