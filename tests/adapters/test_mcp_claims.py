@@ -60,6 +60,7 @@ async def test_what_a_person_took_is_told_with_the_reason() -> None:
                 guard=[{"resource": "./a.md", "version": version}],
             )
             assert (fenced["status"], fenced["reason"]) == ("fenced", "it hangs")
+            assert "a person took the claim away" in fenced["hint"]
             assert [(it["why"], it["reason"]) for it in fenced["lost"]] == [("forced", "it hangs")]
             refused = await agent("release", resource="a.md", agent="ann")
             assert (refused["status"], refused["reason"]) == ("not_holder", "it hangs")
@@ -188,6 +189,25 @@ async def test_the_same_name_in_another_session_is_another_holder(agent: Agent) 
     assert "name" in busy["hint"]
     refused = await agent("release", OTHER, resource="a.md", agent="ann")
     assert (refused["status"], "only that one can release it" in refused["hint"]) == ("not_holder", True)
+
+
+async def test_who_is_fenced_is_told_what_is_wrong(agent: Agent) -> None:
+    write = {"namespace": "n", "key": "k", "value": 1, "force": True}
+
+    async def fenced(by: str, version: int, meta: dict[str, str]) -> str:
+        guard = [{"resource": "a.md", "version": version}]
+        told = await agent("set", meta, **write, updated_by=by, guard=guard)
+        assert told["status"] == "fenced"
+        return str(told["hint"])
+
+    never = await fenced("ann", 1, ONE)
+    await agent("claim", ONE, resource="a.md", agent="ann")
+    assert "you do not hold this claim now" in never
+    assert never == await fenced("ben", 1, ONE) == await fenced("ann/sub", 1, ONE)
+    assert "the version that holdlog_claim gave" in await fenced("ann", 7, ONE)
+    assert "another session uses your name" in await fenced("ann", 1, OTHER)
+    await agent("release", ONE, resource="a.md", agent="ann")
+    assert await fenced("ann", 1, ONE) == never
 
 
 async def test_an_agent_does_not_block_its_own_sub_agents(agent: Agent) -> None:
