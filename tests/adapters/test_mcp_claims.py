@@ -69,6 +69,19 @@ async def test_what_a_person_took_is_told_with_the_reason() -> None:
             assert "previous_note" not in taken  # ann said nothing
 
 
+async def test_what_was_done_to_what_covers_it_is_told_with_its_name(agent: Agent) -> None:
+    await agent("claim", resource="src/", agent="ann")
+    await agent("release", resource="src/", agent="ann", outcome="modified", note="half")
+    for told in (
+        await agent("status", resource="src/a.py"),
+        await agent("wait", resource="src/a.py"),
+        await agent("claim", resource="src/a.py", agent="ben"),
+    ):
+        assert (told["previous_resource"], told["previous_holder"], told["previous_note"]) == ("src/", "ann", "half")
+    await agent("release", resource="src/a.py", agent="ben")
+    assert "previous_resource" not in await agent("claim", resource="src/a.py", agent="cleo")
+
+
 # --- in line
 
 
