@@ -96,7 +96,7 @@ class Tools:
     ) -> ToolResult:
         """Look whether a resource is available or who holds it since when; without a resource, list all claims."""
         if resource is None:
-            return await self._read(lambda: self._calls.board(agent, after=after))
+            return await self._read(lambda: self._calls.board(agent, after=after, version=version))
         return await self._read(lambda: self._calls.status(resource, version))
 
     async def wait(self, ctx: Context, resource: str, timeout_seconds: float = 30) -> ToolResult:

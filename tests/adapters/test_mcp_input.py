@@ -194,6 +194,7 @@ def test_a_name_that_breaks_a_rule_is_refused_wherever_it_stands(server: Wire, n
         ("release", {"resource": "a.md"}, "agent"),
         ("status", {"resource": "a.md", "version": -1}, "version"),
         ("status", {"agent": " "}, "agent"),
+        ("status", {"version": 1}, "version: needs a resource"),
         ("set", FORCED | {"guard": [{"resource": "a.md"}]}, "guard"),
         ("set", FORCED | {"guard": ["SECRET"]}, "guard[0]: must be an object"),
         ("set", FORCED | {"guard": [CLAIM, {"resource": "../a", "version": 1}]}, "guard[1].resource: must"),
