@@ -18,11 +18,13 @@ from holdlog.domain.times import utc
 
 
 class Moment(NamedTuple):
-    """When an answer is given: `at` in microseconds UTC, `steady` on the clock of leases; and who is connected then."""
+    """When an answer is given: `at` in microseconds UTC, `steady` on the clock of leases; and who is connected then.
+    `grace`: what is left, in microseconds, of the lease of a server that is gone."""
 
     at: int
     steady: int
     connected: Callable[[str], bool]
+    grace: int
 
 
 def taken(outcome: Taken, moment: Moment, elsewhere: list[results.Elsewhere]) -> Result:
@@ -227,6 +229,8 @@ def _busy(hold: Hold, moment: Moment) -> dict[str, Any]:
 
 def _held(resource: str, hold: Rival, board: Board, moment: Moment) -> results.Held:
     left = hold.lease.deadline - moment.steady
+    if hold.lease.server and not hold.lease.told and not moment.connected(hold.lease.server):
+        left = min(left, moment.grace)  # to that it is cut by whoever claims; a read writes nothing
     return results.Held(
         resource=resource,
         held_by=hold.grant.agent,

@@ -234,7 +234,7 @@ class ClaimCalls:
         return answer if workspaces is None else renamed(answer, workspaces.shown)
 
     def _moment(self) -> Moment:
-        return Moment(self._clock(), self.steady(), self._connected)
+        return Moment(self._clock(), self.steady(), self._connected, round(self._settings.grace * SECOND))
 
     def _elsewhere(self, resource: str, reader: Reader) -> list[results.Elsewhere]:
         workspaces = self._settings.workspaces

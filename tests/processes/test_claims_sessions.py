@@ -53,6 +53,23 @@ def test_a_name_whose_server_was_killed_is_the_same_agent_coming_back(path: Path
     assert second("release", resource="a.md", agent="ann")["status"] == "released"
 
 
+def test_who_only_asks_is_told_what_a_dead_holder_has_left_and_cuts_nothing(path: Path, serve: Serve) -> None:
+    first, second = serve(), serve("--grace-seconds", 9)
+    first("claim", resource="a.md", agent="ann")
+    first("claim", resource="chosen.md", agent="ann", lease_seconds=200)
+    assert second("status", resource="a.md")["expires_in_seconds"] > 250
+    first.kill()
+    held, chosen = second("status", resource="a.md"), second("status", resource="chosen.md")
+    (listed, _) = second("status")["claims"]
+    assert (held["holder_connected"], listed["holder_connected"]) == (False, False)
+    assert 8 < held["expires_in_seconds"] <= 9
+    assert 8 < listed["expires_in_seconds"] <= 9
+    assert chosen["expires_in_seconds"] > 150
+    assert seconds_left(path) > 250
+    assert second("claim", resource="a.md", agent="ben")["expires_in_seconds"] <= 9
+    assert seconds_left(path) <= 9
+
+
 @pytest.mark.parametrize("call", ["set", "release"])
 def test_whatever_a_returning_agent_calls_first_finds_its_claim(path: Path, serve: Serve, call: str) -> None:
     """Also after a kill -9 that nobody noticed yet."""
