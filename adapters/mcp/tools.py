@@ -15,6 +15,7 @@ from pydantic import Field
 from holdlog.adapters import answers, results
 from holdlog.adapters.arguments import caller
 from holdlog.adapters.call import Answered, Read, Stand, Wait, Write
+from holdlog.adapters.claims.results import Board
 from holdlog.adapters.opened import Opened
 from holdlog.domain.message import Caller
 from holdlog.domain.names import agent_name
@@ -52,9 +53,11 @@ class Tools:
         alternatives: Annotated[
             list[str] | None, Field(description="If resource is not free, the first of these that is")
         ] = None,
-        lease_seconds: float | None = None,
+        lease_seconds: Annotated[float | None, Field(description="1 to 86400; if left out, 300 as a rule")] = None,
         wait_seconds: Annotated[float, Field(description="Stand in line; at most about 50")] = 0,
-        mode: Literal["exclusive", "shared"] = "exclusive",
+        mode: Annotated[
+            Literal["exclusive", "shared"], Field(description="shared: beside others who share it")
+        ] = "exclusive",
         note: Annotated[str | None, Field(description="Told to others, e.g. ten more minutes")] = None,
     ) -> ToolResult:
         """Claim access to a resource before you modify it. Call it before the first edit of a file or other shared
@@ -78,7 +81,7 @@ class Tools:
             Literal["released", "modified", "created", "deleted", "moved"] | None,
             Field(description="What you did to it, for the next holder"),
         ] = None,
-        moved_to: str | None = None,
+        moved_to: Annotated[str | None, Field(description="Its new place, with outcome moved only")] = None,
         note: Annotated[str | None, Field(description="For the next holder")] = None,
     ) -> ToolResult:
         """Release your claim as soon as your edits are done. Whoever waits for it gets it at once.
@@ -96,12 +99,19 @@ class Tools:
     ) -> ToolResult:
         """Look whether a resource is available or who holds it since when; without a resource, list all claims."""
         if resource is None:
-            return await self._read(lambda: self._calls.board(agent, after=after, version=version))
+            return await self._read(lambda: self._board(version, agent, after))
         return await self._read(lambda: self._calls.status(resource, version))
 
-    async def wait(self, ctx: Context, resource: str, timeout_seconds: float = 30) -> ToolResult:
+    async def wait(
+        self,
+        ctx: Context,
+        resource: str,
+        timeout_seconds: Annotated[
+            float, Field(description="The call lasts so long at most; about 50 are allowed")
+        ] = 30,
+    ) -> ToolResult:
         """Wait until a claimed resource is free. You are told, it is not yours: call claim() next. To get it in turn,
-        use claim() with wait_seconds instead. The call lasts until then, at most about 50 s."""
+        use claim() with wait_seconds instead."""
         return await self._wait(ctx, lambda: self._calls.wait(resource, timeout_seconds))
 
     async def register(
@@ -200,6 +210,11 @@ class Tools:
         """Wait until a key changes after the version you know, and read what it is then (ok, or deleted).
         The call lasts until then: use it when you have nothing else to do."""
         return await self._wait(ctx, lambda: self._calls.watch(namespace, key, since_version, timeout_seconds))
+
+    def _board(self, version: int | None, agent: str | None, after: str | None) -> Read[Board]:
+        if version is not None:
+            raise InvalidError("version: needs a resource")
+        return self._calls.board(agent, after=after)
 
     async def _write(self, by: str, call: Callable[[], Write[Answered]], reason: str | None = None) -> ToolResult:
         return await self._told(lambda: self._opened.write_async(call(), caller(who.get(), reason=reason)), by)
