@@ -25,6 +25,13 @@ from holdlog.domain.refusals import InvalidError
 DEFAULT_NAME: Final = "main"
 """Name of the default workspace for people, and in `file://main/<path>`; `--workspace` may give it another."""
 
+MAX_TOLD: Final = 10
+"""Workspaces that a refusal names."""
+
+_ROOTS: Final = frozenset({".", "./", "/", ".\\", "\\"})
+"""What means all that there is."""
+_ROOT_ITSELF: Final = "must name a file or a folder inside the workspace, such as src/main.py or src/"
+
 _FILE: Final = "file://"
 _CUSTOM: Final = "custom://"
 _IN_NAME: Final = "!$&'()*+,;=@"
@@ -53,6 +60,8 @@ class Workspaces:
         `custom://<name>` untouched. Links are followed as long as that ends in a workspace. Where no workspace is
         known, paths stay as they are. Raises ValueError; the message names the rule.
         """
+        if text in _ROOTS:
+            raise ValueError(_ROOT_ITSELF)
         text = spelling.canonical(text)
         if text.startswith(_CUSTOM):
             return text
@@ -118,7 +127,7 @@ class Workspaces:
         if place is None or _DRIVE.match(place[1] + slash):  # whoever read `C:/x` again would take it for a drive
             raise ValueError("must lie inside a workspace; name what lies outside custom://<name>")
         if not place[1]:
-            raise ValueError("must name something inside the workspace")
+            raise ValueError(_ROOT_ITSELF)
         return place[0].resource(place[1] + slash)
 
 
@@ -188,4 +197,6 @@ def _root(name: str, known: Sequence[Workspace]) -> str:
     for workspace in known:
         if workspace.name == name:
             return workspace.root
-    raise ValueError("must begin with a known workspace; --workspace name=path makes one known")
+    names = sorted(workspace.name for workspace in known)
+    told = f"{', '.join(names[:MAX_TOLD])}{', …' if len(names) > MAX_TOLD else ''}" if names else "none here"
+    raise ValueError(f"must begin with a known workspace ({told}); name what is no path custom://<name>")
