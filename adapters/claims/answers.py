@@ -27,7 +27,10 @@ class Moment(NamedTuple):
     grace: int
 
 
-def taken(outcome: Taken, moment: Moment, elsewhere: list[results.Elsewhere]) -> Result:
+def taken(
+    outcome: Taken, moment: Moment, elsewhere: list[results.Elsewhere], folder: bool = False
+) -> results.Claimed | results.AlreadyClaimed:
+    """`folder`: one was claimed by its name alone."""
     facts: dict[str, Any] = {
         "resource": outcome.resource,
         "version": outcome.version,
@@ -40,7 +43,7 @@ def taken(outcome: Taken, moment: Moment, elsewhere: list[results.Elsewhere]) ->
     }
     if outcome.already:
         return results.AlreadyClaimed(**facts, hint=_CAME_BACK if outcome.came_back else None)
-    hint = _PASTS.get(outcome.past.outcome) if outcome.past else None
+    hint = _FOLDER if folder else _PASTS.get(outcome.past.outcome) if outcome.past else None
     return results.Claimed(
         **facts, position=outcome.position, **past(outcome.resource, outcome.past_of, outcome.past), hint=hint
     )
@@ -291,6 +294,7 @@ _TAKEN_AWAY = (
 )
 _EXPIRED = "Your claim had ended. Check that nobody changed what you worked on; claim() again before you go on."
 _CAME_BACK = "It was claimed under your name in another session, which is gone. If this was not you, take another name."
+_FOLDER = "A folder was claimed by its name alone, not what is in it. For all below it, claim() it with a / at its end."
 _PASTS = {
     "modified": "It was modified since you may have seen it. Read it again before you edit.",
     "created": "It was created by the previous holder. Read it before you edit.",

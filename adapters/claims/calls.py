@@ -80,7 +80,8 @@ class ClaimCalls:
             if isinstance(outcome, Queued):
                 return self.shown(answers.queued(outcome, self._moment(), cap))
             assert isinstance(outcome, Taken)
-            return self.shown(answers.taken(outcome, self._moment(), self._elsewhere(outcome.resource, reader)))
+            elsewhere, folder = self._elsewhere(outcome.resource, reader), self._is_folder(outcome)
+            return self.shown(answers.taken(outcome, self._moment(), elsewhere, folder))
 
         return Stand(command, again, answer, wait)
 
@@ -247,6 +248,12 @@ class ClaimCalls:
             for name, other in places
             if (holds := answers.standing(other, board))
         ]
+
+    def _is_folder(self, outcome: Taken) -> bool:
+        """Whether a folder was claimed by its name alone."""
+        workspaces = self._settings.workspaces
+        names = (outcome.resource, *(name for name, _ in outcome.also))
+        return workspaces is not None and any(workspaces.is_folder(name) for name in names)
 
     def _capped(self, seconds: float) -> tuple[float, float | None]:
         """Seconds to wait, and the cap if it cut them."""

@@ -81,6 +81,16 @@ class Workspaces:
             return resource
         return f"{_FILE}{default.name}/{resource}"
 
+    def is_folder(self, resource: str) -> bool:
+        """Whether a stored resource is the name of a folder that exists, without the slash that means all below it."""
+        if resource.endswith("/") or resource.startswith((_CUSTOM, "/")):
+            return False
+        name, path = None, resource
+        if resource.startswith(_FILE):
+            name, _, path = resource.removeprefix(_FILE).partition("/")
+        roots = [it.root for it in self._fresh() if (it.name == name if name else it.bare)]
+        return any(os.path.isdir(f"{root}/{path}") for root in roots)
+
     def elsewhere(self, resource: str) -> list[tuple[str, str]]:
         """The same path in every other workspace, as (its name, resource there), for a resource as it is stored."""
         known = self._fresh()

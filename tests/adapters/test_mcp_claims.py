@@ -300,6 +300,16 @@ async def test_worktrees_are_told_of_each_other_and_do_not_block(repository: Pat
         assert [it["held_by"] for it in told] == ["ben"]
 
 
+async def test_who_claims_a_folder_without_its_slash_is_told_what_that_holds(repository: Path) -> None:
+    (repository / "src").mkdir()
+    async with server_in(repository) as agent:
+        await agent("claim", resource="src/a.py", agent="ann")
+        assert "/ at its end" in (await agent("claim", resource="./src", agent="ben"))["hint"]
+        assert "/ at its end" in (await agent("claim", resource="b.py", agent="ben", also=["src"]))["hint"]
+        assert "hint" not in await agent("claim", resource="lib", agent="ben")
+        assert (await agent("claim", resource="src/", agent="cleo"))["status"] == "busy"
+
+
 async def test_worktrees_block_each_other_where_that_is_wanted(repository: Path) -> None:
     across = "--claims-across-worktrees"
     async with server_in(repository, across) as here, server_in(repository.with_name("feature"), across) as there:

@@ -246,6 +246,19 @@ def test_what_is_too_long_for_another_workspace_is_not_looked_for_there(repo: Pa
     assert spaces(repo).elsewhere("x" * 512) == []
 
 
+def test_a_folder_that_exists_is_known_by_its_name(repo: Path):
+    tree = worktree(repo, "../one")
+    folder(repo / "src")
+    folder(tree / "lib")
+    (repo / "x.py").touch()
+    known = spaces(repo)
+    assert known.is_folder("src")
+    assert known.is_folder("file://one/lib")
+    for none in ("src/", "x.py", "lib", "file://one/src", "file://gone/src", "custom://src", "/etc", str(repo / "src")):
+        assert not known.is_folder(none)
+    assert not spaces(folder(repo.parent / "plain")).is_folder("src")
+
+
 def test_a_single_workspace_has_no_elsewhere(repo: Path):
     assert spaces(repo).elsewhere("x.py") == []
 
