@@ -134,9 +134,11 @@ class Opened:
     async def losses(self, session: str | None, agent: str | None) -> tuple[Loss, ...]:
         """What the session lost, or the agent in one that is gone, since this was asked last."""
         with self.store.reader() as reader:
-            if not reader.leases.losses(session, agent):
-                return ()
-        outcome = await self.writer.run_async(TellLosses(session=session, agent=agent), NOBODY)
+            found = reader.leases.losses(session, agent)
+        gone = tuple({it.server for it in found if it.server and not self.server.connected(it.server)})
+        if not any(it.is_for(session, gone) for it in found):
+            return ()
+        outcome = await self.writer.run_async(TellLosses(session=session, agent=agent, gone=gone), NOBODY)
         assert isinstance(outcome, Told)
         return outcome.losses
 

@@ -55,7 +55,7 @@ class Leases(Protocol):
         """The servers that keep leases alive."""
 
     def losses(self, session: str | None, agent: str | None) -> list[Loss]:
-        """What a session lost, or an agent whose session is gone."""
+        """What a session lost, and what the agent of that name lost in any."""
 
 
 class LeaseWrites(Leases, Protocol):

@@ -93,10 +93,11 @@ class Renew(Message):
 
 
 class TellLosses(Message):
-    """What the session, or the agent of a session that is gone, lost since it was told last."""
+    """What the session, or the agent in one that is gone, lost since it was told last. `gone`: servers that are."""
 
     session: str | None
     agent: Agent | None = None
+    gone: tuple[str, ...] = ()
 
 
 class InLine(NamedTuple):

@@ -198,6 +198,16 @@ def test_a_loss_of_a_session_that_is_gone_is_told_to_the_agent(store: Store, clo
     assert [it.resource for it in told.losses] == ["a"]
 
 
+def test_so_is_one_of_a_session_whose_end_was_noticed_after_that_of_the_claim(store: Store, clock: Clock) -> None:
+    claim(store)
+    clock.pass_by(300)
+    run(store, Sweep())
+    assert run(store, TellLosses(session="s2", agent="ann")) == Told(())
+    told = run(store, TellLosses(session="s2", agent="ann", gone=("v1",)))
+    assert isinstance(told, Told)
+    assert [it.resource for it in told.losses] == ["a"]
+
+
 def test_in_a_copy_of_the_log_without_leases_claims_last_for_the_grace(store: Store, clock: Clock) -> None:
     claim(store)
     wait(store, "a", "bob")

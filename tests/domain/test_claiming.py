@@ -389,7 +389,7 @@ def test_a_release_bound_to_a_grant_never_ends_a_later_one() -> None:
 
 def test_a_lease_that_ran_out_is_told_to_its_former_holder() -> None:
     scene = board(held("a", by="ann")).after(300).then(expired("a", of="ann", grant=1, due=START + LEASE))
-    assert scene.losses == [Loss("a", 1, "expired", "ann", None, "here", scene.now, False)]
+    assert scene.losses == [Loss("a", 1, "expired", "ann", None, "here", "server of here", scene.now)]
     assert scene.when(release("a", by="ann")).refused(ExpiredError).held_by is None
     taken = scene.when(take("a", by="bob"))
     assert taken.taken.past == Past("ann", "expired", START + LEASE)
@@ -401,13 +401,18 @@ def test_a_late_notice_tells_when_it_was_due() -> None:
 
 
 def test_the_loss_of_a_session_that_is_gone_is_for_the_agents_next_one() -> None:
-    assert board(held("a", by="ann@gone")).after(300).losses[0].gone
+    (lost,) = board(held("a", by="ann@gone")).after(300).losses
+    assert lost.is_for("another", gone=())
+    (lost,) = board(held("a", by="ann")).after(300).losses
+    gone = [lost.is_for("another", gone=servers) for servers in ((), ("v9",), ("server of here",))]
+    assert gone == [False, False, True]
+    assert [lost.is_for(session, gone=()) for session in ("here", None)] == [True, False]
 
 
 def test_what_a_person_took_away_is_told_with_the_reason() -> None:
     scene = board(held("a", by="ann")).when(force("a", by="eve", reason="off duty"))
     scene.then(released("a", by="ann", grant=1, forced_by="eve", note="off duty"))
-    assert scene.losses == [Loss("a", 1, "forced", "ann", None, "here", START, False, "off duty")]
+    assert scene.losses == [Loss("a", 1, "forced", "ann", None, "here", "server of here", START, "off duty")]
     refusal = scene.when(release("a", by="ann")).refused(NotHolderError)
     assert (refusal.held_by, refusal.reason) == (None, "off duty")
     taken = scene.when(take("a", by="bob"))

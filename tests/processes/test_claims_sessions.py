@@ -225,3 +225,16 @@ def test_an_agent_that_comes_back_in_another_session_is_told_what_it_lost(path: 
     assert "lost" not in second("status", agent="ann")  # whoever asks about it is not it
     assert [it["resource"] for it in second(tool, **calls[tool])["lost"]] == ["a.md"]
     assert "lost" not in second(tool, **calls[tool])
+
+
+def test_so_is_one_whose_lease_had_ended_before_anybody_noticed_the_end_of_its_server(path: Path, serve: Serve) -> None:
+    first, other = serve("--lease-seconds", 1), serve().open()
+    first("claim", resource="a.md", agent="ann")
+    first.stop()
+    until(lambda: seconds_left(path) <= 0)
+    assert other("claim", resource="a.md", agent="ben")["status"] == "claimed"
+    second = serve()
+    assert "lost" not in second("claim", resource="b.md", agent="ann")
+    first.kill()
+    lost = second("claim", resource="b.md", agent="ann")["lost"]
+    assert [(it["resource"], it["held_by"]) for it in lost] == [("a.md", "ben")]
