@@ -73,7 +73,7 @@ class Opened:
                 self.writer.run(_step_back(call, outcome), caller)
                 raise
             outcome = self._decided(call.again, caller)
-        self.upkeep.took()
+        self.upkeep.took(call.command.lease)
         with self.store.reader() as reader:
             return call.answer(outcome, reader)
 
@@ -110,7 +110,7 @@ class Opened:
                 leave(outcome)
                 raise
             outcome = await self._decided_async(call.again, caller)
-        self.upkeep.took()
+        self.upkeep.took(call.command.lease)
         with self.store.reader() as reader:
             return call.answer(outcome, reader)
 
