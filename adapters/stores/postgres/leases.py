@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from holdlog.adapters.stores.leases import LOSS_SECONDS
-from holdlog.adapters.stores.postgres.schema import PUT_LEASES, PUT_LOSSES
+from holdlog.adapters.stores.postgres.schema import PUT_LEASES, PUT_LOSSES, columns
 from holdlog.domain.claims.lease import Lease, Loss, Who
 
 Rows = Callable[[str, Any], list[tuple[Any, ...]]]
@@ -102,12 +102,13 @@ class PostgresLeaseWrites(PostgresLeases):
         rows = [lease._replace(told=int(lease.told)) for lease in leases]  # type: ignore[arg-type]
         for lease in rows:
             self._pending.has_lease(lease.agent)
-        self._later(PUT_LEASES, [list(column) for column in zip(*rows, strict=True)])
+        if rows:
+            self._later(PUT_LEASES, columns(rows))
 
     def drop(self, keys: Iterable[tuple[str, int]]) -> None:
-        resources, versions = zip(*keys, strict=True)
         delete = "DELETE FROM leases WHERE (resource, version) IN (SELECT * FROM unnest(%s::text[], %s::bigint[]))"
-        self._later(delete, (list(resources), list(versions)))
+        if named := list(keys):
+            self._later(delete, columns(named))
 
     def heard(self, who: Who, server: str, now: int) -> None:
         if not self._pending.holds_nothing(who.agent):
@@ -131,7 +132,8 @@ class PostgresLeaseWrites(PostgresLeases):
     def lose(self, losses: Sequence[Loss], at: int) -> None:
         self._later("DELETE FROM losses WHERE at < %s", (at - LOSS_SECONDS * 1_000_000,))
         by_key = {(loss.resource, loss.version): loss for loss in losses}
-        self._later(PUT_LOSSES, [list(column) for column in zip(*by_key.values(), strict=True)])
+        if by_key:
+            self._later(PUT_LOSSES, columns(list(by_key.values())))
 
     def forget(self, losses: Sequence[Loss]) -> None:
         for loss in losses:

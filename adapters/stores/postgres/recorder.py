@@ -10,7 +10,7 @@ from psycopg.rows import DictRow, dict_row
 
 from holdlog.adapters.stores.mapper import Sealed
 from holdlog.adapters.stores.postgres.place import Place
-from holdlog.adapters.stores.postgres.schema import INSERT_EVENTS, PUT
+from holdlog.adapters.stores.postgres.schema import INSERT_EVENTS, PUT, columns
 from holdlog.adapters.stores.schema import EVENTS_TABLE
 from holdlog.projections import fold
 from holdlog.projections.fold import State
@@ -62,11 +62,6 @@ class EventRecorder(PostgresApplicationRecorder):
             puts.setdefault(table.name, []).append(row)
         for name, found in puts.items():
             curs.execute(PUT[name], columns(found), prepare=True)
-
-
-def columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    """Rows as one list per column, as statements with `unnest` take them."""
-    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def channel_of(schema: str) -> str:

@@ -1,7 +1,7 @@
 """The PostgreSQL schema, made from the projections' tables. Text sorts by bytes, as it does in SQLite."""
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from holdlog.adapters.stores.schema import EVENT_COLUMNS, EVENTS_TABLE
 from holdlog.domain.claims.lease import Lease, Loss
@@ -37,6 +37,11 @@ _LEASE_TYPES: Final = dict.fromkeys(Lease._fields, str) | dict.fromkeys(
     ("version", "deadline", "length", "told", "present_until", "heard", "position"), int
 )
 _LOSS_TYPES: Final = dict.fromkeys(Loss._fields, str) | dict.fromkeys(("version", "at"), int)
+
+
+def columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    """Rows as one list per column, as statements with `unnest` take them."""
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def create_view(table: Table) -> str:

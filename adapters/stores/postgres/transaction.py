@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from holdlog.adapters.stores.mapper import Sealed, seal
 from holdlog.adapters.stores.postgres.leases import PostgresLeaseWrites
-from holdlog.adapters.stores.postgres.recorder import EventRecorder, columns
+from holdlog.adapters.stores.postgres.recorder import EventRecorder
 from holdlog.adapters.stores.postgres.rows import SELECT_DUE, SELECT_NOW, SELECT_RECORDS, Connection, PostgresReader
-from holdlog.adapters.stores.postgres.schema import MAJOR
+from holdlog.adapters.stores.postgres.schema import MAJOR, columns
 from holdlog.adapters.stores.schema import EVENTS_TABLE
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Footprint, Refusal
