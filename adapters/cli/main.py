@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 from holdlog.adapters.cli.commands import Parsers, add_calls
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
 from holdlog.adapters.demo.command import add_demo
-from holdlog.adapters.machine.location import LocationError, find_store
+from holdlog.adapters.machine.location import LocationError, find_store, without_password
 from holdlog.domain.refusals import HoldlogError
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ def _greet(place: Path | str) -> None:
 
     others = connected(place) if isinstance(place, Path) else []
     print(
-        f"holdlog serves MCP on this terminal for the store {place}; Ctrl-C ends it.\n"
+        f"holdlog serves MCP on this terminal for the store {without_password(place)}; Ctrl-C ends it.\n"
         f"Connected besides: {', '.join(f'{it.what} (process {it.pid})' for it in others) or 'nobody'}.\n"
         "An MCP host starts it by itself. You may have wanted:\n"
         "  holdlog demo      see what it does, in ten seconds\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 from holdlog.adapters import results
 from holdlog.adapters.answers import named
 from holdlog.adapters.claims import results as claims
+from holdlog.adapters.machine.location import without_password
 from holdlog.adapters.results import Result
 
 WIDEST_VALUE = 60
@@ -33,6 +34,7 @@ def printable(text: str, kept: str = "\n") -> str:
 
 def text(result: Result, place: Path | str, command: str = "") -> str:
     """The answer for a person; `place` is the store's, told where nothing was found."""
+    store = f"the store {without_password(place)}"
     match result:
         case results.StateRecord(value=value):
             return json.dumps(value, ensure_ascii=False, indent=2)
@@ -40,18 +42,18 @@ def text(result: Result, place: Path | str, command: str = "") -> str:
             return f"version {version}"
         case results.RecordList(namespace=namespace, records=records):
             rows = [(it.key, f"v{it.version}", it.updated_by, _short(it.value)) for it in records]
-            return _table(rows) or f"nothing in namespace {namespace} of the store {place}"
+            return _table(rows) or f"nothing in namespace {namespace} of {store}"
         case results.NamespaceList(namespaces=namespaces):
-            return _table([(it.namespace, str(it.count)) for it in namespaces]) or f"nothing in the store {place}"
+            return _table([(it.namespace, str(it.count)) for it in namespaces]) or f"nothing in {store}"
         case results.History(history=history):
             entries = [
                 (f"v{it.version}", it.event_type, it.updated_by, _moment(it.updated_at), _past(it)) for it in history
             ]
-            return _table(entries) or f"nothing in the store {place}"
+            return _table(entries) or f"nothing in {store}"
         case claims.Board() if command == "agents":
-            return _agents(result) or f"nobody holds or waits for anything in the store {place}"
+            return _agents(result) or f"nobody holds or waits for anything in {store}"
         case claims.Board():
-            return _board(result) or f"nothing is held in the store {place}"
+            return _board(result) or f"nothing is held in {store}"
         case claims.AlreadyClaimed():
             return _sentence(result)  # its hint is for agents: each command is a session of its own
         case _:

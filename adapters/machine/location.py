@@ -4,6 +4,7 @@ Standard library only and quick to import: the hook's fast path uses it.
 """
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -263,3 +264,11 @@ def _there(path: Path) -> bool:
 
 def _why(error: OSError) -> str:
     return error.strerror or type(error).__name__
+
+
+def without_password(place: Path | str) -> str:
+    """A store as people may read it."""
+    if isinstance(place, Path):
+        return str(place)
+    bare = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", place)
+    return re.sub(r"([?&]password=)[^&]*", r"\1", bare)

@@ -275,3 +275,18 @@ def test_a_network_file_system_is_refused_with_the_way_out(home: Path):
 def test_a_local_disk_is_accepted(home: Path):
     require_local(home / "state.db", "ext4")
     require_local(home / "state.db", "")
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("postgresql://ann:SECRET@host:5432/db?schema=x", "postgresql://ann@host:5432/db?schema=x"),
+        ("postgresql://ann:S%40:E@host/db", "postgresql://ann@host/db"),
+        ("postgresql://:SECRET@host/db", "postgresql://@host/db"),
+        ("postgresql:///db?host=/tmp&password=SECRET&user=ann", "postgresql:///db?host=/tmp&password=&user=ann"),
+        ("postgresql://host/db", "postgresql://host/db"),
+        (Path("/a:b@c/state.db"), "/a:b@c/state.db"),
+    ],
+)
+def test_a_store_is_told_without_its_password(place: Path | str, told: str) -> None:
+    assert without_password(place) == told

@@ -13,18 +13,18 @@ MAX_SCHEMA = 50
 
 
 class Place(NamedTuple):
-    """`url`: as libpq takes it. `shown`: the same without its password, for messages."""
+    """`url`: as libpq takes it."""
 
     url: str
     schema: str
-    shown: str
 
 
 def place_of(url: str) -> Place:
     """Raises StoreError for a URL that libpq could not take either."""
     try:
         parts = urlsplit(url)
-        port = parts.port
+        if parts.port == 0:
+            raise ValueError
         options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError:
         raise StoreError("the URL cannot be read; write postgresql://user@host:5432/database") from None
@@ -32,7 +32,4 @@ def place_of(url: str) -> Place:
     if not schema or "\0" in schema or len(schema.encode()) > MAX_SCHEMA:
         raise StoreError(f"schema: must have 1 to {MAX_SCHEMA} bytes")
     rest = urlencode([(name, value) for name, value in options if name != "schema"])
-    host = f"{parts.hostname or ''}{f':{port}' if port else ''}"
-    user = f"{parts.username}@" if parts.username else ""
-    shown = f"postgresql://{user}{host}{parts.path}" + (f"?schema={schema}" if schema != SCHEMA else "")
-    return Place(urlunsplit(("postgresql", parts.netloc, parts.path, rest, "")), schema, shown)
+    return Place(urlunsplit(("postgresql", parts.netloc, parts.path, rest, "")), schema)
