@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdlog.adapters.machine.location import LocationError, find_store, prepare_folder, require_local
+from holdlog.adapters.machine.location import LocationError, find_store, prepare_folder, require_local, without_password
 
 
 @pytest.fixture

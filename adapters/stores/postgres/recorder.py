@@ -40,6 +40,7 @@ class EventRecorder(PostgresApplicationRecorder):
     def __init__(self, place: Place) -> None:
         super().__init__(Datastore(place), events_table_name=EVENTS_TABLE)
         self.channel_name = channel_of(place.schema)
+        self.lock_table_statements = self.lock_table_statements[-1:]  # the wait for it is the transaction's to bound
 
     def _insert_events(
         self,

@@ -218,7 +218,8 @@ def connect(place: Place) -> Connection:
     )
     connection.execute(
         "SELECT set_config('search_path', %s, false), set_config('synchronous_commit', 'on', false),"
-        " set_config('idle_in_transaction_session_timeout', %s, false)",
+        " set_config('idle_in_transaction_session_timeout', %s, false),"
+        " set_config('plan_cache_mode', 'force_generic_plan', false)",  # planning anew costs more than it ever saves here
         (sql.Identifier(place.schema).as_string(connection), f"{STOPPED_SECONDS}s"),
     )
     return connection
