@@ -43,6 +43,8 @@ def token(text: str) -> str:
 
     Different names have different tokens. A long one is cut and ends in its SHA-256.
     """
+    if not text:
+        return HASHED
     encoded = _BEYOND_ASCII_WORDS.sub(lambda found: f"%{ord(found[0]):02X}", quote(text, safe=""))
     if len(encoded) <= LONGEST_TOKEN:
         return encoded
@@ -85,5 +87,5 @@ def _names_of_claim(resource: str) -> Names:
         return Names("claim", PLAIN_PATH, resource)
     if scheme == "custom":
         return Names("claim", "custom", rest)
-    workspace, _, path = rest.partition("/")
-    return Names("claim", f"{scheme}:{workspace}", path)
+    workspace, slash, path = rest.partition("/")
+    return Names("claim", f"{scheme}:{workspace}", path or slash)

@@ -1,0 +1,286 @@
+"""The relay: publishes the log to NATS, every event once and in order, whatever dies meanwhile.
+
+It goes on after the last message of the stream itself. Each publish names the sequence that it expects to follow
+(`Nats-Expected-Last-Sequence`), so that two relays, or one that sends again, can neither double nor reorder anything.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, Literal, NamedTuple
+
+from nats.aio.client import Client
+from nats.js import JetStreamContext
+from nats.js.api import Header, PubAck, StreamInfo
+from nats.js.errors import BadRequestError, ServiceUnavailableError
+
+from holdlog.adapters.nats.connection import FAILURES, Pause, connect, reason
+from holdlog.adapters.nats.errors import NatsError
+from holdlog.adapters.nats.lead import Lead
+from holdlog.adapters.nats.options import NatsOptions
+from holdlog.adapters.nats.payload import CONTENT_TYPE, text_of
+from holdlog.adapters.nats.stream import (
+    MESSAGE_ID,
+    POSITION,
+    PREVIOUS,
+    Head,
+    anchor_name,
+    anchor_text,
+    ensure_stream,
+    find_head,
+)
+from holdlog.adapters.nats.subjects import subject_in
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
+from holdlog.domain.ports import Bell, Store
+from holdlog.domain.refusals import StoreError, UnavailableError
+
+WINDOW: Final = 512
+"""Messages that wait for their acknowledgement at once."""
+PAGE: Final = 256
+"""Events read from the log at once."""
+ACKNOWLEDGED_WITHIN: Final = 5.0
+"""Seconds."""
+LOOK_EVERY: Final = 1.0
+"""Seconds between looks at the log that nobody rang for, and at whether the lead is free."""
+ANCHOR_EVERY: Final = 10_000
+"""Events after which the place is kept beside the log; it is needed only where retention empties the stream."""
+ANCHOR_AFTER: Final = 30.0
+"""Seconds without news after which it is kept, too."""
+FOR_HEADERS: Final = 4096
+"""Bytes of the largest message that are left to its headers and subject."""
+NAP: Final = 0.01
+"""Seconds before a fenced relay looks where the stream ends now."""
+FENCED: Final = 10071
+"""JetStream's error code for another last sequence than expected."""
+
+_log = logging.getLogger("holdlog.nats")
+
+State = Literal["waiting", "connecting", "publishing", "current", "failed"]
+
+
+class Status(NamedTuple):
+    """What a relay is doing. `waiting`: another one publishes; `current`: the stream has all that the log has."""
+
+    state: State
+    position: int = 0
+    published: int = 0
+    behind: int = 0
+    error: str | None = None
+
+
+class Fenced(Exception):
+    """Another relay published, or an answer got lost: where the stream ends is not known any more."""
+
+
+class Relay:
+    """Publishes what a store's log has to its stream. `tell` is called on each change of state, and now and then."""
+
+    def __init__(
+        self, store: Store, bell: Bell, lead: Lead, options: NatsOptions, tell: Callable[[Status], None] | None = None
+    ) -> None:
+        self._store = store
+        self._bell = bell
+        self._lead = lead
+        self._options = options
+        self._tell = tell or (lambda status: None)
+        self._rung = asyncio.Event()
+        self._in_flight: deque[tuple[asyncio.Future[PubAck], Head]] = deque()
+        self._acknowledged = Head(0, 0)
+        self._published = 0
+        self._kept = 0
+        self._worked = False
+
+    async def run(self, once: bool = False) -> None:
+        """Publish for ever; `once`: until the stream has all that the log has. No outage ends it.
+
+        Raises NatsError when NATS cannot be used as it is set up, and StoreError when the store cannot be read; not
+        for what goes wrong after it worked once, which may be mended while it waits.
+        """
+        pause = Pause()
+        while True:
+            try:
+                if self._lead.take():
+                    await self._session(pause, once)
+                    return
+                self._say("waiting")
+                await asyncio.sleep(LOOK_EVERY)
+                continue
+            except NatsError as error:
+                if not self._worked:
+                    raise
+                self._say("failed", str(error))
+            except UnavailableError as error:
+                self._say("failed", str(error))
+            except FAILURES as error:
+                self._say("failed", reason(error, self._options))
+            finally:
+                self._drop()
+                self._lead.leave()
+            await asyncio.sleep(pause.length())
+
+    async def _session(self, pause: Pause, once: bool) -> None:
+        """Publish through one connection. Returns only when asked to do it once."""
+        self._say("connecting")
+        async with connect(self._options, "relay") as client:
+            js = client.jetstream(timeout=ACKNOWLEDGED_WITHIN, publish_async_max_pending=2 * WINDOW)
+            store_id = await asyncio.to_thread(self._store_id)
+            try:
+                info = await ensure_stream(js, self._options, store_id)
+            except ServiceUnavailableError:
+                raise NatsError(f"JetStream is not switched on at {self._options.place} (nats-server -js)") from None
+            with self._woken(asyncio.get_running_loop()):
+                while True:
+                    try:
+                        await self._publish_from(await self._head(js, store_id), client, js, info, store_id, once)
+                    except Fenced:
+                        self._drop()
+                        await asyncio.sleep(NAP)
+                        continue
+                    return
+                pause.reset()
+
+    async def _head(self, js: JetStreamContext, store_id: str) -> Head:
+        info = await js.stream_info(self._options.stream(store_id))
+        with self._store.reader() as reader:
+            return await find_head(js, info, store_id, reader)
+
+    async def _publish_from(
+        self, head: Head, client: Client, js: JetStreamContext, info: StreamInfo, store_id: str, once: bool
+    ) -> None:
+        self._acknowledged = head
+        self._kept = head.sequence
+        self._worked = True
+        sending = _Sending(client, js, self._options, store_id, head)
+        idle_since = time.monotonic()
+        self._say("publishing")
+        while True:
+            self._rung.clear()
+            events = await asyncio.to_thread(self._page, sending.head.position)
+            for recorded in events:
+                while len(self._in_flight) >= WINDOW:
+                    await self._settle()
+                self._in_flight.append(await sending.send(recorded))
+            if len(events) == PAGE:
+                continue
+            while self._in_flight:
+                await self._settle()
+            if events:
+                idle_since = time.monotonic()
+                continue
+            self._say("current")
+            if once:
+                await self._keep(info)
+                return
+            if client.is_closed:
+                raise ConnectionError("the connection was lost")
+            if time.monotonic() - idle_since > ANCHOR_AFTER and self._kept != self._acknowledged.sequence:
+                await self._keep(info)
+            await self._ring_or_time(client)
+
+    async def _settle(self) -> None:
+        """Wait until the oldest message in flight is acknowledged. Raises Fenced when it stands elsewhere."""
+        future, head = self._in_flight.popleft()
+        try:
+            if not future.done():
+                await asyncio.wait_for(future, ACKNOWLEDGED_WITHIN)
+            acknowledged = future.result()
+        except BadRequestError as error:
+            if error.err_code == FENCED:
+                raise Fenced from None
+            raise
+        if acknowledged.seq != head.sequence:  # it was there already, published before its first answer got lost
+            raise Fenced
+        self._acknowledged = head
+        self._published += 1
+        if self._published % PAGE == 0:
+            self._say("publishing")
+
+    async def _keep(self, info: StreamInfo) -> None:
+        await asyncio.to_thread(self._put_anchor, info)
+        self._kept = self._acknowledged.sequence
+
+    async def _ring_or_time(self, client: Client) -> None:
+        try:
+            await asyncio.wait_for(self._rung.wait(), LOOK_EVERY)
+        except TimeoutError:
+            return
+
+    def _drop(self) -> None:
+        """Nobody waits for what is in flight any more: the stream itself will tell what arrived."""
+        while self._in_flight:
+            future, _ = self._in_flight.pop()
+            if not future.cancel() and not future.cancelled():
+                future.exception()
+
+    def _say(self, state: State, error: str | None = None) -> None:
+        behind = 0
+        if state == "publishing":
+            behind = self._behind()
+        self._tell(Status(state, self._acknowledged.position, self._published, behind, error))
+
+    # --- the store; all of it may block
+
+    def _store_id(self) -> str:
+        with self._store.reader() as reader:
+            found = reader.meta("store_id")
+        if found is None:
+            raise StoreError("the store has no id: it is damaged; restore it from a backup")
+        return found
+
+    def _page(self, after: int) -> Sequence[Recorded[Event]]:
+        with self._store.reader() as reader:
+            return reader.log(after, PAGE)
+
+    def _behind(self) -> int:
+        with self._store.reader() as reader:
+            return max(0, reader.position() - self._acknowledged.position)
+
+    def _put_anchor(self, info: StreamInfo) -> None:
+        with self._store.transaction(time.monotonic() + ACKNOWLEDGED_WITHIN) as transaction:
+            transaction.put_meta(anchor_name(info), anchor_text(info, self._acknowledged))
+
+    @contextmanager
+    def _woken(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        def wake() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._rung.set)
+
+        with self._bell.listen(wake):
+            yield
+
+
+class _Sending:
+    """Messages on their way. `head`: where the stream ends when all of them have arrived."""
+
+    def __init__(self, client: Client, js: JetStreamContext, options: NatsOptions, store_id: str, head: Head) -> None:
+        self.head = head
+        self._js = js
+        self._root = options.root(store_id)
+        self._stream = options.stream(store_id)
+        self._store_id = store_id
+        self._largest = client.max_payload - FOR_HEADERS
+
+    async def send(self, recorded: Recorded[Event]) -> tuple["asyncio.Future[PubAck]", Head]:
+        envelope = recorded.envelope
+        payload = text_of(self._store_id, recorded).encode()
+        if len(payload) > self._largest:
+            payload = text_of(self._store_id, recorded, omit=True).encode()
+        headers = {
+            Header.MSG_ID.value: f"{self._store_id}:{envelope.position}",
+            Header.EXPECTED_LAST_SEQUENCE.value: str(self.head.sequence),
+            Header.EXPECTED_STREAM.value: self._stream,
+            POSITION: str(envelope.position),
+            PREVIOUS: str(self.head.position),
+            "Topic": envelope.topic,
+            "Version": str(envelope.version),
+            "Content-Type": CONTENT_TYPE,
+        }
+        future = await self._js.publish_async(
+            f"{self._root}.{subject_in(envelope.stream)}", payload, headers=headers, wait_stall=ACKNOWLEDGED_WITHIN
+        )
+        self.head = Head(self.head.sequence + 1, envelope.position)
+        return future, self.head
