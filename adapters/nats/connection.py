@@ -4,7 +4,7 @@ lingers (a client that reconnects by itself also delivers what its caller gave u
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -32,16 +32,21 @@ logging.getLogger("nats").setLevel(logging.CRITICAL)  # we tell what happened ou
 
 
 @asynccontextmanager
-async def connect(options: NatsOptions, what: str) -> AsyncIterator[Client]:
-    """A connection for the length of a block. `what` names it on the server.
+async def connect(
+    options: NatsOptions, what: str, lost: Callable[[], None] = lambda: None
+) -> AsyncIterator[Client]:
+    """A connection for the length of a block. `what` names it on the server; `lost` is called when it ends.
 
-    Raises NatsError when the server refuses who we are, TimeoutError or another of `FAILURES` when it cannot be reached.
+    Raises NatsError when the server refuses who we are, one of `FAILURES` when it cannot be reached.
     """
     client = Client()
     errors: list[Exception] = []
 
     async def failed(error: Exception) -> None:
         errors.append(error)
+
+    async def closed() -> None:
+        lost()
 
     try:
         try:
@@ -50,6 +55,7 @@ async def connect(options: NatsOptions, what: str) -> AsyncIterator[Client]:
                     list(options.servers),
                     name=f"holdlog {what}",
                     error_cb=failed,
+                    closed_cb=closed,
                     allow_reconnect=False,
                     connect_timeout=3,
                     reconnect_time_wait=1,

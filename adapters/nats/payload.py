@@ -19,7 +19,6 @@ BOOKMARK: Final = TYPE_PREFIX + "Bookmark"
 """The type of what a subscription yields between events, so that its reader can keep a place. Not in the stream."""
 
 _TIMES: Final = ("expires_at", "due")
-_EXTENSIONS: Final = {"requestid": "request_id", "correlationid": "correlation_id"}
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -56,7 +55,7 @@ class CloudEvent(NamedTuple):
 
 def text_of(store_id: str, recorded: Recorded[Event], omit: bool = False) -> str:
     """The JSON of an event. `omit`: without its payload, however small."""
-    envelope, event = recorded.envelope, recorded.event
+    envelope = recorded.envelope
     caller = envelope.caller
     head: dict[str, Any] = {
         "specversion": "1.0",
@@ -69,14 +68,13 @@ def text_of(store_id: str, recorded: Recorded[Event], omit: bool = False) -> str
         "version": envelope.version,
         "digest": envelope.digest.hex(),
     }
-    for name, value in (
-        ("principal", caller.principal),
-        ("requestid", caller.request_id),
-        ("correlationid", caller.correlation_id),
-        ("reason", caller.reason),
-    ):
-        if value is not None:
-            head[name] = value
+    told = {
+        "principal": caller.principal,
+        "requestid": caller.request_id,
+        "correlationid": caller.correlation_id,
+        "reason": caller.reason,
+    }
+    head |= {name: value for name, value in told.items() if value is not None}
     if recorded.redacted:
         head["redacted"] = True
     elif omit:

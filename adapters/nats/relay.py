@@ -23,7 +23,6 @@ from holdlog.adapters.nats.lead import Lead
 from holdlog.adapters.nats.options import NatsOptions
 from holdlog.adapters.nats.payload import CONTENT_TYPE, text_of
 from holdlog.adapters.nats.stream import (
-    MESSAGE_ID,
     POSITION,
     PREVIOUS,
     Head,
@@ -52,8 +51,6 @@ ANCHOR_AFTER: Final = 30.0
 """Seconds without news after which it is kept, too."""
 FOR_HEADERS: Final = 4096
 """Bytes of the largest message that are left to its headers and subject."""
-NAP: Final = 0.01
-"""Seconds before a fenced relay looks where the stream ends now."""
 FENCED: Final = 10071
 """JetStream's error code for another last sequence than expected."""
 
@@ -93,6 +90,7 @@ class Relay:
         self._published = 0
         self._kept = 0
         self._worked = False
+        self._pause = Pause()
 
     async def run(self, once: bool = False) -> None:
         """Publish for ever; `once`: until the stream has all that the log has. No outage ends it.
@@ -100,11 +98,10 @@ class Relay:
         Raises NatsError when NATS cannot be used as it is set up, and StoreError when the store cannot be read; not
         for what goes wrong after it worked once, which may be mended while it waits.
         """
-        pause = Pause()
         while True:
             try:
                 if self._lead.take():
-                    await self._session(pause, once)
+                    await self._session(once)
                     return
                 self._say("waiting")
                 await asyncio.sleep(LOOK_EVERY)
@@ -120,12 +117,12 @@ class Relay:
             finally:
                 self._drop()
                 self._lead.leave()
-            await asyncio.sleep(pause.length())
+            await asyncio.sleep(self._pause.length())
 
-    async def _session(self, pause: Pause, once: bool) -> None:
+    async def _session(self, once: bool) -> None:
         """Publish through one connection. Returns only when asked to do it once."""
         self._say("connecting")
-        async with connect(self._options, "relay") as client:
+        async with connect(self._options, "relay", self._lost) as client:
             js = client.jetstream(timeout=ACKNOWLEDGED_WITHIN, publish_async_max_pending=2 * WINDOW)
             store_id = await asyncio.to_thread(self._store_id)
             try:
@@ -136,12 +133,10 @@ class Relay:
                 while True:
                     try:
                         await self._publish_from(await self._head(js, store_id), client, js, info, store_id, once)
+                        return
                     except Fenced:
                         self._drop()
-                        await asyncio.sleep(NAP)
-                        continue
-                    return
-                pause.reset()
+                        await asyncio.sleep(self._pause.length())
 
     async def _head(self, js: JetStreamContext, store_id: str) -> Head:
         info = await js.stream_info(self._options.stream(store_id))
@@ -171,6 +166,7 @@ class Relay:
             if events:
                 idle_since = time.monotonic()
                 continue
+            self._pause.reset()
             self._say("current")
             if once:
                 await self._keep(info)
@@ -179,7 +175,7 @@ class Relay:
                 raise ConnectionError("the connection was lost")
             if time.monotonic() - idle_since > ANCHOR_AFTER and self._kept != self._acknowledged.sequence:
                 await self._keep(info)
-            await self._ring_or_time(client)
+            await self._ring_or_time()
 
     async def _settle(self) -> None:
         """Wait until the oldest message in flight is acknowledged. Raises Fenced when it stands elsewhere."""
@@ -196,6 +192,7 @@ class Relay:
             raise Fenced
         self._acknowledged = head
         self._published += 1
+        self._pause.reset()
         if self._published % PAGE == 0:
             self._say("publishing")
 
@@ -203,11 +200,18 @@ class Relay:
         await asyncio.to_thread(self._put_anchor, info)
         self._kept = self._acknowledged.sequence
 
-    async def _ring_or_time(self, client: Client) -> None:
+    async def _ring_or_time(self) -> None:
         try:
             await asyncio.wait_for(self._rung.wait(), LOOK_EVERY)
         except TimeoutError:
             return
+
+    def _lost(self) -> None:
+        """The connection is gone: no answer comes any more."""
+        for future, _ in list(self._in_flight):
+            if not future.done():
+                future.set_exception(ConnectionError("the connection was lost"))
+        self._rung.set()
 
     def _drop(self) -> None:
         """Nobody waits for what is in flight any more: the stream itself will tell what arrived."""
