@@ -32,9 +32,7 @@ logging.getLogger("nats").setLevel(logging.CRITICAL)  # we tell what happened ou
 
 
 @asynccontextmanager
-async def connect(
-    options: NatsOptions, what: str, lost: Callable[[], None] = lambda: None
-) -> AsyncIterator[Client]:
+async def connect(options: NatsOptions, what: str, lost: Callable[[], None] = lambda: None) -> AsyncIterator[Client]:
     """A connection for the length of a block. `what` names it on the server; `lost` is called when it ends.
 
     Raises NatsError when the server refuses who we are, one of `FAILURES` when it cannot be reached.

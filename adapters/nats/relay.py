@@ -283,8 +283,6 @@ class _Sending:
             "Version": str(envelope.version),
             "Content-Type": CONTENT_TYPE,
         }
-        future = await self._js.publish_async(
-            f"{self._root}.{subject_in(envelope.stream)}", payload, headers=headers, wait_stall=ACKNOWLEDGED_WITHIN
-        )
+        future = await self._js.publish_async(f"{self._root}.{subject_in(envelope.stream)}", payload, headers=headers)
         self.head = Head(self.head.sequence + 1, envelope.position)
         return future, self.head
