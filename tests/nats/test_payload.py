@@ -21,6 +21,13 @@ ID = "4b0c3a5e-0000-4000-8000-000000000001"
 REQUIRED = {"specversion": "1.0", "source": f"urn:uuid:{ID}", "datacontenttype": "application/json"}
 
 
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=10,
+)
+
+
 def recorded(*commands: Command, caller: Caller | None = None) -> Recorded[Event]:
     """The newest event after these commands."""
     clock = Clock()
@@ -93,8 +100,7 @@ def test_an_omitted_value_is_null_and_says_so() -> None:
     assert (body["omitted"], body["data"]["value"]) == (True, None)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=20), lambda it: st.lists(it, max_size=3)
-    | st.dictionaries(st.text(max_size=5), it, max_size=3), max_leaves=10))  # fmt: skip
+@given(VALUES)
 def test_any_value_comes_back_as_it_was(value: Any) -> None:
     event = recorded(transact(put("k", value)))
     read = payload.read(payload.text_of(ID, event))
