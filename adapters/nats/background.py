@@ -83,6 +83,8 @@ class NatsBeside:
                 await relay.run()
             except HoldlogError as error:
                 self._warn("relay", str(error))
+            except Exception:
+                _log.exception("the relay failed; it begins again")
             await asyncio.sleep(MENDED_EVERY)
 
     async def _hear(self) -> None:
@@ -95,6 +97,8 @@ class NatsBeside:
                 _log.debug("the bell of NATS is silent: %s", text)
             except HoldlogError as error:
                 _log.debug("the bell of NATS is silent: %s", error)
+            except Exception:
+                _log.exception("the bell of NATS failed; it begins again")
             await asyncio.sleep(pause.length())
 
     async def _listen(self, pause: Pause) -> None:

@@ -56,7 +56,8 @@ async def connect(options: NatsOptions, what: str, lost: Callable[[], None] = la
                     closed_cb=closed,
                     allow_reconnect=False,
                     connect_timeout=3,
-                    reconnect_time_wait=1,
+                    reconnect_time_wait=0,
+                    max_reconnect_attempts=1,
                     ping_interval=PING_EVERY,
                     **options.arguments(),
                 )

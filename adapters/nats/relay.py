@@ -14,14 +14,15 @@ from typing import Final, Literal, NamedTuple
 
 from nats.aio.client import Client
 from nats.js import JetStreamContext
-from nats.js.api import Header, PubAck, StreamInfo
-from nats.js.errors import BadRequestError, ServiceUnavailableError
+from nats.js.api import Header, StreamInfo
+from nats.js.errors import ServiceUnavailableError
 
 from holdlog.adapters.nats.connection import FAILURES, Pause, connect, reason
 from holdlog.adapters.nats.errors import NatsError
 from holdlog.adapters.nats.lead import Lead
 from holdlog.adapters.nats.options import NatsOptions
 from holdlog.adapters.nats.payload import CONTENT_TYPE, text_of
+from holdlog.adapters.nats.publishing import FENCED, Acknowledged, Publisher
 from holdlog.adapters.nats.stream import (
     POSITION,
     PREVIOUS,
@@ -51,8 +52,6 @@ ANCHOR_AFTER: Final = 30.0
 """Seconds without news after which it is kept, too."""
 FOR_HEADERS: Final = 4096
 """Bytes of the largest message that are left to its headers and subject."""
-FENCED: Final = 10071
-"""JetStream's error code for another last sequence than expected."""
 
 _log = logging.getLogger("holdlog.nats")
 
@@ -73,6 +72,10 @@ class Fenced(Exception):
     """Another relay published, or an answer got lost: where the stream ends is not known any more."""
 
 
+class RefusedError(Exception):
+    """The stream does not take an event, because it is full or being moved; it may later."""
+
+
 class Relay:
     """Publishes what a store's log has to its stream. `tell` is called on each change of state, and now and then."""
 
@@ -85,7 +88,7 @@ class Relay:
         self._options = options
         self._tell = tell or (lambda status: None)
         self._rung = asyncio.Event()
-        self._in_flight: deque[tuple[asyncio.Future[PubAck], Head]] = deque()
+        self._in_flight: deque[tuple[asyncio.Future[Acknowledged], Head]] = deque()
         self._acknowledged = Head(0, 0)
         self._published = 0
         self._kept = 0
@@ -112,6 +115,8 @@ class Relay:
                 self._say("failed", str(error))
             except UnavailableError as error:
                 self._say("failed", str(error))
+            except RefusedError as error:
+                self._say("failed", str(error))
             except FAILURES as error:
                 self._say("failed", reason(error, self._options))
             finally:
@@ -123,7 +128,7 @@ class Relay:
         """Publish through one connection. Returns only when asked to do it once."""
         self._say("connecting")
         async with connect(self._options, "relay", self._lost) as client:
-            js = client.jetstream(timeout=ACKNOWLEDGED_WITHIN, publish_async_max_pending=2 * WINDOW)
+            js = client.jetstream(timeout=ACKNOWLEDGED_WITHIN)
             store_id = await asyncio.to_thread(self._store_id)
             try:
                 info = await ensure_stream(js, self._options, store_id)
@@ -132,7 +137,7 @@ class Relay:
             with self._woken(asyncio.get_running_loop()):
                 while True:
                     try:
-                        await self._publish_from(await self._head(js, store_id), client, js, info, store_id, once)
+                        await self._publish_from(await self._head(js, store_id), client, info, store_id, once)
                         return
                     except Fenced:
                         self._drop()
@@ -143,13 +148,12 @@ class Relay:
         with self._store.reader() as reader:
             return await find_head(js, info, store_id, reader)
 
-    async def _publish_from(
-        self, head: Head, client: Client, js: JetStreamContext, info: StreamInfo, store_id: str, once: bool
-    ) -> None:
+    async def _publish_from(self, head: Head, client: Client, info: StreamInfo, store_id: str, once: bool) -> None:
         self._acknowledged = head
         self._kept = head.sequence
         self._worked = True
-        sending = _Sending(client, js, self._options, store_id, head)
+        publisher = await Publisher(client).open()
+        sending = _Sending(publisher, self._options, store_id, head, client.max_payload - FOR_HEADERS)
         idle_since = time.monotonic()
         self._say("publishing")
         while True:
@@ -180,16 +184,13 @@ class Relay:
     async def _settle(self) -> None:
         """Wait until the oldest message in flight is acknowledged. Raises Fenced when it stands elsewhere."""
         future, head = self._in_flight.popleft()
-        try:
-            if not future.done():
-                await asyncio.wait_for(future, ACKNOWLEDGED_WITHIN)
-            acknowledged = future.result()
-        except BadRequestError as error:
-            if error.err_code == FENCED:
-                raise Fenced from None
-            raise
-        if acknowledged.seq != head.sequence:  # it was there already, published before its first answer got lost
-            raise Fenced
+        if not future.done():
+            await asyncio.wait_for(future, ACKNOWLEDGED_WITHIN)
+        answer = future.result()
+        if answer.code == FENCED or (answer.error is None and answer.sequence != head.sequence):
+            raise Fenced  # in the second case it was there already, published before its first answer got lost
+        if answer.error is not None:
+            raise RefusedError(f"{self._options.place} takes no event: {answer.error}")
         self._acknowledged = head
         self._published += 1
         self._pause.reset()
@@ -260,15 +261,15 @@ class Relay:
 class _Sending:
     """Messages on their way. `head`: where the stream ends when all of them have arrived."""
 
-    def __init__(self, client: Client, js: JetStreamContext, options: NatsOptions, store_id: str, head: Head) -> None:
+    def __init__(self, publisher: Publisher, options: NatsOptions, store_id: str, head: Head, largest: int) -> None:
         self.head = head
-        self._js = js
+        self._publisher = publisher
         self._root = options.root(store_id)
         self._stream = options.stream(store_id)
         self._store_id = store_id
-        self._largest = client.max_payload - FOR_HEADERS
+        self._largest = largest
 
-    async def send(self, recorded: Recorded[Event]) -> tuple["asyncio.Future[PubAck]", Head]:
+    async def send(self, recorded: Recorded[Event]) -> tuple["asyncio.Future[Acknowledged]", Head]:
         envelope = recorded.envelope
         payload = text_of(self._store_id, recorded).encode()
         if len(payload) > self._largest:
@@ -283,6 +284,6 @@ class _Sending:
             "Version": str(envelope.version),
             "Content-Type": CONTENT_TYPE,
         }
-        future = await self._js.publish_async(f"{self._root}.{subject_in(envelope.stream)}", payload, headers=headers)
+        future = await self._publisher.publish(f"{self._root}.{subject_in(envelope.stream)}", payload, headers=headers)
         self.head = Head(self.head.sequence + 1, envelope.position)
         return future, self.head
