@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from holdlog.adapters.cli.commands import Parsers, add_calls
-from holdlog.adapters.cli.nats import add_nats_options, add_relay, nats_options_of
+from holdlog.adapters.cli.nats import add_nats_options, add_relay, add_subscribe, nats_options_of
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
 from holdlog.adapters.demo.command import add_demo
 from holdlog.adapters.machine.location import LocationError, find_store
@@ -135,6 +135,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_rebuild(commands, store)
     add_doctor(commands, store)
     add_relay(commands, store)
+    add_subscribe(commands, store)
     add_demo(commands)
     return parser, frozenset(commands.choices)
 

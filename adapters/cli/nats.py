@@ -21,6 +21,13 @@ TOLD_EVERY: Final = 1.0
 _EXAMPLE: Final = "example:\n  holdlog relay --nats nats://127.0.0.1:4222"
 
 
+_SUBSCRIBE_EXAMPLES: Final = """\
+examples:
+  holdlog subscribe --nats nats://127.0.0.1:4222 --after 0
+  holdlog subscribe --nats nats://127.0.0.1:4222 --subject 'claim.>' --durable robot
+"""
+
+
 def add_nats_options(parser: argparse.ArgumentParser, limits: bool = True) -> None:
     """`--nats` and what goes with it; `limits`: those of the stream, too."""
     group = parser.add_argument_group(
@@ -87,6 +94,65 @@ def add_relay(
     parser.add_argument("--once", action="store_true", help="end when all events are published")
     parser.add_argument("--json", action="store_true", help="what it does as JSON Lines on standard output")
     parser.set_defaults(run=run_relay)
+
+
+def add_subscribe(
+    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", shared: argparse.ArgumentParser
+) -> None:
+    """As `add_relay`."""
+    parser = subparsers.add_parser(
+        "subscribe",
+        parents=[shared],
+        help="print events from NATS as they happen, one JSON object a line",
+        description="Print the events of a store from NATS, as CloudEvents 1.0, each once and in order. With the store"
+        " at hand (--db, or that of the working folder unless --nats-name names another) no event can be missed.",
+        epilog=_SUBSCRIBE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_nats_options(parser, limits=False)
+    parser.add_argument(
+        "--subject", action="append", default=[], metavar="PATTERN", help="record.campaign.*, claim.> …; repeatable"
+    )
+    parser.add_argument("--after", type=int, metavar="POSITION", help="go on from there; 0: all (default: from now on)")
+    parser.add_argument("--durable", metavar="NAME", help="NATS keeps the place under this name")
+    parser.add_argument(
+        "--bookmarks", type=float, metavar="SECONDS", help="tell the position when nothing that fits came for so long"
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="end after N events")
+    parser.set_defaults(run=run_subscribe)
+
+
+def run_subscribe(options: argparse.Namespace) -> int:
+    """Raises HoldlogError, LocationError."""
+    from holdlog.adapters.cli.main import place_of
+    from holdlog.adapters.cli.texts import tell
+    from holdlog.adapters.compose import open_holdlog
+    from holdlog.adapters.nats.subscriber import Subscription
+
+    nats = nats_options_of(options)
+    nats.arguments()
+    named = options.db or os.environ.get("HOLDLOG_DB")
+    place = place_of(options.db) if named or nats.name is None else None
+    if named and isinstance(place, Path) and not os.path.lexists(place):
+        raise StoreError(f"there is no store at {place}")
+    there = place is not None and not (isinstance(place, Path) and not os.path.lexists(place))
+    opened = open_holdlog(place, what="holdlog subscribe", tell=tell) if place is not None and there else None
+
+    async def show() -> None:
+        left = options.limit
+        subscription = Subscription(
+            nats, options.subject, options.after, options.durable, opened, options.bookmarks, tell
+        )
+        async with subscription as events:
+            async for event in events:
+                sys.stdout.write(event.text + "\n")
+                sys.stdout.flush()
+                left = None if left is None else left - 1
+                if left == 0:
+                    return
+
+    asyncio.run(show())
+    return 0
 
 
 def run_relay(options: argparse.Namespace) -> int:

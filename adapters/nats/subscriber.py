@@ -93,10 +93,12 @@ class Subscription:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is None:
+            self._handled = self.position
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End; a durable place is kept."""
+        """End; a durable place is kept, without the event at hand. At the end of `async with` without an error, with it."""
         await self._events.aclose()
         if self._opened is not None:
             self._opened.close()
@@ -113,10 +115,6 @@ class Subscription:
                             yield event
                     finally:
                         await session.aclose()
-            except NatsError:
-                if not self._worked or self._places is not None:
-                    raise
-                raise
             except UnavailableError as error:
                 self._tell(f"{error}; trying again")
             except NotFoundError:

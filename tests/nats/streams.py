@@ -9,7 +9,7 @@ from typing import Any
 import nats
 from nats.aio.client import Client
 from nats.errors import TimeoutError as Empty
-from nats.js.api import ConsumerConfig, DeliverPolicy
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from holdlog.adapters.nats.options import NatsOptions
 from holdlog.adapters.opened import Opened
@@ -33,7 +33,7 @@ async def messages(options: NatsOptions, opened: Opened) -> list[Any]:
     async with client(options) as connection:
         js = connection.jetstream()
         wanted = (await js.stream_info(stream)).state.messages
-        config = ConsumerConfig(deliver_policy=DeliverPolicy.ALL)
+        config = ConsumerConfig(deliver_policy=DeliverPolicy.ALL, ack_policy=AckPolicy.NONE)
         pull = await js.pull_subscribe(f"{root}.>", stream=stream, config=config)
         found: list[Any] = []
         while len(found) < wanted:
@@ -41,8 +41,6 @@ async def messages(options: NatsOptions, opened: Opened) -> list[Any]:
                 found += await pull.fetch(500, timeout=5)
             except Empty:
                 break
-        for message in found[-1:]:
-            await message.ack()
         return found
 
 
