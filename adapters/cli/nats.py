@@ -125,7 +125,7 @@ def add_subscribe(
 def run_subscribe(options: argparse.Namespace) -> int:
     """Raises HoldlogError, LocationError."""
     from holdlog.adapters.cli.main import place_of
-    from holdlog.adapters.cli.texts import tell
+    from holdlog.adapters.cli.texts import printable, tell
     from holdlog.adapters.compose import open_holdlog
     from holdlog.adapters.nats.subscriber import Subscription
 
@@ -145,7 +145,7 @@ def run_subscribe(options: argparse.Namespace) -> int:
         )
         async with subscription as events:
             async for event in events:
-                sys.stdout.write(event.text + "\n")
+                sys.stdout.write(printable(event.text) + "\n")
                 sys.stdout.flush()
                 left = None if left is None else left - 1
                 if left == 0:

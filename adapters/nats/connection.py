@@ -4,6 +4,7 @@ lingers (a client that reconnects by itself also delivers what its caller gave u
 import asyncio
 import logging
 import random
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
@@ -62,6 +63,8 @@ async def connect(options: NatsOptions, what: str, lost: Callable[[], None] = la
                     **options.arguments(),
                 )
         except FAILURES as error:
+            if any(isinstance(it, ssl.SSLCertVerificationError) for it in (*errors, error)):
+                raise NatsError(f"the certificate of {options.place} is not trusted; see --nats-ca") from None
             seen = [str(it) for it in (*errors, error)]
             if any(word in text.lower() for text in seen for word in _REFUSED):
                 raise NatsError(f"{options.place} refuses the credentials") from None

@@ -78,10 +78,12 @@ class NatsOptions(NamedTuple):
         return bool(self.ca or self.certificate) or any(it.startswith("tls://") for it in self.servers)
 
     def _context(self) -> ssl.SSLContext:
+        for path in filter(None, (self.ca, self.certificate, self.key)):
+            _readable(path, "the TLS file")
         try:
-            context = ssl.create_default_context(cafile=str(self.ca) if self.ca else None)
+            context = ssl.create_default_context(cafile=self.ca.expanduser() if self.ca else None)
             if self.certificate is not None:
-                context.load_cert_chain(self.certificate, self.key)
+                context.load_cert_chain(self.certificate.expanduser(), self.key.expanduser() if self.key else None)
         except (OSError, ssl.SSLError) as error:
             raise NatsError(f"the TLS files for NATS cannot be used: {error}") from None
         return context

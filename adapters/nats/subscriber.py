@@ -98,7 +98,7 @@ class Subscription:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End; a durable place is kept, without the event at hand. At the end of `async with` without an error, with it."""
+        """End; a durable place is kept, without the event at hand (with it when `async with` ends without an error)."""
         await self._events.aclose()
         if self._opened is not None:
             self._opened.close()
