@@ -128,7 +128,8 @@ async def test_an_nkey_gets_in(opened: Opened, path: Path, tmp_path: Path) -> No
 
 def make_certificates(folder: Path) -> None:
     """`server` and `client`, each signed by itself."""
-    make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2".split()
+    make = ["openssl", "req", "-x509", "-nodes", "-days", "2"]
+    make += ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
     for name in ("server", "client"):
         who = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
         files = ["-keyout", folder / f"{name}.key", "-out", folder / f"{name}.pem"]
