@@ -53,13 +53,19 @@ async def test_tools_work_while_nats_is_down_and_nothing_is_lost(path: Path, tmp
         async with Subscription(nats_options(nats.url), after=0, opened=open_holdlog(path)) as events:
             assert [event.data["value"] for event in await some(events, 3)] == [0, 1, 2]
             nats.kill()
-            assert server("claim", resource="a.md", agent="ann")["status"] == "claimed"
+            assert server("claim", resource="custom://deploy", agent="ann")["status"] == "claimed"
             nats.start()
             (claimed,) = await some(events, 1)
-            assert claimed.data["resource"] == "a.md"
+            assert claimed.data["resource"] == "custom://deploy"
+        assert server.wire.process.stdin is not None
+        server.wire.process.stdin.close()
+        code, said, _ = server.wire.ended()
+        assert code == 0
+        told = ("cannot be reached", "NATS is back", "the connection was lost")
+        assert all(any(words in line for line in said) for words in told), said
+        assert len(said) <= 6
     finally:
         nats.stop()
-    server.end()
 
 
 def test_a_server_says_once_that_nats_is_down_and_never_a_password(path: Path, serve: Serve) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from holdlog.adapters.nats.options import Limits, NatsOptions, nats_options
 from holdlog.adapters.nats.payload import read
 from holdlog.adapters.nats.relay import Relay, Status
 from holdlog.adapters.nats.stream import ensure_stream
+from holdlog.adapters.nats.subscriber import Subscription
 from holdlog.adapters.opened import Opened
 from holdlog.domain.message import NOBODY
 from tests.commands import put, take, transact
@@ -244,6 +246,28 @@ async def test_a_relay_goes_on_after_its_server_was_killed(opened: Opened, path:
         server.start()
         await until(lambda: told[-1].position == 6)
     assert await positions(options, opened) == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_stream_that_lost_its_end_is_filled_again(opened: Opened, path: Path, server: NatsServer) -> None:
+    options = nats_options(server.url)
+    write(opened, 3)
+    await publish_all(opened, path, options)
+    server.stop()
+    kept = shutil.copytree(server.folder, server.folder.with_name("kept"))
+    server.start()
+    write(opened, 3)
+    await publish_all(opened, path, options)
+    async with Subscription(options, after=0, opened=open_holdlog(path)) as events:
+        assert [(await anext(events)).position for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+        server.kill()
+        shutil.rmtree(server.folder)
+        shutil.copytree(kept, server.folder)
+        server.start()
+        assert await positions(options, opened) == [1, 2, 3]
+        write(opened, 2)
+        await publish_all(opened, path, options)
+        assert [(await anext(events)).position for _ in range(2)] == [7, 8]
+    assert await positions(options, opened) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 async def test_without_jetstream_it_says_what_to_do(opened: Opened, path: Path, tmp_path: Path) -> None:

@@ -91,9 +91,17 @@ class Load(threading.Thread):
         opened.close()
 
 
+def subscribed(path: Path, server: NatsServer, count: int) -> "subprocess.Popen[bytes]":
+    """A `holdlog subscribe` that ends after so many events; they go to the file `seen`."""
+    words = ["subscribe", "--db", path, "--nats", server.url, "--after", "0", "--limit", str(count)]
+    with (path.parent / "seen").open("wb") as seen:
+        return subprocess.Popen([sys.executable, "-m", "holdlog", *words], stdout=seen)
+
+
 async def kill_under_load(path: Path, server: NatsServer, start: Start, count: int) -> None:
-    """The leading relay dies twice, the server once; all events arrive once, in order."""
+    """The leading relay dies twice, the server once; all events arrive once, in order, also at a subscriber."""
     open_holdlog(path).close()
+    subscriber = subscribed(path, server, count)
     relays = [start(path, server.url) for _ in range(3)]
     until(lambda: all(relay.state in ("current", "waiting") for relay in relays))
     load = Load(path, count)
@@ -118,6 +126,9 @@ async def kill_under_load(path: Path, server: NatsServer, start: Start, count: i
     assert [event["position"] for event in told] == list(range(1, count + 1))
     assert [event["digest"] for event in told] == [recorded.envelope.digest.hex() for recorded in log]
     assert [message.metadata.sequence.stream for message in found] == list(range(1, count + 1))
+    assert subscriber.wait(60) == 0
+    lines = (path.parent / "seen").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == told
 
 
 async def test_every_event_once_and_in_order_whatever_is_killed(path: Path, server: NatsServer, start: Start) -> None:
