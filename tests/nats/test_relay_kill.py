@@ -21,6 +21,7 @@ from tests.processes.workers import until
 from tests.servers import NatsServer
 
 Start = Callable[..., "RelayProcess"]
+Subscribed = Callable[[int], "subprocess.Popen[bytes]"]
 
 
 class RelayProcess:
@@ -73,6 +74,23 @@ def start() -> Iterator[Start]:
             relay.kill()
 
 
+@pytest.fixture
+def subscribed(path: Path, server: NatsServer) -> Iterator[Subscribed]:
+    """Start a `holdlog subscribe` that ends after so many events; they go to the file `seen`."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(count: int) -> "subprocess.Popen[bytes]":
+        words = ["subscribe", "--db", path, "--nats", server.url, "--after", "0", "--limit", str(count)]
+        with (path.parent / "seen").open("wb") as seen:
+            started.append(subprocess.Popen([sys.executable, "-m", "holdlog", *words], stdout=seen))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+
+
 class Load(threading.Thread):
     """Writes events, each on top of the last, until it has written all."""
 
@@ -91,17 +109,10 @@ class Load(threading.Thread):
         opened.close()
 
 
-def subscribed(path: Path, server: NatsServer, count: int) -> "subprocess.Popen[bytes]":
-    """A `holdlog subscribe` that ends after so many events; they go to the file `seen`."""
-    words = ["subscribe", "--db", path, "--nats", server.url, "--after", "0", "--limit", str(count)]
-    with (path.parent / "seen").open("wb") as seen:
-        return subprocess.Popen([sys.executable, "-m", "holdlog", *words], stdout=seen)
-
-
-async def kill_under_load(path: Path, server: NatsServer, start: Start, count: int) -> None:
+async def kill_under_load(
+    path: Path, server: NatsServer, start: Start, subscriber: "subprocess.Popen[bytes]", count: int
+) -> None:
     """The leading relay dies twice, the server once; all events arrive once, in order, also at a subscriber."""
-    open_holdlog(path).close()
-    subscriber = subscribed(path, server, count)
     relays = [start(path, server.url) for _ in range(3)]
     until(lambda: all(relay.state in ("current", "waiting") for relay in relays))
     load = Load(path, count)
@@ -131,13 +142,19 @@ async def kill_under_load(path: Path, server: NatsServer, start: Start, count: i
     assert [json.loads(line) for line in lines] == told
 
 
-async def test_every_event_once_and_in_order_whatever_is_killed(path: Path, server: NatsServer, start: Start) -> None:
-    await kill_under_load(path, server, start, 1_000)
+async def test_every_event_once_and_in_order_whatever_is_killed(
+    path: Path, server: NatsServer, start: Start, subscribed: Subscribed
+) -> None:
+    open_holdlog(path).close()
+    await kill_under_load(path, server, start, subscribed(1_000), 1_000)
 
 
 @pytest.mark.slow
-async def test_every_event_of_ten_thousand(path: Path, server: NatsServer, start: Start) -> None:
-    await kill_under_load(path, server, start, 10_000)
+async def test_every_event_of_ten_thousand(
+    path: Path, server: NatsServer, start: Start, subscribed: Subscribed
+) -> None:
+    open_holdlog(path).close()
+    await kill_under_load(path, server, start, subscribed(10_000), 10_000)
 
 
 async def test_a_relay_takes_over_from_one_that_was_killed(path: Path, server: NatsServer, start: Start) -> None:
