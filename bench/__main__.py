@@ -25,6 +25,7 @@ GROUPS = {
     "wake": "from a commit to a waiter that knows; what idle waiters cost",
     "mcp_calls": "tool calls over stdio against an empty FastMCP tool; start-up",
     "rebuild": "events per second",
+    "relay": "from the log to NATS: a backlog, and one event at a time",
 }
 
 
