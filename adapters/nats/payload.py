@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.envelope import Recorded
-from holdlog.domain.message import Event
+from holdlog.domain.message import NOBODY, Event
 from holdlog.domain.times import utc
 from holdlog.domain.value import Json
 from holdlog.projections import fold
@@ -57,30 +57,27 @@ def text_of(store_id: str, recorded: Recorded[Event], omit: bool = False) -> str
     """The JSON of an event. `omit`: without its payload, however small."""
     envelope = recorded.envelope
     caller = envelope.caller
-    head: dict[str, Any] = {
-        "specversion": "1.0",
-        "id": f"{envelope.stream}@{envelope.version}",
-        "source": source_of(store_id),
-        "type": TYPE_PREFIX + envelope.topic,
-        "subject": envelope.stream,
-        "time": _moment(envelope.at),
-        "position": envelope.position,
-        "version": envelope.version,
-        "digest": envelope.digest.hex(),
-    }
-    told = {
-        "principal": caller.principal,
-        "requestid": caller.request_id,
-        "correlationid": caller.correlation_id,
-        "reason": caller.reason,
-    }
-    head |= {name: value for name, value in told.items() if value is not None}
+    told: dict[str, Any] = {}
+    if caller is not NOBODY:
+        facts = {
+            "principal": caller.principal,
+            "requestid": caller.request_id,
+            "correlationid": caller.correlation_id,
+            "reason": caller.reason,
+        }
+        told = {name: value for name, value in facts.items() if value is not None}
     if recorded.redacted:
-        head["redacted"] = True
+        told["redacted"] = True
     elif omit:
-        head["omitted"] = True
-    head["datacontenttype"] = "application/json"
-    return f'{_encode(head)[:-1]},"data":{_data(recorded, omit or recorded.redacted)}}}'
+        told["omitted"] = True
+    more = f",{_encode(told)[1:-1]}" if told else ""
+    # The names of streams are percent-encoded and topics are plain: nothing in them needs to be escaped.
+    return (
+        f'{{"specversion":"1.0","id":"{envelope.stream}@{envelope.version}","source":"{source_of(store_id)}"'
+        f',"type":"{TYPE_PREFIX}{envelope.topic}","subject":"{envelope.stream}","time":"{_moment(envelope.at)}"'
+        f',"position":{envelope.position},"version":{envelope.version},"digest":"{envelope.digest.hex()}"{more}'
+        f',"datacontenttype":"application/json","data":{_data(recorded, omit or recorded.redacted)}}}'
+    )
 
 
 def read(text: str) -> CloudEvent:
@@ -130,11 +127,13 @@ def _moment(at: int) -> str:
 def _data(recorded: Recorded[Event], omit: bool) -> str:
     event = recorded.event
     field = event.payload_field
-    fields = event.model_dump(mode="json", exclude={field} if field else None, exclude_none=True)
-    for name in _TIMES:
-        if name in fields:
-            fields[name] = _moment(fields[name])
-    parts = [_names(recorded.envelope.stream), _encode(fields)[1:-1]]
+    exclude = {field} if field else None
+    if any(getattr(event, name, None) is not None for name in _TIMES):
+        fields = event.model_dump(mode="json", exclude=exclude, exclude_none=True)
+        body = _encode({name: _moment(value) if name in _TIMES else value for name, value in fields.items()})
+    else:
+        body = event.__pydantic_serializer__.to_json(event, exclude=exclude, exclude_none=True).decode()
+    parts = [_names(recorded.envelope.stream), body[1:-1]]
     if field is not None:
         value = None if omit else getattr(event, field)
         if isinstance(value, Json):

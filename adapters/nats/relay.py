@@ -8,8 +8,8 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Final, Literal, NamedTuple
 
 from nats.aio.client import Client
@@ -156,30 +156,49 @@ class Relay:
         sending = _Sending(publisher, self._options, store_id, head, client.max_payload - FOR_HEADERS)
         idle_since = time.monotonic()
         self._say("publishing")
-        while True:
-            self._rung.clear()
-            events = await asyncio.to_thread(self._page, sending.head.position)
-            for recorded in events:
-                while len(self._in_flight) >= WINDOW:
+        async with aclosing(self._pages(head.position)) as pages:
+            async for events in pages:
+                for recorded in events:
+                    while len(self._in_flight) >= WINDOW:
+                        await self._settle()
+                    self._in_flight.append(await sending.send(recorded))
+                if len(events) == PAGE:
+                    continue
+                while self._in_flight:
                     await self._settle()
-                self._in_flight.append(await sending.send(recorded))
-            if len(events) == PAGE:
-                continue
-            while self._in_flight:
-                await self._settle()
-            if events:
-                idle_since = time.monotonic()
-                continue
-            self._pause.reset()
-            self._say("current")
-            if once:
-                await self._keep(info)
-                return
-            if client.is_closed:
-                raise ConnectionError("the connection was lost")
-            if time.monotonic() - idle_since > ANCHOR_AFTER and self._kept != self._acknowledged.sequence:
-                await self._keep(info)
-            await self._ring_or_time()
+                if events:
+                    idle_since = time.monotonic()
+                    continue
+                self._pause.reset()
+                self._say("current")
+                if client.is_closed:
+                    raise ConnectionError("the connection was lost")
+                if once or (time.monotonic() - idle_since > ANCHOR_AFTER and self._kept != self._acknowledged.sequence):
+                    await self._keep(info)
+                if once:
+                    return
+                await self._ring_or_time()
+
+    async def _pages(self, position: int) -> AsyncGenerator[Sequence[Recorded[Event]], None]:
+        """The log above a position; an empty page when there is no more now. Reads on while a full page is sent."""
+        ahead: asyncio.Task[Sequence[Recorded[Event]]] | None = None
+        try:
+            while True:
+                if ahead is None:
+                    self._rung.clear()
+                    page = await asyncio.to_thread(self._page, position)
+                else:
+                    page, ahead = await ahead, None
+                    if not page:
+                        continue  # it was read before the bell was listened for
+                if page:
+                    position = page[-1].envelope.position
+                if len(page) == PAGE:
+                    ahead = asyncio.create_task(asyncio.to_thread(self._page, position))
+                yield page
+        finally:
+            if ahead is not None:
+                ahead.cancel()
 
     async def _settle(self) -> None:
         """Wait until the oldest message in flight is acknowledged. Raises Fenced when it stands elsewhere."""
@@ -265,7 +284,6 @@ class _Sending:
         self.head = head
         self._publisher = publisher
         self._root = options.root(store_id)
-        self._stream = options.stream(store_id)
         self._store_id = store_id
         self._largest = largest
 
@@ -277,7 +295,6 @@ class _Sending:
         headers = {
             Header.MSG_ID.value: f"{self._store_id}:{envelope.position}",
             Header.EXPECTED_LAST_SEQUENCE.value: str(self.head.sequence),
-            Header.EXPECTED_STREAM.value: self._stream,
             POSITION: str(envelope.position),
             PREVIOUS: str(self.head.position),
             "Topic": envelope.topic,
