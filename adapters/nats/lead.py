@@ -6,6 +6,8 @@ from typing import Protocol
 
 from holdlog.adapters.machine.gate import lock_file
 
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+
 
 class Lead(Protocol):
     """At most one relay has it."""
@@ -37,7 +39,10 @@ class FileLead:
     def take(self) -> bool:
         if self._descriptor >= 0:
             return True
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | _NOFOLLOW, 0o600)
+        except OSError:
+            return True  # it would only save work
         if lock_file(descriptor):
             self._descriptor = descriptor
             return True

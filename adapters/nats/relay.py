@@ -37,11 +37,14 @@ from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.ports import Bell, Store
 from holdlog.domain.refusals import StoreError, UnavailableError
+from holdlog.domain.value import Json
 
 WINDOW: Final = 512
 """Messages that wait for their acknowledgement at once."""
-PAGE: Final = 256
-"""Events read from the log at once."""
+FIRST_PAGE, PAGE = 16, 256
+"""Events read from the log at once: first, and at most."""
+PAGE_BYTES: Final = 8 * 1024 * 1024
+"""What a page of values should weigh at most."""
 ACKNOWLEDGED_WITHIN: Final = 5.0
 """Seconds."""
 LOOK_EVERY: Final = 1.0
@@ -157,12 +160,12 @@ class Relay:
         idle_since = time.monotonic()
         self._say("publishing")
         async with aclosing(self._pages(head.position)) as pages:
-            async for events in pages:
+            async for events, is_more in pages:
                 for recorded in events:
                     while len(self._in_flight) >= WINDOW:
                         await self._settle()
                     self._in_flight.append(await sending.send(recorded))
-                if len(events) == PAGE:
+                if is_more:
                     continue
                 while self._in_flight:
                     await self._settle()
@@ -179,23 +182,29 @@ class Relay:
                     return
                 await self._ring_or_time()
 
-    async def _pages(self, position: int) -> AsyncGenerator[Sequence[Recorded[Event]], None]:
-        """The log above a position; an empty page when there is no more now. Reads on while a full page is sent."""
+    async def _pages(self, position: int) -> AsyncGenerator[tuple[Sequence[Recorded[Event]], bool], None]:
+        """Pages of the log above a position, and whether more is there; an empty one when there is no more now.
+
+        Reads on while a full page is sent. Pages of large values are short.
+        """
         ahead: asyncio.Task[Sequence[Recorded[Event]]] | None = None
+        size = FIRST_PAGE
         try:
             while True:
                 if ahead is None:
                     self._rung.clear()
-                    page = await asyncio.to_thread(self._page, position)
+                    page = await asyncio.to_thread(self._page, position, size)
                 else:
                     page, ahead = await ahead, None
                     if not page:
                         continue  # it was read before the bell was listened for
                 if page:
                     position = page[-1].envelope.position
-                if len(page) == PAGE:
-                    ahead = asyncio.create_task(asyncio.to_thread(self._page, position))
-                yield page
+                is_more = len(page) == size
+                if is_more:
+                    size = _next_size(page)
+                    ahead = asyncio.create_task(asyncio.to_thread(self._page, position, size))
+                yield page, is_more
         finally:
             if ahead is not None:
                 ahead.cancel()
@@ -255,9 +264,9 @@ class Relay:
             raise StoreError("the store has no id: it is damaged; restore it from a backup")
         return found
 
-    def _page(self, after: int) -> Sequence[Recorded[Event]]:
+    def _page(self, after: int, size: int) -> Sequence[Recorded[Event]]:
         with self._store.reader() as reader:
-            return reader.log(after, PAGE)
+            return reader.log(after, size)
 
     def _behind(self) -> int:
         with self._store.reader() as reader:
@@ -275,6 +284,13 @@ class Relay:
 
         with self._bell.listen(wake):
             yield
+
+
+def _next_size(page: Sequence[Recorded[Event]]) -> int:
+    """How many events to read next: twice as many, unless those of this page were large."""
+    values = (getattr(it.event, "value", None) for it in page)
+    weight = sum(len(value.text) for value in values if isinstance(value, Json))
+    return max(1, min(PAGE, 2 * len(page), len(page) * PAGE_BYTES // max(1, weight)))
 
 
 class _Sending:

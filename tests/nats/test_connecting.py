@@ -1,9 +1,12 @@
 """URLs, users, keys and certificates: what is right gets in, what is wrong is told in one line without a secret."""
 
+import base64
 import json
 import os
+import secrets
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import nkeys
@@ -124,6 +127,46 @@ async def test_an_nkey_gets_in(opened: Opened, path: Path, tmp_path: Path) -> No
         with pytest.raises(NatsError, match="cannot be used"):
             await reaches(opened, path, nats_options(server.url, credentials=tmp_path / "broken"))
         assert await reaches(opened, path, nats_options(server.url, nkey=tmp_path / "seed"))
+
+
+def signed(claims: dict[str, object], signer: bytes) -> str:
+    """A JWT as NATS has it (https://docs.nats.io/running-a-nats-service/configuration/securing_nats/auth_intro/jwt)."""
+
+    def part(data: bytes) -> str:
+        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+    pair = nkeys.from_seed(bytearray(signer))
+    whole = {"jti": secrets.token_hex(8), "iat": int(time.time()), "iss": pair.public_key.decode(), **claims}
+    head = part(json.dumps({"typ": "JWT", "alg": "ed25519-nkey"}).encode())
+    body = f"{head}.{part(json.dumps(whole).encode())}"
+    return f"{body}.{part(pair.sign(body.encode()))}"
+
+
+async def test_a_credentials_file_gets_in(opened: Opened, path: Path, tmp_path: Path) -> None:
+    kinds = (nkeys.PREFIX_BYTE_OPERATOR, nkeys.PREFIX_BYTE_ACCOUNT, nkeys.PREFIX_BYTE_USER, nkeys.PREFIX_BYTE_ACCOUNT)
+    operator, account, user, system = (nkeys.encode_seed(os.urandom(32), kind) for kind in kinds)
+    names = [nkeys.from_seed(bytearray(seed)).public_key.decode() for seed in (operator, account, user, system)]
+    limits = {"subs": -1, "conn": -1, "leaf": -1, "imports": -1, "exports": -1, "data": -1, "payload": -1,
+              "wildcards": True, "mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1}  # fmt: skip
+    tokens = [
+        signed({"sub": names[0], "name": "O", "nats": {"type": "operator", "version": 2}}, operator),
+        signed({"sub": names[1], "name": "A", "nats": {"limits": limits, "type": "account", "version": 2}}, operator),
+        signed({"sub": names[2], "name": "U", "nats": {"type": "user", "version": 2, "subs": -1, "data": -1,
+                "payload": -1, "pub": {}, "sub": {}}}, account),
+        signed({"sub": names[3], "name": "S", "nats": {"type": "account", "version": 2}}, operator),
+    ]  # fmt: skip
+    (tmp_path / "c.conf").write_text(
+        f"operator: {tokens[0]}\nresolver: MEMORY\nsystem_account: {names[3]}\n"
+        f"resolver_preload: {{ {names[1]}: {tokens[1]}, {names[3]}: {tokens[3]} }}"
+    )
+    (tmp_path / "user.creds").write_text(
+        f"-----BEGIN NATS USER JWT-----\n{tokens[2]}\n------END NATS USER JWT------\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{user.decode()}\n------END USER NKEY SEED------\n"
+    )
+    with nats_server(tmp_path / "nats", "-c", str(tmp_path / "c.conf")) as server:
+        with pytest.raises(NatsError, match="refuses the credentials"):
+            await reaches(opened, path, nats_options(server.url))
+        assert await reaches(opened, path, nats_options(server.url, credentials=tmp_path / "user.creds"))
 
 
 def make_certificates(folder: Path) -> None:

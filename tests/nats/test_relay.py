@@ -219,6 +219,14 @@ async def test_a_value_that_is_too_large_for_nats_is_left_out(path: Path, tmp_pa
     assert (small.omitted, small.data["value"]) == (False, 0)
 
 
+async def test_large_values_are_published_in_short_pages(opened: Opened, path: Path, options: NatsOptions) -> None:
+    for number in range(60):
+        opened.writer.run(transact(put(f"k{number}", "x" * 400_000)), NOBODY)
+    write(opened, 600)
+    await publish_all(opened, path, options)
+    assert await positions(options, opened) == list(range(1, 661))
+
+
 async def test_a_relay_waits_for_a_server_that_is_down(opened: Opened, path: Path, tmp_path: Path) -> None:
     write(opened, 3)
     told: list[Status] = []
@@ -292,5 +300,6 @@ def test_only_one_has_the_lead(tmp_path: Path) -> None:
     one, other = FileLead(tmp_path / "lead"), FileLead(tmp_path / "lead")
     assert (one.take(), one.take(), other.take()) == (True, True, False)
     one.leave()
+    assert FileLead(tmp_path / "no" / "folder").take()
     assert (other.take(), one.take()) == (True, False)
     other.leave()
