@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from holdlog.adapters.nats.errors import NatsError
 from holdlog.adapters.nats.lead import FileLead, SoleLead
 from holdlog.adapters.nats.options import Limits, NatsOptions, nats_options
 from holdlog.adapters.nats.payload import read
-from holdlog.adapters.nats.relay import Relay, Status
-from holdlog.adapters.nats.stream import ensure_stream
+from holdlog.adapters.nats.publishing import FENCED, Publisher
+from holdlog.adapters.nats.relay import Relay, Status, _Sending
+from holdlog.adapters.nats.stream import Head, ensure_stream
 from holdlog.adapters.nats.subscriber import Subscription
 from holdlog.adapters.opened import Opened
 from holdlog.domain.message import NOBODY
@@ -271,11 +273,44 @@ async def test_a_stream_that_lost_its_end_is_filled_again(opened: Opened, path: 
         shutil.rmtree(server.folder)
         shutil.copytree(kept, server.folder)
         server.start()
+        coming = asyncio.create_task(_next_two(events))
+        await until_read(options, opened)  # so it sees the same events come again
         assert await positions(options, opened) == [1, 2, 3]
         write(opened, 2)
         await publish_all(opened, path, options)
-        assert [(await anext(events)).position for _ in range(2)] == [7, 8]
+        assert await coming == [7, 8]
     assert await positions(options, opened) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+async def _next_two(events: Subscription) -> list[int]:
+    return [(await anext(events)).position for _ in range(2)]
+
+
+async def until_read(options: NatsOptions, opened: Opened) -> None:
+    """Until somebody reads the stream."""
+    async with client(options) as connection:
+        js = connection.jetstream()
+        for _ in range(1000):
+            if await js.consumers_info(options.stream(store_id(opened))):
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("nobody reads it")
+
+
+async def test_a_relay_that_is_behind_the_stream_is_fenced(opened: Opened, path: Path, options: NatsOptions) -> None:
+    write(opened, 3)
+    await publish_all(opened, path, options)
+    async with connect(options, "test") as connection:
+        js, name = connection.jetstream(), options.stream(store_id(opened))
+        config = (await js.stream_info(name)).config
+        await js.update_stream(replace(config, duplicate_window=0.1))
+        await asyncio.sleep(0.3)  # the server's own window, in which it knows repeated messages without the fence
+        with opened.store.reader() as reader:
+            (second,) = reader.log(1, 1)
+        late = _Sending(await Publisher(connection).open(), options, store_id(opened), Head(1, 1), 100_000)
+        future, _ = await late.send(second)
+        assert (await future).code == FENCED
+    assert await positions(options, opened) == [1, 2, 3]
 
 
 async def test_without_jetstream_it_says_what_to_do(opened: Opened, path: Path, tmp_path: Path) -> None:
