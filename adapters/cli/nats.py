@@ -63,7 +63,7 @@ def nats_options_of(options: argparse.Namespace) -> "NatsOptions":
     told = [given.get(f"nats_{name}") for name in ("max_age", "max_bytes", "max_messages", "replicas")]
     if any(it is not None and it <= 0 for it in told):
         raise InvalidError("limits of the stream must be more than 0")
-    return nats_options(
+    found = nats_options(
         options.nats,
         os.environ,
         name=options.nats_name,
@@ -75,6 +75,8 @@ def nats_options_of(options: argparse.Namespace) -> "NatsOptions":
         key=options.nats_key,
         limits=Limits(*told),
     )
+    found.arguments()  # files that cannot be used are told before anything else is done
+    return found
 
 
 def add_relay(
@@ -130,7 +132,6 @@ def run_subscribe(options: argparse.Namespace) -> int:
     from holdlog.adapters.nats.subscriber import Subscription
 
     nats = nats_options_of(options)
-    nats.arguments()
     named = options.db or os.environ.get("HOLDLOG_DB")
     place = place_of(options.db) if named or nats.name is None else None
     if named and isinstance(place, Path) and not os.path.lexists(place):
