@@ -145,8 +145,7 @@ def refused(refusal: HoldlogError) -> Result:
                 current_version=refusal.current_version,
                 held_by=refusal.held_by,
                 reason=refusal.reason,
-                hint="You do not hold this claim any more, and nothing was written. Call claim() again, then read"
-                " again before you write.",
+                hint=_fenced_hint(refusal),
             )
         case refusals.UnavailableError():
             return results.Unavailable(
@@ -157,6 +156,12 @@ def refused(refusal: HoldlogError) -> Result:
             )
         case _:
             raise refusal
+
+
+def _fenced_hint(refusal: refusals.FencedError) -> str:
+    if refusal.reason is not None:
+        return _TAKEN_AWAY
+    return _OTHER_VERSION if refusal.servers else _NOT_YOURS
 
 
 def _conflict(detail: refusals.Conflict) -> results.Conflict:
@@ -174,5 +179,17 @@ _EVENT_TYPES: Final[Mapping[type[RecordEvent], Literal["write", "delete", "expir
     ValueDeleted: "delete",
     ValueExpired: "expire",
 }
+_NOT_YOURS = (
+    "Nothing was written: you do not hold this claim now. It takes a claim of your own, not that of your parent agent:"
+    " claim() it, then read again before you write."
+)
+_OTHER_VERSION = (
+    "Nothing was written: the guard is no current claim of yours. Give the version that claim() gave you; if you have"
+    " it right, another session uses your name."
+)
+_TAKEN_AWAY = (
+    "Nothing was written: a person took the claim away; the reason is given. claim() it again if you need it, then"
+    " read again before you write."
+)
 _UNAVAILABLE = "Nothing was written. Try the same call again in a moment; if it goes on, tell the person you work for."
 _UNAVAILABLE_IN_DOUBT = "The write may or may not have happened. Read the current state before you try again."

@@ -80,9 +80,30 @@ def number_of_seconds(given: object, argument: str, least: float = 0.0, most: fl
 
 def first_finding(error: ValidationError, by: str = "by") -> str:
     """The argument and what is wrong with it; an unknown argument whose name is no name is not repeated."""
-    finding = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    place = next((part for part in reversed(finding["loc"]) if isinstance(part, str)), "")  # not an index in a list
-    message = finding["msg"].removeprefix("Value error, ")
+    finding = error.errors(include_url=False, include_input=False)[0]
+    place = ""
+    for part in finding["loc"]:
+        place = part if isinstance(part, str) else f"{place}[{part}]" if place else ""
+    message = finding["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    if words := _WORDS.get(finding["type"]):
+        message = words.format(**finding.get("ctx", {}))
     if len(place) > MAX_SHOWN or not place.isprintable():
         place = "arguments"
     return f"{by if place == 'by' else place}: {message}" if place else message
+
+
+_WORDS: Final = {
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "dict_type": "must be an object",
+    "string_type": "must be a string",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "too_long": "must hold {max_length} at most",
+    "missing": "is required",
+    "missing_argument": "is required",
+    "extra_forbidden": "is no argument of this call",
+    "unexpected_keyword_argument": "is no argument of this call",
+}
+"""What pydantic's kinds of errors are called here."""

@@ -39,6 +39,9 @@ class Workspaces(Protocol):
     def shown(self, resource: str) -> str:
         """How to tell a stored resource, so that `canonical` takes it back."""
 
+    def is_folder(self, resource: str) -> bool:
+        """Whether a stored resource is the name of a folder that exists."""
+
     def elsewhere(self, resource: str) -> list[tuple[str, str]]:
         """The same path in the other workspaces: their names and resources."""
 

@@ -182,8 +182,10 @@ class StateStore:
         """Hold a resource while a block runs: `with store.claimed("a.md", agent="w") as claim:`
 
         Claims, or stands in line for `wait_seconds`, however long; raises BusyError or DeadlockError when it does not
-        get it. The lease is renewed in the background, and exactly this claim is released at the end, also when the
-        block raises. `outcome`, or `claim.outcome` and `claim.note` set inside, tell the next holder what was done.
+        get it, and leaves the line. There are no `alternatives` here: `claim` has them. The lease is renewed in the
+        background, and exactly this claim is released at the end, also when the block raises. `outcome`, or
+        `claim.outcome` and `claim.note` set inside, tell the next holder what was done; where nothing is set it is told
+        `released`, also after a block that raised.
 
         Pass `guard=claim.guard` to a write, and it raises FencedError once the claim is lost. A block that ends without
         an exception raises FencedError, too, if its claim was lost meanwhile: part of its work was not protected.

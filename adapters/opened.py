@@ -73,7 +73,7 @@ class Opened:
                 self.writer.run(_step_back(call, outcome), caller)
                 raise
             outcome = self._decided(call.again, caller)
-        self.upkeep.took()
+        self.upkeep.took(call.command.lease)
         with self.store.reader() as reader:
             return call.answer(outcome, reader)
 
@@ -110,7 +110,7 @@ class Opened:
                 leave(outcome)
                 raise
             outcome = await self._decided_async(call.again, caller)
-        self.upkeep.took()
+        self.upkeep.took(call.command.lease)
         with self.store.reader() as reader:
             return call.answer(outcome, reader)
 
@@ -131,12 +131,14 @@ class Opened:
         self.caller = self._joined(self.caller)
         self.upkeep.keep_sessions(self.caller.server, self.caller.session)
 
-    async def losses(self, session: str | None) -> tuple[Loss, ...]:
-        """What the session lost since this was asked last."""
+    async def losses(self, session: str | None, agent: str | None) -> tuple[Loss, ...]:
+        """What the session lost, or the agent in one that is gone, since this was asked last."""
         with self.store.reader() as reader:
-            if not reader.leases.losses(session, None):
-                return ()
-        outcome = await self.writer.run_async(TellLosses(session=session), NOBODY)
+            found = reader.leases.losses(session, agent)
+        gone = tuple({it.server for it in found if it.server and not self.server.connected(it.server)})
+        if not any(it.is_for(session, gone) for it in found):
+            return ()
+        outcome = await self.writer.run_async(TellLosses(session=session, agent=agent, gone=gone), NOBODY)
         assert isinstance(outcome, Told)
         return outcome.losses
 

@@ -35,12 +35,14 @@ class Part(BaseModel):
 
 
 class Lost(Part):
-    """A claim that ended: its lease did, or a person took it (`forced`). `held_by`: who has it now."""
+    """A claim that ended: its lease did, or a person took it (`forced`). `held_by`: who has it now; `reason`: that
+    of the person."""
 
     resource: str
     version: int
     why: str
     held_by: str | None = None
+    reason: str | None = None
 
 
 class Result(BaseModel):
@@ -269,7 +271,7 @@ class Fenced(Result):
     hint: str
 
 
-RESOURCES: Final = frozenset({"resource", "covered_by", "moved_to", "holds", "waits_for"})
+RESOURCES: Final = frozenset({"resource", "covered_by", "previous_resource", "moved_to", "holds", "waits_for"})
 """Fields that name a resource."""
 
 

@@ -3,7 +3,9 @@
 One thread, which runs only while there is something to do.
 """
 
+import math
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,6 +47,7 @@ class Upkeep:
         self._thread: threading.Thread | None = None
         self._ended = False
         self._told = False
+        self._next_look = math.inf
         self._waiters = 0
         self._server = ""
         self._heard: dict[str, int] = {}
@@ -80,11 +83,12 @@ class Upkeep:
                 if before is None or now - before >= self._idle_limit * SECOND:  # nothing of it is renewed any more
                     self._tell()
 
-    def took(self) -> None:
-        """There may be a new lease to keep."""
+    def took(self, lease: int) -> None:
+        """There may be a new lease to keep, of so many microseconds: the thread wakes if it would come too late."""
         if self._server:
             with self._news:
-                self._tell()
+                if self._next_look > time.monotonic() + lease / SECOND / PARTS:
+                    self._tell()
 
     def keep(self, resource: str, version: int) -> None:
         """Renew this grant until it is let go as often as it was to be kept."""
@@ -128,7 +132,9 @@ class Upkeep:
                 if self._ended:
                     return
                 if not self._told:  # news that came during the look were not looked at
+                    self._next_look = time.monotonic() + pause
                     self._news.wait(pause if pause < threading.TIMEOUT_MAX else None)
+                self._next_look = math.inf
                 self._told = False
                 if self._ended:
                     return

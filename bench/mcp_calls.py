@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from statistics import median
@@ -32,7 +32,10 @@ def _commands(bench: Bench, folder: Path) -> dict[str, list[str]]:
     """agenthold has no server with all tools."""
     commands = {
         "empty": [sys.executable, "-m", "bench.empty_server"],
-        "holdlog": [str(Path(sys.executable).parent / "holdlog"), "--db", str(folder / "holdlog.db"), "--tools", "all"],
+        "holdlog": [
+            str(Path(sys.executable).parent / "holdlog"),
+            *("--db", str(folder / "holdlog.db"), "--tools", "all"),
+        ],
     }
     if bench.peer:
         for tools in ("standard", "advanced"):
@@ -77,10 +80,12 @@ async def _tools(clients: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
         return call
 
-    def claimer(client: Any, tool: str, agent: dict[str, str]) -> Any:
+    def claimer(client: Any, tool: str, who: Callable[[int], dict[str, str]]) -> Any:
+        """The n-th call claims the n-th resource for `who(n)`."""
+
         async def call() -> None:
-            claimed[tool] = claimed.get(tool, 0) + 1
-            answer = await client.call_tool(tool, {"resource": f"file-{claimed[tool]}.py"} | agent)
+            claimed[tool] = number = claimed.get(tool, 0) + 1
+            answer = await client.call_tool(tool, {"resource": f"file-{number}.py"} | who(number))
             assert json.loads(answer.content[0].text)["status"] == "claimed", answer
 
         return call
@@ -90,7 +95,10 @@ async def _tools(clients: dict[str, Any]) -> dict[str, dict[str, Any]]:
     tools = {
         "set": {"empty": nothing, "holdlog": caller(ours, "holdlog_set", write | {"force": True}, "ok")},
         "get": {"empty": caller(empty, "nothing", place, "ok"), "holdlog": caller(ours, "holdlog_get", place, "ok")},
-        "claim": {"empty": nothing, "holdlog": claimer(ours, "holdlog_claim", {"agent": AGENT})},
+        "claim": {
+            "empty": nothing,
+            "holdlog": claimer(ours, "holdlog_claim", lambda number: {"agent": f"{AGENT}-{number // 50}"}),
+        },
     }
     if "agenthold advanced" in clients:
         theirs = clients["agenthold advanced"]
@@ -101,7 +109,7 @@ async def _tools(clients: dict[str, Any]) -> dict[str, dict[str, Any]]:
         theirs = clients["agenthold standard"]
         answer = await theirs.call_tool("agenthold_register", {"name": "bench"})
         agent = {"agent_id": json.loads(answer.content[0].text)["agent_id"]}
-        tools["claim"]["agenthold"] = claimer(theirs, "agenthold_claim", agent)
+        tools["claim"]["agenthold"] = claimer(theirs, "agenthold_claim", lambda _: agent)
     return tools
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from bench.bench import Bench
 from bench.contestants import AGENT, NAMESPACE, VALUE
 from bench.figures import Figure, Rounds, interleaved, number
-from holdlog.adapters.calls import Calls, Settings
-from holdlog.adapters.machine.host import now
+from holdlog.adapters.call import Settings
+from holdlog.adapters.calls import Calls
+from holdlog.adapters.machine.host import now, steady
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.domain.handle import Command, handle
 from holdlog.domain.message import Caller
@@ -20,7 +21,7 @@ GROUP = "size"
 BATCH = 1000
 CALLER = Caller(session="p-0123456789")
 """As the library names its process."""
-CALLS = Calls(Settings(), now)
+CALLS = Calls(Settings(), now, steady, bool)
 FLAT = 1.25
 """What counts as flat: the largest log at most this many times the smallest."""
 

@@ -6,7 +6,7 @@ from pydantic import model_validator
 
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.message import Event, Message
-from holdlog.domain.names import Agent, Note, agent_stream
+from holdlog.domain.names import Agent, Label, Note, agent_stream
 
 
 class AgentRegistered(Event):
@@ -14,8 +14,8 @@ class AgentRegistered(Event):
 
     topic: ClassVar[str] = "AgentRegistered"
     payload_field: ClassVar[str | None] = "purpose"
-    name: Agent | None = None
-    model: Agent | None = None
+    name: Label | None = None
+    model: Label | None = None
     purpose: Note | None = None
 
 
@@ -23,8 +23,8 @@ class Register(Message):
     """Say who an agent is; what is left out stays as it was."""
 
     agent: Agent
-    name: Agent | None = None
-    model: Agent | None = None
+    name: Label | None = None
+    model: Label | None = None
     purpose: Note | None = None
 
     @model_validator(mode="after")

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from holdlog.domain.names import Agent, Note
+from holdlog.domain.names import Label, Note
 
 
 class Message(BaseModel):
@@ -32,11 +32,11 @@ class Caller(Message):
     `server`: the process that keeps the session alive; not recorded, and empty where nothing does.
     """
 
-    principal: Agent | None = None
-    session: Agent | None = None
-    request_id: Agent | None = None
+    principal: Label | None = None
+    session: Label | None = None
+    request_id: Label | None = None
     reason: Note | None = None
-    correlation_id: Agent | None = None
+    correlation_id: Label | None = None
     server: str = ""
 
 

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Strict
 
 MAX_NAME: Final = 512
 MAX_AGENT: Final = 128
+"""Of a label, too."""
 MAX_NOTE: Final = 500
 
 _REMEMBERED: Final = 4096
@@ -34,9 +35,18 @@ def name(text: str) -> str:
 
 
 @lru_cache(_REMEMBERED)
-def agent_name(text: str) -> str:
-    """The name of an agent: as `name`, up to 128 characters. Raises ValueError."""
+def label(text: str) -> str:
+    """A session, request id or the like: as `name`, up to 128 characters. Raises ValueError."""
     return _checked(text, MAX_AGENT)
+
+
+@lru_cache(_REMEMBERED)
+def agent_name(text: str) -> str:
+    """The name of an agent: as `label`; slashes nest agents and stand between two parts. Raises ValueError."""
+    text = label(text)
+    if text.startswith("/") or text.endswith("/") or "//" in text:
+        raise ValueError("must have a name on both sides of every slash, as in claude/tests")
+    return text
 
 
 def note(text: str) -> str:
@@ -54,6 +64,7 @@ def beginning(text: str) -> str:
 
 Name = Annotated[str, Strict(), AfterValidator(name)]
 Agent = Annotated[str, Strict(), AfterValidator(agent_name)]
+Label = Annotated[str, Strict(), AfterValidator(label)]
 Note = Annotated[str, Strict(), AfterValidator(note)]
 Beginning = Annotated[str, Strict(), AfterValidator(beginning)]
 

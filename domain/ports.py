@@ -55,7 +55,7 @@ class Leases(Protocol):
         """The servers that keep leases alive."""
 
     def losses(self, session: str | None, agent: str | None) -> list[Loss]:
-        """What a session lost, or an agent whose session is gone."""
+        """What a session lost, and what the agent of that name lost in any."""
 
 
 class LeaseWrites(Leases, Protocol):
@@ -131,7 +131,7 @@ class Reader(Protocol):
         """The claims that somebody holds or waits for now, by resource, after a resource."""
 
     def overlapping(self, resources: Sequence[str]) -> list[Claim]:
-        """These claims, where there are any, and all that somebody holds or waits for which overlap them."""
+        """These claims and those that cover them, where there are any, and all below that are held or waited for."""
 
     def queued(self) -> list[Claim]:
         """The claims that somebody waits for."""

@@ -18,14 +18,19 @@ from holdlog.domain.times import utc
 
 
 class Moment(NamedTuple):
-    """When an answer is given: `at` in microseconds UTC, `steady` on the clock of leases; and who is connected then."""
+    """When an answer is given: `at` in microseconds UTC, `steady` on the clock of leases; and who is connected then.
+    `grace`: what is left, in microseconds, of the lease of a server that is gone."""
 
     at: int
     steady: int
     connected: Callable[[str], bool]
+    grace: int
 
 
-def taken(outcome: Taken, moment: Moment, elsewhere: list[results.Elsewhere]) -> Result:
+def taken(
+    outcome: Taken, moment: Moment, elsewhere: list[results.Elsewhere], folder: bool = False
+) -> results.Claimed | results.AlreadyClaimed:
+    """`folder`: one was claimed by its name alone."""
     facts: dict[str, Any] = {
         "resource": outcome.resource,
         "version": outcome.version,
@@ -38,12 +43,14 @@ def taken(outcome: Taken, moment: Moment, elsewhere: list[results.Elsewhere]) ->
     }
     if outcome.already:
         return results.AlreadyClaimed(**facts, hint=_CAME_BACK if outcome.came_back else None)
-    hint = _PASTS.get(outcome.past.outcome) if outcome.past else None
-    return results.Claimed(**facts, position=outcome.position, **past(outcome.past), hint=hint)
+    hint = _FOLDER if folder else _PASTS.get(outcome.past.outcome) if outcome.past else None
+    return results.Claimed(
+        **facts, position=outcome.position, **past(outcome.resource, outcome.past_of, outcome.past), hint=hint
+    )
 
 
 def queued(outcome: Queued, moment: Moment, cap: float | None = None) -> results.Busy:
-    hint = _QUEUED.replace("N.", f"{outcome.position}.")
+    hint = _QUEUED.format(outcome.position)
     facts = _busy(outcome.hold, moment) | {"hint": hint}
     return results.Busy(**facts, ticket=outcome.ticket, queue_position=outcome.position, capped_at_seconds=cap)
 
@@ -73,7 +80,7 @@ def status(
     """What a stranger would find: free, or held by the one that holds this very resource, else by what covers it."""
     holds = standing(resource, board)
     if not holds:
-        return available(resource, board.claim(resource).past, elsewhere=elsewhere)
+        return available(resource, board, elsewhere=elsewhere)
     held = _held(resource, holds[0], board, moment)
     profile = next((it for it in profiles if it.agent == held.held_by), None)
     names = list(dict.fromkeys(hold.grant.agent for hold in holds))
@@ -131,13 +138,14 @@ def board(
 
 def available(
     resource: str,
-    ended: Past | None,
+    board: Board,
     elapsed: float | None = None,
     elsewhere: list[results.Elsewhere] | None = None,
 ) -> results.Available:
     rounded = None if elapsed is None else round(elapsed, 3)
+    of, ended = board.last_end((resource,)) or (None, None)
     return results.Available(
-        resource=resource, elapsed_seconds=rounded, also_claimed_in=elsewhere or None, **past(ended)
+        resource=resource, elapsed_seconds=rounded, also_claimed_in=elsewhere or None, **past(resource, of, ended)
     )
 
 
@@ -155,17 +163,21 @@ def wait_timeout(resource: str, hold: Rival, moment: Moment, elapsed: float, cap
 
 
 def lost(losses: Iterable[Loss], holder_of: Callable[[str], str | None]) -> list[Lost]:
-    return [Lost(resource=it.resource, version=it.version, why=it.why, held_by=holder_of(it.resource)) for it in losses]
+    return [
+        Lost(resource=it.resource, version=it.version, why=it.why, held_by=holder_of(it.resource), reason=it.note)
+        for it in losses
+    ]
 
 
-def past(ended: Past | None) -> dict[str, Any]:
+def past(resource: str, of: str | None, ended: Past | None) -> dict[str, Any]:
     if ended is None:
         return {}
     return {
+        "previous_resource": of if of != resource else None,
         "previous_outcome": ended.outcome,
         "previous_holder": ended.holder,
         "previous_outcome_at": utc(ended.at),
-        "previous_note": ended.note,
+        "previous_note": ended.note if ended.outcome != "forced" else None,  # a person's reason, and not the holder's
         "moved_to": ended.moved_to,
     }
 
@@ -182,7 +194,7 @@ def refused(refusal: HoldlogError, moment: Moment) -> Result:
         case refusals.NotFoundError(facts=facts) if "resource" in facts:
             return results.NeverClaimed(**facts, hint="Nobody ever claimed it. Call claim() first to hold it.")
         case refusals.NotHolderError():
-            hint = _SAME_NAME if refusal.same_name else _TAKEN_AWAY if refusal.reason else _NOT_HOLDER
+            hint = _OTHER_SESSION if refusal.same_name else _TAKEN_AWAY if refusal.reason else _NOT_HOLDER
             return results.NotHolder(
                 resource=refusal.resource, held_by=refusal.held_by, reason=refusal.reason, hint=hint
             )
@@ -220,6 +232,8 @@ def _busy(hold: Hold, moment: Moment) -> dict[str, Any]:
 
 def _held(resource: str, hold: Rival, board: Board, moment: Moment) -> results.Held:
     left = hold.lease.deadline - moment.steady
+    if hold.lease.server and not hold.lease.told and not moment.connected(hold.lease.server):
+        left = min(left, moment.grace)  # to that it is cut by whoever claims; a read writes nothing
     return results.Held(
         resource=resource,
         held_by=hold.grant.agent,
@@ -267,8 +281,11 @@ def _seconds(microseconds: int) -> float:
 
 _BUSY = "Work on something else, or call claim() again with wait_seconds=30 to keep a place in line; wait() only tells."
 _BEFORE = "Somebody stands in line before you. Call claim() with wait_seconds=30 to stand in line, too."
-_QUEUED = "You are number N. in line. Call claim() again with wait_seconds=30 within two minutes to keep your place."
+_QUEUED = "You are number {} in line. Call claim() again with wait_seconds=30 within two minutes to keep your place."
 _SAME_NAME = "Another live session uses your agent name. Take another name, such as yours with /2, and call claim()."
+_OTHER_SESSION = (
+    "Another live session of that name holds it, and only that one can release it. Call status() to see since when."
+)
 _UPGRADE = "Others share it with you. Call release() for your shared claim, then claim() it for you alone."
 _DEADLOCK = "Waiting would never end: you hold what they wait for. Finish and release() something, then claim() again."
 _NOT_HOLDER = "Only the holder can release it. Call status() to see who holds it."
@@ -277,6 +294,7 @@ _TAKEN_AWAY = (
 )
 _EXPIRED = "Your claim had ended. Check that nobody changed what you worked on; claim() again before you go on."
 _CAME_BACK = "It was claimed under your name in another session, which is gone. If this was not you, take another name."
+_FOLDER = "A folder was claimed by its name alone, not what is in it. For all below it, claim() it with a / at its end."
 _PASTS = {
     "modified": "It was modified since you may have seen it. Read it again before you edit.",
     "created": "It was created by the previous holder. Read it before you edit.",

@@ -80,7 +80,8 @@ class ClaimCalls:
             if isinstance(outcome, Queued):
                 return self.shown(answers.queued(outcome, self._moment(), cap))
             assert isinstance(outcome, Taken)
-            return self.shown(answers.taken(outcome, self._moment(), self._elsewhere(outcome.resource, reader)))
+            elsewhere, folder = self._elsewhere(outcome.resource, reader), self._is_folder(outcome)
+            return self.shown(answers.taken(outcome, self._moment(), elsewhere, folder))
 
         return Stand(command, again, answer, wait)
 
@@ -164,13 +165,13 @@ class ClaimCalls:
             board = self._board(reader, [resource])
             if answers.standing(resource, board):
                 return None
-            return self.shown(answers.available(resource, board.claim(resource).past, elapsed))
+            return self.shown(answers.available(resource, board, elapsed))
 
         def timed_out(reader: Reader, elapsed: float) -> results.Available | results.WaitTimeout:
             board = self._board(reader, [resource])
             holds = answers.standing(resource, board)
             if not holds:
-                return self.shown(answers.available(resource, board.claim(resource).past, elapsed))
+                return self.shown(answers.available(resource, board, elapsed))
             return self.shown(answers.wait_timeout(resource, holds[0], self._moment(), elapsed, cap))
 
         return Wait(look, timed_out, seconds)
@@ -193,10 +194,12 @@ class ClaimCalls:
         if not isinstance(given, Sequence) or isinstance(given, str | bytes):
             raise InvalidError("guard: must be a list of objects with resource and version")
         guards = []
-        for item in given:
+        for number, item in enumerate(given):
+            place = f"guard[{number}]"
             if not isinstance(item, dict) or set(item) != {"resource", "version"}:
-                raise InvalidError("guard: must be a list of objects with resource and version")
-            resource, version = self.resource(item["resource"], "guard"), whole(item["version"], "guard")
+                raise InvalidError(f"{place}: must be an object with resource and version")
+            resource = self.resource(item["resource"], f"{place}.resource")
+            version = whole(item["version"], f"{place}.version")
             guards.append(Guard.model_construct(resource=resource, version=version))
         return tuple(guards)
 
@@ -221,7 +224,7 @@ class ClaimCalls:
             raise InvalidError(
                 f"{argument}: names {len(given)} resources; {MAX_RESOURCES} in all are allowed in a call"
             )
-        return tuple(self.resource(resource, argument) for resource in given)
+        return tuple(self.resource(resource, f"{argument}[{number}]") for number, resource in enumerate(given))
 
     def _board(self, reader: Reader, resources: Sequence[str]) -> Board:
         return load(reader, resources, self.steady(), self._clock())
@@ -232,7 +235,7 @@ class ClaimCalls:
         return answer if workspaces is None else renamed(answer, workspaces.shown)
 
     def _moment(self) -> Moment:
-        return Moment(self._clock(), self.steady(), self._connected)
+        return Moment(self._clock(), self.steady(), self._connected, round(self._settings.grace * SECOND))
 
     def _elsewhere(self, resource: str, reader: Reader) -> list[results.Elsewhere]:
         workspaces = self._settings.workspaces
@@ -245,6 +248,12 @@ class ClaimCalls:
             for name, other in places
             if (holds := answers.standing(other, board))
         ]
+
+    def _is_folder(self, outcome: Taken) -> bool:
+        """Whether a folder was claimed by its name alone."""
+        workspaces = self._settings.workspaces
+        names = (outcome.resource, *(name for name, _ in outcome.also))
+        return workspaces is not None and any(workspaces.is_folder(name) for name in names)
 
     def _capped(self, seconds: float) -> tuple[float, float | None]:
         """Seconds to wait, and the cap if it cut them."""

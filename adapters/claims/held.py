@@ -115,6 +115,7 @@ def held(opened: Opened, wish: Wish) -> Iterator[HeldClaim]:
         while claim is None:
             claim = block.asked(opened.claim(block.stand(), opened.caller))
     except HoldlogError:
+        let_go(block.leaving_the_line(), judge=False)
         raise
     except BaseException:  # an interrupt: nobody knows what was granted
         let_go(block.undoing(), judge=False)
@@ -145,6 +146,7 @@ async def held_async(opened: Opened, wish: Wish) -> AsyncIterator[HeldClaim]:
         while claim is None:
             claim = block.asked(await opened.claim_async(block.stand(), opened.caller))
     except HoldlogError:
+        await _to_its_end(let_go(block.leaving_the_line(), judge=False))
         raise
     except BaseException:  # cancelled
         await _to_its_end(let_go(block.undoing(), judge=False))
@@ -174,9 +176,8 @@ class _Block:
             )
         )
         self._who = Who(self._command.agent, opened.caller.principal, opened.caller.session)
-        with opened.store.reader() as reader:
-            mine = reader.leases.of_agent(self._who)
-        self._before = {lease.key for lease in mine if lease.kind == "held"}
+        self._before = self._held()
+        self._stood = False
         self._claim: HeldClaim | None = None
         self._own: Grants = ()
         self._gone: list[tuple[str, int]] = []
@@ -193,6 +194,7 @@ class _Block:
         """The claim; None: stand in line again. Raises BusyError when the time is over."""
         outcome, answer = told
         if isinstance(outcome, Queued):
+            self._stood = True
             if time.monotonic() < self._until:
                 return None
             raise BusyError(outcome.hold)
@@ -207,9 +209,20 @@ class _Block:
 
     def undoing(self) -> list[Release]:
         """Let go of whatever an interrupted call may have got, and of its place in line."""
-        held = {resource for resource, _ in self._before}
+        return self._all_but(self._before)
+
+    def leaving_the_line(self) -> list[Release]:
+        """After standing there in vain: what is not held is a place, or a grant that came too late."""
+        return self._all_but(self._held()) if self._stood else []
+
+    def _all_but(self, held: set[tuple[str, int]]) -> list[Release]:
+        kept = {resource for resource, _ in held}
         asked = dict.fromkeys((self._command.resource, *self._command.also))
-        return [self._ending.model_copy(update={"resource": it}) for it in asked if it not in held]
+        return [self._ending.model_copy(update={"resource": it, "outcome": None}) for it in asked if it not in kept]
+
+    def _held(self) -> set[tuple[str, int]]:
+        with self._opened.store.reader() as reader:
+            return {lease.key for lease in reader.leases.of_agent(self._who) if lease.kind == "held"}
 
     def leaving(self) -> list[Release]:
         assert self._claim is not None

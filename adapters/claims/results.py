@@ -38,10 +38,12 @@ class Step(Part):
 
 
 class WithPast(Result):
-    """How the last hold of the resource ended, where there was one."""
+    """How the last hold ended of the resource or of what overlaps it or goes with it: of `previous_resource`, where
+    that is another name."""
 
     previous_outcome: str | None = None
     previous_holder: str | None = None
+    previous_resource: str | None = None
     previous_outcome_at: Time | None = None
     previous_note: str | None = None
     moved_to: str | None = None

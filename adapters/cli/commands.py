@@ -7,13 +7,13 @@ import argparse
 import getpass
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from holdlog.adapters.results import Result
-from holdlog.domain.refusals import StoreError
 
 _READ_ONLY: Final = frozenset({"get", "list", "history", "claims", "agents", "status"})
 """Commands that make no store where there is none."""
@@ -41,6 +41,24 @@ _EXAMPLES: Final = {
 
 LONGEST_WAIT: Final = 24 * 60 * 60.0
 """Seconds; no host is there that would cut a call."""
+
+_NAMES_HERE: Final = {
+    "resource": "RESOURCE",
+    "namespace": "NAMESPACE",
+    "key": "KEY",
+    "value": "VALUE",
+    "alternatives": "--or",
+    "lease_seconds": "--lease",
+    "wait_seconds": "--wait",
+    "timeout_seconds": "--timeout",
+    "ttl_seconds": "--ttl",
+    "updated_by": "--by",
+    "deleted_by": "--by",
+    "expected_version": "--version",
+    "since_version": "--since",
+    "after_key": "--after",
+}
+"""Arguments of calls that are called otherwise here; every other one is an option of its name."""
 
 _OUTCOMES: Final = ("released", "modified", "created", "deleted", "moved")
 _GOOD: Final = frozenset({"ok", "claimed", "already_claimed", "released", "already_free", "available", "deleted"})
@@ -107,10 +125,11 @@ def _add_claims(add: Add) -> None:
 
     claim = add("claim", "claim a resource", _claim)
     claim.add_argument("resource", metavar="RESOURCE")
-    claim.add_argument(
+    others = claim.add_mutually_exclusive_group()
+    others.add_argument(
         "--also", action="append", default=[], metavar="RESOURCE", help="one more, all or nothing; repeatable"
     )
-    claim.add_argument(
+    others.add_argument(
         "--or",
         action="append",
         default=[],
@@ -125,6 +144,7 @@ def _add_claims(add: Add) -> None:
 
     release = add("release", "release a claim; without RESOURCE all that the agent holds or waits for", _release)
     release.add_argument("resource", nargs="?", metavar="RESOURCE")
+    release.add_argument("--also", action="append", default=[], metavar="RESOURCE", help="one more; repeatable")
     release.add_argument("--outcome", choices=_OUTCOMES, help="what was done")
     release.add_argument("--moved-to", metavar="RESOURCE", help="where it is now")
     release.add_argument("--note", metavar="TEXT", help="told to the next holder")
@@ -146,16 +166,18 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
     from holdlog.adapters.cli import texts
     from holdlog.adapters.cli.main import place_of, workspaces_of
     from holdlog.adapters.compose import open_holdlog
-    from holdlog.domain.refusals import HoldlogError
+    from holdlog.domain.refusals import HoldlogError, InvalidError
 
     place = place_of(options.db)
     if options.command in _READ_ONLY and isinstance(place, Path) and not os.path.lexists(place):
-        raise StoreError(f"there is no store at {place}")
+        return texts.no_store(place)
     known = workspaces_of(options) if options.command in _OF_RESOURCES else None
     settings = Settings(workspaces=known, max_wait=LONGEST_WAIT)
     opened = open_holdlog(place, settings, what=f"holdlog {options.command}", tell=texts.tell)
     try:
         result = call(opened, options)
+    except InvalidError as error:
+        raise InvalidError(_by_the_names_here(str(error), options)) from None
     except HoldlogError as refusal:
         result = opened.calls.refused(refusal)
     finally:
@@ -169,6 +191,16 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
         if remark and sys.stdout.isatty():  # for a person; what goes on to a program is the value alone
             print(remark, file=sys.stderr)
     return 0 if good else 1
+
+
+def _by_the_names_here(message: str, options: argparse.Namespace) -> str:
+    """An error that begins with an argument of a call, with what the command line calls it."""
+    found = re.match(r"([a-z_]+)(\[\d+\])?: ", message)
+    if found is None:
+        return message
+    name = "reason" if found[1] == "note" and getattr(options, "force", False) else found[1]
+    here = _NAMES_HERE.get(name) or f"--{name.replace('_', '-')}"
+    return f"{here}: {message[found.end() :]}"
 
 
 def _as_an_agent_sees_it(result: Result) -> dict[str, Any]:
@@ -240,9 +272,14 @@ def _release(opened: Any, options: argparse.Namespace) -> Result:
 
     if options.force and (options.resource is None or options.reason is None):
         raise InvalidError("--force: needs a RESOURCE and a --reason, which the holder is told")
+    if options.force and (options.also or options.outcome or options.moved_to or options.note):
+        raise InvalidError("--force: goes with one RESOURCE, --reason and --agent only")
+    if options.reason is not None and not options.force:
+        raise InvalidError("--reason: goes only with --force; --note tells the next holder")
     call = opened.calls.release(
         options.resource,
         options.agent,
+        options.also,
         outcome=options.outcome,
         moved_to=options.moved_to,
         note=options.reason if options.force else options.note,

@@ -4,9 +4,10 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from holdlog.adapters.cli.commands import Parsers, add_calls
 from holdlog.adapters.cli.nats import add_nats_options, add_relay, add_subscribe, nats_options_of
@@ -27,6 +28,8 @@ LONGEST_LEASE: Final = 86_400.0
 MOST_CLAIMS: Final = 1_000_000
 LARGEST_VALUE: Final = 16 * 1024 * 1024
 """Bytes; every reader of a key gets the whole value."""
+
+_LEVELS: Final = ("debug", "info", "warning", "error")
 
 _ANSWERED_AT_ONCE: Final = frozenset({"-h", "--help", "--version"})
 """The only options before a command that take no value."""
@@ -86,6 +89,9 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     command = _command(given)
     if command is not None and command not in commands:
         parser.error(f"there is no command {command!r}")
+    misplaced = _options_before(command, given)
+    if misplaced:
+        parser.error(f"{misplaced[0]}: only --db may stand before a command")
     if command is None and not _ANSWERED_AT_ONCE.intersection(given):
         given.insert(0, "serve")
     return parser.parse_args(given)
@@ -100,6 +106,13 @@ def _command(words: Sequence[str]) -> str | None:
         if "=" not in word and word not in _ANSWERED_AT_ONCE:
             next(rest, None)
     return None
+
+
+def _options_before(command: str | None, words: Sequence[str]) -> list[str]:
+    """What stands before the command and is no option there."""
+    before = words[: words.index(command)] if command is not None else ()
+    named = [word.partition("=")[0] for word in before if word.startswith("-")]
+    return [name for name in named if name != "--db" and name not in _ANSWERED_AT_ONCE]
 
 
 def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
@@ -177,7 +190,7 @@ def _add_serve(commands: Parsers, store: argparse.ArgumentParser, places: argpar
         "--tools",
         default=_environment("TOOLS", "claims"),
         metavar="GROUPS",
-        help="groups with commas: claims (= standard), state (= advanced), all (default: claims)",
+        help="groups with commas: claims (= standard), state (= advanced), admin, all (default: claims)",
     )
     serve.add_argument(
         "--tool-prefix",
@@ -230,8 +243,9 @@ def _add_serve(commands: Parsers, store: argparse.ArgumentParser, places: argpar
     serve.add_argument(
         "--log-level",
         default=_environment("LOG_LEVEL", "warning"),
-        choices=("debug", "info", "warning", "error"),
-        help="what is logged on stderr (default: warning)",
+        type=log_level,
+        metavar="LEVEL",
+        help=f"what is logged on stderr: {', '.join(_LEVELS)} (default: warning)",
     )
     add_nats_options(serve)
     serve.set_defaults(run=_serve)
@@ -291,32 +305,47 @@ def _greet(place: Path | str) -> None:
 
 
 def seconds(text: str) -> float:
-    given = float(text)
-    if not 0 < given <= LONGEST_WAIT:
-        raise argparse.ArgumentTypeError(f"must be more than 0 and at most {LONGEST_WAIT:.0f} seconds")
-    return given
+    return _read(text, float, lambda it: 0 < it <= LONGEST_WAIT, f"more than 0 and at most {LONGEST_WAIT:.0f} seconds")
 
 
 def lease_seconds(text: str) -> float:
-    given = float(text)
-    if not 1 <= given <= LONGEST_LEASE:
-        raise argparse.ArgumentTypeError(f"must be from 1 to {LONGEST_LEASE:.0f} seconds")
-    return given
+    return _read(text, float, lambda it: 1 <= it <= LONGEST_LEASE, f"from 1 to {LONGEST_LEASE:.0f} seconds")
 
 
 def whole_number(text: str) -> int:
-    number = int(text)
-    if not 0 < number <= MOST_CLAIMS:
-        raise argparse.ArgumentTypeError(f"must be from 1 to {MOST_CLAIMS}")
-    return number
+    return _read(text, int, lambda it: 0 < it <= MOST_CLAIMS, f"a whole number from 1 to {MOST_CLAIMS}")
 
 
 def whole_bytes(text: str) -> int:
-    number = int(text)
-    if not 0 < number <= LARGEST_VALUE:
-        raise argparse.ArgumentTypeError(f"must be more than 0 and at most {LARGEST_VALUE} bytes")
-    return number
+    return _read(text, int, lambda it: 0 < it <= LARGEST_VALUE, f"a whole number of bytes from 1 to {LARGEST_VALUE}")
+
+
+def log_level(text: str) -> str:
+    return _read(text, str.lower, _LEVELS.__contains__, f"one of {', '.join(_LEVELS)}")
+
+
+class _FromEnvironment(str):
+    """The text of a setting, with the variable that it stands in."""
+
+    __slots__ = ("variable",)
+    variable: str
 
 
 def _environment(name: str, fallback: str) -> str:
-    return os.environ.get(f"HOLDLOG_{name}") or fallback
+    text = os.environ.get(f"HOLDLOG_{name}")
+    if not text:
+        return fallback
+    setting = _FromEnvironment(text)
+    setting.variable = f"HOLDLOG_{name}"
+    return setting
+
+
+Read = TypeVar("Read")
+
+
+def _read(text: str, read: Callable[[str], Read], is_good: Callable[[Read], bool], rule: str) -> Read:
+    with suppress(ValueError):
+        if is_good(given := read(text)):
+            return given
+    where = f" (in {text.variable})" if isinstance(text, _FromEnvironment) else ""
+    raise argparse.ArgumentTypeError(f"must be {rule}{where}")

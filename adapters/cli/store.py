@@ -51,13 +51,13 @@ def add_doctor(
 
 def run_rebuild(options: argparse.Namespace) -> int:
     """Raises HoldlogError, LocationError."""
-    from holdlog.adapters.cli.texts import tell
+    from holdlog.adapters.cli.texts import no_store, tell
     from holdlog.adapters.stores.opening import open_sqlite
     from holdlog.adapters.stores.rebuilding import rebuild
 
     path = _file(options.db)
     if not os.path.lexists(path):
-        raise StoreError(f"there is no store at {path}")
+        return no_store(path)
     store = open_sqlite(path, tell=tell)
     bar = Bar(sys.stderr, "rebuild")
     started = time.monotonic()

@@ -20,6 +20,12 @@ def tell(line: str) -> None:
     sys.stderr.write(f"holdlog: {printable(line, kept='')}\n")
 
 
+def no_store(place: Path) -> int:
+    """Say that there is none, and what to do; the exit code."""
+    tell(f"there is no store at {place} yet; the first claim or set makes it, and --db names another")
+    return 1
+
+
 def printable(text: str, kept: str = "\n") -> str:
     """Every character that a terminal could obey (controls, C1, directions) as JSON escapes it; `kept` ones stay."""
     return "".join(each if each.isprintable() or each in kept else _escaped(each) for each in text)
@@ -156,7 +162,9 @@ def _beside(hold: claims.Held | claims.Busy | claims.WaitTimeout) -> str:
     covered = f", who claimed {hold.covered_by}" if hold.covered_by else ""
     note = f": {hold.holder_note}" if hold.holder_note else ""
     waiting = f"; {hold.queue_length} in line" if hold.queue_length else ""
-    return covered + note + waiting
+    asked = hold.current if isinstance(hold, claims.Held) else None
+    current = "" if asked is None else f"; the version that you name is {'' if asked else 'not '}current"
+    return covered + note + waiting + current
 
 
 def _past_of(result: claims.WithPast) -> str:

@@ -25,6 +25,13 @@ from holdlog.domain.refusals import InvalidError
 DEFAULT_NAME: Final = "main"
 """Name of the default workspace for people, and in `file://main/<path>`; `--workspace` may give it another."""
 
+MAX_TOLD: Final = 10
+"""Workspaces that a refusal names."""
+
+_ROOTS: Final = frozenset({".", "./", "/", ".\\", "\\"})
+"""What means all that there is."""
+_ROOT_ITSELF: Final = "must name a file or a folder inside the workspace, such as src/main.py or src/"
+
 _FILE: Final = "file://"
 _CUSTOM: Final = "custom://"
 _IN_NAME: Final = "!$&'()*+,;=@"
@@ -53,6 +60,8 @@ class Workspaces:
         `custom://<name>` untouched. Links are followed as long as that ends in a workspace. Where no workspace is
         known, paths stay as they are. Raises ValueError; the message names the rule.
         """
+        if text in _ROOTS:
+            raise ValueError(_ROOT_ITSELF)
         text = spelling.canonical(text)
         if text.startswith(_CUSTOM):
             return text
@@ -71,6 +80,16 @@ class Workspaces:
         if default is None or default.root == self._start:
             return resource
         return f"{_FILE}{default.name}/{resource}"
+
+    def is_folder(self, resource: str) -> bool:
+        """Whether a stored resource is the name of a folder that exists, without the slash that means all below it."""
+        if resource.endswith("/") or resource.startswith((_CUSTOM, "/")):
+            return False
+        name, path = None, resource
+        if resource.startswith(_FILE):
+            name, _, path = resource.removeprefix(_FILE).partition("/")
+        roots = [it.root for it in self._fresh() if (it.name == name if name else it.bare)]
+        return any(os.path.isdir(f"{root}/{path}") for root in roots)
 
     def elsewhere(self, resource: str) -> list[tuple[str, str]]:
         """The same path in every other workspace, as (its name, resource there), for a resource as it is stored."""
@@ -118,7 +137,7 @@ class Workspaces:
         if place is None or _DRIVE.match(place[1] + slash):  # whoever read `C:/x` again would take it for a drive
             raise ValueError("must lie inside a workspace; name what lies outside custom://<name>")
         if not place[1]:
-            raise ValueError("must name something inside the workspace")
+            raise ValueError(_ROOT_ITSELF)
         return place[0].resource(place[1] + slash)
 
 
@@ -188,4 +207,6 @@ def _root(name: str, known: Sequence[Workspace]) -> str:
     for workspace in known:
         if workspace.name == name:
             return workspace.root
-    raise ValueError("must begin with a known workspace; --workspace name=path makes one known")
+    names = sorted(workspace.name for workspace in known)
+    told = f"{', '.join(names[:MAX_TOLD])}{', …' if len(names) > MAX_TOLD else ''}" if names else "none here"
+    raise ValueError(f"must begin with a known workspace ({told}); name what is no path custom://<name>")

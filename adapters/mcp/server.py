@@ -25,7 +25,7 @@ from holdlog.adapters.mcp.tools import PROGRESS_EVERY, Tools, failed, who
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.results import Result
 from holdlog.domain.message import Caller
-from holdlog.domain.names import agent_name
+from holdlog.domain.names import label
 from holdlog.domain.refusals import InvalidError
 
 DEFAULT_PREFIX: Final = "holdlog_"
@@ -219,6 +219,6 @@ def _caller_of(context: MiddlewareContext[CallToolRequestParams], local: Caller)
 def local_session(environ: Mapping[str, str] = os.environ) -> str | None:
     """The conversation that started this server, where its host tells by something that is a name."""
     try:
-        return agent_name(environ.get("CLAUDE_CODE_SESSION_ID", ""))
+        return label(environ.get("CLAUDE_CODE_SESSION_ID", ""))
     except ValueError:
         return None

@@ -15,8 +15,10 @@ from pydantic import Field
 from holdlog.adapters import answers, results
 from holdlog.adapters.arguments import caller
 from holdlog.adapters.call import Answered, Read, Stand, Wait, Write
+from holdlog.adapters.claims.results import Board
 from holdlog.adapters.opened import Opened
 from holdlog.domain.message import Caller
+from holdlog.domain.names import agent_name
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError
 
 PROGRESS_EVERY: Final = 5.0
@@ -51,9 +53,11 @@ class Tools:
         alternatives: Annotated[
             list[str] | None, Field(description="If resource is not free, the first of these that is")
         ] = None,
-        lease_seconds: float | None = None,
+        lease_seconds: Annotated[float | None, Field(description="1 to 86400; if left out, 300 as a rule")] = None,
         wait_seconds: Annotated[float, Field(description="Stand in line; at most about 50")] = 0,
-        mode: Literal["exclusive", "shared"] = "exclusive",
+        mode: Annotated[
+            Literal["exclusive", "shared"], Field(description="shared: beside others who share it")
+        ] = "exclusive",
         note: Annotated[str | None, Field(description="Told to others, e.g. ten more minutes")] = None,
     ) -> ToolResult:
         """Claim access to a resource before you modify it. Call it before the first edit of a file or other shared
@@ -61,6 +65,7 @@ class Tools:
         if you stop working. busy: another agent works on it; work on something else, or call again with
         wait_seconds=30 to stand in line. deadlock: release something first."""
         return await self._claim(
+            agent,
             ctx,
             lambda: self._calls.claim(
                 resource, agent, also or (), alternatives or (), lease_seconds, wait_seconds, mode, note
@@ -76,12 +81,14 @@ class Tools:
             Literal["released", "modified", "created", "deleted", "moved"] | None,
             Field(description="What you did to it, for the next holder"),
         ] = None,
-        moved_to: str | None = None,
+        moved_to: Annotated[str | None, Field(description="Its new place, with outcome moved only")] = None,
         note: Annotated[str | None, Field(description="For the next holder")] = None,
     ) -> ToolResult:
         """Release your claim as soon as your edits are done. Whoever waits for it gets it at once.
         not_holder or expired: it was not yours any more, and nothing changed."""
-        return await self._write(lambda: self._calls.release(resource, agent, also or (), outcome, moved_to, note))
+        return await self._write(
+            agent, lambda: self._calls.release(resource, agent, also or (), outcome, moved_to, note)
+        )
 
     async def status(
         self,
@@ -92,19 +99,26 @@ class Tools:
     ) -> ToolResult:
         """Look whether a resource is available or who holds it since when; without a resource, list all claims."""
         if resource is None:
-            return await self._read(lambda: self._calls.board(agent, after=after))
+            return await self._read(lambda: self._board(version, agent, after))
         return await self._read(lambda: self._calls.status(resource, version))
 
-    async def wait(self, ctx: Context, resource: str, timeout_seconds: float = 30) -> ToolResult:
+    async def wait(
+        self,
+        ctx: Context,
+        resource: str,
+        timeout_seconds: Annotated[
+            float, Field(description="The call lasts so long at most; about 50 are allowed")
+        ] = 30,
+    ) -> ToolResult:
         """Wait until a claimed resource is free. You are told, it is not yours: call claim() next. To get it in turn,
-        use claim() with wait_seconds instead. Holds your turn, at most about 50 s."""
+        use claim() with wait_seconds instead."""
         return await self._wait(ctx, lambda: self._calls.wait(resource, timeout_seconds))
 
     async def register(
         self, agent: str, name: str | None = None, model: str | None = None, purpose: str | None = None
     ) -> ToolResult:
         """Say who you are: a name for people, your model, what you work on. status() shows it."""
-        return await self._write(lambda: self._calls.register(agent, name, model, purpose))
+        return await self._write(agent, lambda: self._calls.register(agent, name, model, purpose))
 
     async def get(
         self, namespace: Annotated[str, Field(description="A group of keys, e.g. order-1234")], key: str
@@ -128,6 +142,7 @@ class Tools:
         """Write a value if its version is still the one you read with get(): expected_version, required unless force.
         conflict: somebody wrote since; merge your change into actual_value and write again with actual_version."""
         return await self._write(
+            updated_by,
             lambda: self._calls.set(
                 namespace, key, value, updated_by, _expected(expected_version, force), guard or (), ttl_seconds
             ),
@@ -166,13 +181,14 @@ class Tools:
         """Delete a value if its version is still the one you read: expected_version, required unless force.
         Its history stays."""
         return await self._write(
+            deleted_by,
             lambda: self._calls.delete(namespace, key, deleted_by, _expected(expected_version, force), guard or ()),
             reason,
         )
 
     async def clear_namespace(self, namespace: str, deleted_by: str) -> ToolResult:
         """Delete all values of a namespace in one step, whatever their versions."""
-        return await self._write(lambda: self._calls.clear_namespace(namespace, deleted_by))
+        return await self._write(deleted_by, lambda: self._calls.clear_namespace(namespace, deleted_by))
 
     async def export(
         self,
@@ -192,15 +208,20 @@ class Tools:
         timeout_seconds: float = 10,
     ) -> ToolResult:
         """Wait until a key changes after the version you know, and read what it is then (ok, or deleted).
-        Holds your turn until then: use it when you have nothing else to do."""
+        The call lasts until then: use it when you have nothing else to do."""
         return await self._wait(ctx, lambda: self._calls.watch(namespace, key, since_version, timeout_seconds))
 
-    async def _write(self, call: Callable[[], Write[Answered]], reason: str | None = None) -> ToolResult:
-        return await self._told(lambda: self._opened.write_async(call(), caller(who.get(), reason=reason)))
+    def _board(self, version: int | None, agent: str | None, after: str | None) -> Read[Board]:
+        if version is not None:
+            raise InvalidError("version: needs a resource")
+        return self._calls.board(agent, after=after)
 
-    async def _claim(self, ctx: Context, call: Callable[[], Stand[Answered]]) -> ToolResult:
+    async def _write(self, by: str, call: Callable[[], Write[Answered]], reason: str | None = None) -> ToolResult:
+        return await self._told(lambda: self._opened.write_async(call(), caller(who.get(), reason=reason)), by)
+
+    async def _claim(self, by: str, ctx: Context, call: Callable[[], Stand[Answered]]) -> ToolResult:
         return await self._told(
-            lambda: _with_progress(ctx, self._opened.claim_async(call(), who.get()), self._progress_every)
+            lambda: _with_progress(ctx, self._opened.claim_async(call(), who.get()), self._progress_every), by
         )
 
     async def _read(self, call: Callable[[], Read[Answered]]) -> ToolResult:
@@ -209,8 +230,9 @@ class Tools:
     async def _wait(self, ctx: Context, call: Callable[[], Wait[Answered]]) -> ToolResult:
         return await self._told(lambda: _with_progress(ctx, self._opened.wait_async(call()), self._progress_every))
 
-    async def _told(self, run: Callable[[], Awaitable[Any]]) -> ToolResult:
-        """Every outcome as an answer; only bad arguments and bugs are errors of the call."""
+    async def _told(self, run: Callable[[], Awaitable[Any]], by: str | None = None) -> ToolResult:
+        """Every outcome as an answer; only bad arguments and bugs are errors of the call. `by`: the agent that calls,
+        where it says so."""
         session = who.get().session
         self._opened.upkeep.heard(session)
         try:
@@ -218,17 +240,17 @@ class Tools:
                 result = await run()
             except HoldlogError as refusal:
                 result = self._calls.refused(refusal)
-            return self._answer(await self._with_losses(result, session))
+            return self._answer(await self._with_losses(result, session, by))
         except (InvalidError, StoreError) as error:
             return failed(str(error))
         except Exception:
             _log.exception("a call failed")
             return failed("internal error of holdlog; its log on stderr tells more")
 
-    async def _with_losses(self, result: results.Result, session: str | None) -> results.Result:
-        """The next answer of any kind tells a session what it lost, once."""
+    async def _with_losses(self, result: results.Result, session: str | None, by: str | None) -> results.Result:
+        """The next answer of any kind tells a session, or an agent that comes back, what it lost, once."""
         try:
-            losses = await self._opened.losses(session)
+            losses = await self._opened.losses(session, None if by is None else agent_name(by))
             if not losses:
                 return result
             return result.model_copy(update={"lost": await self._opened.read_async(self._calls.lost(losses))})

@@ -10,7 +10,7 @@ LOSS_SECONDS: Final = 24 * 60 * 60
 
 _SELECT: Final = f"SELECT {', '.join(Lease._fields)} FROM leases"
 _SELECT_LOSSES: Final = (
-    f"SELECT {', '.join(Loss._fields)} FROM losses WHERE session = ? OR (gone AND agent = ?) ORDER BY at, resource"
+    f"SELECT {', '.join(Loss._fields)} FROM losses WHERE session = ? OR agent = ? ORDER BY at, resource"
 )
 _PUT: Final = f"INSERT OR REPLACE INTO leases VALUES ({', '.join('?' * len(Lease._fields))})"
 _OF_AGENT: Final = "agent = :agent AND principal IS :principal AND (session IS :session OR server = '')"

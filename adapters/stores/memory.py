@@ -13,7 +13,7 @@ from holdlog.adapters.stores.memory_leases import Key, MemoryLeases
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.lease import Lease, Loss
-from holdlog.domain.claims.resource import overlap
+from holdlog.domain.claims.resource import covering, overlap
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.names import agent_stream, claim_stream, record_stream
@@ -150,11 +150,12 @@ class MemoryReader:
         return _first(sorted(active, key=lambda claim: claim.resource), limit)
 
     def overlapping(self, resources: Sequence[str]) -> list[Claim]:
-        named = [self.claim(resource) for resource in dict.fromkeys(resources)]
+        names = dict.fromkeys(name for resource in resources for name in covering(resource))
+        named = [self.claim(name) for name in names]
         return [claim for claim in named if claim.version] + [
             claim
             for claim in self._active()
-            if claim.resource not in resources and any(overlap(claim.resource, resource) for resource in resources)
+            if claim.resource not in names and any(overlap(claim.resource, resource) for resource in resources)
         ]
 
     def queued(self) -> list[Claim]:

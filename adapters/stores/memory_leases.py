@@ -37,7 +37,7 @@ class MemoryLeases:
         return sorted({lease.server for lease in self.leases.values() if lease.server})
 
     def losses(self, session: str | None, agent: str | None) -> list[Loss]:
-        return [it for it in self.lost if (session and it.session == session) or (it.gone and it.agent == agent)]
+        return [it for it in self.lost if (session is not None and it.session == session) or it.agent == agent]
 
     def due(self, now: int, limit: int) -> list[Lease]:
         due = sorted((lease for lease in self.leases.values() if lease.deadline <= now), key=lambda it: it.deadline)

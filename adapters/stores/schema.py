@@ -53,7 +53,7 @@ CREATE_SIDE_TABLES: Final = (
     "CREATE INDEX IF NOT EXISTS leases_agent ON leases (agent)",
     "CREATE INDEX IF NOT EXISTS leases_present ON leases (present_until) WHERE present_until > 0",
     """CREATE TABLE IF NOT EXISTS losses (resource TEXT NOT NULL, version INTEGER NOT NULL, why TEXT NOT NULL,
-    agent TEXT NOT NULL, principal TEXT, session TEXT, at INTEGER NOT NULL, gone INTEGER NOT NULL,
+    agent TEXT NOT NULL, principal TEXT, session TEXT, server TEXT NOT NULL, at INTEGER NOT NULL, note TEXT,
     PRIMARY KEY (resource, version)) WITHOUT ROWID""",
 )
 

@@ -7,7 +7,7 @@ waiter is in its call and does not itself wait for the one who asks.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from holdlog.domain.claims.claim import Claim, ClaimEvent, Grant, Mode, Ticket, evolve
+from holdlog.domain.claims.claim import Claim, ClaimEvent, Grant, Mode, Past, Ticket, evolve
 from holdlog.domain.claims.lease import Lease, Who
 from holdlog.domain.claims.resource import covering, overlap
 from holdlog.domain.refusals import Link
@@ -128,6 +128,12 @@ class Board:
     def in_line(self, resource: str) -> list[Waiting]:
         """The live tickets that ask for something which overlaps the resource, in turn."""
         return [waiting for waiting in self.waiting() if _asks_for(waiting, (resource,))]
+
+    def last_end(self, option: Option) -> tuple[str, Past] | None:
+        """Which hold of these or of what overlaps them ended last, as far as it is on the board, and of what."""
+        claims = [claim for resource in option for claim in (self.claim(resource), *self.overlapping(resource))]
+        ends = [(claim.resource, claim.past) for claim in claims if claim.past is not None]
+        return max(ends, key=lambda end: end[1].at, default=None)
 
     # --- decide
 

@@ -57,8 +57,10 @@ class Release(Message):
 
     @model_validator(mode="after")
     def _complete(self) -> "Release":
-        if (self.moved_to is not None) != (self.outcome == "moved"):
-            raise ValueError("moved_to: belongs to the outcome moved, and only there")
+        if self.moved_to is None and self.outcome == "moved":
+            raise ValueError("moved_to: is needed with the outcome moved")
+        if self.moved_to is not None and self.outcome != "moved":
+            raise ValueError("moved_to: goes only with the outcome moved")
         if self.also and self.resource is None:
             raise ValueError("also: needs a resource beside it")
         return self
@@ -91,10 +93,11 @@ class Renew(Message):
 
 
 class TellLosses(Message):
-    """What the session, or the agent of a session that is gone, lost since it was told last."""
+    """What the session, or the agent in one that is gone, lost since it was told last. `gone`: servers that are."""
 
     session: str | None
     agent: Agent | None = None
+    gone: tuple[str, ...] = ()
 
 
 class InLine(NamedTuple):
@@ -107,7 +110,8 @@ class InLine(NamedTuple):
 
 class Taken(NamedTuple):
     """The agent holds the resource. `version`, `position` and `claimed_at` are those of the grant; `already`: it held
-    it before, in another session where `came_back`. `expires_in`: microseconds, from `at` on (microseconds UTC)."""
+    it before, in another session where `came_back`. `expires_in`: microseconds, from `at` on (microseconds UTC).
+    `past`: the last end of a hold of it, or of what overlaps it or goes with it: `past_of`."""
 
     resource: str
     version: int
@@ -119,6 +123,7 @@ class Taken(NamedTuple):
     came_back: bool = False
     also: tuple[tuple[str, int], ...] = ()
     past: Past | None = None
+    past_of: str | None = None
     waiting: tuple[InLine, ...] = ()
 
 

@@ -3,6 +3,7 @@
 Times are microseconds of the store's steady clock, which no wall clock moves and which stops while the machine sleeps.
 """
 
+from collections.abc import Collection
 from typing import Final, Literal, NamedTuple
 
 SECOND: Final = 1_000_000
@@ -57,9 +58,10 @@ class Lease(NamedTuple):
     def who(self) -> Who:
         return Who(self.agent, self.principal, self.session)
 
-    def lost(self, why: Why, at: int) -> "Loss":
-        """`at`: microseconds UTC."""
-        return Loss(self.resource, self.version, why, self.agent, self.principal, self.session, at, not self.server)
+    def lost(self, why: Why, at: int, note: str | None = None) -> "Loss":
+        """`at`: microseconds UTC. `note`: the reason of who forced it."""
+        who = (self.agent, self.principal, self.session, self.server)
+        return Loss(self.resource, self.version, why, *who, at, note)
 
     def is_of(self, who: Who) -> bool:
         """The same agent: also from another session, when the one it had is gone."""
@@ -78,7 +80,8 @@ class Lease(NamedTuple):
 
 class Loss(NamedTuple):
     """A grant that ended without its holder's doing; told once, with the next answer to its session, or to its agent
-    where the session is `gone`. `at`: microseconds UTC."""
+    where the `server` of that is gone (empty: it was so already). `at`: microseconds UTC. `note`: why a person took it.
+    """
 
     resource: str
     version: int
@@ -86,5 +89,10 @@ class Loss(NamedTuple):
     agent: str
     principal: str | None
     session: str | None
+    server: str
     at: int
-    gone: bool
+    note: str | None = None
+
+    def is_for(self, session: str | None, gone: Collection[str]) -> bool:
+        """Whether who calls in this session under the agent's name is to be told. `gone`: servers that are."""
+        return (session is not None and self.session == session) or not self.server or self.server in gone

@@ -39,7 +39,7 @@ def release(command: Release, who: Who, board: Board) -> tuple[Let, list[Loss]]:
             if hold is None:
                 released.append((resource, version))
     served = serve(board)
-    return Let(tuple(released), not released, command.outcome, _granted_to(served, command.resource)), []
+    return Let(tuple(released), not released, command.outcome, _granted_to(served, wanted)), []
 
 
 def step_back(command: StepBack, who: Who, board: Board) -> None:
@@ -85,10 +85,12 @@ def _forced(command: Release, board: Board) -> tuple[Let, list[Loss]]:
         )
         released.append((resource, board.record(resource, ending)))
         board.drop(hold.lease.key)
-        losses.append(hold.lease.lost("forced", board.at))
+        losses.append(hold.lease.lost("forced", board.at, command.note))
     served = serve(board)
-    return Let(tuple(released[-1:]), not released, None, _granted_to(served, resource)), losses
+    return Let(tuple(released[-1:]), not released, None, _granted_to(served, [resource])), losses
 
 
-def _granted_to(served: list[tuple[str, str]], resource: str | None) -> str | None:
-    return next((agent for granted, agent in served if resource is not None and overlap(granted, resource)), None)
+def _granted_to(served: list[tuple[str, str]], released: list[str]) -> str | None:
+    """Who has the first of these now that anybody waited for."""
+    heirs = (agent for resource in released for granted, agent in served if overlap(granted, resource))
+    return next(heirs, None)

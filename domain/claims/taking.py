@@ -64,9 +64,10 @@ def _require_room(
     mine = (waiting for waiting in board.waiting() if waiting.lease.is_of(who) and waiting != place)
     waits = sum(max(map(len, waiting.wish.options)) for waiting in mine)
     if held + waits + max(new) > command.most:
-        also = f" and waits for {waits}" if waits else ""
+        with_waits = ", with those it waits for" if waits else ""
         raise InvalidError(
-            f"agent: holds {held} claims{also}, and {command.most} at most are allowed; release some first"
+            f"agent: would hold {held + waits + max(new)} claims{with_waits}, and {command.most} at most are allowed;"
+            " claim fewer, or release some first"
         )
 
 
@@ -116,6 +117,8 @@ def _granted(command: Take, option: Option, who: Who, server: str, place: Waitin
 def _taken(option: Option, who: Who, board: Board, already: bool = False) -> Taken:
     holds = [hold for resource in option if (hold := board.hold_of(resource, who)) is not None]
     main, *others = holds
+    past_of, past = board.last_end(option) or (None, None)
+    others_in_line = [waiting for waiting in board.in_line(main.resource) if not waiting.lease.is_of(who)]
     return Taken(
         resource=main.resource,
         version=main.grant.version,
@@ -126,10 +129,11 @@ def _taken(option: Option, who: Who, board: Board, already: bool = False) -> Tak
         already=already,
         came_back=main.lease.key in board.adopted,
         also=tuple((hold.resource, hold.grant.version) for hold in others),
-        past=board.claim(main.resource).past,
+        past=past,
+        past_of=past_of,
         waiting=tuple(
             InLine(waiting.ticket.agent, waiting.ticket.since, waiting.lease.note)
-            for waiting in board.in_line(main.resource)[:MAX_TOLD]
+            for waiting in others_in_line[:MAX_TOLD]
         ),
     )
 

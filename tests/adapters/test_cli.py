@@ -14,6 +14,7 @@ import pytest
 
 from holdlog.adapters.cli.main import main, parsed
 from holdlog.adapters.cli.texts import printable
+from holdlog.adapters.mcp.server import ALIASES, GROUPS
 from tests.wire import Wire
 
 CALLS = ("get", "set", "delete", "list", "history", "watch", "claims", "agents", "claim", "release", "status", "wait")
@@ -79,12 +80,48 @@ def test_help_and_version_are_shown(line: str, capsys: pytest.CaptureFixture[str
     assert "holdlog" in capsys.readouterr().out
 
 
+def test_the_help_of_serve_names_every_group(run: Terminal) -> None:
+    shown = run("serve", "--help").out
+    assert all(group in shown for group in (*GROUPS, *ALIASES))
+
+
 @pytest.mark.parametrize("line", ["clams", "--db x.db clams", "clams --help"])
 def test_a_command_that_does_not_exist_is_told_in_one_line(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parsed(line.split())
     assert ended.value.code == 2
     assert capsys.readouterr().err == "holdlog: there is no command 'clams' (see holdlog --help)\n"
+
+
+def test_an_option_before_its_command_is_told_so(run: Terminal) -> None:
+    for line in ("--lease-seconds 100 claim x", "--db x.db --lease-seconds=100 claim x", "--agent ann claims"):
+        refused = run(*line.split())
+        assert (refused.code, "only --db may stand before a command" in refused.err) == (2, True), line
+
+
+@pytest.mark.parametrize(
+    ("variable", "given"),
+    [
+        ("LEASE_SECONDS", "foo"),
+        ("LEASE_SECONDS", "0"),
+        ("GRACE_SECONDS", "foo"),
+        ("IDLE_LIMIT", "nan"),
+        ("MAX_CLAIMS", "1.5"),
+        ("MAX_WAIT", "-1"),
+        ("MAX_VALUE_BYTES", "1k"),
+        ("LOG_LEVEL", "loud"),
+    ],
+)
+def test_a_bad_setting_is_told_with_its_rule_and_its_variable(
+    variable: str, given: str, run: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    option = "--" + variable.lower().replace("_", "-")
+    refused = run("serve", option, given)
+    assert (refused.code, refused.out) == (2, "")
+    assert re.fullmatch(rf"holdlog serve: argument {option}: must be [^_]*\n", refused.err)
+    monkeypatch.setenv(f"HOLDLOG_{variable}", given)
+    refused = run("serve")
+    assert re.fullmatch(rf"holdlog serve: argument {option}: must be .* \(in HOLDLOG_{variable}\) .*\n", refused.err)
 
 
 @pytest.mark.parametrize("words", ["list", "claims", "--help", "--version"])
@@ -131,7 +168,8 @@ def test_json_is_the_answer_that_an_agent_would_get(run: Terminal, monkeypatch: 
 
 @pytest.mark.parametrize("line", ["get n k", "list", "list n", "history n k", "claims", "status a.py"])
 def test_reading_makes_no_store(line: str, run: Terminal) -> None:
-    assert run(*line.split()) == (2, "", f"holdlog: there is no store at {run.db}\n")
+    told = f"holdlog: there is no store at {run.db} yet; the first claim or set makes it, and --db names another\n"
+    assert run(*line.split()) == (1, "", told)
     assert not run.db.parent.joinpath("state.db").exists()
 
 
@@ -218,7 +256,7 @@ def test_a_value_that_ended_is_not_called_deleted(run: Terminal) -> None:
 def test_a_time_to_live_out_of_its_bounds_is_a_bad_argument(seconds: str, run: Terminal) -> None:
     code, out, err = run("set", "n", "k", "7", "--version", "0", f"--ttl={seconds}")
     assert (code, out) == (2, "")
-    assert err.startswith("holdlog: ttl_seconds: must be")
+    assert err.startswith("holdlog: --ttl: must be")
 
 
 def in_a_terminal(*words: str) -> str:

@@ -26,9 +26,11 @@ class Terminal:
         self._capsys = capsys
 
     def __call__(self, line: str, note: str | None = None) -> Ran:
-        words = [*line.split(), *(() if note is None else ("--note", note)), "--db", str(self.db)]
+        return self.words(*line.split(), *(() if note is None else ("--note", note)))
+
+    def words(self, *words: str) -> Ran:
         try:
-            code = main(words)
+            code = main([*words, "--db", str(self.db)])
         except SystemExit as ended:
             code = int(ended.code or 0)
         out, err = self._capsys.readouterr()
@@ -79,6 +81,13 @@ def test_a_lease_is_as_long_as_was_asked(run: Terminal) -> None:
         assert run(f"claim custom://a --agent ann --lease {wrong}").code == 2
 
 
+def test_a_version_is_told_to_be_current_or_not(run: Terminal) -> None:
+    assert run("claim custom://a --agent ann").code == 0
+    assert run("status custom://a --version 1").endswith("; the version that you name is current\n")
+    assert run("status custom://a --version 7").endswith("; the version that you name is not current\n")
+    assert "current" not in run("status custom://a")
+
+
 def test_who_waits_stands_in_line_and_is_served(run: Terminal) -> None:
     run("claim custom://a --agent ann")
     served: list[int] = []
@@ -109,6 +118,40 @@ def test_a_person_takes_a_claim_and_says_why(run: Terminal) -> None:
     assert run("release custom://never --force --reason stuck").code == 1
 
 
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("claim a --or ../b", "--or"),
+        ("claim a --or b --also c", "argument --also"),
+        ("claim a --also ../b", "--also"),
+        ("claim a --lease 0", "--lease"),
+        ("claim a --wait -1", "--wait"),
+        ("claim a --agent \n", "--agent"),
+        ("claim ../a", "RESOURCE"),
+        ("release a --outcome moved", "--moved-to"),
+        ("release a --moved-to b", "--moved-to"),
+        ("release --also b", "--also"),
+        ("release a --reason stuck", "--reason"),
+        ("release a --force --reason \n", "--reason"),
+        ("release a --force --reason stuck --outcome modified", "--force"),
+        ("release a --force --reason stuck --also b", "--force"),
+        ("status a --version -1", "--version"),
+        ("wait a --timeout -1", "--timeout"),
+        ("claims --agent \n", "--agent"),
+        ("set n k 1 --version -1", "--version"),
+        ("set n k 1 --version 0 --by \n", "--by"),
+        ("delete n k --version 0 --by \n", "--by"),
+        ("history n k --limit 0", "--limit"),
+        ("get \n k", "NAMESPACE"),
+    ],
+)
+def test_a_bad_argument_is_told_by_the_name_that_it_has_here(run: Terminal, line: str, option: str) -> None:
+    run("claim a --agent ann")
+    refused = run.words(*(" " if word == "\n" else word for word in line.split(" ")))
+    assert (refused.code, refused.count("\n")) == (2, 1)
+    assert refused.partition(": ")[2].startswith(f"{option}: "), refused
+
+
 def test_agents_are_those_who_hold_and_those_who_are_connected(run: Terminal) -> None:
     run("claim custom://a --agent ann")
     server = Wire("-m", "holdlog", "--db", run.db).open()
@@ -126,5 +169,5 @@ def test_agents_are_those_who_hold_and_those_who_are_connected(run: Terminal) ->
 
 def test_without_a_store_nothing_is_made(run: Terminal) -> None:
     for line in ("claims", "agents", "status custom://a"):
-        assert run(line).code == 2
+        assert run(line).code == 1
     assert not run.db.exists()

@@ -60,9 +60,26 @@ async def test_what_a_person_took_is_told_with_the_reason() -> None:
                 guard=[{"resource": "./a.md", "version": version}],
             )
             assert (fenced["status"], fenced["reason"]) == ("fenced", "it hangs")
-            assert [it["why"] for it in fenced["lost"]] == ["forced"]
+            assert "a person took the claim away" in fenced["hint"]
+            assert [(it["why"], it["reason"]) for it in fenced["lost"]] == [("forced", "it hangs")]
             refused = await agent("release", resource="a.md", agent="ann")
             assert (refused["status"], refused["reason"]) == ("not_holder", "it hangs")
+            taken = await agent("claim", resource="a.md", agent="ben")
+            assert (taken["previous_outcome"], taken["previous_holder"]) == ("forced", "ann")
+            assert "previous_note" not in taken  # ann said nothing
+
+
+async def test_what_was_done_to_what_covers_it_is_told_with_its_name(agent: Agent) -> None:
+    await agent("claim", resource="src/", agent="ann")
+    await agent("release", resource="src/", agent="ann", outcome="modified", note="half")
+    for told in (
+        await agent("status", resource="src/a.py"),
+        await agent("wait", resource="src/a.py"),
+        await agent("claim", resource="src/a.py", agent="ben"),
+    ):
+        assert (told["previous_resource"], told["previous_holder"], told["previous_note"]) == ("src/", "ann", "half")
+    await agent("release", resource="src/a.py", agent="ben")
+    assert "previous_resource" not in await agent("claim", resource="src/a.py", agent="cleo")
 
 
 # --- in line
@@ -184,7 +201,26 @@ async def test_the_same_name_in_another_session_is_another_holder(agent: Agent) 
     assert (busy["status"], busy["held_by"]) == ("busy", "ann")
     assert "name" in busy["hint"]
     refused = await agent("release", OTHER, resource="a.md", agent="ann")
-    assert (refused["status"], "name" in refused["hint"]) == ("not_holder", True)
+    assert (refused["status"], "only that one can release it" in refused["hint"]) == ("not_holder", True)
+
+
+async def test_who_is_fenced_is_told_what_is_wrong(agent: Agent) -> None:
+    write = {"namespace": "n", "key": "k", "value": 1, "force": True}
+
+    async def fenced(by: str, version: int, meta: dict[str, str]) -> str:
+        guard = [{"resource": "a.md", "version": version}]
+        told = await agent("set", meta, **write, updated_by=by, guard=guard)
+        assert told["status"] == "fenced"
+        return str(told["hint"])
+
+    never = await fenced("ann", 1, ONE)
+    await agent("claim", ONE, resource="a.md", agent="ann")
+    assert "you do not hold this claim now" in never
+    assert never == await fenced("ben", 1, ONE) == await fenced("ann/sub", 1, ONE)
+    assert "the version that holdlog_claim gave" in await fenced("ann", 7, ONE)
+    assert "another session uses your name" in await fenced("ann", 1, OTHER)
+    await agent("release", ONE, resource="a.md", agent="ann")
+    assert await fenced("ann", 1, ONE) == never
 
 
 async def test_an_agent_does_not_block_its_own_sub_agents(agent: Agent) -> None:
@@ -262,6 +298,16 @@ async def test_worktrees_are_told_of_each_other_and_do_not_block(repository: Pat
         assert (await there("status", resource=busy["resource"]))["held_by"] == "ann"
         told: Any = (await here("status", resource="a.py"))["also_claimed_in"]
         assert [it["held_by"] for it in told] == ["ben"]
+
+
+async def test_who_claims_a_folder_without_its_slash_is_told_what_that_holds(repository: Path) -> None:
+    (repository / "src").mkdir()
+    async with server_in(repository) as agent:
+        await agent("claim", resource="src/a.py", agent="ann")
+        assert "/ at its end" in (await agent("claim", resource="./src", agent="ben"))["hint"]
+        assert "/ at its end" in (await agent("claim", resource="b.py", agent="ben", also=["src"]))["hint"]
+        assert "hint" not in await agent("claim", resource="lib", agent="ben")
+        assert (await agent("claim", resource="src/", agent="cleo"))["status"] == "busy"
 
 
 async def test_worktrees_block_each_other_where_that_is_wanted(repository: Path) -> None:

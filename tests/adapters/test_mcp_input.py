@@ -13,6 +13,8 @@ from tests.wire import Wire, text_of
 
 HOLE = b'"HOLE"'
 AT = {"namespace": "n", "key": "k"}
+FORCED = {**AT, "value": 1, "updated_by": "a", "force": True}
+CLAIM = {"resource": "a.md", "version": 1}
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +156,7 @@ def test_a_name_that_breaks_a_rule_is_refused_wherever_it_stands(server: Wire, n
         ("set", {**AT, "value": 1, "updated_by": "a", "expected_version": -1}, "expected_version"),
         ("set", {**AT, "value": 1, "updated_by": "a", "expected_version": "0"}, "expected_version"),
         ("set", {**AT, "value": 1, "updated_by": "a", "expected_version": 0.5}, "expected_version"),
-        ("set", {**AT, "value": 1, "updated_by": "a", "force": "yes"}, "force"),
+        ("set", {**AT, "value": 1, "updated_by": "a", "force": "yes"}, "force: must be true or false"),
         ("set", {**AT, "value": 1, "updated_by": "a", "force": True, "reason": ""}, "reason"),
         ("set", {**AT, "value": 1, "updated_by": "a", "force": True, "reason": "x" * 501}, "reason"),
         ("set", {**AT, "updated_by": "a", "expected_version": 0}, "value"),
@@ -177,28 +179,27 @@ def test_a_name_that_breaks_a_rule_is_refused_wherever_it_stands(server: Wire, n
         ("claim", {"resource": "a.md", "agent": "a", "lease_seconds": "300"}, "lease_seconds"),
         ("claim", {"resource": "a.md", "agent": "a", "wait_seconds": -1}, "wait_seconds"),
         ("claim", {"resource": "a.md", "agent": "a", "wait_seconds": True}, "wait_seconds"),
-        ("claim", {"resource": "a.md", "agent": "a", "mode": "SECRET"}, "mode"),
+        ("claim", {"resource": "a.md", "agent": "a", "mode": "SECRET"}, "mode: must be 'exclusive' or 'shared'"),
         ("claim", {"resource": "a.md", "agent": "a", "note": "x" * 501}, "note"),
         ("claim", {"resource": "a.md", "agent": "a", "note": "\x1b[2J"}, "note"),
-        ("claim", {"resource": "a.md", "agent": "a", "also": "b.md"}, "also"),
+        ("claim", {"resource": "a.md", "agent": "a", "also": "b.md"}, "also: must be a list"),
         ("claim", {"resource": "a.md", "agent": "a", "also": [f"{n}.md" for n in range(1_000)]}, "also"),
         ("claim", {"resource": "a.md", "agent": "a", "alternatives": [f"{n}.md" for n in range(100)]}, "alternatives"),
         ("claim", {"resource": "a.md", "agent": "a", "also": ["b"], "alternatives": ["c"]}, "alternatives"),
         ("release", {"resource": "a.md", "agent": "a", "outcome": "SECRET"}, "outcome"),
-        ("release", {"resource": "a.md", "agent": "a", "outcome": "moved"}, "moved_to"),
-        ("release", {"resource": "a.md", "agent": "a", "moved_to": "b.md"}, "moved_to"),
+        ("release", {"resource": "a.md", "agent": "a", "outcome": "moved"}, "moved_to: is needed"),
+        ("release", {"resource": "a.md", "agent": "a", "moved_to": "b.md"}, "moved_to: goes only with"),
         ("release", {"resource": "a.md", "agent": "a", "outcome": "moved", "moved_to": "../b"}, "moved_to"),
         ("release", {"agent": "a", "also": ["b.md"]}, "also"),
         ("release", {"resource": "a.md"}, "agent"),
         ("status", {"resource": "a.md", "version": -1}, "version"),
         ("status", {"agent": " "}, "agent"),
-        ("set", {**AT, "value": 1, "updated_by": "a", "force": True, "guard": [{"resource": "a.md"}]}, "guard"),
-        ("set", {**AT, "value": 1, "updated_by": "a", "force": True, "guard": ["SECRET"]}, "guard"),
-        (
-            "set",
-            {**AT, "value": 1, "updated_by": "a", "force": True, "guard": [{"resource": "../a", "version": 1}]},
-            "guard",
-        ),
+        ("status", {"version": 1}, "version: needs a resource"),
+        ("set", FORCED | {"guard": [{"resource": "a.md"}]}, "guard"),
+        ("set", FORCED | {"guard": ["SECRET"]}, "guard[0]: must be an object"),
+        ("set", FORCED | {"guard": [CLAIM, {"resource": "../a", "version": 1}]}, "guard[1].resource: must"),
+        ("set", FORCED | {"guard": [{"resource": "a", "version": "1"}]}, "guard[0].version: must be a whole number"),
+        ("set", FORCED | {"guard": [CLAIM] * 101}, "guard: must hold 100 at most"),
         ("register", {"agent": "a"}, "name"),
         ("register", {"agent": "a", "purpose": "x" * 501}, "purpose"),
         ("claim", {"resource": "ftp://SECRET", "agent": "a"}, "resource"),

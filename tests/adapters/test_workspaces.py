@@ -15,7 +15,7 @@ from holdlog.domain.claims import resource
 from holdlog.domain.refusals import InvalidError
 
 OUTSIDE = "must lie inside a workspace"
-ROOT_ITSELF = "must name something inside the workspace"
+ROOT_ITSELF = "must name a file or a folder inside the workspace, such as src/main.py or src/"
 
 
 @pytest.fixture
@@ -246,6 +246,19 @@ def test_what_is_too_long_for_another_workspace_is_not_looked_for_there(repo: Pa
     assert spaces(repo).elsewhere("x" * 512) == []
 
 
+def test_a_folder_that_exists_is_known_by_its_name(repo: Path):
+    tree = worktree(repo, "../one")
+    folder(repo / "src")
+    folder(tree / "lib")
+    (repo / "x.py").touch()
+    known = spaces(repo)
+    assert known.is_folder("src")
+    assert known.is_folder("file://one/lib")
+    for none in ("src/", "x.py", "lib", "file://one/src", "file://gone/src", "custom://src", "/etc", str(repo / "src")):
+        assert not known.is_folder(none)
+    assert not spaces(folder(repo.parent / "plain")).is_folder("src")
+
+
 def test_a_single_workspace_has_no_elsewhere(repo: Path):
     assert spaces(repo).elsewhere("x.py") == []
 
@@ -279,7 +292,7 @@ def test_without_any_workspace_paths_stay_as_they_are(home: Path):
         assert canonical(home / "plain", text) == resource.canonical(text)
     assert canonical(home / "plain", "file:///etc/hosts") == "/etc/hosts"
     assert canonical(Path("/"), "x.py") == "x.py"
-    assert "--workspace name=path" in refusal(spaces(home / "plain"), "file://web/x.py")
+    assert "a known workspace (none here);" in refusal(spaces(home / "plain"), "file://web/x.py")
     assert spaces(home / "plain").elsewhere("x.py") == []
 
 
@@ -313,7 +326,7 @@ def test_naming_renames(repo: Path):
     assert known.canonical("file://core/x.py") == "x.py"
     assert known.canonical(str(tree / "x.py")) == "file://tree/x.py"
     assert known.elsewhere("file://tree/x.py") == [("core", "x.py")]
-    assert "known workspace" in refusal(known, "file://feature/x.py")
+    assert "a known workspace (core, tree);" in refusal(known, "file://feature/x.py")
 
 
 def test_a_given_name_comes_before_that_of_a_worktree(repo: Path, home: Path):
@@ -367,10 +380,10 @@ def test_what_lies_outside_is_refused_with_the_way_out(repo: Path, home: Path):
         assert OUTSIDE in refusal(spaces(repo), text)
 
 
-def test_an_unknown_workspace_is_refused_with_the_option_that_makes_it_known(repo: Path):
+def test_an_unknown_workspace_is_refused_with_the_names_that_are_known(repo: Path):
     for text in ("file://web/x.py", "file://Main/x.py", "file://web", "file://localhost/etc/hosts"):
         message = refusal(spaces(repo), text)
-        assert "--workspace name=path" in message
+        assert "a known workspace (main);" in message
         assert "web" not in message
 
 

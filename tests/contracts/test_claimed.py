@@ -197,6 +197,18 @@ def test_a_block_that_does_not_get_it_in_time_is_busy(state: Library) -> None:
         raise AssertionError("must not run")
 
 
+def test_a_block_that_does_not_get_it_in_time_leaves_the_line_and_lets_go_of_nothing_else(state: Library) -> None:
+    state.claim("a.md", agent="ben")
+    state.claim("b.md", agent="ann")
+    with pytest.raises(BusyError), state.claimed("a.md", agent="ann", also=["b.md", "c.md"], wait_seconds=0.05):
+        raise AssertionError("must not run")
+    board = state.board()
+    assert (board.queues, [(it.resource, it.held_by) for it in board.claims]) == (
+        [],
+        [("a.md", "ben"), ("b.md", "ann")],
+    )
+
+
 @pytest.mark.parametrize(
     ("named", "which"),
     [

@@ -125,6 +125,14 @@ def test_a_claim_again_after_the_end_is_a_new_grant(store: Store, clock: Clock) 
     assert again.past.outcome == "expired"
 
 
+def test_the_last_end_of_what_covers_it_is_handed_on(store: Store, clock: Clock) -> None:
+    for resource in ("src/a.py", "src/"):
+        claim(store, resource)
+        clock.pass_by(1)
+        run(store, Release(resource=resource, agent="ann", outcome="modified"), by())
+    assert claim(store, "src/a.py").past_of == "src/"
+
+
 @pytest.mark.parametrize("hours", [1, -1, 24 * 365])
 def test_a_wall_clock_that_is_set_ends_nothing_and_renews_nothing(store: Store, clock: Clock, hours: int) -> None:
     claim(store)
@@ -186,6 +194,16 @@ def test_a_loss_of_a_session_that_is_gone_is_told_to_the_agent(store: Store, clo
     clock.pass_by(60)
     run(store, Sweep())
     told = run(store, TellLosses(session="s2", agent="ann"))
+    assert isinstance(told, Told)
+    assert [it.resource for it in told.losses] == ["a"]
+
+
+def test_so_is_one_of_a_session_whose_end_was_noticed_after_that_of_the_claim(store: Store, clock: Clock) -> None:
+    claim(store)
+    clock.pass_by(300)
+    run(store, Sweep())
+    assert run(store, TellLosses(session="s2", agent="ann")) == Told(())
+    told = run(store, TellLosses(session="s2", agent="ann", gone=("v1",)))
     assert isinstance(told, Told)
     assert [it.resource for it in told.losses] == ["a"]
 

@@ -24,7 +24,7 @@ def test_an_agent_may_hold_so_many_and_no_more(store: Store) -> None:
     for number in range(3):
         claim(store, f"r{number}", most=3)
     assert claim(store, "r0", most=3).already
-    with pytest.raises(InvalidError, match=r"^agent: holds 3 claims, and 3 at most"):
+    with pytest.raises(InvalidError, match=r"^agent: would hold 4 claims, and 3 at most"):
         claim(store, "r3", most=3)
     claim(store, "r3", agent="bob", most=3)
     run(store, Release(resource="r0", agent="ann"), by())
@@ -39,7 +39,7 @@ def test_nor_may_an_agent_wait_for_more_than_that(store: Store) -> None:
         claim(store, resource, agent="bob")
     run(store, Take(resource="r1", agent="ann", alternatives=("r2",), wait=SECOND, most=2), by())
     for take in (Take(resource="r3", agent="ann", wait=SECOND, most=2), Take(resource="r4", agent="ann", most=2)):
-        assert "holds 1 claims and waits for 1, and 2 at most" in str(refused(store, take))
+        assert "would hold 3 claims, with those it waits for, and 2 at most" in str(refused(store, take))
     again = run(store, Take(resource="r1", agent="ann", alternatives=("r2",), wait=SECOND, most=2), by())
     assert isinstance(again, Queued)  # its own place counts once
 

@@ -285,6 +285,18 @@ def test_an_end_is_told_in_history_and_export_at_its_own_time(opened: Opened, cl
     assert record.history[0] == newest
 
 
+def test_an_end_that_nobody_noticed_is_in_no_history_yet(opened: Opened, clock: Clock) -> None:
+    """As docs/answers.md says it: a read writes nothing, and a position cannot be told before there is one."""
+    change(opened.store, put_for("k", 1, seconds=60))
+    clock.move(100)
+    with pytest.raises(NotFoundError) as gone:
+        get(opened)
+    assert gone.value.facts["version"] == 2
+    versions = [it.version for it in opened.read(opened.calls.history("n", "k")).history]
+    notice(opened.store)
+    assert (versions, [it.version for it in opened.read(opened.calls.history("n", "k")).history]) == ([1], [2, 1])
+
+
 def test_an_event_without_an_end_is_stored_as_it_was_before_there_were_any(store: Store) -> None:
     """So its digest can be worked out as ever."""
     change(store, put("k", 1))

@@ -248,14 +248,14 @@ def test_no_server_is_no_server_that_could_end(store: Store) -> None:
 # --- losses
 
 
-def loss(resource: str = "a", session: str | None = "s1", agent: str = "ann", at: int = 1, gone: bool = False) -> Loss:
-    return Loss(resource, 1, "expired", agent, None, session, at, gone)
+def loss(resource: str = "a", session: str | None = "s1", agent: str = "ann", at: int = 1) -> Loss:
+    return Loss(resource, 1, "forced", agent, None, session, "v1", at, "off duty")
 
 
-def test_losses_are_told_to_the_session_and_to_the_agent_of_a_session_that_is_gone(store: Store, clock: Clock) -> None:
+def test_losses_are_found_by_session_and_by_agent(store: Store, clock: Clock) -> None:
     at = clock()
-    given = [loss("a", at=at), loss("b", session="s2", at=at), loss("c", session="s0", gone=True, at=at)]
-    given += [loss("d", session="s0", agent="bob", gone=True, at=at), loss("e", session=None, at=at)]
+    given = [loss("a", at=at), loss("b", session="s2", at=at), loss("c", session="s0", at=at)]
+    given += [loss("d", session="s0", agent="bob", at=at), loss("e", session=None, at=at)]
     with leases(store) as writes:
         writes.lose(given, at)
         told = {
@@ -264,9 +264,9 @@ def test_losses_are_told_to_the_session_and_to_the_agent_of_a_session_that_is_go
         }
     assert told == {
         (None, None): [],
-        (None, "ann"): ["c"],
+        (None, "ann"): ["a", "b", "c", "e"],
         ("s1", None): ["a"],
-        ("s1", "ann"): ["a", "c"],
+        ("s1", "ann"): ["a", "b", "c", "e"],
         ("s0", "bob"): ["c", "d"],
     }
 

@@ -84,7 +84,13 @@ def test_what_is_due_counts_as_free_before_anybody_notices() -> None:
 def test_the_cap_counts_what_is_held_and_what_is_asked_for() -> None:
     scene = board(held("a.py", by="ann"), held("b.py", by="ann"))
     refusal = scene.when(take("c.py", by="ann", most=2)).refused(InvalidError)
-    assert str(refusal).startswith("agent: holds 2 claims, and 2 at most are allowed")
+    assert str(refusal).startswith("agent: would hold 3 claims, and 2 at most are allowed; claim fewer, or release")
+    refusal = (
+        board(waits("b.py", by="ann"), held("b.py", by="bob"))
+        .when(take("c.py", by="ann", most=1))
+        .refused(InvalidError)
+    )
+    assert str(refusal).startswith("agent: would hold 2 claims, with those it waits for, and 1 at most")
     scene.when(take("c.py", by="ann", also=("d.py",), most=3)).refused(InvalidError)
     scene.when(take("c.py", by="ann", also=("a.py",), most=3)).then(granted("c.py", to="ann"))
     scene.when(take("a.py", by="ann", most=2)).then()
@@ -285,6 +291,25 @@ def test_what_was_done_is_handed_to_the_next_holder(said: dict[str, Any]) -> Non
     assert taken.past == Past("ann", said["outcome"], START, said.get("note"), said.get("moved_to"))
 
 
+def test_what_was_done_last_to_any_of_several_is_handed_on() -> None:
+    scene = board(held("one", by="ann"), held("two", by="ann"), held("three", by="ann"))
+    scene = (
+        scene.when(release("one", by="ann")).after(1).when(release("two", by="ann", outcome="modified", note="half"))
+    )
+    scene = scene.when(release("three", by="ann"))
+    taken = scene.when(take("one", by="bob", also=("two", "three"))).taken
+    assert (taken.past_of, taken.past) == ("two", Past("ann", "modified", START + SECOND, "half"))
+
+
+def test_what_was_done_last_to_what_covers_it_is_handed_on() -> None:
+    scene = board(held("src/a.py", by="ann"), ended("src/a.py", of="ann")).after(1).when(take("src/", by="bob"))
+    taken = scene.when(release("src/", by="bob", outcome="modified")).when(take("src/a.py", by="cleo")).taken
+    assert (taken.past_of, taken.past) == ("src/", Past("bob", "modified", START + SECOND))
+    own = board(held("src/", by="bob"), ended("src/", of="bob"), held("src/a.py", by="ann")).after(1)
+    taken = own.when(release("src/a.py", by="ann")).when(take("src/a.py", by="cleo")).taken
+    assert (taken.past_of, taken.past) == ("src/a.py", Past("ann", "released", START + SECOND))
+
+
 def test_moved_to_belongs_to_moved() -> None:
     for said in ({"outcome": "moved"}, {"moved_to": "b.py"}, {"outcome": "deleted", "moved_to": "b.py"}):
         with pytest.raises(ValueError, match="moved_to"):
@@ -364,7 +389,7 @@ def test_a_release_bound_to_a_grant_never_ends_a_later_one() -> None:
 
 def test_a_lease_that_ran_out_is_told_to_its_former_holder() -> None:
     scene = board(held("a", by="ann")).after(300).then(expired("a", of="ann", grant=1, due=START + LEASE))
-    assert scene.losses == [Loss("a", 1, "expired", "ann", None, "here", scene.now, False)]
+    assert scene.losses == [Loss("a", 1, "expired", "ann", None, "here", "server of here", scene.now)]
     assert scene.when(release("a", by="ann")).refused(ExpiredError).held_by is None
     taken = scene.when(take("a", by="bob"))
     assert taken.taken.past == Past("ann", "expired", START + LEASE)
@@ -376,13 +401,18 @@ def test_a_late_notice_tells_when_it_was_due() -> None:
 
 
 def test_the_loss_of_a_session_that_is_gone_is_for_the_agents_next_one() -> None:
-    assert board(held("a", by="ann@gone")).after(300).losses[0].gone
+    (lost,) = board(held("a", by="ann@gone")).after(300).losses
+    assert lost.is_for("another", gone=())
+    (lost,) = board(held("a", by="ann")).after(300).losses
+    gone = [lost.is_for("another", gone=servers) for servers in ((), ("v9",), ("server of here",))]
+    assert gone == [False, False, True]
+    assert [lost.is_for(session, gone=()) for session in ("here", None)] == [True, False]
 
 
 def test_what_a_person_took_away_is_told_with_the_reason() -> None:
     scene = board(held("a", by="ann")).when(force("a", by="eve", reason="off duty"))
     scene.then(released("a", by="ann", grant=1, forced_by="eve", note="off duty"))
-    assert scene.losses == [Loss("a", 1, "forced", "ann", None, "here", START, False)]
+    assert scene.losses == [Loss("a", 1, "forced", "ann", None, "here", "server of here", START, "off duty")]
     refusal = scene.when(release("a", by="ann")).refused(NotHolderError)
     assert (refusal.held_by, refusal.reason) == (None, "off duty")
     taken = scene.when(take("a", by="bob"))

@@ -13,6 +13,7 @@ from holdlog.domain.names import (
     MAX_NOTE,
     agent_name,
     claim_stream,
+    label,
     name,
     note,
     record_stream,
@@ -102,7 +103,9 @@ def test_a_lone_surrogate_is_refused(text: str) -> None:
         name(text)
 
 
-@pytest.mark.parametrize(("rule", "limit"), [(name, MAX_NAME), (agent_name, MAX_AGENT), (note, MAX_NOTE)])
+@pytest.mark.parametrize(
+    ("rule", "limit"), [(name, MAX_NAME), (agent_name, MAX_AGENT), (label, MAX_AGENT), (note, MAX_NOTE)]
+)
 def test_the_longest_name_is_as_long_as_the_contract_says(rule: type[str], limit: int) -> None:
     assert rule("x" * limit) == "x" * limit
     assert rule("é" * limit) == "é" * limit
@@ -156,3 +159,11 @@ def test_a_stream_names_one_claim(resource: str) -> None:
 def test_streams_read_well() -> None:
     assert record_stream("a/b", "c d") == "record:a%2Fb/c%20d"
     assert claim_stream("src/a b.py") == "claim:src/a%20b.py"
+
+
+@pytest.mark.parametrize("text", ["/", "//", "/claude", "claude/", "claude//tests"])
+def test_an_agent_has_a_name_on_both_sides_of_a_slash(text: str) -> None:
+    with pytest.raises(ValueError, match="both sides"):
+        agent_name(text)
+    assert agent_name("claude/tests/1") == "claude/tests/1"
+    assert label(text) == text  # a session is no agent

@@ -208,6 +208,19 @@ def test_who_waits_with_alternatives_is_served_with_the_first_that_is_free() -> 
     assert (collected.resource, collected.already) == ("p2", False)
 
 
+def test_who_claims_is_not_told_of_its_own_place_in_line() -> None:
+    scene = board(held("a", by="ann", mode="shared"), waits("a", by="bob"), waits("a", by="cleo", present=False))
+    taken = scene.when(take("a", by="bob", mode="shared")).taken
+    assert [it.agent for it in taken.waiting] == ["cleo"]
+
+
+def test_who_got_the_first_of_several_is_told_with_their_release() -> None:
+    scene = board(held("a", by="ann"), held("b", by="ann"), waits("b", by="bob"), held("c", by="ann"))
+    assert scene.when(release(None, by="ann")).let.granted_to == "bob"
+    assert scene.when(release("a", by="ann", also=("b",))).let.granted_to == "bob"
+    assert scene.when(release("a", by="ann", also=("c",))).let.granted_to is None
+
+
 def test_a_subtree_serves_who_waits_inside_and_the_other_way_round() -> None:
     board(held("src/", by="ann"), waits("src/a", by="bob"), waits("src/b", by="cleo")).when(
         release("src/", by="ann")

@@ -53,6 +53,23 @@ def test_a_name_whose_server_was_killed_is_the_same_agent_coming_back(path: Path
     assert second("release", resource="a.md", agent="ann")["status"] == "released"
 
 
+def test_who_only_asks_is_told_what_a_dead_holder_has_left_and_cuts_nothing(path: Path, serve: Serve) -> None:
+    first, second = serve(), serve("--grace-seconds", 9)
+    first("claim", resource="a.md", agent="ann")
+    first("claim", resource="chosen.md", agent="ann", lease_seconds=200)
+    assert second("status", resource="a.md")["expires_in_seconds"] > 250
+    first.kill()
+    held, chosen = second("status", resource="a.md"), second("status", resource="chosen.md")
+    (listed, _) = second("status")["claims"]
+    assert (held["holder_connected"], listed["holder_connected"]) == (False, False)
+    assert 8 < held["expires_in_seconds"] <= 9
+    assert 8 < listed["expires_in_seconds"] <= 9
+    assert chosen["expires_in_seconds"] > 150
+    assert seconds_left(path) > 250
+    assert second("claim", resource="a.md", agent="ben")["expires_in_seconds"] <= 9
+    assert seconds_left(path) <= 9
+
+
 @pytest.mark.parametrize("call", ["set", "release"])
 def test_whatever_a_returning_agent_calls_first_finds_its_claim(path: Path, serve: Serve, call: str) -> None:
     """Also after a kill -9 that nobody noticed yet."""
@@ -189,3 +206,35 @@ def test_a_session_that_comes_back_in_another_server_is_told_what_it_lost(path: 
     second = serve(session="conversation-1")
     assert [it["resource"] for it in second("status")["lost"]] == ["a.md"]
     assert "lost" not in second("status")
+
+
+@pytest.mark.parametrize("tool", ["claim", "release", "set"])
+def test_an_agent_that_comes_back_in_another_session_is_told_what_it_lost(path: Path, serve: Serve, tool: str) -> None:
+    first, other = serve("--lease-seconds", 1), serve("--grace-seconds", 0.1)
+    first("claim", resource="a.md", agent="ann")
+    other.open()
+    first.kill()
+    assert other("claim", resource="a.md", agent="ben", wait_seconds=20)["status"] == "claimed"
+    calls: dict[str, dict[str, Any]] = {
+        "claim": {"resource": "b.md", "agent": "ann"},
+        "release": {"agent": "ann"},
+        "set": {**AT, "value": 1, "updated_by": "ann", "force": True},
+    }
+    assert "lost" not in other("claim", resource="b.md", agent="cleo", lease_seconds=1)
+    second = serve()
+    assert "lost" not in second("status", agent="ann")  # whoever asks about it is not it
+    assert [it["resource"] for it in second(tool, **calls[tool])["lost"]] == ["a.md"]
+    assert "lost" not in second(tool, **calls[tool])
+
+
+def test_so_is_one_whose_lease_had_ended_before_anybody_noticed_the_end_of_its_server(path: Path, serve: Serve) -> None:
+    first, other = serve("--lease-seconds", 1), serve().open()
+    first("claim", resource="a.md", agent="ann")
+    first.stop()
+    until(lambda: seconds_left(path) <= 0)
+    assert other("claim", resource="a.md", agent="ben")["status"] == "claimed"
+    second = serve()
+    assert "lost" not in second("claim", resource="b.md", agent="ann")
+    first.kill()
+    lost = second("claim", resource="b.md", agent="ann")["lost"]
+    assert [(it["resource"], it["held_by"]) for it in lost] == [("a.md", "ben")]
