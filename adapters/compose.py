@@ -63,7 +63,7 @@ def open_lead(place: str | Path) -> "Lead":
     """What several relays of one store agree by on which of them publishes."""
     from holdlog.adapters.nats.lead import FileLead, SoleLead
 
-    if str(place) == MEMORY:
+    if str(place) == MEMORY or "://" in str(place):
         return SoleLead()
     path = Path(os.path.realpath(Path(place).expanduser()))
     return FileLead(path.with_name(path.name + ".relay"))

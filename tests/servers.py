@@ -20,6 +20,7 @@ class NatsServer:
         self.folder = folder
         self.options = options
         self.host = host
+        self._is_fixed = port != 0
         self.port = port or free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -28,7 +29,17 @@ class NatsServer:
         return f"nats://{self.host}:{self.port}"
 
     def start(self) -> "NatsServer":
+        """Answers when this returns. Takes another port when somebody took the first one meanwhile."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        for _ in range(5):
+            if self._starts():
+                self._is_fixed = True
+                return self
+            assert not self._is_fixed, (self.folder / "server.log").read_text()
+            self.port = free_port()
+        raise AssertionError("no port is free")
+
+    def _starts(self) -> bool:
         log = (self.folder / "server.log").open("ab")
         with log:
             self.process = subprocess.Popen(
@@ -38,10 +49,11 @@ class NatsServer:
             )
         deadline = time.monotonic() + STARTS_WITHIN
         while not self._answers():
-            assert self.process.poll() is None, (self.folder / "server.log").read_text()
+            if self.process.poll() is not None:
+                return False
             assert time.monotonic() < deadline, "nats-server does not start"
             time.sleep(0.01)
-        return self
+        return True
 
     def kill(self) -> None:
         """As a crash ends it."""
