@@ -177,16 +177,20 @@ def run_relay(options: argparse.Namespace) -> int:
 
 
 class _Teller:
-    """Says what changed, and while it publishes how far it is, once a second."""
+    """Says what changed, and once a second how far it is. Attempts that fail alike are told once."""
 
     def __init__(self, where: str, as_json: bool) -> None:
         self._where = where
         self._json = as_json
         self._last: tuple[str, str | None] = ("", None)
+        self._error: str | None = None
         self._at = 0.0
         self._position = -1
 
     def told(self, status: "Status") -> None:
+        if self._error is not None and (status.state == "connecting" or status.error == self._error):
+            return
+        self._error = status.error
         now = time.monotonic()
         changed = (status.state, status.error) != self._last
         late = now - self._at >= TOLD_EVERY and status.position != self._position

@@ -92,6 +92,8 @@ def reason(error: BaseException, options: NatsOptions) -> str:
             return f"{options.place}: {said}"
         case TimeoutError():
             return f"{options.place} does not answer"
+        case ConnectionRefusedError():
+            return f"{options.place} cannot be reached: nobody listens there"
         case OSError(strerror=str(text)):
             return f"{options.place} cannot be reached: {text}"
         case _:

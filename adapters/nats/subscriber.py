@@ -77,6 +77,7 @@ class Subscription:
         self._marked: tuple[float, int] = (time.monotonic(), -1)
         self._suspect: int | None = None
         self._worked = False
+        self._complaint: str | None = None
         self._from_empty = False
         self._js: JetStreamContext | None = None
         self._events = self._run()
@@ -116,11 +117,11 @@ class Subscription:
                     finally:
                         await session.aclose()
             except UnavailableError as error:
-                self._tell(f"{error}; trying again")
+                self._complain(f"{error}; trying again")
             except NotFoundError:
-                self._tell(f"{self._options.place} has no stream of that store yet; waiting for its relay")
+                self._complain(f"{self._options.place} has no stream of that store yet; waiting for its relay")
             except FAILURES as error:
-                self._tell(f"{reason(error, self._options)}; trying again")
+                self._complain(f"{reason(error, self._options)}; trying again")
             await asyncio.sleep(pause.length())
 
     async def _session(self, client: Any, js: JetStreamContext) -> AsyncGenerator[CloudEvent, None]:
@@ -129,6 +130,9 @@ class Subscription:
         await self._begin(js, source)
         assert self.position is not None
         self._worked = True
+        if self._complaint is not None:
+            self._complaint = None
+            self._tell(f"{self._options.place} is there; going on after position {self.position}")
         if self._opened is not None and not source.info.state.messages:
             async for event in self._from_log(source, None):
                 yield event
@@ -155,6 +159,12 @@ class Subscription:
             with suppress(*FAILURES):
                 await messages.aclose()  # type: ignore[attr-defined]
                 await self._keep()
+
+    def _complain(self, line: str) -> None:
+        """Once, however often it is tried."""
+        if line != self._complaint:
+            self._complaint = line
+            self._tell(line)
 
     async def _find(self, js: JetStreamContext) -> _Source:
         """The stream of the store, or of the name, or the only one there is. Raises NatsError, NotFoundError."""

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ from holdlog.domain.message import NOBODY
 from tests.commands import put, transact
 from tests.nats.streams import messages
 from tests.processes.workers import until
-from tests.servers import NatsServer
+from tests.servers import NatsServer, free_port
 
 Start = Callable[..., "RelayProcess"]
 Subscribed = Callable[[int], "subprocess.Popen[bytes]"]
@@ -167,6 +168,20 @@ async def test_a_relay_takes_over_from_one_that_was_killed(path: Path, server: N
     opened.writer.run(transact(put("k", 1)), NOBODY)
     until(lambda: other.said[-1]["position"] == 1)
     opened.close()
+
+
+def test_an_outage_is_told_once(path: Path, tmp_path: Path, start: Start) -> None:
+    open_holdlog(path).close()
+    server = NatsServer(tmp_path / "nats", port=free_port())
+    relay = start(path, server.url)
+    until(lambda: relay.state == "failed")
+    time.sleep(1)  # several attempts
+    try:
+        server.start()
+        until(lambda: relay.state == "current")
+    finally:
+        server.stop()
+    assert [told["state"] for told in relay.said] == ["connecting", "failed", "publishing", "current"]
 
 
 def test_ctrl_c_ends_a_relay_in_silence(path: Path, server: NatsServer, start: Start) -> None:
