@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Calls
@@ -18,6 +18,11 @@ from holdlog.adapters.opened import Opened, Server
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import StoreError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.nats.background import NatsBeside
+    from holdlog.adapters.nats.lead import Lead
+    from holdlog.adapters.nats.options import NatsOptions
 
 MEMORY: Final = ":memory:"
 
@@ -67,6 +72,28 @@ def _open_database(url: str, caller: Caller, settings: Settings) -> Opened:
     bell = SessionBell()
     bell.session = server = Session(store, bell.wake)
     return Opened(store, bell, caller, Calls(settings, store.now, store.steady, server.connected), server, settings)
+
+
+def open_lead(place: str | Path) -> "Lead":
+    """What several relays of one store agree by on which of them publishes."""
+    from holdlog.adapters.nats.lead import FileLead, SoleLead
+
+    if str(place) == MEMORY or "://" in str(place):
+        return SoleLead()
+    path = Path(os.path.realpath(Path(place).expanduser()))
+    return FileLead(path.with_name(path.name + ".relay"))
+
+
+def tell_nats(opened: Opened, place: str | Path, options: "NatsOptions") -> "NatsBeside":
+    """Publish the store's events to NATS and be woken by it, beside everything else, until `stop` is called.
+
+    NATS may be down. Raises NatsError for options that cannot be right.
+    """
+    from holdlog.adapters.nats.background import NatsBeside
+
+    beside = NatsBeside(opened.store, opened.bell, open_lead(place), options)
+    beside.start()
+    return beside
 
 
 class MachineServer(Server):

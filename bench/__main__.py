@@ -26,6 +26,7 @@ GROUPS = {
     "mcp_calls": "tool calls over stdio against an empty FastMCP tool; start-up",
     "rebuild": "events per second",
     "postgres": "the store in PostgreSQL: one caller, many callers, another server woken",
+    "relay": "from the log to NATS: a backlog, and one event at a time",
 }
 
 

@@ -149,6 +149,9 @@ class Reader(Protocol):
     def log(self, after: int, limit: int) -> list[Recorded[Event]]:
         """The events of all streams in order, above a position. Raises StoreError for an unknown topic."""
 
+    def meta(self, name: str) -> str | None:
+        """A remark about the store: `store_id` names this log among all logs; None for what nobody put there."""
+
 
 class Transaction(Reader, Protocol):
     """Reads and writes that become durable together, or not at all.
@@ -183,6 +186,9 @@ class Transaction(Reader, Protocol):
 
     def remember(self, caller: Caller, fingerprint: bytes, outcome: str) -> None:
         """Keep an outcome (JSON) under the caller's request_id."""
+
+    def put_meta(self, name: str, value: str) -> None:
+        """Write a remark, in place of what stands there."""
 
     def note_refusals(self, refusals: Sequence["Refusal"]) -> None:
         """Keep the newest 10 000 refusals for an auditor; outside the log and its promises."""

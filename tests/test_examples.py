@@ -31,6 +31,10 @@ TOLD = {
         "granted to writer-2",
         "in line   claimed; modified before: section 2 is new",
     ),
+    "nats/reviewer.py": (
+        "reviewer  reads  src/report.md: section 2 is new (writer)",
+        "reviewer  reads  src/index.md: two links (writer)",
+    ),
     "claims/slow_agent.py": (
         "in line  claimed; expired before, of slow",
         "writes   fenced, held by next",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from holdlog.adapters.cli.commands import Parsers, add_calls
+from holdlog.adapters.cli.nats import add_nats_options, add_relay, add_subscribe, nats_options_of
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
 from holdlog.adapters.demo.command import add_demo
 from holdlog.adapters.machine.location import LocationError, find_store, without_password
@@ -146,6 +147,8 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_calls(commands, store, places)
     add_rebuild(commands, store)
     add_doctor(commands, store)
+    add_relay(commands, store)
+    add_subscribe(commands, store)
     add_demo(commands)
     return parser, frozenset(commands.choices)
 
@@ -244,6 +247,7 @@ def _add_serve(commands: Parsers, store: argparse.ArgumentParser, places: argpar
         metavar="LEVEL",
         help=f"what is logged on stderr: {', '.join(_LEVELS)} (default: warning)",
     )
+    add_nats_options(serve)
     serve.set_defaults(run=_serve)
 
 
@@ -257,7 +261,7 @@ def _serve(options: argparse.Namespace) -> int:
         _greet(place)
     from holdlog.adapters.call import Settings
     from holdlog.adapters.cli.texts import tell
-    from holdlog.adapters.compose import open_holdlog
+    from holdlog.adapters.compose import open_holdlog, tell_nats
     from holdlog.adapters.mcp.server import build_server, chosen_groups, local_session
     from holdlog.adapters.mcp.stdio import run_stdio
 
@@ -271,10 +275,14 @@ def _serve(options: argparse.Namespace) -> int:
         max_claims=options.max_claims,
         workspaces=workspaces_of(options),
     )
+    nats = nats_options_of(options) if options.nats else None
     opened = open_holdlog(place, settings, session=local_session(), what="mcp stdio", tell=tell)
     opened.keep_sessions()
+    beside = tell_nats(opened, place, nats) if nats is not None else None
 
     async def end() -> None:
+        if beside is not None:
+            beside.stop()
         opened.close()
 
     run_stdio(build_server(opened, groups, options.tool_prefix), end)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from holdlog.adapters.library import AsyncStateStore, StateStore
+    from holdlog.adapters.nats.errors import EventsLostError, NatsError
+    from holdlog.adapters.nats.payload import CloudEvent
+    from holdlog.adapters.nats.subscriber import Subscription, subscribe
     from holdlog.adapters.results import (
         ClearResult,
         Deleted,
@@ -58,11 +61,13 @@ __all__ = [
     "BusyError",
     "Claimed",
     "ClearResult",
+    "CloudEvent",
     "ConflictError",
     "Deadlock",
     "DeadlockError",
     "DeleteResult",
     "Deleted",
+    "EventsLostError",
     "Expired",
     "Export",
     "FencedError",
@@ -70,6 +75,7 @@ __all__ = [
     "HeldClaim",
     "HoldlogError",
     "InvalidError",
+    "NatsError",
     "NotFoundError",
     "NotHolder",
     "Past",
@@ -79,10 +85,12 @@ __all__ = [
     "StateRecord",
     "StateStore",
     "StoreError",
+    "Subscription",
     "UnavailableError",
     "WaitTimeout",
     "WatchTimeout",
     "__version__",
+    "subscribe",
 ]
 
 _NAMES_IN = {
@@ -92,6 +100,9 @@ _NAMES_IN = {
         "StateStore",
     ),
     "holdlog.adapters.claims.held": ("HeldClaim",),
+    "holdlog.adapters.nats.errors": ("EventsLostError", "NatsError"),
+    "holdlog.adapters.nats.payload": ("CloudEvent",),
+    "holdlog.adapters.nats.subscriber": ("Subscription", "subscribe"),
     "holdlog.adapters.claims.results": (
         "AlreadyClaimed",
         "AlreadyFree",

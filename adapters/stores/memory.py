@@ -2,6 +2,7 @@
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -35,6 +36,7 @@ class MemoryStore:
         # Replaced as a whole, never changed.
         self._committed: tuple[list[Sealed], dict[str, State], dict[Key, Lease], list[Loss]] = [], {}, {}, []
         self._requests: dict[tuple[str | None, str | None], tuple[int, bytes, str]] = {}
+        self._meta = {"store_id": str(uuid.uuid4())}
         self.refusals: list[Refusal] = []
         self._closed: Callable[[], StoreError] | None = None
 
@@ -43,7 +45,7 @@ class MemoryStore:
         self._usable()
         now = self._clock()
         log, states, leases, losses = self._committed
-        yield MemoryReader(log, states, MemoryLeases(leases, losses), _not_before(log, now))
+        yield MemoryReader(log, states, MemoryLeases(leases, losses), self._meta, _not_before(log, now))
 
     snapshot = reader
 
@@ -57,10 +59,12 @@ class MemoryStore:
             log, states, leases, losses = self._committed
             at = _not_before(log, self._clock())
             kept = MemoryLeases(dict(leases), list(losses))
-            transaction = MemoryTransaction(list(log), dict(states), kept, dict(self._requests), at, self._steady())
+            copies = list(log), dict(states), kept, dict(self._meta), dict(self._requests)
+            transaction = MemoryTransaction(*copies, at, self._steady())
             yield transaction
             self._committed = transaction.events, transaction.states, kept.leases, kept.lost
             self._requests = transaction.requests
+            self._meta = transaction.remarks
             self.refusals = [*self.refusals, *transaction.refusals][-REFUSALS_KEPT:]
         finally:
             self._lock.release()
@@ -86,10 +90,13 @@ def _not_before(log: list[Sealed], now: int) -> int:
 
 
 class MemoryReader:
-    def __init__(self, events: list[Sealed], states: dict[str, State], leases: MemoryLeases, at: int) -> None:
+    def __init__(
+        self, events: list[Sealed], states: dict[str, State], leases: MemoryLeases, remarks: dict[str, str], at: int
+    ) -> None:
         self.events = events
         self.states = states
         self.leases = leases
+        self.remarks = remarks
         self.at = at
 
     def position(self) -> int:
@@ -170,6 +177,9 @@ class MemoryReader:
             for index in range(after, len(self.events) if limit < 0 else min(after + limit, len(self.events)))
         ]
 
+    def meta(self, name: str) -> str | None:
+        return self.remarks.get(name)
+
     def _active(self) -> list[Claim]:
         return [state for state in self.states.values() if isinstance(state, Claim) and (state.grants or state.line)]
 
@@ -188,11 +198,12 @@ class MemoryTransaction(MemoryReader):
         events: list[Sealed],
         states: dict[str, State],
         leases: MemoryLeases,
+        remarks: dict[str, str],
         requests: dict[tuple[str | None, str | None], tuple[int, bytes, str]],
         at: int,
         steady: int,
     ) -> None:
-        super().__init__(events, states, leases, at)
+        super().__init__(events, states, leases, remarks, at)
         self.requests = requests
         self.refusals: list[Refusal] = []
         self.steady = steady
@@ -229,6 +240,10 @@ class MemoryTransaction(MemoryReader):
 
     def remember(self, caller: Caller, fingerprint: bytes, outcome: str) -> None:
         self.requests[caller.principal, caller.request_id] = (self.at, fingerprint, outcome)
+        self._wrote = True
+
+    def put_meta(self, name: str, value: str) -> None:
+        self.remarks[name] = value
         self._wrote = True
 
     def note_refusals(self, refusals: Sequence[Refusal]) -> None:

@@ -134,6 +134,10 @@ class SqliteReader:
     def log(self, after: int, limit: int) -> list[Recorded[Event]]:
         return [unseal(row) for row in self.rows(after, limit)]
 
+    def meta(self, name: str) -> str | None:
+        row = self.connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return row[0] if row else None
+
     def rows(self, after: int, limit: int) -> sqlite3.Cursor:
         """Rows of the log as `mapper.unseal` takes them."""
         return self.connection.execute(_SELECT_LOG, (after, limit))
@@ -223,6 +227,10 @@ class SqliteTransaction(SqliteReader):
         self.connection.execute("DELETE FROM requests WHERE at < ?", (self.at - REQUEST_SECONDS * 1_000_000,))
         parameters = (caller.principal or "", caller.request_id, self.at, fingerprint, outcome)
         self.connection.execute("INSERT INTO requests VALUES (?, ?, ?, ?, ?)", parameters)
+        self.wrote = True
+
+    def put_meta(self, name: str, value: str) -> None:
+        self.connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
         self.wrote = True
 
     def note_refusals(self, refusals: Sequence[Refusal]) -> None:

@@ -5,6 +5,7 @@ import sqlite3
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -664,3 +665,16 @@ def pages(page: Callable[[str | None], list[str]], size: int) -> list[str]:
         found += rows_of_page
         after = found[-1]
     return found
+
+
+def test_a_store_has_a_name_of_its_own_and_keeps_remarks(store: Store) -> None:
+    with store.transaction(time.monotonic() + 5) as transaction:
+        transaction.put_meta("place", "1")
+        transaction.put_meta("place", "2")
+    with suppress(LookupError), store.transaction(time.monotonic() + 5) as transaction:
+        transaction.put_meta("place", "3")
+        raise LookupError
+    with store.reader() as reader:
+        assert reader.meta("place") == "2"
+        assert reader.meta("nothing") is None
+        assert uuid.UUID(reader.meta("store_id") or "")

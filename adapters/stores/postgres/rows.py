@@ -55,6 +55,10 @@ class PostgresReader:
     def leases(self) -> PostgresLeases:
         return PostgresLeases(self.rows)
 
+    def meta(self, name: str) -> str | None:
+        rows = self.rows("SELECT value FROM meta WHERE name = %s", (name,))
+        return rows[0][0] if rows else None
+
     def position(self) -> int:
         return self.rows(f"SELECT MAX(notification_id) FROM {EVENTS_TABLE}", ())[0][0] or 0
 

@@ -166,6 +166,11 @@ class PostgresTransaction(PostgresReader):
         self.later("INSERT INTO requests VALUES (%s, %s, %s, %s, %s)", parameters)
         self.wrote = True
 
+    def put_meta(self, name: str, value: str) -> None:
+        put = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        self.later(put, (name, value))
+        self.wrote = True
+
     def note_refusals(self, refusals: Sequence[Refusal]) -> None:
         insert = (
             "INSERT INTO refusals (at, code, what, by, session)"

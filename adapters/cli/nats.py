@@ -1,0 +1,219 @@
+"""`holdlog relay`, and the options of NATS for all commands that have them."""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from holdlog.domain.refusals import InvalidError, StoreError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.nats.options import NatsOptions
+    from holdlog.adapters.nats.relay import Status
+
+TOLD_EVERY: Final = 1.0
+"""Seconds between lines about progress."""
+
+_EXAMPLE: Final = "example:\n  holdlog relay --nats nats://127.0.0.1:4222"
+
+
+_SUBSCRIBE_EXAMPLES: Final = """\
+examples:
+  holdlog subscribe --nats nats://127.0.0.1:4222 --after 0
+  holdlog subscribe --nats nats://127.0.0.1:4222 --subject 'claim.>' --durable robot
+"""
+
+
+def add_nats_options(parser: argparse.ArgumentParser, limits: bool = True) -> None:
+    """`--nats` and what goes with it; `limits`: those of the stream, too."""
+    group = parser.add_argument_group(
+        "NATS", "User, password and token may stand in the URL, or in HOLDLOG_NATS_USER, _PASSWORD and _TOKEN."
+    )
+
+    def add(name: str, metavar: str, help_text: str, kind: type = str, fallback: str | None = None) -> None:
+        given = os.environ.get("HOLDLOG_" + name.strip("-").replace("-", "_").upper()) or fallback
+        group.add_argument(name, metavar=metavar, type=kind, default=given, help=help_text)
+
+    add("--nats", "URL", "nats://host:4222 or tls://host:4222, several with commas")
+    add("--nats-name", "NAME", "the store's name in subjects (default: its id)")
+    add("--nats-prefix", "TEXT", "what all subjects begin with (default: holdlog)", fallback="holdlog")
+    add("--nats-creds", "FILE", "credentials (JWT and NKEY)", Path)
+    add("--nats-nkey", "FILE", "the seed of an NKEY", Path)
+    add("--nats-ca", "FILE", "certificates to trust", Path)
+    add("--nats-cert", "FILE", "our certificate", Path)
+    add("--nats-key", "FILE", "the key of our certificate", Path)
+    if limits:
+        add("--nats-max-age", "SECONDS", "the stream forgets older events (default: never)", float)
+        add("--nats-max-bytes", "N", "the stream forgets its oldest events beyond this size (default: never)", int)
+        add("--nats-max-messages", "N", "the stream forgets its oldest events beyond this number", int)
+        add("--nats-replicas", "N", "copies of the stream in a cluster of NATS (default: 1)", int)
+
+
+def nats_options_of(options: argparse.Namespace) -> "NatsOptions":
+    """Raises NatsError, InvalidError."""
+    from holdlog.adapters.nats.options import Limits, nats_options
+
+    if not options.nats:
+        raise InvalidError("--nats: say where NATS is, such as --nats nats://127.0.0.1:4222")
+    given = vars(options)
+    told = [given.get(f"nats_{name}") for name in ("max_age", "max_bytes", "max_messages", "replicas")]
+    if any(it is not None and it <= 0 for it in told):
+        raise InvalidError("limits of the stream must be more than 0")
+    found = nats_options(
+        options.nats,
+        os.environ,
+        name=options.nats_name,
+        prefix=options.nats_prefix,
+        credentials=options.nats_creds,
+        nkey=options.nats_nkey,
+        ca=options.nats_ca,
+        certificate=options.nats_cert,
+        key=options.nats_key,
+        limits=Limits(*told),
+    )
+    found.arguments()  # files that cannot be used are told before anything else is done
+    return found
+
+
+def add_relay(
+    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", shared: argparse.ArgumentParser
+) -> None:
+    """Add the command; `shared` brings `--db`."""
+    parser = subparsers.add_parser(
+        "relay",
+        parents=[shared],
+        help="publish the events of the store to NATS, until Ctrl-C",
+        description="Publish every event of the store to a stream of NATS JetStream, once and in order. Several relays"
+        " may run; one of them publishes. Says on standard error what it does.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_nats_options(parser)
+    parser.add_argument("--once", action="store_true", help="end when all events are published")
+    parser.add_argument("--json", action="store_true", help="what it does as JSON Lines on standard output")
+    parser.set_defaults(run=run_relay)
+
+
+def add_subscribe(
+    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", shared: argparse.ArgumentParser
+) -> None:
+    """As `add_relay`."""
+    parser = subparsers.add_parser(
+        "subscribe",
+        parents=[shared],
+        help="print events from NATS as they happen, one JSON object a line",
+        description="Print the events of a store from NATS, as CloudEvents 1.0, each once and in order. With the store"
+        " at hand (--db, or that of the working folder unless --nats-name names another) no event can be missed.",
+        epilog=_SUBSCRIBE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_nats_options(parser, limits=False)
+    parser.add_argument(
+        "--subject", action="append", default=[], metavar="PATTERN", help="record.campaign.*, claim.> …; repeatable"
+    )
+    parser.add_argument("--after", type=int, metavar="POSITION", help="go on from there; 0: all (default: from now on)")
+    parser.add_argument("--durable", metavar="NAME", help="NATS keeps the place under this name")
+    parser.add_argument(
+        "--bookmarks", type=float, metavar="SECONDS", help="tell the position when nothing that fits came for so long"
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="end after N events")
+    parser.set_defaults(run=run_subscribe)
+
+
+def run_subscribe(options: argparse.Namespace) -> int:
+    """Raises HoldlogError, LocationError."""
+    from holdlog.adapters.cli.main import place_of
+    from holdlog.adapters.cli.texts import printable, tell
+    from holdlog.adapters.compose import open_holdlog
+    from holdlog.adapters.nats.subscriber import Subscription
+
+    nats = nats_options_of(options)
+    named = options.db or os.environ.get("HOLDLOG_DB")
+    place = place_of(options.db) if named or nats.name is None else None
+    if named and isinstance(place, Path) and not os.path.lexists(place):
+        raise StoreError(f"there is no store at {place}")
+    there = place is not None and not (isinstance(place, Path) and not os.path.lexists(place))
+    opened = open_holdlog(place, what="holdlog subscribe", tell=tell) if place is not None and there else None
+
+    async def show() -> None:
+        left = options.limit
+        subscription = Subscription(
+            nats, options.subject, options.after, options.durable, opened, options.bookmarks, tell
+        )
+        async with subscription as events:
+            async for event in events:
+                sys.stdout.write(printable(event.text) + "\n")
+                sys.stdout.flush()
+                left = None if left is None else left - 1
+                if left == 0:
+                    return
+
+    asyncio.run(show())
+    return 0
+
+
+def run_relay(options: argparse.Namespace) -> int:
+    """Raises HoldlogError, LocationError."""
+    from holdlog.adapters.cli.main import place_of
+    from holdlog.adapters.cli.texts import tell
+    from holdlog.adapters.compose import open_holdlog, open_lead
+    from holdlog.adapters.nats.relay import Relay
+
+    nats = nats_options_of(options)
+    place = place_of(options.db)
+    if isinstance(place, Path) and not os.path.lexists(place):
+        raise StoreError(f"there is no store at {place}")
+    opened = open_holdlog(place, what="holdlog relay", tell=tell)
+    try:
+        teller = _Teller(nats.place, options.json)
+        asyncio.run(Relay(opened.store, opened.bell, open_lead(place), nats, teller.told).run(options.once))
+    finally:
+        opened.close()
+    return 0
+
+
+class _Teller:
+    """Says what changed, and once a second how far it is. Attempts that fail alike are told once."""
+
+    def __init__(self, where: str, as_json: bool) -> None:
+        self._where = where
+        self._json = as_json
+        self._last: tuple[str, str | None] = ("", None)
+        self._error: str | None = None
+        self._at = 0.0
+        self._position = -1
+
+    def told(self, status: "Status") -> None:
+        if self._error is not None and (status.state == "connecting" or status.error == self._error):
+            return
+        self._error = status.error
+        now = time.monotonic()
+        changed = (status.state, status.error) != self._last
+        late = now - self._at >= TOLD_EVERY and status.position != self._position
+        if not (late or (changed and not (status.state == "publishing" and self._last[0] == "current"))):
+            return
+        self._last, self._at, self._position = (status.state, status.error), now, status.position
+        if self._json:
+            sys.stdout.write(json.dumps({**status._asdict(), "servers": self._where}) + "\n")
+            sys.stdout.flush()
+        else:
+            from holdlog.adapters.cli.texts import tell
+
+            tell(self._line(status))
+
+    def _line(self, status: "Status") -> str:
+        match status.state:
+            case "waiting":
+                return "another relay publishes; this one takes over when it ends"
+            case "connecting":
+                return f"connecting to {self._where}"
+            case "publishing":
+                return f"published up to position {status.position:,}; {status.behind:,} to go"
+            case "current":
+                return f"everything up to position {status.position:,} is published ({status.published:,} just now)"
+            case "failed":
+                return f"{status.error}; trying again"

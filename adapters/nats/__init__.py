@@ -1,0 +1,1 @@
+"""NATS: the log told to the world."""

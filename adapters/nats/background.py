@@ -1,0 +1,140 @@
+"""NATS beside a server: the relay, and NATS as a bell, in one thread with its own loop. Never in a call's way."""
+
+import asyncio
+import logging
+import threading
+from contextlib import suppress
+from typing import Final
+
+from nats.aio.msg import Msg
+
+from holdlog.adapters.machine.bells import ProcessBell
+from holdlog.adapters.nats.connection import FAILURES, Pause, connect, reason
+from holdlog.adapters.nats.errors import NatsError
+from holdlog.adapters.nats.lead import Lead
+from holdlog.adapters.nats.options import NatsOptions
+from holdlog.adapters.nats.relay import Relay, Status
+from holdlog.domain.ports import Store
+from holdlog.domain.refusals import HoldlogError
+
+STOPS_WITHIN: Final = 2.0
+"""Seconds."""
+MENDED_EVERY: Final = 30.0
+"""Seconds between attempts when NATS refuses us: somebody has to change something first."""
+GATHER: Final = 0.0005
+"""Seconds in which messages that come together ring once."""
+
+_log = logging.getLogger("holdlog.nats")
+
+
+class NatsBeside:
+    """Relay and bell of one server. What fails is logged, once per change, and tried again for ever."""
+
+    def __init__(self, store: Store, bell: ProcessBell, lead: Lead, options: NatsOptions) -> None:
+        """Raises NatsError for options that cannot be right, such as files that are not there."""
+        options.arguments()
+        self._store = store
+        self._bell = bell
+        self._lead = lead
+        self._options = options
+        self._loop = asyncio.new_event_loop()
+        self._main: asyncio.Task[None] | None = None
+        self._said: dict[str, str] = {}
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="holdlog-nats", daemon=True)
+        self.status = Status("connecting")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End both; what was not published yet is published by the next relay."""
+        self._stopped = True
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._cancel)
+        self._thread.join(STOPS_WITHIN)
+
+    def _cancel(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
+
+    def _run(self) -> None:
+        try:
+            asyncio.set_event_loop(self._loop)
+            self._main = self._loop.create_task(self._both())
+            if self._stopped:
+                self._main.cancel()
+            with suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(self._main)
+        except Exception:
+            _log.exception("NATS stopped")
+        finally:
+            self._loop.close()
+
+    async def _both(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._relay())
+            group.create_task(self._hear())
+
+    async def _relay(self) -> None:
+        relay = Relay(self._store, self._bell, self._lead, self._options, self._told)
+        while True:
+            try:
+                await relay.run()
+            except HoldlogError as error:
+                self._warn("relay", str(error))
+            except Exception:
+                _log.exception("the relay failed; it begins again")
+            await asyncio.sleep(MENDED_EVERY)
+
+    async def _hear(self) -> None:
+        pause = Pause()
+        while True:
+            try:
+                await self._listen(pause)
+            except (NatsError, *FAILURES) as error:
+                text = str(error) if isinstance(error, NatsError) else reason(error, self._options)
+                _log.debug("the bell of NATS is silent: %s", text)
+            except HoldlogError as error:
+                _log.debug("the bell of NATS is silent: %s", error)
+            except Exception:
+                _log.exception("the bell of NATS failed; it begins again")
+            await asyncio.sleep(pause.length())
+
+    async def _listen(self, pause: Pause) -> None:
+        """Wake this process's waiters on every message about the store, until the connection ends."""
+        with self._store.reader() as reader:
+            store_id = reader.meta("store_id") or ""
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        ringing = False
+
+        def ring() -> None:
+            nonlocal ringing
+            ringing = False
+            self._bell.wake()
+
+        async def heard(_: Msg) -> None:
+            nonlocal ringing
+            if not ringing:
+                ringing = True
+                loop.call_later(GATHER, ring)
+
+        async with connect(self._options, "bell", ended.set) as client:
+            await client.subscribe(f"{self._options.root(store_id)}.>", cb=heard)
+            await client.flush()
+            pause.reset()
+            ring()  # something may have happened before it was heard
+            await ended.wait()
+
+    def _told(self, status: Status) -> None:
+        self.status = status
+        if status.error is not None:
+            self._warn("relay", status.error)
+        elif status.state == "publishing" and self._said.pop("relay", None) is not None:
+            _log.warning("NATS is back; the relay publishes again from position %d", status.position)
+
+    def _warn(self, who: str, text: str) -> None:
+        if self._said.get(who) != text:
+            self._said[who] = text
+            _log.warning("%s; everything else goes on, and events are published when it is mended", text)

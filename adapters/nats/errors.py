@@ -1,0 +1,25 @@
+"""What can be wrong between holdlog and NATS."""
+
+from typing import ClassVar
+
+from holdlog.domain.refusals import HoldlogError
+
+
+class NatsError(HoldlogError):
+    """NATS cannot be used as it is set up; the message is one line that says what to do. Never holds a secret."""
+
+    code: ClassVar[str] = "nats"
+
+
+class EventsLostError(HoldlogError):
+    """Events above position `after`, up to `until`, left the stream before this subscriber read them."""
+
+    code: ClassVar[str] = "events_lost"
+
+    def __init__(self, after: int, until: int) -> None:
+        super().__init__(
+            f"the stream no longer has the events after position {after} up to {until}; name the store, so that they "
+            f"are read from its log, or go on without them, after position {until}"
+        )
+        self.after = after
+        self.until = until

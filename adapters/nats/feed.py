@@ -1,0 +1,137 @@
+"""Messages of a stream in order, as they come, from the first one above a position of the log."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import nats.errors
+from nats.aio.client import Client
+from nats.js import JetStreamContext
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StreamInfo
+from nats.js.errors import NotFoundError
+
+from holdlog.adapters.nats.stream import POSITION, PREVIOUS, is_ours
+
+HEARTBEAT: Final = 1.0
+"""Seconds after which a consumer without news says that it lives."""
+SILENCE: Final = 3.5
+"""Seconds without news or heartbeat after which it is taken for gone."""
+TICK: Final = 0.2
+"""Seconds after which an empty `None` comes when nothing else does."""
+FORGOTTEN_AFTER: Final = 30.0
+"""Seconds after which the server drops the consumer of a subscriber that is gone."""
+
+_STATUS: Final = "Status"
+_LAST_DELIVERED: Final = "Nats-Last-Consumer"
+_STALLED: Final = "Nats-Consumer-Stalled"
+
+
+class Published(NamedTuple):
+    """One event as it stands in the stream. `previous`: position of the event before it in the log."""
+
+    subject: str
+    previous: int
+    position: int
+    text: str
+
+
+async def feed(
+    client: Client, js: JetStreamContext, info: StreamInfo, store_id: str, position: int
+) -> AsyncIterator[Published | None]:
+    """The store's messages above a position, for ever; None when there is nothing for a moment.
+
+    Raises ConnectionError when something was lost on the way: begin again.
+    """
+    stream = str(info.config.name)
+    inbox = client.new_inbox()
+    subscription = await client.subscribe(inbox)
+    consumer = await js.add_consumer(
+        stream,
+        config=ConsumerConfig(
+            deliver_subject=inbox,
+            deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
+            opt_start_seq=await first_above(js, info, store_id, position),
+            ack_policy=AckPolicy.NONE,
+            max_deliver=1,
+            flow_control=True,
+            idle_heartbeat=HEARTBEAT,
+            inactive_threshold=FORGOTTEN_AFTER,
+            mem_storage=True,
+            num_replicas=1,
+        ),
+    )
+    loop = asyncio.get_running_loop()
+    delivered, heard = 0, loop.time()
+    try:
+        while True:
+            try:
+                message = await subscription.next_msg(TICK)
+            except nats.errors.TimeoutError:
+                if client.is_closed or loop.time() - heard > SILENCE:
+                    raise ConnectionError("the connection was lost") from None
+                yield None
+                continue
+            heard = loop.time()
+            headers = message.headers
+            if headers and _STATUS in headers and not message.data:
+                await _answer(client, message)
+                if int(headers.get(_LAST_DELIVERED, delivered)) > delivered:
+                    raise ConnectionError("messages were lost on the way")
+                continue
+            delivered += 1
+            if message.metadata.sequence.consumer != delivered:
+                raise ConnectionError("messages were lost on the way")
+            if is_ours(headers, store_id) and headers is not None:
+                yield Published(
+                    message.subject, int(headers.get(PREVIOUS, 0)), int(headers[POSITION]), message.data.decode()
+                )
+    finally:
+        with suppress(Exception):
+            async with asyncio.timeout(1.0):
+                await js.delete_consumer(stream, consumer.name)
+
+
+async def first_above(js: JetStreamContext, info: StreamInfo, store_id: str, position: int) -> int:
+    """The sequence of the first message above a position; the next one to come when there is none."""
+    low, high = max(1, info.state.first_seq), info.state.last_seq + 1
+    while low < high:
+        middle = (low + high) // 2
+        found = await _at_or_after(js, info, store_id, middle)
+        if found is None or found[1] > position:
+            high = middle
+        else:
+            low = found[0] + 1
+    return max(1, low)
+
+
+async def last_position(js: JetStreamContext, info: StreamInfo, store_id: str) -> int | None:
+    """The position of the newest of the store's messages; None when there is none."""
+    sequence = info.state.last_seq
+    while sequence >= max(1, info.state.first_seq):
+        with suppress(NotFoundError):
+            message = await js.get_msg(str(info.config.name), sequence)
+            if is_ours(message.headers, store_id):
+                return int((message.headers or {})[POSITION])
+        sequence -= 1
+    return None
+
+
+async def _at_or_after(js: JetStreamContext, info: StreamInfo, store_id: str, sequence: int) -> tuple[int, int] | None:
+    """Sequence and position of the first of the store's messages from a sequence on."""
+    subject = (info.config.subjects or [">"])[0]
+    while True:
+        try:
+            message = await js.get_msg(str(info.config.name), sequence, subject, next=True)
+        except NotFoundError:
+            return None
+        if is_ours(message.headers, store_id):
+            return message.seq or sequence, int((message.headers or {})[POSITION])
+        sequence = (message.seq or sequence) + 1
+
+
+async def _answer(client: Client, message: Any) -> None:
+    """The server asks whether we keep up; it sends no more until it is answered."""
+    to = message.reply or (message.headers or {}).get(_STALLED)
+    if to:
+        await client.publish(to)

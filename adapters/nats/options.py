@@ -1,0 +1,148 @@
+"""Where NATS is, how to get in, and what the stream of a store is called."""
+
+import importlib.util
+import re
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from holdlog.adapters.nats.errors import NatsError
+
+PREFIX: Final = "holdlog"
+SCHEMES: Final = ("nats", "tls")
+DEFAULT_PORT: Final = 4222
+
+_WORDS: Final = re.compile(r"[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}")
+_WORD: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Limits(NamedTuple):
+    """Of the stream; None = what stands, or none for a new stream."""
+
+    max_age: float | None = None
+    """Seconds."""
+    max_bytes: int | None = None
+    max_messages: int | None = None
+    replicas: int | None = None
+
+
+class NatsOptions(NamedTuple):
+    """`servers`: URLs without user or password. `name`: the store's token in subjects, None = its id."""
+
+    servers: tuple[str, ...]
+    user: str | None = None
+    password: str | None = None
+    token: str | None = None
+    credentials: Path | None = None
+    nkey: Path | None = None
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    prefix: str = PREFIX
+    name: str | None = None
+    limits: Limits = Limits()
+
+    def __repr__(self) -> str:
+        """Without secrets: it may end in a log."""
+        return f"NatsOptions({self.place})"
+
+    @property
+    def place(self) -> str:
+        """The servers, for people."""
+        return ",".join(self.servers)
+
+    def root(self, store_id: str) -> str:
+        """What all subjects of a store begin with."""
+        return f"{self.prefix}.{self.name or store_id}"
+
+    def stream(self, store_id: str) -> str:
+        """The name of a store's stream."""
+        return self.root(store_id).replace(".", "_")
+
+    def arguments(self) -> dict[str, Any]:
+        """How to connect, as `nats.connect` takes it. Raises NatsError for files that cannot be used."""
+        given: dict[str, Any] = {"user": self.user, "password": self.password, "token": self.token}
+        if self.credentials is not None:
+            given["user_credentials"] = str(_readable(self.credentials, "the credentials file"))
+        if self.nkey is not None:
+            given["nkeys_seed"] = str(_readable(self.nkey, "the NKEY file"))
+        if self.credentials is not None or self.nkey is not None:
+            _require_nkeys()
+        if self._is_encrypted():
+            given["tls"] = self._context()
+        return {name: value for name, value in given.items() if value is not None}
+
+    def _is_encrypted(self) -> bool:
+        return bool(self.ca or self.certificate) or any(it.startswith("tls://") for it in self.servers)
+
+    def _context(self) -> ssl.SSLContext:
+        for path in filter(None, (self.ca, self.certificate, self.key)):
+            _readable(path, "the TLS file")
+        try:
+            context = ssl.create_default_context(cafile=self.ca.expanduser() if self.ca else None)
+            if self.certificate is not None:
+                context.load_cert_chain(self.certificate.expanduser(), self.key.expanduser() if self.key else None)
+        except (OSError, ssl.SSLError) as error:
+            raise NatsError(f"the TLS files for NATS cannot be used: {error}") from None
+        return context
+
+
+def nats_options(url: str, environment: Mapping[str, str] | None = None, **more: Any) -> NatsOptions:
+    """Options from one URL or several with commas: `nats://host:4222`, `tls://…`, with `user:password@` or `token@`.
+
+    `environment` may hold HOLDLOG_NATS_USER, HOLDLOG_NATS_PASSWORD and HOLDLOG_NATS_TOKEN. Raises NatsError.
+    """
+    found = environment or {}
+    servers: list[str] = []
+    user, password, token = (found.get(f"HOLDLOG_NATS_{name}") or None for name in ("USER", "PASSWORD", "TOKEN"))
+    for each in filter(None, (part.strip() for part in url.split(","))):
+        server, name, secret = _server(each)
+        servers.append(server)
+        if name is not None and secret is not None:
+            user, password = name, secret
+        elif name is not None:
+            token = name
+    if not servers:
+        raise NatsError("--nats needs a URL such as nats://127.0.0.1:4222")
+    options = NatsOptions(tuple(servers), user, password, token, **more)
+    if not _WORDS.fullmatch(options.prefix):
+        raise NatsError("the prefix of subjects may hold letters, digits, _ and -, and dots between them")
+    if options.name is not None and not _WORD.fullmatch(options.name):
+        raise NatsError("the name of a store in subjects may hold 64 letters, digits, _ and -")
+    if options.password is not None and options.user is None:
+        raise NatsError("a password for NATS needs a user")
+    return options
+
+
+def _server(url: str) -> tuple[str, str | None, str | None]:
+    """The URL without its user part, and that. The message never holds it: it may be a password."""
+    if "://" not in url:
+        url = f"nats://{url}"
+    try:
+        parts = urlsplit(url)
+        port = parts.port or DEFAULT_PORT
+    except ValueError:
+        raise NatsError("the URL of NATS cannot be read; it looks like nats://127.0.0.1:4222") from None
+    if parts.scheme not in SCHEMES:
+        raise NatsError(f"NATS speaks nats:// and tls:// here, not {parts.scheme[:20]}://")
+    if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise NatsError("the URL of NATS names a host and a port only, such as nats://127.0.0.1:4222")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    user = unquote(parts.username) if parts.username else None
+    password = unquote(parts.password) if parts.password is not None else None
+    return f"{parts.scheme}://{host}:{port}", user, password
+
+
+def _readable(path: Path, what: str) -> Path:
+    try:
+        with path.expanduser().open("rb"):
+            return path.expanduser()
+    except OSError as error:
+        raise NatsError(f"{what} {path} cannot be read: {error.strerror}") from None
+
+
+def _require_nkeys() -> None:
+    if importlib.util.find_spec("nkeys") is None:
+        raise NatsError("NKEY and credentials files need nkeys, which is not installed: pip install 'holdlog[nats]'")

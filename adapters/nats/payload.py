@@ -1,0 +1,156 @@
+"""Events as CloudEvents 1.0 in JSON, and read back (https://github.com/cloudevents/spec, docs/nats.md)."""
+
+import json
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from holdlog.domain.agent import Profile
+from holdlog.domain.claims.claim import Claim
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import NOBODY, Event
+from holdlog.domain.times import utc
+from holdlog.domain.value import Json
+from holdlog.projections import fold
+
+CONTENT_TYPE: Final = "application/cloudevents+json"
+TYPE_PREFIX: Final = "holdlog."
+BOOKMARK: Final = TYPE_PREFIX + "Bookmark"
+"""The type of what a subscription yields between events, so that its reader can keep a place. Not in the stream."""
+
+_TIMES: Final = ("expires_at", "due")
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class CloudEvent(NamedTuple):
+    """One event of the log. `text` is the whole of it as JSON.
+
+    `position` (in the log) orders all events of a store, `version` those of `subject`, the stream of one record, claim
+    or agent. `data`: what happened, with the names that it happened to. `redacted`: its payload was taken out and
+    stands as null; `omitted`: it was too large for NATS and stands as null; the log has it.
+    """
+
+    id: str
+    source: str
+    type: str
+    time: datetime
+    subject: str
+    position: int
+    version: int
+    data: dict[str, Any]
+    principal: str | None
+    request_id: str | None
+    correlation_id: str | None
+    reason: str | None
+    digest: str
+    redacted: bool
+    omitted: bool
+    text: str
+
+    @property
+    def is_bookmark(self) -> bool:
+        """Nothing happened: it only tells a place to go on from."""
+        return self.type == BOOKMARK
+
+
+def text_of(store_id: str, recorded: Recorded[Event], omit: bool = False) -> str:
+    """The JSON of an event. `omit`: without its payload, however small."""
+    envelope = recorded.envelope
+    caller = envelope.caller
+    told: dict[str, Any] = {}
+    if caller is not NOBODY:
+        facts = {
+            "principal": caller.principal,
+            "requestid": caller.request_id,
+            "correlationid": caller.correlation_id,
+            "reason": caller.reason,
+        }
+        told = {name: value for name, value in facts.items() if value is not None}
+    if recorded.redacted:
+        told["redacted"] = True
+    elif omit:
+        told["omitted"] = True
+    more = f",{_encode(told)[1:-1]}" if told else ""
+    # The names of streams are percent-encoded and topics are plain: nothing in them needs to be escaped.
+    return (
+        f'{{"specversion":"1.0","id":"{envelope.stream}@{envelope.version}","source":"{source_of(store_id)}"'
+        f',"type":"{TYPE_PREFIX}{envelope.topic}","subject":"{envelope.stream}","time":"{_moment(envelope.at)}"'
+        f',"position":{envelope.position},"version":{envelope.version},"digest":"{envelope.digest.hex()}"{more}'
+        f',"datacontenttype":"application/json","data":{_data(recorded, omit or recorded.redacted)}}}'
+    )
+
+
+def read(text: str) -> CloudEvent:
+    """An event from its JSON. Raises ValueError, KeyError or TypeError for what is not one of ours."""
+    found = json.loads(text)
+    return CloudEvent(
+        id=found["id"],
+        source=found["source"],
+        type=found["type"],
+        time=datetime.fromisoformat(found["time"]),
+        subject=found.get("subject", ""),
+        position=int(found["position"]),
+        version=int(found.get("version", 0)),
+        data=found.get("data") or {},
+        principal=found.get("principal"),
+        request_id=found.get("requestid"),
+        correlation_id=found.get("correlationid"),
+        reason=found.get("reason"),
+        digest=found.get("digest", ""),
+        redacted=found.get("redacted", False),
+        omitted=found.get("omitted", False),
+        text=text,
+    )
+
+
+def bookmark(store_id: str, position: int, at: int) -> CloudEvent:
+    """Tells that everything up to a position was seen. `at`: microseconds UTC."""
+    head = {
+        "specversion": "1.0",
+        "id": f"bookmark@{position}",
+        "source": source_of(store_id),
+        "type": BOOKMARK,
+        "time": _moment(at),
+        "position": position,
+    }
+    return read(_encode(head))
+
+
+def source_of(store_id: str) -> str:
+    return f"urn:uuid:{store_id}"
+
+
+def _moment(at: int) -> str:
+    return utc(at).isoformat().replace("+00:00", "Z")
+
+
+def _data(recorded: Recorded[Event], omit: bool) -> str:
+    event = recorded.event
+    field = event.payload_field
+    exclude = {field} if field else None
+    if any(getattr(event, name, None) is not None for name in _TIMES):
+        fields = event.model_dump(mode="json", exclude=exclude, exclude_none=True)
+        body = _encode({name: _moment(value) if name in _TIMES else value for name, value in fields.items()})
+    else:
+        body = event.__pydantic_serializer__.to_json(event, exclude=exclude, exclude_none=True).decode()
+    parts = [_names(recorded.envelope.stream), body[1:-1]]
+    if field is not None:
+        value = None if omit else getattr(event, field)
+        if isinstance(value, Json):
+            parts.append(f'"{field}":{value.text}')  # as it was written, digit by digit
+        elif value is not None or omit:
+            parts.append(f'"{field}":{_encode(value)}')
+    return f"{{{','.join(filter(None, parts))}}}"
+
+
+@lru_cache(4096)
+def _names(stream: str) -> str:
+    state = fold.initial(stream)
+    match state:
+        case Claim(resource=resource):
+            names = {"resource": resource}
+        case Profile(agent=agent):
+            names = {"agent": agent}
+        case _:
+            names = {"namespace": state.namespace, "key": state.key}
+    return _encode(names)[1:-1]

@@ -1,0 +1,64 @@
+"""Places of durable subscribers, kept in NATS: up to which position a name has handled everything."""
+
+import json
+import re
+import secrets
+from typing import Final
+
+from nats.js import JetStreamContext
+from nats.js.errors import BadRequestError, KeyNotFoundError, KeyWrongLastSequenceError, NotFoundError
+from nats.js.kv import KeyValue
+
+from holdlog.adapters.nats.errors import NatsError
+from holdlog.domain.refusals import InvalidError
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Places:
+    """The place of one durable name. One subscriber at a time has it: the newest."""
+
+    def __init__(self, name: str) -> None:
+        """Raises InvalidError."""
+        if not _NAME.fullmatch(name):
+            raise InvalidError("durable: may hold 64 letters, digits, _ and -")
+        self._name = name
+        self._by = secrets.token_hex(8)
+        self._bucket: KeyValue | None = None
+        self._revision = 0
+
+    async def open(self, js: JetStreamContext, stream: str) -> int | None:
+        """The position that was kept last; None for a new name. Raises NatsError when another subscriber took it."""
+        bucket = f"{stream}_places"
+        try:
+            self._bucket = await js.key_value(bucket)
+        except NotFoundError:
+            try:
+                self._bucket = await js.create_key_value(bucket=bucket, description="places of durable subscribers")
+            except BadRequestError:  # somebody made it at the same moment
+                self._bucket = await js.key_value(bucket)
+        try:
+            entry = await self._bucket.get(self._name)
+        except KeyNotFoundError:
+            self._revision = 0
+            return None
+        told = json.loads(entry.value or b"{}")
+        if self._revision and told["by"] != self._by:
+            raise self._taken()
+        self._revision = entry.revision or 0
+        return int(told["position"])
+
+    async def keep(self, position: int) -> None:
+        """Raises NatsError when another subscriber goes by this name now."""
+        assert self._bucket is not None
+        value = json.dumps({"position": position, "by": self._by}).encode()
+        try:
+            self._revision = await self._bucket.update(self._name, value, last=self._revision)
+        except KeyWrongLastSequenceError:
+            entry = await self._bucket.get(self._name)
+            if json.loads(entry.value or b"{}").get("by") != self._by:
+                raise self._taken() from None
+            self._revision = await self._bucket.update(self._name, value, last=entry.revision)
+
+    def _taken(self) -> NatsError:
+        return NatsError(f"another subscriber took the durable name {self._name}; each needs a name of its own")

@@ -1,0 +1,322 @@
+"""The relay: publishes the log to NATS, every event once and in order, whatever dies meanwhile.
+
+It goes on after the last message of the stream itself. Each publish names the sequence that it expects to follow
+(`Nats-Expected-Last-Sequence`), so that two relays, or one that sends again, can neither double nor reorder anything.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from typing import Final, Literal, NamedTuple
+
+from nats.aio.client import Client
+from nats.js import JetStreamContext
+from nats.js.api import Header, StreamInfo
+from nats.js.errors import ServiceUnavailableError
+
+from holdlog.adapters.nats.connection import FAILURES, Pause, connect, reason
+from holdlog.adapters.nats.errors import NatsError
+from holdlog.adapters.nats.lead import Lead
+from holdlog.adapters.nats.options import NatsOptions
+from holdlog.adapters.nats.payload import CONTENT_TYPE, text_of
+from holdlog.adapters.nats.publishing import FENCED, Acknowledged, Publisher
+from holdlog.adapters.nats.stream import (
+    POSITION,
+    PREVIOUS,
+    Head,
+    anchor_name,
+    anchor_text,
+    ensure_stream,
+    find_head,
+)
+from holdlog.adapters.nats.subjects import subject_in
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
+from holdlog.domain.ports import Bell, Store
+from holdlog.domain.refusals import StoreError, UnavailableError
+from holdlog.domain.value import Json
+
+WINDOW: Final = 512
+"""Messages that wait for their acknowledgement at once."""
+FIRST_PAGE, PAGE = 16, 256
+"""Events read from the log at once: first, and at most."""
+PAGE_BYTES: Final = 8 * 1024 * 1024
+"""What a page of values should weigh at most."""
+ACKNOWLEDGED_WITHIN: Final = 5.0
+"""Seconds."""
+LOOK_EVERY: Final = 1.0
+"""Seconds between looks at the log that nobody rang for, and at whether the lead is free."""
+ANCHOR_EVERY: Final = 10_000
+"""Events after which the place is kept beside the log; it is needed only where retention empties the stream."""
+ANCHOR_AFTER: Final = 30.0
+"""Seconds without news after which it is kept, too."""
+FOR_HEADERS: Final = 4096
+"""Bytes of the largest message that are left to its headers and subject."""
+
+_log = logging.getLogger("holdlog.nats")
+
+State = Literal["waiting", "connecting", "publishing", "current", "failed"]
+
+
+class Status(NamedTuple):
+    """What a relay is doing. `waiting`: another one publishes; `current`: the stream has all that the log has."""
+
+    state: State
+    position: int = 0
+    published: int = 0
+    behind: int = 0
+    error: str | None = None
+
+
+class Fenced(Exception):
+    """Another relay published, or an answer got lost: where the stream ends is not known any more."""
+
+
+class RefusedError(Exception):
+    """The stream does not take an event, because it is full or being moved; it may later."""
+
+
+class Relay:
+    """Publishes what a store's log has to its stream. `tell` is called on each change of state, and now and then."""
+
+    def __init__(
+        self, store: Store, bell: Bell, lead: Lead, options: NatsOptions, tell: Callable[[Status], None] | None = None
+    ) -> None:
+        self._store = store
+        self._bell = bell
+        self._lead = lead
+        self._options = options
+        self._tell = tell or (lambda status: None)
+        self._rung = asyncio.Event()
+        self._in_flight: deque[tuple[asyncio.Future[Acknowledged], Head]] = deque()
+        self._acknowledged = Head(0, 0)
+        self._published = 0
+        self._kept = 0
+        self._worked = False
+        self._pause = Pause()
+
+    async def run(self, once: bool = False) -> None:
+        """Publish for ever; `once`: until the stream has all that the log has. No outage ends it.
+
+        Raises NatsError when NATS cannot be used as it is set up, and StoreError when the store cannot be read; not
+        for what goes wrong after it worked once, which may be mended while it waits.
+        """
+        while True:
+            try:
+                if self._lead.take():
+                    await self._session(once)
+                    return
+                self._say("waiting")
+                await asyncio.sleep(LOOK_EVERY)
+                continue
+            except NatsError as error:
+                if not self._worked:
+                    raise
+                self._say("failed", str(error))
+            except UnavailableError as error:
+                self._say("failed", str(error))
+            except RefusedError as error:
+                self._say("failed", str(error))
+            except FAILURES as error:
+                self._say("failed", reason(error, self._options))
+            finally:
+                self._drop()
+                self._lead.leave()
+            await asyncio.sleep(self._pause.length())
+
+    async def _session(self, once: bool) -> None:
+        """Publish through one connection. Returns only when asked to do it once."""
+        self._say("connecting")
+        async with connect(self._options, "relay", self._lost) as client:
+            js = client.jetstream(timeout=ACKNOWLEDGED_WITHIN)
+            store_id = await asyncio.to_thread(self._store_id)
+            try:
+                info = await ensure_stream(js, self._options, store_id)
+            except ServiceUnavailableError:
+                raise NatsError(f"JetStream is not switched on at {self._options.place} (nats-server -js)") from None
+            with self._woken(asyncio.get_running_loop()):
+                while True:
+                    try:
+                        await self._publish_from(await self._head(js, store_id), client, info, store_id, once)
+                        return
+                    except Fenced:
+                        self._drop()
+                        await asyncio.sleep(self._pause.length())
+
+    async def _head(self, js: JetStreamContext, store_id: str) -> Head:
+        info = await js.stream_info(self._options.stream(store_id))
+        with self._store.reader() as reader:
+            return await find_head(js, info, store_id, reader)
+
+    async def _publish_from(self, head: Head, client: Client, info: StreamInfo, store_id: str, once: bool) -> None:
+        self._acknowledged = head
+        self._kept = head.sequence
+        self._worked = True
+        publisher = await Publisher(client).open()
+        sending = _Sending(publisher, self._options, store_id, head, client.max_payload - FOR_HEADERS)
+        idle_since = time.monotonic()
+        self._say("publishing")
+        async with aclosing(self._pages(head.position)) as pages:
+            async for events, is_more in pages:
+                for recorded in events:
+                    while len(self._in_flight) >= WINDOW:
+                        await self._settle()
+                    self._in_flight.append(await sending.send(recorded))
+                if is_more:
+                    continue
+                while self._in_flight:
+                    await self._settle()
+                if events:
+                    idle_since = time.monotonic()
+                    continue
+                self._pause.reset()
+                self._say("current")
+                if client.is_closed:
+                    raise ConnectionError("the connection was lost")
+                if once or (time.monotonic() - idle_since > ANCHOR_AFTER and self._kept != self._acknowledged.sequence):
+                    await self._keep(info)
+                if once:
+                    return
+                await self._ring_or_time()
+
+    async def _pages(self, position: int) -> AsyncGenerator[tuple[Sequence[Recorded[Event]], bool], None]:
+        """Pages of the log above a position, and whether more is there; an empty one when there is no more now.
+
+        Reads on while a full page is sent. Pages of large values are short.
+        """
+        ahead: asyncio.Task[Sequence[Recorded[Event]]] | None = None
+        size = FIRST_PAGE
+        try:
+            while True:
+                if ahead is None:
+                    self._rung.clear()
+                    page = await asyncio.to_thread(self._page, position, size)
+                else:
+                    page, ahead = await ahead, None
+                    if not page:
+                        continue  # it was read before the bell was listened for
+                if page:
+                    position = page[-1].envelope.position
+                is_more = len(page) == size
+                if is_more:
+                    size = _next_size(page)
+                    ahead = asyncio.create_task(asyncio.to_thread(self._page, position, size))
+                yield page, is_more
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+
+    async def _settle(self) -> None:
+        """Wait until the oldest message in flight is acknowledged. Raises Fenced when it stands elsewhere."""
+        future, head = self._in_flight.popleft()
+        if not future.done():
+            await asyncio.wait_for(future, ACKNOWLEDGED_WITHIN)
+        answer = future.result()
+        if answer.code == FENCED or (answer.error is None and answer.sequence != head.sequence):
+            raise Fenced  # in the second case it was there already, published before its first answer got lost
+        if answer.error is not None:
+            raise RefusedError(f"{self._options.place} takes no event: {answer.error}")
+        self._acknowledged = head
+        self._published += 1
+        self._pause.reset()
+        if self._published % PAGE == 0:
+            self._say("publishing")
+
+    async def _keep(self, info: StreamInfo) -> None:
+        await asyncio.to_thread(self._put_anchor, info)
+        self._kept = self._acknowledged.sequence
+
+    async def _ring_or_time(self) -> None:
+        try:
+            await asyncio.wait_for(self._rung.wait(), LOOK_EVERY)
+        except TimeoutError:
+            return
+
+    def _lost(self) -> None:
+        """The connection is gone: no answer comes any more."""
+        for future, _ in list(self._in_flight):
+            if not future.done():
+                future.set_exception(ConnectionError("the connection was lost"))
+        self._rung.set()
+
+    def _drop(self) -> None:
+        """Nobody waits for what is in flight any more: the stream itself will tell what arrived."""
+        while self._in_flight:
+            future, _ = self._in_flight.pop()
+            if not future.cancel() and not future.cancelled():
+                future.exception()
+
+    def _say(self, state: State, error: str | None = None) -> None:
+        behind = 0
+        if state == "publishing":
+            behind = self._behind()
+        self._tell(Status(state, self._acknowledged.position, self._published, behind, error))
+
+    # --- the store; all of it may block
+
+    def _store_id(self) -> str:
+        with self._store.reader() as reader:
+            found = reader.meta("store_id")
+        if found is None:
+            raise StoreError("the store has no id: it is damaged; restore it from a backup")
+        return found
+
+    def _page(self, after: int, size: int) -> Sequence[Recorded[Event]]:
+        with self._store.reader() as reader:
+            return reader.log(after, size)
+
+    def _behind(self) -> int:
+        with self._store.reader() as reader:
+            return max(0, reader.position() - self._acknowledged.position)
+
+    def _put_anchor(self, info: StreamInfo) -> None:
+        with self._store.transaction(time.monotonic() + ACKNOWLEDGED_WITHIN) as transaction:
+            transaction.put_meta(anchor_name(info), anchor_text(info, self._acknowledged))
+
+    @contextmanager
+    def _woken(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        def wake() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._rung.set)
+
+        with self._bell.listen(wake):
+            yield
+
+
+def _next_size(page: Sequence[Recorded[Event]]) -> int:
+    """How many events to read next: twice as many, unless those of this page were large."""
+    values = (getattr(it.event, "value", None) for it in page)
+    weight = sum(len(value.text) for value in values if isinstance(value, Json))
+    return max(1, min(PAGE, 2 * len(page), len(page) * PAGE_BYTES // max(1, weight)))
+
+
+class _Sending:
+    """Messages on their way. `head`: where the stream ends when all of them have arrived."""
+
+    def __init__(self, publisher: Publisher, options: NatsOptions, store_id: str, head: Head, largest: int) -> None:
+        self.head = head
+        self._publisher = publisher
+        self._root = options.root(store_id)
+        self._store_id = store_id
+        self._largest = largest
+
+    async def send(self, recorded: Recorded[Event]) -> tuple["asyncio.Future[Acknowledged]", Head]:
+        envelope = recorded.envelope
+        payload = text_of(self._store_id, recorded).encode()
+        if len(payload) > self._largest:
+            payload = text_of(self._store_id, recorded, omit=True).encode()
+        headers = {
+            Header.MSG_ID.value: f"{self._store_id}:{envelope.position}",
+            Header.EXPECTED_LAST_SEQUENCE.value: str(self.head.sequence),
+            POSITION: str(envelope.position),
+            PREVIOUS: str(self.head.position),
+            "Topic": envelope.topic,
+            "Version": str(envelope.version),
+            "Content-Type": CONTENT_TYPE,
+        }
+        future = await self._publisher.publish(f"{self._root}.{subject_in(envelope.stream)}", payload, headers=headers)
+        self.head = Head(self.head.sequence + 1, envelope.position)
+        return future, self.head

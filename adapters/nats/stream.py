@@ -1,0 +1,201 @@
+"""The JetStream stream of a store: made or checked, and where in the log it ends."""
+
+import json
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from nats.js import JetStreamContext
+from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig, StreamInfo
+from nats.js.errors import APIError, BadRequestError, NotFoundError, ServiceUnavailableError
+
+from holdlog.adapters.nats.errors import NatsError
+from holdlog.adapters.nats.options import NatsOptions
+from holdlog.domain.ports import Reader
+
+STORE: Final = "holdlog-store"
+"""The key in the stream's metadata that names its store."""
+
+MESSAGE_ID: Final = "Nats-Msg-Id"
+POSITION: Final = "Log-Position"
+PREVIOUS: Final = "Log-Previous"
+"""Header: the position of the event before, so that a reader can tell that none is missing."""
+
+OVERLAPS: Final = 10065
+"""JetStream's error code for subjects that another stream has (server/errors.json of nats-server)."""
+NAME_IN_USE: Final = 10058
+
+LOOK_BACK: Final = 1000
+"""Foreign messages at a stream's end that are passed over."""
+PAGE: Final = 1000
+
+
+class Head(NamedTuple):
+    """Where a stream ends: its last sequence, and the position in the log of what was published last."""
+
+    sequence: int
+    position: int
+
+
+class Anchor(NamedTuple):
+    """A pair that was true once, kept beside the log; `created` tells which stream of that name it was."""
+
+    created: str
+    sequence: int
+    position: int
+
+
+async def ensure_stream(js: JetStreamContext, options: NatsOptions, store_id: str) -> StreamInfo:
+    """The store's stream, made when it is not there. Raises NatsError when what stands there is no such stream."""
+    name = options.stream(store_id)
+    try:
+        info = await js.stream_info(name)
+    except NotFoundError:
+        try:
+            info = await js.add_stream(wanted(options, store_id))
+        except BadRequestError as error:
+            if error.err_code != NAME_IN_USE:  # else somebody made it at the same moment
+                raise _not_made(error, options, store_id) from None
+            info = await js.stream_info(name)
+        except APIError as error:
+            if isinstance(error, ServiceUnavailableError):
+                raise
+            raise _not_made(error, options, store_id) from None
+    require_ours(info, options, store_id)
+    limited = _limited(info.config, options)
+    return await js.update_stream(limited) if limited != info.config else info
+
+
+def wanted(options: NatsOptions, store_id: str) -> StreamConfig:
+    """How a new stream is made."""
+    made = StreamConfig(
+        name=options.stream(store_id),
+        description="events of a holdlog store",
+        subjects=[f"{options.root(store_id)}.>"],
+        storage=StorageType.FILE,
+        retention=RetentionPolicy.LIMITS,
+        discard=DiscardPolicy.OLD,
+        allow_direct=True,
+        metadata={STORE: store_id},
+    )
+    return _limited(made, options)
+
+
+def require_ours(info: StreamInfo, options: NatsOptions, store_id: str) -> None:
+    """Raises NatsError for a stream that is not this store's, or would lose events."""
+    config, name = info.config, options.stream(store_id)
+    owner = (config.metadata or {}).get(STORE)
+    if owner is None:
+        raise NatsError(f"the stream {name} was not made by holdlog; take another name with --nats-name")
+    if owner != store_id:
+        raise NatsError(f"the stream {name} belongs to another store ({owner}); take another name with --nats-name")
+    if config.subjects != [f"{options.root(store_id)}.>"]:
+        raise NatsError(f"the stream {name} has other subjects: {', '.join(config.subjects or ())}")
+    if config.storage != StorageType.FILE or config.retention != RetentionPolicy.LIMITS:
+        raise NatsError(f"the stream {name} must be kept in files, with limits as its retention")
+
+
+async def find_head(js: JetStreamContext, info: StreamInfo, store_id: str, reader: Reader) -> Head:
+    """Where the stream ends, told by its newest message; when it has none any more, by the anchor and by counting.
+
+    Counting is exact: each event of the log is one message, in order. Raises NatsError when the stream has events that
+    the log has not.
+    """
+    name, root = str(info.config.name), str((info.config.subjects or [""])[0])
+    last = info.state.last_seq
+    found = await _newest(js, name, root, last, store_id)
+    if found is None:
+        anchor = _anchor(reader, info)
+        base = (info.config.first_seq or 1) - 1
+        known = anchor if anchor is not None and anchor.sequence <= last else Anchor("", base, 0)
+        return Head(last, _count_on(reader, known.position, last - known.sequence))
+    sequence, position, digest, foreign = found
+    events = reader.log(position - 1, 1)
+    if not events or events[0].envelope.position != position or events[0].envelope.digest.hex() != digest:
+        raise NatsError(
+            f"the stream {name} has an event at position {position} that this store has not: the store is an older "
+            "copy, or another one took its place; take another name with --nats-name, or delete the stream"
+        )
+    return Head(max(last, sequence), _count_on(reader, position, max(0, last - sequence - foreign)))
+
+
+def anchor_text(info: StreamInfo, head: Head) -> str:
+    return json.dumps(Anchor(str(info.created), *head))
+
+
+def anchor_name(info: StreamInfo) -> str:
+    return f"relay:{info.config.name}"
+
+
+def _anchor(reader: Reader, info: StreamInfo) -> Anchor | None:
+    text = reader.meta(anchor_name(info))
+    anchor = Anchor(*json.loads(text)) if text else None
+    return anchor if anchor is not None and anchor.created == str(info.created) else None
+
+
+async def _newest(
+    js: JetStreamContext, name: str, root: str, last: int, store_id: str
+) -> tuple[int, int, str, int] | None:
+    """Sequence, position and digest of the newest message that is ours, and how many foreign ones stand behind it."""
+    try:
+        message = await js.get_last_msg(name, root)
+    except NotFoundError:
+        return None
+    foreign = 0
+    sequence = message.seq or last
+    while not is_ours(message.headers, store_id):
+        foreign += 1
+        sequence -= 1
+        if foreign > LOOK_BACK:
+            raise NatsError(f"the stream {name} is written by others, too: only holdlog may publish below {root}")
+        try:
+            message = await js.get_msg(name, sequence)
+        except NotFoundError:
+            if sequence < 1:
+                raise NatsError(f"the stream {name} holds messages that are not holdlog's; delete them") from None
+            foreign -= 1  # one that was deleted: whose it was is not known, so it counts as an event
+    position, digest = placed(message.headers, message.data)
+    return sequence, position, digest, foreign
+
+
+def is_ours(headers: dict[str, str] | None, store_id: str) -> bool:
+    """Whether a message was published by a relay of this store."""
+    return bool(headers) and str((headers or {}).get(MESSAGE_ID, "")).startswith(f"{store_id}:")
+
+
+def placed(headers: dict[str, str] | None, data: bytes | None) -> tuple[int, str]:
+    """Position and digest of one of our messages."""
+    told: Any = json.loads(data or b"{}")
+    return int((headers or {})[POSITION]), str(told.get("digest", ""))
+
+
+def _count_on(reader: Reader, position: int, events: int) -> int:
+    """The position of the n-th event above a position; of the newest when there are fewer."""
+    while events > 0:
+        page = reader.log(position, min(events, PAGE))
+        if not page:
+            break
+        events -= len(page)
+        position = page[-1].envelope.position
+    return position
+
+
+def _limited(config: StreamConfig, options: NatsOptions) -> StreamConfig:
+    """With the limits that the options name; what they leave out stays."""
+    limits = options.limits
+    changed: dict[str, Any] = {
+        "max_age": limits.max_age,
+        "max_bytes": limits.max_bytes,
+        "max_msgs": limits.max_messages,
+        "num_replicas": limits.replicas,
+    }
+    return replace(config, **{name: value for name, value in changed.items() if value is not None})
+
+
+def _not_made(error: APIError, options: NatsOptions, store_id: str) -> NatsError:
+    name = options.stream(store_id)
+    if error.err_code == OVERLAPS:
+        return NatsError(
+            f"the stream {name} cannot be made: another stream has subjects below {options.root(store_id)}; "
+            "take another name with --nats-name or another prefix with --nats-prefix"
+        )
+    return NatsError(f"the stream {name} cannot be made: {error.description}")

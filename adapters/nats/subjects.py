@@ -1,0 +1,91 @@
+"""Subjects: `<prefix>.<store>.<kind>.<namespace>.<key>`, each name one token (docs/nats.md)."""
+
+import hashlib
+import re
+from functools import lru_cache
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from holdlog.domain.agent import Profile
+from holdlog.domain.claims.claim import Claim
+from holdlog.projections import fold
+from holdlog.projections.fold import State
+
+LONGEST_TOKEN: Final = 160
+"""Characters; the control line of a publish, which holds the whole subject, may have 4096."""
+
+KEPT_OF_LONG: Final = 80
+"""Characters of a longer token that stay readable before its hash."""
+
+HASHED: Final = "%_"
+"""Stands between the two; no encoded name holds it, because two hexadecimal digits follow every `%` there."""
+
+NO_NAMESPACE: Final = "_"
+"""The namespace of agents."""
+
+PLAIN_PATH: Final = "path"
+"""The namespace of claims on plain paths; `file:<workspace>` and `custom` are the others."""
+
+_HALF_ESCAPE: Final = re.compile("%.?$")
+_BEYOND_ASCII_WORDS: Final = re.compile("[.~]")
+
+
+class Names(NamedTuple):
+    """What a stream of events is about: `kind` and the two names that its subject is made of."""
+
+    kind: str
+    namespace: str
+    key: str
+
+
+def token(text: str) -> str:
+    """One name as one token: percent-encoded (RFC 3986) but for ASCII letters, digits, `_` and `-`.
+
+    Different names have different tokens. A long one is cut and ends in its SHA-256.
+    """
+    if not text:
+        return HASHED
+    encoded = _BEYOND_ASCII_WORDS.sub(lambda found: f"%{ord(found[0]):02X}", quote(text, safe=""))
+    if len(encoded) <= LONGEST_TOKEN:
+        return encoded
+    kept = _HALF_ESCAPE.sub("", encoded[:KEPT_OF_LONG])
+    return kept + HASHED + hashlib.sha256(text.encode()).hexdigest()
+
+
+def names_of(state: State) -> Names:
+    """The names in the subject of an aggregate's events."""
+    match state:
+        case Claim(resource=resource):
+            return _names_of_claim(resource)
+        case Profile(agent=agent):
+            return Names("agent", NO_NAMESPACE, agent)
+        case _:
+            return Names("record", state.namespace, state.key)
+
+
+@lru_cache(4096)
+def subject_in(stream: str) -> str:
+    """The subject of a stream's events behind `<prefix>.<store>`, as in `record.campaign.budget`."""
+    kind, namespace, key = names_of(fold.initial(stream))
+    return f"{kind}.{namespace if kind == 'agent' else token(namespace)}.{token(key)}"
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """Whether a subject fits a pattern of NATS: `*` is one token, `>` at the end one or more."""
+    wanted, given = pattern.split("."), subject.split(".")
+    if wanted[-1] == ">":
+        wanted.pop()
+        if len(given) <= len(wanted):
+            return False
+        given = given[: len(wanted)]
+    return len(wanted) == len(given) and all(one in ("*", other) for one, other in zip(wanted, given, strict=True))
+
+
+def _names_of_claim(resource: str) -> Names:
+    scheme, separator, rest = resource.partition("://")
+    if not separator:
+        return Names("claim", PLAIN_PATH, resource)
+    if scheme == "custom":
+        return Names("claim", "custom", rest)
+    workspace, slash, path = rest.partition("/")
+    return Names("claim", f"{scheme}:{workspace}", path or slash)

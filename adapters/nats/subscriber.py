@@ -1,0 +1,318 @@
+"""Events of a store from NATS: each once, in order by position, and none missing."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from nats.js import JetStreamContext
+from nats.js.api import StreamInfo
+from nats.js.errors import NotFoundError
+
+from holdlog.adapters.nats import payload
+from holdlog.adapters.nats.connection import FAILURES, Pause, connect, reason
+from holdlog.adapters.nats.errors import EventsLostError, NatsError
+from holdlog.adapters.nats.feed import Published, feed, last_position
+from holdlog.adapters.nats.options import NatsOptions, nats_options
+from holdlog.adapters.nats.payload import CloudEvent
+from holdlog.adapters.nats.places import Places
+from holdlog.adapters.nats.stream import STORE
+from holdlog.adapters.nats.subjects import matches, subject_in
+from holdlog.adapters.opened import Opened
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
+from holdlog.domain.refusals import InvalidError, UnavailableError
+
+KEPT_EVERY: Final = 0.25
+"""Seconds after which a durable subscriber's place is kept: what may come again after a crash."""
+PAGE: Final = 256
+
+
+class _Source(NamedTuple):
+    """The stream that is read, and whose it is."""
+
+    info: StreamInfo
+    store_id: str
+
+    @property
+    def root(self) -> str:
+        """What its subjects begin with."""
+        return str((self.info.config.subjects or [">"])[0]).removesuffix(".>")
+
+
+class Subscription:
+    """Yields CloudEvents: `async with subscribe(…) as events: async for event in events`.
+
+    `position`: up to which everything that fits was yielded, the event at hand included; keep it with what you do, and
+    give it as `after` next time. Outages are waited out. Raises NatsError when NATS cannot be used as it is set up, and
+    EventsLostError when events left the stream before they were read and no store was named.
+    """
+
+    def __init__(
+        self,
+        options: NatsOptions,
+        subjects: Sequence[str] = (),
+        after: int | None = None,
+        durable: str | None = None,
+        opened: Opened | None = None,
+        bookmarks: float | None = None,
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        if after is not None and after < 0:
+            raise InvalidError("after: is a position, 0 or more")
+        self.position = after
+        self._options = options
+        self._subjects = tuple(subjects)
+        self._places = Places(durable) if durable is not None else None
+        self._opened = opened
+        self._bookmarks = bookmarks
+        self._tell = tell or (lambda line: None)
+        self._handled: int | None = None
+        self._kept: int | None = None
+        self._kept_at = 0.0
+        self._marked: tuple[float, int] = (time.monotonic(), -1)
+        self._suspect: int | None = None
+        self._worked = False
+        self._complaint: str | None = None
+        self._from_empty = False
+        self._js: JetStreamContext | None = None
+        self._events = self._run()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> CloudEvent:
+        return await self._events.__anext__()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._handled = self.position
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End; a durable place is kept, without the event at hand (with it when `async with` ends without an error)."""
+        await self._events.aclose()
+        if self._opened is not None:
+            self._opened.close()
+
+    async def _run(self) -> AsyncGenerator[CloudEvent, None]:
+        pause = Pause()
+        while True:
+            try:
+                async with connect(self._options, "subscriber") as client:
+                    session = self._session(client, client.jetstream())
+                    try:
+                        async for event in session:
+                            pause.reset()
+                            yield event
+                    finally:
+                        await session.aclose()
+            except UnavailableError as error:
+                self._complain(f"{error}; trying again")
+            except NotFoundError:
+                self._complain(f"{self._options.place} has no stream of that store yet; waiting for its relay")
+            except FAILURES as error:
+                self._complain(f"{reason(error, self._options)}; trying again")
+            await asyncio.sleep(pause.length())
+
+    async def _session(self, client: Any, js: JetStreamContext) -> AsyncGenerator[CloudEvent, None]:
+        """Events through one connection."""
+        source = await self._find(js)
+        await self._begin(js, source)
+        assert self.position is not None
+        self._worked = True
+        if self._complaint is not None:
+            self._complaint = None
+            self._tell(f"{self._options.place} is there; going on after position {self.position}")
+        if self._opened is not None and not source.info.state.messages:
+            async for event in self._from_log(source, None):
+                yield event
+                await self._finished()
+        messages = feed(client, js, source.info, source.store_id, self.position)
+        try:
+            async for message in messages:
+                if message is not None and message.position > self.position:
+                    if message.previous > self.position and not self._from_empty:
+                        async for event in self._gap(source, message.previous):
+                            yield event
+                            await self._finished()
+                    self._from_empty = False
+                    self._suspect = None
+                    event_or_none = self._event(source, message)
+                    self.position = message.position
+                    if event_or_none is not None:
+                        self._marked = (time.monotonic(), message.position)
+                        yield event_or_none
+                await self._finished(idle=message is None)
+                if (mark := self._bookmark(source)) is not None:
+                    yield mark
+        finally:
+            with suppress(*FAILURES):
+                await messages.aclose()  # type: ignore[attr-defined]
+                await self._keep()
+
+    def _complain(self, line: str) -> None:
+        """Once, however often it is tried."""
+        if line != self._complaint:
+            self._complaint = line
+            self._tell(line)
+
+    async def _find(self, js: JetStreamContext) -> _Source:
+        """The stream of the store, or of the name, or the only one there is. Raises NatsError, NotFoundError."""
+        store_id = await asyncio.to_thread(self._store_id)
+        if store_id is not None or self._options.name is not None:
+            info = await js.stream_info(self._options.stream(store_id or ""))
+        else:
+            start = self._options.prefix + "."
+            found = [
+                it for it in await js.streams_info()
+                if STORE in (it.config.metadata or {}) and str((it.config.subjects or [""])[0]).startswith(start)
+            ]  # fmt: skip
+            if not found:
+                raise NotFoundError
+            if len(found) > 1:
+                names = ", ".join(
+                    sorted(str(it.config.subjects[0]).split(".")[-2] for it in found if it.config.subjects)
+                )
+                raise NatsError(f"several stores publish at {self._options.place}: name one of {names}")
+            (info,) = found
+        owner = (info.config.metadata or {}).get(STORE)
+        if owner is None or (store_id is not None and owner != store_id):
+            raise NatsError(f"the stream {info.config.name} does not belong to this store")
+        return _Source(info, owner)
+
+    async def _begin(self, js: JetStreamContext, source: _Source) -> None:
+        """Know where to begin, the first time."""
+        self._js = js
+        kept = await self._places.open(js, str(source.info.config.name)) if self._places is not None else None
+        if self.position is None or (not self._worked and kept is not None):
+            if kept is None and self._opened is not None:
+                kept = await asyncio.to_thread(self._log_position)
+            if kept is None:
+                kept = await last_position(js, source.info, source.store_id)
+                self._from_empty = kept is None
+            self.position = kept or 0
+        if self._handled is None:
+            self._handled = self.position
+        if self._places is not None:
+            await self._keep(always=True)
+
+    def _event(self, source: _Source, message: Published) -> CloudEvent | None:
+        if not self._wants(message.subject.removeprefix(source.root + "."), source):
+            return None
+        event = payload.read(message.text)
+        if event.omitted and self._opened is not None:
+            with self._opened.store.reader() as reader:
+                recorded = reader.log(event.position - 1, 1)
+            if recorded and recorded[0].envelope.position == event.position:
+                event = payload.read(payload.text_of(source.store_id, recorded[0]))
+        return event
+
+    def _wants(self, subject: str, source: _Source) -> bool:
+        return not self._subjects or any(
+            matches(pattern.removeprefix(source.root + "."), subject) for pattern in self._subjects
+        )
+
+    async def _gap(self, source: _Source, until: int) -> AsyncGenerator[CloudEvent, None]:
+        """What is missing below a message, up to the position `until`."""
+        assert self.position is not None
+        if self._suspect != self.position:
+            self._suspect = self.position
+            raise ConnectionError("messages were lost on the way")  # look again first: it may be there after all
+        if self._opened is None:
+            raise EventsLostError(self.position, until)
+        async for event in self._from_log(source, until):
+            yield event
+
+    async def _from_log(self, source: _Source, until: int | None) -> AsyncGenerator[CloudEvent, None]:
+        while True:
+            assert self.position is not None
+            page = await asyncio.to_thread(self._page, self.position)
+            for recorded in page:
+                if until is not None and recorded.envelope.position > until:
+                    return
+                self.position = recorded.envelope.position
+                if self._wants(subject_in(recorded.envelope.stream), source):
+                    self._marked = (time.monotonic(), self.position)
+                    yield payload.read(payload.text_of(source.store_id, recorded))
+            if not page:
+                return
+
+    def _bookmark(self, source: _Source) -> CloudEvent | None:
+        """A place to go on from, when nothing that fits came for a while but the log went on."""
+        at, position = self._marked
+        if self._bookmarks is None or self.position is None or time.monotonic() - at < self._bookmarks:
+            return None
+        self._marked = (time.monotonic(), self.position)
+        if self.position == position:
+            return None
+        return payload.bookmark(source.store_id, self.position, time.time_ns() // 1000)
+
+    async def _finished(self, idle: bool = False) -> None:
+        """Whatever was yielded is handled."""
+        self._handled = self.position
+        if self._places is not None and (idle or time.monotonic() - self._kept_at > KEPT_EVERY):
+            await self._keep()
+
+    async def _keep(self, always: bool = False) -> None:
+        if self._places is None or self._handled is None or (self._handled == self._kept and not always):
+            return
+        await self._places.keep(self._handled)
+        self._kept, self._kept_at = self._handled, time.monotonic()
+
+    # --- the store; may block
+
+    def _store_id(self) -> str | None:
+        if self._opened is None:
+            return None
+        with self._opened.store.reader() as reader:
+            return reader.meta("store_id")
+
+    def _log_position(self) -> int:
+        assert self._opened is not None
+        with self._opened.store.reader() as reader:
+            return reader.position()
+
+    def _page(self, after: int) -> list[Recorded[Event]]:
+        assert self._opened is not None
+        with self._opened.store.reader() as reader:
+            return reader.log(after, PAGE)
+
+
+def subscribe(
+    url: str,
+    *,
+    store: str | Path | None = None,
+    name: str | None = None,
+    subject: str | Sequence[str] = (),
+    after: int | None = None,
+    durable: str | None = None,
+    bookmarks: float | None = None,
+    prefix: str = "holdlog",
+    **connection: Any,
+) -> Subscription:
+    """Events of a store that a relay publishes at `url`, each once and in order.
+
+    `store`: its path, if it can be reached: events that left the stream are then read from its log. `name`: as the
+    relay has it (`--nats-name`); not needed when a single store publishes there. `subject`: patterns such as
+    `record.campaign.*`, `claim.>`. `after`: the position to go on from (None = only what comes from now on). `durable`:
+    a name under which the place is kept in NATS. `bookmarks`: seconds after which an event of type `holdlog.Bookmark`
+    tells the position when nothing that fits came. `connection`: `credentials`, `nkey`, `ca`, `certificate`, `key`
+    (paths). Raises NatsError, InvalidError.
+    """
+    from holdlog.adapters.compose import open_holdlog
+
+    options = nats_options(url, os.environ, name=name, prefix=prefix, **connection)
+    options.arguments()
+    opened = open_holdlog(store, what="subscriber") if store is not None else None
+    subjects = (subject,) if isinstance(subject, str) else tuple(subject)
+    return Subscription(options, subjects, after, durable, opened, bookmarks)

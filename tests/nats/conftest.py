@@ -1,0 +1,71 @@
+"""A NATS server for the tests of a file, and stores whose events go there."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from holdlog.adapters.compose import open_holdlog, open_lead
+from holdlog.adapters.nats.options import NatsOptions, nats_options
+from holdlog.adapters.nats.relay import Relay, Status
+from holdlog.adapters.opened import Opened
+from tests.servers import NatsServer, nats_server
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """For tests that leave it running; each has a store, and so a stream, of its own."""
+    with nats_server(tmp_path_factory.mktemp("nats")) as server:
+        yield server
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[NatsServer]:
+    """For tests that kill it."""
+    with nats_server(tmp_path / "nats") as server:
+        yield server
+
+
+@pytest.fixture
+def options(shared_server: NatsServer) -> NatsOptions:
+    return nats_options(shared_server.url)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+@pytest.fixture
+def opened(path: Path) -> Iterator[Opened]:
+    holdlog = open_holdlog(path)
+    yield holdlog
+    holdlog.close()
+
+
+async def publish_all(opened: Opened, path: Path, options: NatsOptions) -> None:
+    """Until the stream has all that the log has."""
+    await Relay(opened.store, opened.bell, open_lead(path), options).run(once=True)
+
+
+@asynccontextmanager
+async def relaying(
+    opened: Opened, path: Path, options: NatsOptions, tell: Callable[[Status], None] | None = None
+) -> AsyncIterator[None]:
+    """A relay that publishes while the block runs."""
+    running = asyncio.create_task(Relay(opened.store, opened.bell, open_lead(path), options, tell).run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+def store_id(opened: Opened) -> str:
+    with opened.store.reader() as reader:
+        found = reader.meta("store_id")
+    assert found
+    return found

@@ -1,0 +1,144 @@
+"""A server works without NATS, publishes when it is there, and wakes its waiters when it hears of something."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog.adapters.compose import open_holdlog, tell_nats
+from holdlog.adapters.nats.background import NatsBeside
+from holdlog.adapters.nats.options import NatsOptions, nats_options
+from holdlog.adapters.nats.subscriber import Subscription
+from holdlog.adapters.opened import Opened
+from holdlog.domain.message import NOBODY
+from tests.commands import put, transact
+from tests.nats.conftest import store_id
+from tests.nats.streams import client
+from tests.nats.test_subscriber import some
+from tests.processes.claimants import Server
+from tests.processes.workers import until
+from tests.servers import NatsServer, free_port
+
+Serve = Callable[..., Server]
+
+
+@pytest.fixture
+def serve(path: Path) -> Iterator[Serve]:
+    """Start a `holdlog serve` with these options."""
+    started: list[Server] = []
+
+    def begin(*options: Any, env: dict[str, str] | None = None) -> Server:
+        started.append(Server(path, *map(str, options), session="s", env=env or {}))
+        return started[-1].open()
+
+    yield begin
+    for server in started:
+        server.wire.close()
+
+
+async def test_tools_work_while_nats_is_down_and_nothing_is_lost(path: Path, tmp_path: Path, serve: Serve) -> None:
+    nats = NatsServer(tmp_path / "nats", port=free_port())
+    server = serve("--nats", nats.url)
+    for number in range(3):
+        assert (
+            server("set", namespace="n", key=f"k{number}", value=number, updated_by="a", expected_version=0)["status"]
+            == "ok"
+        )
+    try:
+        nats.start()
+        async with Subscription(nats_options(nats.url), after=0, opened=open_holdlog(path)) as events:
+            assert [event.data["value"] for event in await some(events, 3)] == [0, 1, 2]
+            nats.kill()
+            assert server("claim", resource="custom://deploy", agent="ann")["status"] == "claimed"
+            nats.start()
+            (claimed,) = await some(events, 1)
+            assert claimed.data["resource"] == "custom://deploy"
+        assert server.wire.process.stdin is not None
+        server.wire.process.stdin.close()
+        code, said, _ = server.wire.ended()
+        assert code == 0
+        assert all(any(words in line for line in said) for words in ("cannot be reached", "NATS is back")), said
+        assert len(said) <= 6
+    finally:
+        nats.stop()
+
+
+def test_a_server_says_once_that_nats_is_down_and_never_a_password(path: Path, serve: Serve) -> None:
+    port = free_port()
+    server = serve("--nats", f"nats://ann:s3cret@127.0.0.1:{port}")
+    line = server.wire.line("stderr").decode()
+    assert f"nats://127.0.0.1:{port} cannot be reached" in line
+    assert "s3cret" not in line
+    server.end()
+
+
+def test_a_server_with_wrong_credentials_works_and_says_so(path: Path, tmp_path: Path, serve: Serve) -> None:
+    (tmp_path / "c.conf").write_text('authorization: {user: ann, password: "right"}')
+    nats = NatsServer(tmp_path / "nats", "-c", str(tmp_path / "c.conf")).start()
+    try:
+        server = serve("--nats", nats.url, env={"HOLDLOG_NATS_USER": "ann", "HOLDLOG_NATS_PASSWORD": "s3cret"})
+        assert "refuses the credentials" in server.wire.line("stderr").decode()
+        assert server("set", namespace="n", key="k", value=1, updated_by="a", expected_version=0)["status"] == "ok"
+        server.end()
+    finally:
+        nats.stop()
+
+
+@pytest.fixture
+def beside(options: NatsOptions) -> Iterator[tuple[Opened, NatsBeside]]:
+    """A store in memory, and NATS beside it."""
+    opened = open_holdlog(":memory:")
+    nats = tell_nats(opened, ":memory:", options)
+    yield opened, nats
+    nats.stop()
+    opened.close()
+
+
+async def test_what_nats_tells_wakes_who_waits(options: NatsOptions, beside: tuple[Opened, NatsBeside]) -> None:
+    opened, nats = beside
+    until(lambda: nats.status.state == "current")
+    rung = threading.Event()
+    with opened.bell.listen(rung.set):
+        async with client(options) as connection:
+            for _ in range(2):  # the first ring may come from its being connected
+                rung.clear()
+                for _ in range(500):
+                    await connection.publish(f"{options.root(store_id(opened))}.record.n.k", b"{}")
+                    await asyncio.sleep(0.01)
+                    if rung.is_set():
+                        break
+                assert rung.is_set()
+
+
+def test_stopping_leaves_nothing_behind(options: NatsOptions) -> None:
+    opened = open_holdlog(":memory:")
+    before = threading.active_count()
+    nats = tell_nats(opened, ":memory:", options)
+    opened.writer.run(transact(put("k", 1)), NOBODY)
+    until(lambda: nats.status.position == 1)
+    nats.stop()
+    until(lambda: threading.active_count() <= before)
+    tell_nats(opened, ":memory:", options).stop()
+    opened.close()
+
+
+def test_a_foreign_stream_is_told_and_tried_again(
+    options: NatsOptions, beside: tuple[Opened, NatsBeside], caplog: pytest.LogCaptureFixture
+) -> None:
+    _, first = beside
+    until(lambda: first.status.state == "current")
+    with caplog.at_level(logging.WARNING, "holdlog.nats"):
+        named = options._replace(name="taken")
+        stores = [open_holdlog(":memory:") for _ in range(2)]
+        nats = []
+        for store in stores:
+            nats.append(tell_nats(store, ":memory:", named))
+            until(lambda: nats[-1].status.state != "connecting" or bool(caplog.messages))
+        until(lambda: any("belongs to another store" in text for text in caplog.messages))
+    for it, store in zip(nats, stores, strict=True):
+        it.stop()
+        store.close()

@@ -1,0 +1,118 @@
+"""What is published is a CloudEvent that says what the log says."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdlog.adapters.nats import payload
+from holdlog.adapters.stores.memory import MemoryStore
+from holdlog.domain.agent import Register
+from holdlog.domain.claims.commands import Take
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.handle import Command
+from holdlog.domain.message import Caller, Event
+from tests.clock import Clock
+from tests.commands import put, run, transact
+
+ID = "4b0c3a5e-0000-4000-8000-000000000001"
+REQUIRED = {"specversion": "1.0", "source": f"urn:uuid:{ID}", "datacontenttype": "application/json"}
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def recorded(*commands: Command, caller: Caller | None = None) -> Recorded[Event]:
+    """The newest event after these commands."""
+    clock = Clock()
+    store = MemoryStore(clock, clock.steady)
+    for command in commands:
+        run(store, command, caller or Caller())
+    with store.reader() as reader:
+        return reader.log(0, -1)[-1]
+
+
+def told(*commands: Command, caller: Caller | None = None, **more: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(payload.text_of(ID, recorded(*commands, caller=caller), **more))
+    return found
+
+
+def test_a_written_value_is_told_with_its_names_and_whole_envelope() -> None:
+    caller = Caller(principal="p", session="s", request_id="r", reason="because", correlation_id="c")
+    event = recorded(transact(put("budget", {"amount": 7}, namespace="campaign")), caller=caller)
+    body = json.loads(payload.text_of(ID, event))
+    assert body == {
+        **REQUIRED,
+        "id": "record:campaign/budget@1",
+        "type": "holdlog.ValueWritten",
+        "subject": "record:campaign/budget",
+        "time": datetime.fromtimestamp(event.envelope.at / 1e6, UTC).isoformat().replace("+00:00", "Z"),
+        "position": 1,
+        "version": 1,
+        "digest": event.envelope.digest.hex(),
+        "principal": "p",
+        "requestid": "r",
+        "correlationid": "c",
+        "reason": "because",
+        "data": {"namespace": "campaign", "key": "budget", "by": "ann", "value": {"amount": 7}},
+    }
+
+
+def test_a_session_is_told_to_nobody() -> None:
+    assert "secret-session" not in payload.text_of(
+        ID, recorded(transact(put("k", 1)), caller=Caller(session="secret-session"))
+    )
+
+
+def test_claims_and_agents_are_told_by_their_names() -> None:
+    claimed = told(Take(resource="src/a.py", agent="ann", note="mine"))
+    assert claimed["type"] == "holdlog.ClaimGranted"
+    assert claimed["data"] == {"resource": "src/a.py", "agent": "ann", "mode": "exclusive", "note": "mine"}
+    registered = told(Register(agent="claude/tests", model="m", purpose="tests"))
+    assert registered["data"] == {"agent": "claude/tests", "model": "m", "purpose": "tests"}
+
+
+def test_times_in_the_data_are_times_and_no_numbers() -> None:
+    data = told(transact(put("k", 1, ttl=60)))["data"]
+    assert datetime.fromisoformat(data["expires_at"]).tzinfo is not None
+
+
+def test_a_redacted_value_is_null_and_says_so() -> None:
+    event = recorded(transact(put("k", None))).model_copy(update={"redacted": True})
+    body = json.loads(payload.text_of(ID, event))
+    assert (body["redacted"], body["data"]["value"]) == (True, None)
+
+
+def test_a_value_that_is_null_is_not_redacted() -> None:
+    body = told(transact(put("k", None)))
+    assert "redacted" not in body
+    assert body["data"]["value"] is None
+
+
+def test_an_omitted_value_is_null_and_says_so() -> None:
+    body = told(transact(put("k", "x" * 100)), omit=True)
+    assert (body["omitted"], body["data"]["value"]) == (True, None)
+
+
+@given(VALUES)
+def test_any_value_comes_back_as_it_was(value: Any) -> None:
+    event = recorded(transact(put("k", value)))
+    read = payload.read(payload.text_of(ID, event))
+    assert read.data["value"] == value
+    assert (read.position, read.version, read.subject) == (1, 1, "record:n/k")
+
+
+def test_a_number_keeps_all_its_digits() -> None:
+    assert f'"value":{10**30}' in payload.text_of(ID, recorded(transact(put("k", 10**30))))
+
+
+def test_required_attributes_are_no_empty_texts_and_names_are_lower_case() -> None:
+    body = told(transact(put("k", 1)))
+    assert all(name.isalnum() and name == name.lower() for name in body)
+    assert all(body[name] for name in ("id", "source", "specversion", "type"))

@@ -1,0 +1,201 @@
+"""Relay processes and the server die by kill -9 under load; the stream equals the log all the same."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.nats.options import nats_options
+from holdlog.domain.message import NOBODY
+from tests.commands import put, transact
+from tests.nats.streams import messages
+from tests.processes.workers import until
+from tests.servers import NatsServer, free_port
+
+Start = Callable[..., "RelayProcess"]
+Subscribed = Callable[[int], "subprocess.Popen[bytes]"]
+
+
+class RelayProcess:
+    """A `holdlog relay --json` of its own."""
+
+    def __init__(self, path: Path, url: str, *options: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "holdlog", "relay", "--db", path, "--nats", url, "--json", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.said: list[dict[str, Any]] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def state(self) -> str:
+        return self.said[-1]["state"] if self.said else ""
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> tuple[int, str]:
+        """Ctrl-C; the exit code and what it said on stderr."""
+
+        self.process.send_signal(signal.SIGINT)
+        self._reader.join(20)
+        assert self.process.stderr is not None
+        return self.process.wait(20), self.process.stderr.read()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said.append(json.loads(line))
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    started: list[RelayProcess] = []
+
+    def begin(path: Path, url: str, *options: str) -> RelayProcess:
+        started.append(RelayProcess(path, url, *options))
+        return started[-1]
+
+    yield begin
+    for relay in started:
+        with suppress(OSError):
+            relay.kill()
+
+
+@pytest.fixture
+def subscribed(path: Path, server: NatsServer) -> Iterator[Subscribed]:
+    """Start a `holdlog subscribe` that ends after so many events; they go to the file `seen`."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(count: int) -> "subprocess.Popen[bytes]":
+        words = ["subscribe", "--db", path, "--nats", server.url, "--after", "0", "--limit", str(count)]
+        with (path.parent / "seen").open("wb") as seen:
+            started.append(subprocess.Popen([sys.executable, "-m", "holdlog", *words], stdout=seen))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+class Load(threading.Thread):
+    """Writes events, each on top of the last, until it has written all."""
+
+    def __init__(self, path: Path, count: int) -> None:
+        super().__init__(daemon=True)
+        self.path = path
+        self.count = count
+        self.written = 0
+        self.start()
+
+    def run(self) -> None:
+        opened = open_holdlog(self.path)
+        for number in range(self.count):
+            opened.writer.run(transact(put(f"k{number % 11}", number, namespace=f"n.{number % 3}")), NOBODY)
+            self.written = number + 1
+        opened.close()
+
+
+async def kill_under_load(
+    path: Path, server: NatsServer, start: Start, subscriber: "subprocess.Popen[bytes]", count: int
+) -> None:
+    """The leading relay dies twice, the server once; all events arrive once, in order, also at a subscriber."""
+    relays = [start(path, server.url) for _ in range(3)]
+    until(lambda: all(relay.state in ("current", "waiting") for relay in relays))
+    load = Load(path, count)
+    for part in (1, 3):
+        until(lambda part=part: load.written > count * part // 5)  # type: ignore[misc]
+        leading = [relay for relay in relays if relay.process.poll() is None and relay.state != "waiting"]
+        leading[0].kill()
+        if part == 1:
+            server.kill()
+            until(lambda: load.written > count * 2 // 5)
+            server.start()
+        relays.append(start(path, server.url))
+    load.join(120)
+    assert load.written == count
+    until(lambda: any(relay.said and relay.said[-1]["position"] == count for relay in relays), 60)
+    opened = open_holdlog(path)
+    found = await messages(nats_options(server.url), opened)
+    with opened.store.reader() as reader:
+        log = reader.log(0, -1)
+    opened.close()
+    told = [json.loads(message.data) for message in found]
+    assert [event["position"] for event in told] == list(range(1, count + 1))
+    assert [event["digest"] for event in told] == [recorded.envelope.digest.hex() for recorded in log]
+    assert [message.metadata.sequence.stream for message in found] == list(range(1, count + 1))
+    assert subscriber.wait(60) == 0
+    lines = (path.parent / "seen").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == told
+
+
+async def test_every_event_once_and_in_order_whatever_is_killed(
+    path: Path, server: NatsServer, start: Start, subscribed: Subscribed
+) -> None:
+    open_holdlog(path).close()
+    await kill_under_load(path, server, start, subscribed(1_000), 1_000)
+
+
+@pytest.mark.slow
+async def test_every_event_of_ten_thousand(
+    path: Path, server: NatsServer, start: Start, subscribed: Subscribed
+) -> None:
+    open_holdlog(path).close()
+    await kill_under_load(path, server, start, subscribed(10_000), 10_000)
+
+
+async def test_a_relay_takes_over_from_one_that_was_killed(path: Path, server: NatsServer, start: Start) -> None:
+    opened = open_holdlog(path)
+    one = start(path, server.url)
+    until(lambda: one.state == "current")
+    other = start(path, server.url)
+    until(lambda: other.state == "waiting")
+    one.kill()
+    opened.writer.run(transact(put("k", 1)), NOBODY)
+    until(lambda: other.said[-1]["position"] == 1)
+    opened.close()
+
+
+def test_an_outage_is_told_once(path: Path, tmp_path: Path, start: Start) -> None:
+    open_holdlog(path).close()
+    server = NatsServer(tmp_path / "nats", port=free_port())
+    relay = start(path, server.url)
+    until(lambda: relay.state == "failed")
+    time.sleep(1)  # several attempts
+    try:
+        server.start()
+        until(lambda: relay.state == "current")
+        assert [told["state"] for told in relay.said] == ["connecting", "failed", "publishing", "current"]
+    finally:
+        server.stop()
+
+
+def test_ctrl_c_ends_a_relay_in_silence(path: Path, server: NatsServer, start: Start) -> None:
+    open_holdlog(path).close()
+    relay = start(path, server.url)
+    until(lambda: relay.state == "current")
+    assert relay.end() == (130, "")
+
+
+def test_once_ends_when_all_is_published(path: Path, server: NatsServer, start: Start) -> None:
+    opened = open_holdlog(path)
+    opened.writer.run(transact(put("k", 1)), NOBODY)
+    opened.close()
+    relay = start(path, server.url, "--once")
+    assert relay.process.wait(30) == 0
+    until(lambda: relay.state == "current")
+    assert relay.said[-1]["position"] == 1
