@@ -17,8 +17,8 @@ GROUP = "postgres"
 CALLS = 20
 CALLERS = 32
 RAW = (
-    "CREATE TABLE IF NOT EXISTS raw_log (stream text, version bigint, body text, position bigint UNIQUE,"
-    " PRIMARY KEY (stream, version))",
+    """CREATE TABLE IF NOT EXISTS raw_log (stream text, version bigint, body text, position bigint UNIQUE,
+    PRIMARY KEY (stream, version))""",
     "CREATE TABLE IF NOT EXISTS raw_current (key text PRIMARY KEY, version bigint, value text)",
 )
 
