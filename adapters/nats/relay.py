@@ -14,25 +14,22 @@ from typing import Final, Literal, NamedTuple
 
 from nats.aio.client import Client
 from nats.js import JetStreamContext
-from nats.js.api import Header, StreamInfo
+from nats.js.api import StreamInfo
 from nats.js.errors import ServiceUnavailableError
 
 from holdlog.adapters.nats.connection import FAILURES, Pause, connect, reason
 from holdlog.adapters.nats.errors import NatsError
 from holdlog.adapters.nats.lead import Lead
 from holdlog.adapters.nats.options import NatsOptions
-from holdlog.adapters.nats.payload import CONTENT_TYPE, text_of
 from holdlog.adapters.nats.publishing import FENCED, Acknowledged, Publisher
+from holdlog.adapters.nats.sending import FOR_HEADERS, Sending
 from holdlog.adapters.nats.stream import (
-    POSITION,
-    PREVIOUS,
     Head,
     anchor_name,
     anchor_text,
     ensure_stream,
     find_head,
 )
-from holdlog.adapters.nats.subjects import subject_in
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.ports import Bell, Store
@@ -53,8 +50,6 @@ ANCHOR_EVERY: Final = 10_000
 """Events after which the place is kept beside the log; it is needed only where retention empties the stream."""
 ANCHOR_AFTER: Final = 30.0
 """Seconds without news after which it is kept, too."""
-FOR_HEADERS: Final = 4096
-"""Bytes of the largest message that are left to its headers and subject."""
 
 _log = logging.getLogger("holdlog.nats")
 
@@ -156,7 +151,7 @@ class Relay:
         self._kept = head.sequence
         self._worked = True
         publisher = await Publisher(client).open()
-        sending = _Sending(publisher, self._options, store_id, head, client.max_payload - FOR_HEADERS)
+        sending = Sending(publisher, self._options, store_id, head, client.max_payload - FOR_HEADERS)
         idle_since = time.monotonic()
         self._say("publishing")
         async with aclosing(self._pages(head.position)) as pages:
@@ -291,32 +286,3 @@ def _next_size(page: Sequence[Recorded[Event]]) -> int:
     values = (getattr(it.event, "value", None) for it in page)
     weight = sum(len(value.text) for value in values if isinstance(value, Json))
     return max(1, min(PAGE, 2 * len(page), len(page) * PAGE_BYTES // max(1, weight)))
-
-
-class _Sending:
-    """Messages on their way. `head`: where the stream ends when all of them have arrived."""
-
-    def __init__(self, publisher: Publisher, options: NatsOptions, store_id: str, head: Head, largest: int) -> None:
-        self.head = head
-        self._publisher = publisher
-        self._root = options.root(store_id)
-        self._store_id = store_id
-        self._largest = largest
-
-    async def send(self, recorded: Recorded[Event]) -> tuple["asyncio.Future[Acknowledged]", Head]:
-        envelope = recorded.envelope
-        payload = text_of(self._store_id, recorded).encode()
-        if len(payload) > self._largest:
-            payload = text_of(self._store_id, recorded, omit=True).encode()
-        headers = {
-            Header.MSG_ID.value: f"{self._store_id}:{envelope.position}",
-            Header.EXPECTED_LAST_SEQUENCE.value: str(self.head.sequence),
-            POSITION: str(envelope.position),
-            PREVIOUS: str(self.head.position),
-            "Topic": envelope.topic,
-            "Version": str(envelope.version),
-            "Content-Type": CONTENT_TYPE,
-        }
-        future = await self._publisher.publish(f"{self._root}.{subject_in(envelope.stream)}", payload, headers=headers)
-        self.head = Head(self.head.sequence + 1, envelope.position)
-        return future, self.head

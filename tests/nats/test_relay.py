@@ -17,7 +17,8 @@ from holdlog.adapters.nats.lead import FileLead, SoleLead
 from holdlog.adapters.nats.options import Limits, NatsOptions, nats_options
 from holdlog.adapters.nats.payload import read
 from holdlog.adapters.nats.publishing import FENCED, Publisher
-from holdlog.adapters.nats.relay import Relay, Status, _Sending
+from holdlog.adapters.nats.relay import Relay, Status
+from holdlog.adapters.nats.sending import Sending
 from holdlog.adapters.nats.stream import Head, ensure_stream
 from holdlog.adapters.nats.subscriber import Subscription
 from holdlog.adapters.opened import Opened
@@ -307,7 +308,7 @@ async def test_a_relay_that_is_behind_the_stream_is_fenced(opened: Opened, path:
         await asyncio.sleep(0.3)  # the server's own window, in which it knows repeated messages without the fence
         with opened.store.reader() as reader:
             (second,) = reader.log(1, 1)
-        late = _Sending(await Publisher(connection).open(), options, store_id(opened), Head(1, 1), 100_000)
+        late = Sending(await Publisher(connection).open(), options, store_id(opened), Head(1, 1), 100_000)
         future, _ = await late.send(second)
         assert (await future).code == FENCED
     assert await positions(options, opened) == [1, 2, 3]

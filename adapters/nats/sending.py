@@ -1,0 +1,46 @@
+"""Events as messages: subject, headers with the fence, payload."""
+
+import asyncio
+from typing import Final
+
+from nats.js.api import Header
+
+from holdlog.adapters.nats.options import NatsOptions
+from holdlog.adapters.nats.payload import CONTENT_TYPE, text_of
+from holdlog.adapters.nats.publishing import Acknowledged, Publisher
+from holdlog.adapters.nats.stream import POSITION, PREVIOUS, Head
+from holdlog.adapters.nats.subjects import subject_in
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
+
+FOR_HEADERS: Final = 4096
+"""Bytes of the largest message that are left to its headers and subject."""
+
+
+class Sending:
+    """Messages on their way. `head`: where the stream ends when all of them have arrived."""
+
+    def __init__(self, publisher: Publisher, options: NatsOptions, store_id: str, head: Head, largest: int) -> None:
+        self.head = head
+        self._publisher = publisher
+        self._root = options.root(store_id)
+        self._store_id = store_id
+        self._largest = largest
+
+    async def send(self, recorded: Recorded[Event]) -> tuple["asyncio.Future[Acknowledged]", Head]:
+        envelope = recorded.envelope
+        payload = text_of(self._store_id, recorded).encode()
+        if len(payload) > self._largest:
+            payload = text_of(self._store_id, recorded, omit=True).encode()
+        headers = {
+            Header.MSG_ID.value: f"{self._store_id}:{envelope.position}",
+            Header.EXPECTED_LAST_SEQUENCE.value: str(self.head.sequence),
+            POSITION: str(envelope.position),
+            PREVIOUS: str(self.head.position),
+            "Topic": envelope.topic,
+            "Version": str(envelope.version),
+            "Content-Type": CONTENT_TYPE,
+        }
+        future = await self._publisher.publish(f"{self._root}.{subject_in(envelope.stream)}", payload, headers=headers)
+        self.head = Head(self.head.sequence + 1, envelope.position)
+        return future, self.head
