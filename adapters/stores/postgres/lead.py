@@ -1,0 +1,36 @@
+"""Which of several relays of a database publishes: a lock that goes with its connection."""
+
+import zlib
+
+import psycopg
+
+from holdlog.adapters.stores.postgres.place import place_of
+from holdlog.adapters.stores.postgres.rows import Connection
+from holdlog.adapters.stores.postgres.store import connect, is_over
+
+
+class DatabaseLead:
+    def __init__(self, url: str) -> None:
+        self._place = place_of(url)
+        self._number = (1 << 32) + zlib.crc32(f"holdlog relay {self._place.schema}".encode())
+        self._connection: Connection | None = None
+
+    def take(self) -> bool:
+        if self._connection is not None and not is_over(self._connection):
+            return True
+        self.leave()
+        try:
+            connection = connect(self._place)
+            row = connection.execute("SELECT pg_try_advisory_lock(%s)", (self._number,)).fetchone()
+        except psycopg.Error:
+            return True  # it would only save work
+        if row is not None and row[0]:
+            self._connection = connection
+            return True
+        connection.close()
+        return False
+
+    def leave(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
