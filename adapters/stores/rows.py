@@ -12,7 +12,7 @@ from holdlog.adapters.stores.faults import require_major
 from holdlog.adapters.stores.leases import SqliteLeases, SqliteLeaseWrites
 from holdlog.adapters.stores.mapper import Sealed, seal, unseal
 from holdlog.adapters.stores.recorder import EventRecorder
-from holdlog.adapters.stores.schema import EVENTS_TABLE, SELECT_EVENTS, select_from
+from holdlog.adapters.stores.schema import EVENTS_TABLE, SELECT_EVENTS, beyond, select_from
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.resource import covering
@@ -247,8 +247,4 @@ def _select_named(count: int) -> str:
 
 def _beyond(prefix: str) -> str | bytes:
     """The first text behind all that start with the prefix; SQLite sorts any BLOB behind all texts."""
-    rest = prefix.rstrip(chr(sys.maxunicode))
-    if not rest:
-        return b""
-    following = ord(rest[-1]) + 1
-    return rest[:-1] + chr(0xE000 if following == 0xD800 else following)
+    return beyond(prefix) or b""

@@ -1,5 +1,6 @@
 """The SQLite schema, made from the projections' tables, and whose file it is."""
 
+import sys
 from typing import Final
 
 from holdlog.adapters.stores.mapper import ENVELOPE_COLUMNS, PAYLOAD_COLUMNS
@@ -96,6 +97,15 @@ def select_row(table: Table, name: str | None = None) -> str:
     """The row of one key."""
     key = " AND ".join(f'"{column}" = ?' for column in list(table.columns)[: table.key])
     return f"{select_from(table, name)} WHERE {key}"
+
+
+def beyond(prefix: str) -> str | None:
+    """The first text behind all that start with the prefix; None where there is none."""
+    rest = prefix.rstrip(chr(sys.maxunicode))
+    if not rest:
+        return None
+    following = ord(rest[-1]) + 1
+    return rest[:-1] + chr(0xE000 if following == 0xD800 else following)
 
 
 PUT: Final = {table.name: put_statement(table) for table in VIEWS}

@@ -9,7 +9,7 @@ import psycopg
 from holdlog.adapters.stores.mapper import unseal
 from holdlog.adapters.stores.postgres.leases import PostgresLeases
 from holdlog.adapters.stores.postgres.schema import SELECT_EVENTS
-from holdlog.adapters.stores.schema import EVENTS_TABLE, select_from
+from holdlog.adapters.stores.schema import EVENTS_TABLE, beyond, select_from
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.resource import covering
@@ -134,9 +134,5 @@ def _limit(limit: int) -> int | None:
 
 def _bounded(column: str, prefix: str) -> tuple[str, tuple[str, ...]]:
     """A condition for what comes before the first text behind all that start with the prefix, where there is one."""
-    rest = prefix.rstrip(chr(sys.maxunicode))
-    if not rest:
-        return "", ()
-    following = ord(rest[-1]) + 1
-    beyond = rest[:-1] + chr(0xE000 if following == 0xD800 else following)
-    return f" AND {column} < %s", (beyond,)
+    behind = beyond(prefix)
+    return (f" AND {column} < %s", (behind,)) if behind is not None else ("", ())
