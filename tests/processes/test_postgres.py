@@ -63,7 +63,7 @@ def alive(pid: int) -> bool:
 
 
 def cut(url: str) -> None:
-    """End every connection of holdlog's to the database."""
+    """End every connection of holdlog's to the server: one that no other test uses."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -140,11 +140,11 @@ def test_a_killed_database_loses_nothing_that_was_acknowledged(server: PostgresS
     require_whole(load)
 
 
-def test_cut_connections_cost_nobody_a_write(postgres: str, postgres_server: str) -> None:
-    load = Load(postgres)
+def test_cut_connections_cost_nobody_a_write(server: PostgresServer) -> None:
+    load = Load(server.get_uri())
     for _ in range(20):
         load.wait_for(10)
-        cut(postgres_server)
+        cut(server.get_uri())
     load.wait_for(10)
     load.stop()
     require_whole(load)
@@ -266,13 +266,14 @@ def test_another_schema_version_and_foreign_tables_are_refused(postgres: str, po
         open_postgres(postgres)
 
 
-def test_one_relay_has_the_lead_until_its_connection_ends(postgres: str, postgres_server: str) -> None:
-    open_postgres(postgres).close()
-    one, other = open_lead(postgres), open_lead(postgres)
+def test_one_relay_has_the_lead_until_its_connection_ends(server: PostgresServer) -> None:
+    url = server.get_uri()
+    open_postgres(url).close()
+    one, other = open_lead(url), open_lead(url)
     assert [one.take(), other.take(), one.take()] == [True, False, True]
     one.leave()
     assert [other.take(), one.take()] == [True, False]
-    cut(postgres_server)
+    cut(url)
     until(one.take)
     assert not other.take()
     one.leave()
