@@ -63,6 +63,11 @@ def steady() -> int:
     return time.monotonic_ns() // 1000
 
 
+def elapsed() -> int:
+    """Microseconds since some moment in the past; goes on while the machine sleeps, where there is such a clock."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000
+
+
 def boot_id() -> str:
     """A text that changes with every boot of the kernel, "" where the machine gives none."""
     if sys.platform == "linux":

@@ -1,5 +1,6 @@
 """Open a store in PostgreSQL, and create it where none stands."""
 
+import time
 import uuid
 import zlib
 
@@ -20,8 +21,6 @@ PATIENCE = 10.0
 def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = None) -> PostgresStore:
     """Open the store, or create it in its schema. Raises StoreError with one line that says what to do;
     UnavailableError when the database does not answer."""
-    import time
-
     place = place_of(url)
     store = PostgresStore(place, clock, steady)
     connection = store.connect(time.monotonic() + PATIENCE)

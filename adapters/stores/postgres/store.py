@@ -2,6 +2,7 @@
 
 import os
 import select
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
+from holdlog.adapters.machine import host
 from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
 from holdlog.adapters.stores.postgres.place import Place
 from holdlog.adapters.stores.postgres.recorder import EventRecorder
@@ -55,14 +57,14 @@ class PostgresStore:
 
     def now(self) -> int:
         """The database's clock, as far as it is known here: microseconds UTC."""
-        return self._clock() if self._clock else _ticks() + self._offset
+        return self._clock() if self._clock else host.elapsed() + self._offset
 
     def steady(self) -> int:
         """The clock of leases."""
-        return self._steady() if self._steady else _ticks() + self._offset
+        return self._steady() if self._steady else host.elapsed() + self._offset
 
     def heard_clock(self, now: int) -> None:
-        self._offset = now - _ticks()
+        self._offset = now - host.elapsed()
 
     # --- the port
 
@@ -235,25 +237,17 @@ def is_over(connection: Connection) -> bool:
     return bool(poll.poll(0))
 
 
-def _ticks() -> int:
-    """Microseconds that go on while the machine sleeps, where there is such a clock."""
-    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000
-
-
 class _Lock:
     """A lock that knows whose it is."""
 
     def __init__(self) -> None:
-        import threading
-
         self._lock = threading.Lock()
-        self._ident = threading.get_ident
         self._owner = 0
 
     def acquire(self, timeout: float) -> bool:
         if not self._lock.acquire(timeout=max(0.0, timeout)):
             return False
-        self._owner = self._ident()
+        self._owner = threading.get_ident()
         return True
 
     def release(self) -> None:
@@ -261,7 +255,7 @@ class _Lock:
         self._lock.release()
 
     def is_mine(self) -> bool:
-        return self._owner == self._ident()
+        return self._owner == threading.get_ident()
 
 
 class _Write:
