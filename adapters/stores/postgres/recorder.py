@@ -7,10 +7,11 @@ from eventsourcing.persistence import StoredEvent
 from eventsourcing.postgres import ConnectionPool, PostgresApplicationRecorder, PostgresDatastore
 from psycopg import Connection
 from psycopg.rows import DictRow, dict_row
+from psycopg.sql import SQL, Identifier
 
 from holdlog.adapters.stores.mapper import Sealed
 from holdlog.adapters.stores.postgres.place import Place
-from holdlog.adapters.stores.postgres.schema import INSERT_EVENTS, PUT, columns
+from holdlog.adapters.stores.postgres.schema import INSERT_EVENTS, PUT
 from holdlog.adapters.stores.schema import EVENTS_TABLE
 from holdlog.projections import fold
 from holdlog.projections.fold import State
@@ -40,7 +41,9 @@ class EventRecorder(PostgresApplicationRecorder):
     def __init__(self, place: Place) -> None:
         super().__init__(Datastore(place), events_table_name=EVENTS_TABLE)
         self.channel_name = channel_of(place.schema)
-        self.lock_table_statements = self.lock_table_statements[-1:]  # the wait for it is the transaction's to bound
+        self.lock = self.lock_table_statements[-1].as_string()  # type: ignore[union-attr]
+        """The wait for it is the transaction's to bound."""
+        self._notify = SQL("NOTIFY {}").format(Identifier(self.channel_name)).as_string()
 
     def _insert_events(
         self,
@@ -56,13 +59,16 @@ class EventRecorder(PostgresApplicationRecorder):
             (it.originator_id, it.originator_version, it.topic, it.state, *extra, first + number)
             for number, (it, extra, _digest) in enumerate(sealed)
         ]
-        curs.execute(INSERT_EVENTS, columns(rows), prepare=True)
+        curs.execute(*INSERT_EVENTS.of(rows), prepare=True)
         puts: dict[str, list[tuple[Any, ...]]] = {}
         for state in states:
             table, row = fold.put(state)
             puts.setdefault(table.name, []).append(row)
         for name, found in puts.items():
-            curs.execute(PUT[name], columns(found), prepare=True)
+            curs.execute(*PUT[name].of(found), prepare=True)
+
+    def _notify_channel(self, curs: Any) -> None:
+        curs.execute(self._notify)
 
 
 def channel_of(schema: str) -> str:

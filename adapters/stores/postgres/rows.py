@@ -25,9 +25,6 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 _LIVE: Final = "live = 1 AND COALESCE(expires_at > %s, true)"
 _ENDING: Final = "live = 1 AND expires_at IS NOT NULL"
 _ACTIVE: Final = "(held > 0 OR waiting > 0)"
-SELECT_RECORDS: Final = (
-    f"{select_from(CURRENT)} WHERE (namespace, key) IN (SELECT * FROM unnest(%s::text[], %s::text[]))"
-)
 SELECT_DUE: Final = f"{select_from(CURRENT)} WHERE {_ENDING} AND expires_at <= %s ORDER BY expires_at, namespace, key"
 SELECT_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 """The database's clock in microseconds UTC."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import psycopg
 from psycopg import sql
+from psycopg.types.numeric import Int8Dumper
 
 from holdlog.adapters.machine import host
 from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
@@ -138,11 +139,11 @@ class PostgresStore:
         try:
             self._usable()
             while True:
-                if self._writing is None or is_over(self._writing.connection):
-                    self._forget()
-                    connection = self.connect(deadline)
-                    self._writing = PostgresTransaction(connection, self.recorder, self._clock, self._steady)
                 try:
+                    if self._writing is None or is_over(self._writing.connection):
+                        self._forget()
+                        connection = self.connect(deadline)
+                        self._writing = PostgresTransaction(connection, self.recorder, self._clock, self._steady)
                     self.heard_clock(self._writing.begin(deadline, ahead))
                     return self._writing
                 except psycopg.Error as error:
@@ -157,25 +158,23 @@ class PostgresStore:
 
     def commit(self, transaction: PostgresTransaction) -> None:
         """Raises UnavailableError, in doubt only where the transaction's fate cannot be learnt."""
-        if not transaction.wrote:
-            return
         try:
             transaction.commit()
         except psycopg.Error as error:
             if not is_lost(error):
                 raise refusal_of(error) from error
             self._forget()
-            if not self._resolved(transaction.number, error):
+            if transaction.wrote and not self._resolved(transaction.number, error):
                 raise refusal_of(error) from error
 
     def end(self) -> None:
         """Undo what was not committed, and let the next one write."""
         try:
             writing = self._writing
-            if writing is not None and writing.connection.info.transaction_status != _IDLE:
-                try:
-                    writing.connection.execute("ROLLBACK")
-                except psycopg.Error:
+            if writing is not None and not _is_idle(writing.connection):
+                with suppress(psycopg.Error):
+                    writing.connection.pgconn.exec_(b"ROLLBACK")  # psycopg's own would forget all prepared statements
+                if not _is_idle(writing.connection):
                     self._forget()
         finally:
             self._lock.release()
@@ -210,19 +209,19 @@ class PostgresStore:
 _inherited: list[Any] = []
 """Connections of a parent process, never closed here."""
 
-_IDLE: Final = psycopg.pq.TransactionStatus.IDLE
-
 
 def connect(place: Place) -> Connection:
     """A new connection in the store's schema. Raises psycopg.Error."""
     connection: Connection = psycopg.connect(
         place.url, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="holdlog"
     )
-    # Plans are kept: planning anew costs more than it ever saves here.
+    connection.adapters.register_dumper(int, Int8Dumper)  # else each size of number makes a statement of its own
+    # Plans are kept: planning anew costs more than it ever saves here. They use the keys, also when made for a table
+    # that was small still.
     connection.execute(
         "SELECT set_config('search_path', %s, false), set_config('synchronous_commit', 'on', false),"
         " set_config('idle_in_transaction_session_timeout', %s, false),"
-        " set_config('plan_cache_mode', 'force_generic_plan', false)",
+        " set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false)",
         (sql.Identifier(place.schema).as_string(connection), f"{STOPPED_SECONDS}s"),
     )
     return connection
@@ -235,6 +234,11 @@ def is_over(connection: Connection) -> bool:
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
+
+
+def _is_idle(connection: Connection) -> bool:
+    """Whether it is in no transaction."""
+    return connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
 
 class _Lock:
@@ -304,8 +308,8 @@ class _Read:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self._connection.info.transaction_status != _IDLE:
-                self._connection.execute("ROLLBACK")
+            if not _is_idle(self._connection):
+                self._connection.execute("COMMIT")  # after a ROLLBACK psycopg forgets all prepared statements
         except psycopg.Error:
             self._connection.close()
         self._store.give_back(self._connection)
