@@ -7,20 +7,19 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 from nats.js import JetStreamContext
-from nats.js.api import StreamInfo
 from nats.js.errors import NotFoundError
 
 from holdlog.adapters.nats import payload
 from holdlog.adapters.nats.connection import FAILURES, Pause, connect, reason
-from holdlog.adapters.nats.errors import EventsLostError, NatsError
+from holdlog.adapters.nats.errors import EventsLostError
 from holdlog.adapters.nats.feed import Published, feed, last_position
 from holdlog.adapters.nats.options import NatsOptions, nats_options
 from holdlog.adapters.nats.payload import CloudEvent
 from holdlog.adapters.nats.places import Places
-from holdlog.adapters.nats.stream import STORE
+from holdlog.adapters.nats.source import Source, find
 from holdlog.adapters.nats.subjects import matches, subject_in
 from holdlog.adapters.opened import Opened
 from holdlog.domain.envelope import Recorded
@@ -30,18 +29,6 @@ from holdlog.domain.refusals import InvalidError, UnavailableError
 KEPT_EVERY: Final = 0.25
 """Seconds after which a durable subscriber's place is kept: what may come again after a crash."""
 PAGE: Final = 256
-
-
-class _Source(NamedTuple):
-    """The stream that is read, and whose it is."""
-
-    info: StreamInfo
-    store_id: str
-
-    @property
-    def root(self) -> str:
-        """What its subjects begin with."""
-        return str((self.info.config.subjects or [">"])[0]).removesuffix(".>")
 
 
 class Subscription:
@@ -126,7 +113,7 @@ class Subscription:
 
     async def _session(self, client: Any, js: JetStreamContext) -> AsyncGenerator[CloudEvent, None]:
         """Events through one connection."""
-        source = await self._find(js)
+        source = await find(js, self._options, await asyncio.to_thread(self._store_id))
         await self._begin(js, source)
         assert self.position is not None
         self._worked = True
@@ -166,31 +153,7 @@ class Subscription:
             self._complaint = line
             self._tell(line)
 
-    async def _find(self, js: JetStreamContext) -> _Source:
-        """The stream of the store, or of the name, or the only one there is. Raises NatsError, NotFoundError."""
-        store_id = await asyncio.to_thread(self._store_id)
-        if store_id is not None or self._options.name is not None:
-            info = await js.stream_info(self._options.stream(store_id or ""))
-        else:
-            start = self._options.prefix + "."
-            found = [
-                it for it in await js.streams_info()
-                if STORE in (it.config.metadata or {}) and str((it.config.subjects or [""])[0]).startswith(start)
-            ]  # fmt: skip
-            if not found:
-                raise NotFoundError
-            if len(found) > 1:
-                names = ", ".join(
-                    sorted(str(it.config.subjects[0]).split(".")[-2] for it in found if it.config.subjects)
-                )
-                raise NatsError(f"several stores publish at {self._options.place}: name one of {names}")
-            (info,) = found
-        owner = (info.config.metadata or {}).get(STORE)
-        if owner is None or (store_id is not None and owner != store_id):
-            raise NatsError(f"the stream {info.config.name} does not belong to this store")
-        return _Source(info, owner)
-
-    async def _begin(self, js: JetStreamContext, source: _Source) -> None:
+    async def _begin(self, js: JetStreamContext, source: Source) -> None:
         """Know where to begin, the first time."""
         self._js = js
         kept = await self._places.open(js, str(source.info.config.name)) if self._places is not None else None
@@ -206,7 +169,7 @@ class Subscription:
         if self._places is not None:
             await self._keep(always=True)
 
-    def _event(self, source: _Source, message: Published) -> CloudEvent | None:
+    def _event(self, source: Source, message: Published) -> CloudEvent | None:
         if not self._wants(message.subject.removeprefix(source.root + "."), source):
             return None
         event = payload.read(message.text)
@@ -217,12 +180,12 @@ class Subscription:
                 event = payload.read(payload.text_of(source.store_id, recorded[0]))
         return event
 
-    def _wants(self, subject: str, source: _Source) -> bool:
+    def _wants(self, subject: str, source: Source) -> bool:
         return not self._subjects or any(
             matches(pattern.removeprefix(source.root + "."), subject) for pattern in self._subjects
         )
 
-    async def _gap(self, source: _Source, until: int) -> AsyncGenerator[CloudEvent, None]:
+    async def _gap(self, source: Source, until: int) -> AsyncGenerator[CloudEvent, None]:
         """What is missing below a message, up to the position `until`."""
         assert self.position is not None
         if self._suspect != self.position:
@@ -233,7 +196,7 @@ class Subscription:
         async for event in self._from_log(source, until):
             yield event
 
-    async def _from_log(self, source: _Source, until: int | None) -> AsyncGenerator[CloudEvent, None]:
+    async def _from_log(self, source: Source, until: int | None) -> AsyncGenerator[CloudEvent, None]:
         while True:
             assert self.position is not None
             page = await asyncio.to_thread(self._page, self.position)
@@ -247,7 +210,7 @@ class Subscription:
             if not page:
                 return
 
-    def _bookmark(self, source: _Source) -> CloudEvent | None:
+    def _bookmark(self, source: Source) -> CloudEvent | None:
         """A place to go on from, when nothing that fits came for a while but the log went on."""
         at, position = self._marked
         if self._bookmarks is None or self.position is None or time.monotonic() - at < self._bookmarks:
