@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from holdlog.adapters.cli.settings import place_of, workspaces_of
 from holdlog.adapters.results import Result
 
 _READ_ONLY: Final = frozenset({"get", "list", "history", "claims", "agents", "status"})
@@ -164,7 +165,6 @@ def _add_claims(add: Add) -> None:
 def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Namespace) -> int:
     from holdlog.adapters.call import Settings
     from holdlog.adapters.cli import texts
-    from holdlog.adapters.cli.main import place_of, workspaces_of
     from holdlog.adapters.compose import open_holdlog
     from holdlog.domain.refusals import HoldlogError, InvalidError
 
@@ -239,7 +239,6 @@ def _board(opened: Any, options: argparse.Namespace) -> Any:
 def _agents(opened: Any, options: argparse.Namespace) -> Result:
     """The agents of the board, and the servers that are connected and hold nothing."""
     from holdlog.adapters.claims.results import AgentPart, Board
-    from holdlog.adapters.cli.main import place_of
     from holdlog.adapters.machine.presence import connected
 
     place = place_of(options.db)

@@ -1,35 +1,22 @@
-"""The command line: parsers, and `serve`. Imports what a command needs inside it: `holdlog serve` must start fast."""
+"""The command line. What a command needs is imported when it runs: `holdlog serve` must start fast."""
 
 import argparse
-import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from collections.abc import Sequence
+from typing import Final, NoReturn
 
 from holdlog.adapters.cli.commands import Parsers, add_calls
-from holdlog.adapters.cli.nats import add_nats_options, add_relay, add_subscribe, nats_options_of
+from holdlog.adapters.cli.nats import add_relay, add_subscribe
+from holdlog.adapters.cli.serve import add_serve
+from holdlog.adapters.cli.settings import environment
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
 from holdlog.adapters.demo.command import add_demo
-from holdlog.adapters.machine.location import LocationError, find_store, without_password
+from holdlog.adapters.machine.location import LocationError
 from holdlog.domain.refusals import HoldlogError
-
-if TYPE_CHECKING:
-    from holdlog.adapters.machine.workspaces import Workspaces
 
 BAD_SETTINGS: Final = 2
 INTERRUPTED: Final = 130
-LONGEST_WAIT: Final = 3600.0
-"""Seconds; a host gives up long before."""
-LONGEST_LEASE: Final = 86_400.0
-"""Seconds; a day."""
-MOST_CLAIMS: Final = 1_000_000
-LARGEST_VALUE: Final = 16 * 1024 * 1024
-"""Bytes; every reader of a key gets the whole value."""
-
-_LEVELS: Final = ("debug", "info", "warning", "error")
 
 _ANSWERED_AT_ONCE: Final = frozenset({"-h", "--help", "--version"})
 """The only options before a command that take no value."""
@@ -132,18 +119,18 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     places.add_argument(
         "--workspace",
         action="append",
-        default=_environment("WORKSPACE", "").split(",") if _environment("WORKSPACE", "") else [],
+        default=environment("WORKSPACE", "").split(",") if environment("WORKSPACE", "") else [],
         metavar="NAME=PATH",
         help="a folder whose paths are file://NAME/…; repeatable (default: the worktrees of the git repository)",
     )
     places.add_argument(
         "--claims-across-worktrees",
         action="store_true",
-        default=_environment("CLAIMS_ACROSS_WORKTREES", "").lower() in ("1", "true", "yes"),
+        default=environment("CLAIMS_ACROSS_WORKTREES", "").lower() in ("1", "true", "yes"),
         help="one path is one claim in all worktrees of the repository",
     )
     commands: Parsers = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    _add_serve(commands, store, places)
+    add_serve(commands, store, places)
     add_calls(commands, store, places)
     add_rebuild(commands, store)
     add_doctor(commands, store)
@@ -151,21 +138,6 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_subscribe(commands, store)
     add_demo(commands)
     return parser, frozenset(commands.choices)
-
-
-def place_of(db: str | None) -> Path | str:
-    """What `--db`, else the environment, else the working folder names. Raises LocationError."""
-    explicit = db if db is not None else os.environ.get("HOLDLOG_DB")
-    if explicit is not None and (explicit == ":memory:" or "://" in explicit):
-        return explicit
-    return find_store(db, os.environ, Path.cwd())
-
-
-def workspaces_of(options: argparse.Namespace) -> "Workspaces":
-    """Raises LocationError, InvalidError."""
-    from holdlog.adapters.machine.workspaces import find_workspaces
-
-    return find_workspaces(os.environ, Path.cwd(), options.workspace, options.claims_across_worktrees)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -180,172 +152,3 @@ class _Version(argparse.Action):
 
         print(f"holdlog {version('holdlog')}")
         parser.exit()
-
-
-def _add_serve(commands: Parsers, store: argparse.ArgumentParser, places: argparse.ArgumentParser) -> None:
-    serve = commands.add_parser(
-        "serve", parents=[store, places], help="serve MCP over stdio (what holdlog does without a command)"
-    )
-    serve.add_argument(
-        "--tools",
-        default=_environment("TOOLS", "claims"),
-        metavar="GROUPS",
-        help="groups with commas: claims (= standard), state (= advanced), admin, all (default: claims)",
-    )
-    serve.add_argument(
-        "--tool-prefix",
-        default=os.environ.get("HOLDLOG_TOOL_PREFIX", "holdlog_"),
-        metavar="TEXT",
-        help="start of every tool's name (default: holdlog_)",
-    )
-    serve.add_argument(
-        "--lease-seconds",
-        default=_environment("LEASE_SECONDS", "300"),
-        type=lease_seconds,
-        metavar="SECONDS",
-        help="how long a claim lasts without a word from its agent (default: 300)",
-    )
-    serve.add_argument(
-        "--grace-seconds",
-        default=_environment("GRACE_SECONDS", "60"),
-        type=seconds,
-        metavar="SECONDS",
-        help="what is left of its claims when an agent's server has ended (default: 60)",
-    )
-    serve.add_argument(
-        "--idle-limit",
-        default=_environment("IDLE_LIMIT", "1800"),
-        type=lease_seconds,
-        metavar="SECONDS",
-        help="how long after an agent's last call its claims are still renewed (default: 1800)",
-    )
-    serve.add_argument(
-        "--max-claims",
-        default=_environment("MAX_CLAIMS", "64"),
-        type=whole_number,
-        metavar="N",
-        help="claims that one agent may hold (default: 64)",
-    )
-    serve.add_argument(
-        "--max-wait",
-        default=_environment("MAX_WAIT", "50"),
-        type=seconds,
-        metavar="SECONDS",
-        help="longest wait of one call (default: 50; many hosts cut calls at 60)",
-    )
-    serve.add_argument(
-        "--max-value-bytes",
-        default=_environment("MAX_VALUE_BYTES", "262144"),
-        type=whole_bytes,
-        metavar="N",
-        help="largest value, as JSON (default: 262144)",
-    )
-    serve.add_argument(
-        "--log-level",
-        default=_environment("LOG_LEVEL", "warning"),
-        type=log_level,
-        metavar="LEVEL",
-        help=f"what is logged on stderr: {', '.join(_LEVELS)} (default: warning)",
-    )
-    add_nats_options(serve)
-    serve.set_defaults(run=_serve)
-
-
-def _serve(options: argparse.Namespace) -> int:
-    logging.basicConfig(
-        stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s"
-    )
-    os.environ.setdefault("FASTMCP_LOG_ENABLED", "false")
-    place = place_of(options.db)
-    if sys.stdin.isatty():
-        _greet(place)
-    from holdlog.adapters.call import Settings
-    from holdlog.adapters.cli.texts import tell
-    from holdlog.adapters.compose import open_holdlog, tell_nats
-    from holdlog.adapters.mcp.server import build_server, chosen_groups, local_session
-    from holdlog.adapters.mcp.stdio import run_stdio
-
-    groups = chosen_groups(options.tools)
-    settings = Settings(
-        max_value_bytes=options.max_value_bytes,
-        max_wait=options.max_wait,
-        lease=options.lease_seconds,
-        grace=options.grace_seconds,
-        idle_limit=options.idle_limit,
-        max_claims=options.max_claims,
-        workspaces=workspaces_of(options),
-    )
-    nats = nats_options_of(options) if options.nats else None
-    opened = open_holdlog(place, settings, session=local_session(), what="mcp stdio", tell=tell)
-    opened.keep_sessions()
-    beside = tell_nats(opened, place, nats) if nats is not None else None
-
-    async def end() -> None:
-        if beside is not None:
-            beside.stop()
-        opened.close()
-
-    run_stdio(build_server(opened, groups, options.tool_prefix), end)
-
-
-def _greet(place: Path | str) -> None:
-    """Somebody typed `holdlog` in a terminal: say what it is doing and what they may have wanted."""
-    from holdlog.adapters.machine.presence import connected
-
-    others = connected(place) if isinstance(place, Path) else []
-    print(
-        f"holdlog serves MCP on this terminal for the store {without_password(place)}; Ctrl-C ends it.\n"
-        f"Connected besides: {', '.join(f'{it.what} (process {it.pid})' for it in others) or 'nobody'}.\n"
-        "An MCP host starts it by itself. You may have wanted:\n"
-        "  holdlog demo      see what it does, in ten seconds\n"
-        "  holdlog claims    who holds what now\n"
-        "  holdlog --help    everything else",
-        file=sys.stderr,
-    )
-
-
-def seconds(text: str) -> float:
-    return _read(text, float, lambda it: 0 < it <= LONGEST_WAIT, f"more than 0 and at most {LONGEST_WAIT:.0f} seconds")
-
-
-def lease_seconds(text: str) -> float:
-    return _read(text, float, lambda it: 1 <= it <= LONGEST_LEASE, f"from 1 to {LONGEST_LEASE:.0f} seconds")
-
-
-def whole_number(text: str) -> int:
-    return _read(text, int, lambda it: 0 < it <= MOST_CLAIMS, f"a whole number from 1 to {MOST_CLAIMS}")
-
-
-def whole_bytes(text: str) -> int:
-    return _read(text, int, lambda it: 0 < it <= LARGEST_VALUE, f"a whole number of bytes from 1 to {LARGEST_VALUE}")
-
-
-def log_level(text: str) -> str:
-    return _read(text, str.lower, _LEVELS.__contains__, f"one of {', '.join(_LEVELS)}")
-
-
-class _FromEnvironment(str):
-    """The text of a setting, with the variable that it stands in."""
-
-    __slots__ = ("variable",)
-    variable: str
-
-
-def _environment(name: str, fallback: str) -> str:
-    text = os.environ.get(f"HOLDLOG_{name}")
-    if not text:
-        return fallback
-    setting = _FromEnvironment(text)
-    setting.variable = f"HOLDLOG_{name}"
-    return setting
-
-
-Read = TypeVar("Read")
-
-
-def _read(text: str, read: Callable[[str], Read], is_good: Callable[[Read], bool], rule: str) -> Read:
-    with suppress(ValueError):
-        if is_good(given := read(text)):
-            return given
-    where = f" (in {text.variable})" if isinstance(text, _FromEnvironment) else ""
-    raise argparse.ArgumentTypeError(f"must be {rule}{where}")

@@ -1,4 +1,4 @@
-"""`holdlog relay`, and the options of NATS for all commands that have them."""
+"""`holdlog relay` and `holdlog subscribe`, and the options of NATS for all commands that have them."""
 
 import argparse
 import asyncio
@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from holdlog.adapters.cli.settings import place_of
 from holdlog.domain.refusals import InvalidError, StoreError
 
 if TYPE_CHECKING:
@@ -126,7 +127,6 @@ def add_subscribe(
 
 def run_subscribe(options: argparse.Namespace) -> int:
     """Raises HoldlogError, LocationError."""
-    from holdlog.adapters.cli.main import place_of
     from holdlog.adapters.cli.texts import printable, tell
     from holdlog.adapters.compose import open_holdlog
     from holdlog.adapters.nats.subscriber import Subscription
@@ -158,7 +158,6 @@ def run_subscribe(options: argparse.Namespace) -> int:
 
 def run_relay(options: argparse.Namespace) -> int:
     """Raises HoldlogError, LocationError."""
-    from holdlog.adapters.cli.main import place_of
     from holdlog.adapters.cli.texts import tell
     from holdlog.adapters.compose import open_holdlog, open_lead
     from holdlog.adapters.nats.relay import Relay

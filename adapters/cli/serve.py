@@ -1,0 +1,144 @@
+"""`holdlog serve`: MCP on standard input and output. Imports what it needs when it runs: it must start fast."""
+
+import argparse
+import logging
+import os
+import sys
+from pathlib import Path
+
+from holdlog.adapters.cli.commands import Parsers
+from holdlog.adapters.cli.nats import add_nats_options, nats_options_of
+from holdlog.adapters.cli.settings import (
+    LEVELS,
+    environment,
+    lease_seconds,
+    log_level,
+    place_of,
+    seconds,
+    whole_bytes,
+    whole_number,
+    workspaces_of,
+)
+from holdlog.adapters.machine.location import without_password
+
+
+def add_serve(commands: Parsers, store: argparse.ArgumentParser, places: argparse.ArgumentParser) -> None:
+    serve = commands.add_parser(
+        "serve", parents=[store, places], help="serve MCP over stdio (what holdlog does without a command)"
+    )
+    serve.add_argument(
+        "--tools",
+        default=environment("TOOLS", "claims"),
+        metavar="GROUPS",
+        help="groups with commas: claims (= standard), state (= advanced), admin, all (default: claims)",
+    )
+    serve.add_argument(
+        "--tool-prefix",
+        default=os.environ.get("HOLDLOG_TOOL_PREFIX", "holdlog_"),
+        metavar="TEXT",
+        help="start of every tool's name (default: holdlog_)",
+    )
+    serve.add_argument(
+        "--lease-seconds",
+        default=environment("LEASE_SECONDS", "300"),
+        type=lease_seconds,
+        metavar="SECONDS",
+        help="how long a claim lasts without a word from its agent (default: 300)",
+    )
+    serve.add_argument(
+        "--grace-seconds",
+        default=environment("GRACE_SECONDS", "60"),
+        type=seconds,
+        metavar="SECONDS",
+        help="what is left of its claims when an agent's server has ended (default: 60)",
+    )
+    serve.add_argument(
+        "--idle-limit",
+        default=environment("IDLE_LIMIT", "1800"),
+        type=lease_seconds,
+        metavar="SECONDS",
+        help="how long after an agent's last call its claims are still renewed (default: 1800)",
+    )
+    serve.add_argument(
+        "--max-claims",
+        default=environment("MAX_CLAIMS", "64"),
+        type=whole_number,
+        metavar="N",
+        help="claims that one agent may hold (default: 64)",
+    )
+    serve.add_argument(
+        "--max-wait",
+        default=environment("MAX_WAIT", "50"),
+        type=seconds,
+        metavar="SECONDS",
+        help="longest wait of one call (default: 50; many hosts cut calls at 60)",
+    )
+    serve.add_argument(
+        "--max-value-bytes",
+        default=environment("MAX_VALUE_BYTES", "262144"),
+        type=whole_bytes,
+        metavar="N",
+        help="largest value, as JSON (default: 262144)",
+    )
+    serve.add_argument(
+        "--log-level",
+        default=environment("LOG_LEVEL", "warning"),
+        type=log_level,
+        metavar="LEVEL",
+        help=f"what is logged on stderr: {', '.join(LEVELS)} (default: warning)",
+    )
+    add_nats_options(serve)
+    serve.set_defaults(run=run_serve)
+
+
+def run_serve(options: argparse.Namespace) -> int:
+    logging.basicConfig(
+        stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s"
+    )
+    os.environ.setdefault("FASTMCP_LOG_ENABLED", "false")
+    place = place_of(options.db)
+    if sys.stdin.isatty():
+        _greet(place)
+    from holdlog.adapters.call import Settings
+    from holdlog.adapters.cli.texts import tell
+    from holdlog.adapters.compose import open_holdlog, tell_nats
+    from holdlog.adapters.mcp.server import build_server, chosen_groups, local_session
+    from holdlog.adapters.mcp.stdio import run_stdio
+
+    groups = chosen_groups(options.tools)
+    settings = Settings(
+        max_value_bytes=options.max_value_bytes,
+        max_wait=options.max_wait,
+        lease=options.lease_seconds,
+        grace=options.grace_seconds,
+        idle_limit=options.idle_limit,
+        max_claims=options.max_claims,
+        workspaces=workspaces_of(options),
+    )
+    nats = nats_options_of(options) if options.nats else None
+    opened = open_holdlog(place, settings, session=local_session(), what="mcp stdio", tell=tell)
+    opened.keep_sessions()
+    beside = tell_nats(opened, place, nats) if nats is not None else None
+
+    async def end() -> None:
+        if beside is not None:
+            beside.stop()
+        opened.close()
+
+    run_stdio(build_server(opened, groups, options.tool_prefix), end)
+
+
+def _greet(place: Path | str) -> None:
+    """Somebody typed `holdlog` in a terminal: say what it is doing and what they may have wanted."""
+    from holdlog.adapters.machine.presence import connected
+
+    others = connected(place) if isinstance(place, Path) else []
+    print(
+        f"holdlog serves MCP on this terminal for the store {without_password(place)}; Ctrl-C ends it.\n"
+        f"Connected besides: {', '.join(f'{it.what} (process {it.pid})' for it in others) or 'nobody'}.\n"
+        "An MCP host starts it by itself. You may have wanted:\n"
+        "  holdlog demo      see what it does, in ten seconds\n"
+        "  holdlog claims    who holds what now\n"
+        "  holdlog --help    everything else",
+        file=sys.stderr,
+    )

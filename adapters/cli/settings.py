@@ -1,0 +1,85 @@
+"""What options and the environment say, read and checked. Imported by every command: it must load fast."""
+
+import argparse
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from holdlog.adapters.machine.location import find_store
+
+if TYPE_CHECKING:
+    from holdlog.adapters.machine.workspaces import Workspaces
+
+LONGEST_WAIT: Final = 3600.0
+"""Seconds; a host gives up long before."""
+LONGEST_LEASE: Final = 86_400.0
+"""Seconds; a day."""
+MOST_CLAIMS: Final = 1_000_000
+LARGEST_VALUE: Final = 16 * 1024 * 1024
+"""Bytes; every reader of a key gets the whole value."""
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+def place_of(db: str | None) -> Path | str:
+    """What `--db`, else the environment, else the working folder names. Raises LocationError."""
+    explicit = db if db is not None else os.environ.get("HOLDLOG_DB")
+    if explicit is not None and (explicit == ":memory:" or "://" in explicit):
+        return explicit
+    return find_store(db, os.environ, Path.cwd())
+
+
+def workspaces_of(options: argparse.Namespace) -> "Workspaces":
+    """Raises LocationError, InvalidError."""
+    from holdlog.adapters.machine.workspaces import find_workspaces
+
+    return find_workspaces(os.environ, Path.cwd(), options.workspace, options.claims_across_worktrees)
+
+
+def seconds(text: str) -> float:
+    return _read(text, float, lambda it: 0 < it <= LONGEST_WAIT, f"more than 0 and at most {LONGEST_WAIT:.0f} seconds")
+
+
+def lease_seconds(text: str) -> float:
+    return _read(text, float, lambda it: 1 <= it <= LONGEST_LEASE, f"from 1 to {LONGEST_LEASE:.0f} seconds")
+
+
+def whole_number(text: str) -> int:
+    return _read(text, int, lambda it: 0 < it <= MOST_CLAIMS, f"a whole number from 1 to {MOST_CLAIMS}")
+
+
+def whole_bytes(text: str) -> int:
+    return _read(text, int, lambda it: 0 < it <= LARGEST_VALUE, f"a whole number of bytes from 1 to {LARGEST_VALUE}")
+
+
+def log_level(text: str) -> str:
+    return _read(text, str.lower, LEVELS.__contains__, f"one of {', '.join(LEVELS)}")
+
+
+class _FromEnvironment(str):
+    """The text of a setting, with the variable that it stands in."""
+
+    __slots__ = ("variable",)
+    variable: str
+
+
+def environment(name: str, fallback: str) -> str:
+    text = os.environ.get(f"HOLDLOG_{name}")
+    if not text:
+        return fallback
+    setting = _FromEnvironment(text)
+    setting.variable = f"HOLDLOG_{name}"
+    return setting
+
+
+Read = TypeVar("Read")
+
+
+def _read(text: str, read: Callable[[str], Read], is_good: Callable[[Read], bool], rule: str) -> Read:
+    with suppress(ValueError):
+        if is_good(given := read(text)):
+            return given
+    where = f" (in {text.variable})" if isinstance(text, _FromEnvironment) else ""
+    raise argparse.ArgumentTypeError(f"must be {rule}{where}")
