@@ -1,15 +1,15 @@
 """Real servers on free ports, from the wheels of the development group."""
 
 import signal
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-NATS_SERVER = Path(sys.executable).with_name("nats-server")
+from holdlog.adapters.servers.nats import answers, program
+from holdlog.adapters.servers.ports import free_port
+
 STARTS_WITHIN = 20.0
 
 
@@ -43,12 +43,12 @@ class NatsServer:
         log = (self.folder / "server.log").open("ab")
         with log:
             self.process = subprocess.Popen(
-                [NATS_SERVER, "-a", self.host, "-p", str(self.port), "-js", "-sd", self.folder, *self.options],
+                [program(), "-a", self.host, "-p", str(self.port), "-js", "-sd", self.folder, *self.options],
                 stdout=log,
                 stderr=log,
             )
         deadline = time.monotonic() + STARTS_WITHIN
-        while not self._answers():
+        while not answers(self.host, self.port):
             if self.process.poll() is not None:
                 return False
             assert time.monotonic() < deadline, "nats-server does not start"
@@ -69,12 +69,6 @@ class NatsServer:
             except subprocess.TimeoutExpired:
                 self.kill()
 
-    def _answers(self) -> bool:
-        with suppress(OSError), socket.create_connection((self.host, self.port), 1) as connection:
-            connection.settimeout(1)
-            return connection.recv(4) == b"INFO"
-        return False
-
 
 @contextmanager
 def nats_server(folder: Path, *options: str) -> Iterator[NatsServer]:
@@ -84,10 +78,3 @@ def nats_server(folder: Path, *options: str) -> Iterator[NatsServer]:
         yield server.start()
     finally:
         server.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -11,6 +11,7 @@ from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.serve import add_serve
 from holdlog.adapters.cli.settings import environment
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
+from holdlog.adapters.cli.up import add_up
 from holdlog.adapters.demo.command import add_demo
 from holdlog.adapters.machine.location import LocationError
 from holdlog.domain.refusals import HoldlogError
@@ -137,6 +138,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_relay(commands, store)
     add_subscribe(commands, store)
     add_demo(commands)
+    add_up(commands)
     return parser, frozenset(commands.choices)
 
 

@@ -1,0 +1,126 @@
+"""`holdlog up`: a PostgreSQL and a NATS to try holdlog with, for as long as the command runs."""
+
+import argparse
+import json
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from holdlog.domain.refusals import InvalidError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.servers.running import Running
+
+HIGHEST_PORT: Final = 65535
+
+_EXAMPLES: Final = """\
+examples:
+  holdlog up                       both servers in a temporary folder, gone with Ctrl-C
+  holdlog up --data ~/holdlog-up   the same, and what they hold stays
+"""
+
+
+def add_up(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "up",
+        help="start PostgreSQL and NATS to try holdlog with, until Ctrl-C",
+        description="Start a PostgreSQL and a NATS with JetStream on this machine's loopback, print how to reach them,"
+        " and end both with Ctrl-C. Needs holdlog[servers]. Only who has the printed URLs gets in.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="keep the data there (default: a temporary folder)")
+    parser.add_argument("--only", choices=("postgres", "nats"), help="start this one alone")
+    for name in ("postgres", "nats"):
+        default = "default: a free one; with --data that of the last time"
+        parser.add_argument(f"--{name}-port", type=_port, metavar="PORT", help=f"where {name} listens ({default})")
+    parser.add_argument("--json", action="store_true", help="one line with the URLs, once both answer")
+    parser.set_defaults(run=run_up)
+
+
+def run_up(options: argparse.Namespace) -> int:
+    """0: ended by a signal; 1: a server ended by itself. Raises HoldlogError."""
+    from holdlog.adapters.cli.texts import tell
+
+    if sys.platform == "win32":
+        raise InvalidError("holdlog up runs on Linux and macOS; on Windows use WSL2 or containers")
+    from holdlog.adapters.servers.running import NATS, POSTGRES, Wanted, servers
+
+    kinds = (options.only,) if options.only else (POSTGRES, NATS)
+    wanted = Wanted(options.data, kinds, options.postgres_port, options.nats_port)
+    if sys.stderr.isatty():
+        tell("starting …")
+    with _ended_by_signals(), servers(wanted) as running:
+        sys.stdout.write(_json(running) if options.json else _text(running, sys.stdout.isatty()))
+        sys.stdout.flush()
+        try:
+            tell(running.wait())
+            return 1
+        except KeyboardInterrupt:
+            if sys.stderr.isatty():
+                tell("ending …")
+    return 0
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Whoever ends us, and be it the terminal that is closed, does it as Ctrl-C does. What is ignored stays so."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        for each, handler in before.items():
+            if handler != signal.SIG_IGN:
+                signal.signal(each, signal.default_int_handler)
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _json(running: "Running") -> str:
+    return json.dumps({**running.urls, "data": None if running.is_temporary else str(running.folder)}) + "\n"
+
+
+def _text(running: "Running", is_terminal: bool) -> str:
+    """What a person does next. The URLs go into variables: other users can read the words of a command."""
+    from holdlog.adapters.cli.texts import printable
+
+    def bold(text: str) -> str:
+        return f"\033[1m{text}\033[0m" if is_terminal else text
+
+    urls, names = running.urls, dict(zip(running.urls, running.names, strict=True))
+    variables = {"postgres": "HOLDLOG_DB", "nats": "HOLDLOG_NATS"}
+    exports = "".join(f"  export {variables[kind]}={shlex.quote(url)}\n" for kind, url in urls.items())
+    folder = "a temporary folder, gone when this ends" if running.is_temporary else printable(str(running.folder), "")
+    shown = {**{names[kind]: url for kind, url in urls.items()}, "Data": folder}
+    return (
+        "".join(f"{bold(name.ljust(10))}  {text}\n" for name, text in shown.items())
+        + "\nWhoever has these URLs gets in: they hold the passwords. In another terminal:\n\n"
+        + exports
+        + "".join(f"  {line}\n" for line in _next(frozenset(urls)))
+        + f"\n{bold('Ctrl-C')} ends {'both' if len(urls) > 1 else 'it'}.\n"
+    )
+
+
+def _next(kinds: frozenset[str]) -> list[str]:
+    if "nats" not in kinds:
+        return [
+            "holdlog serve                                  # MCP over stdio, as your host starts it",
+            "holdlog claims",
+        ]
+    return [
+        "holdlog set campaign budget 10000 --version 0",
+        "holdlog relay --once                           # tells NATS; holdlog serve does it by itself",
+        "holdlog subscribe --after 0 --limit 1",
+        "holdlog serve --tools claims,state             # MCP over stdio, as your host starts it",
+    ]
+
+
+def _port(text: str) -> int:
+    if text.isascii() and text.isdecimal() and 0 < int(text) <= HIGHEST_PORT:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {HIGHEST_PORT}")

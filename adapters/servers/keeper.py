@@ -1,0 +1,63 @@
+"""Ends the servers of one `holdlog up` when that is gone, however it went: a kill -9 is answered, too.
+
+A script of its own that needs the standard library only, so that it starts in no time and fails for no other reason.
+It leads the process group of the servers, and each of them holds a lock on a file: who finds the lock free knows that
+all have ended. `holdlog up` ends by closing our standard input, so a killed one takes the same way as any other.
+"""
+
+import fcntl
+import os
+import shutil
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Final
+
+PATIENCE: Final = 30.0
+"""Seconds that servers have to end by themselves: PostgreSQL writes what it holds in memory."""
+KILLED_WITHIN: Final = 5.0
+LOOKED_EVERY: Final = 0.01
+
+
+def end_group(group: int, lock: Path) -> bool:
+    """Ask all processes of the group to end, then kill them; True once nobody holds the lock.
+
+    SIGINT: both servers end in order, without waiting for their clients.
+    """
+    with lock.open("rb") as file:
+        for how, seconds in ((signal.SIGINT, PATIENCE), (signal.SIGKILL, KILLED_WITHIN)):
+            if is_free(file):
+                return True
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, how)
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline:
+                if is_free(file):
+                    return True
+                time.sleep(LOOKED_EVERY)
+    return False
+
+
+def is_free(lock: IO[bytes]) -> bool:
+    """Whether nobody else holds the lock; it is ours then until the file is closed."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def main(folder: Path, lock: Path, removed: bool) -> None:
+    """Wait for the end of standard input, end the group, and remove the folder if it was a temporary one."""
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    sys.stdin.buffer.read()
+    end_group(os.getpgrp(), lock)
+    if removed:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "remove")
