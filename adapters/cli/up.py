@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import shlex
 import signal
 import sys
@@ -22,6 +23,14 @@ examples:
   holdlog up                       both servers in a temporary folder, gone with Ctrl-C
   holdlog up --data ~/holdlog-up   the same, and what they hold stays
 """
+
+_VARIABLES: Final = {"postgres": "HOLDLOG_DB", "nats": "HOLDLOG_NATS"}
+_NEXT: Final = (
+    ({"postgres"}, "holdlog claim custom://try --agent ann"),
+    ({"nats"}, "holdlog relay --once"),
+    ({"nats"}, "holdlog subscribe --after 0 --limit 1"),
+)
+"""Commands to try, with what they need. Without comments: not every shell takes them from a keyboard."""
 
 
 def add_up(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -90,34 +99,20 @@ def _text(running: "Running", is_terminal: bool) -> str:
     from holdlog.adapters.cli.texts import printable
 
     def bold(text: str) -> str:
-        return f"\033[1m{text}\033[0m" if is_terminal else text
+        return f"\033[1m{text}\033[0m" if is_terminal and not os.environ.get("NO_COLOR") else text
 
     urls, names = running.urls, dict(zip(running.urls, running.names, strict=True))
-    variables = {"postgres": "HOLDLOG_DB", "nats": "HOLDLOG_NATS"}
-    exports = "".join(f"  export {variables[kind]}={shlex.quote(url)}\n" for kind, url in urls.items())
     folder = "a temporary folder, gone when this ends" if running.is_temporary else printable(str(running.folder), "")
     shown = {**{names[kind]: url for kind, url in urls.items()}, "Data": folder}
+    lines = [f"export {_VARIABLES[kind]}={shlex.quote(url)}" for kind, url in urls.items()]
+    lines += [line for needs, line in _NEXT if needs <= urls.keys()]
     return (
         "".join(f"{bold(name.ljust(10))}  {text}\n" for name, text in shown.items())
         + "\nWhoever has these URLs gets in: they hold the passwords. In another terminal:\n\n"
-        + exports
-        + "".join(f"  {line}\n" for line in _next(frozenset(urls)))
-        + f"\n{bold('Ctrl-C')} ends {'both' if len(urls) > 1 else 'it'}.\n"
+        + "".join(f"  {line}\n" for line in lines)
+        + "\nAn MCP host starts holdlog serve with the same variables.\n"
+        + f"{bold('Ctrl-C')} ends {'both' if len(urls) > 1 else 'it'}.\n"
     )
-
-
-def _next(kinds: frozenset[str]) -> list[str]:
-    if "nats" not in kinds:
-        return [
-            "holdlog serve                                  # MCP over stdio, as your host starts it",
-            "holdlog claims",
-        ]
-    return [
-        "holdlog set campaign budget 10000 --version 0",
-        "holdlog relay --once                           # tells NATS; holdlog serve does it by itself",
-        "holdlog subscribe --after 0 --limit 1",
-        "holdlog serve --tools claims,state             # MCP over stdio, as your host starts it",
-    ]
 
 
 def _port(text: str) -> int:

@@ -5,6 +5,7 @@ import json
 import os
 import pwd
 import secrets
+import stat
 import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -43,6 +44,8 @@ class Folder:
         self.is_temporary = data is None
         try:
             self.path = Path(tempfile.mkdtemp(prefix="holdlog-up-")) if data is None else _made(data)
+            if self.account is not None:
+                _require_passage(self.path, self.account)
             self._lock = _locked(self.path)
             self.path.chmod(0o700 if self.account is None else 0o711)
         except OSError as error:
@@ -115,6 +118,16 @@ def _made(data: Path) -> Path:
     if names and _LOCK not in names:
         raise ServersError(f"--data {data} holds other files; name a new or an empty folder")
     return path
+
+
+def _require_passage(path: Path, account: str) -> None:
+    """Raises ServersError where the account could not reach the folder: its parents are not ours to open."""
+    for parent in path.parents:
+        if not parent.stat().st_mode & stat.S_IXOTH:
+            raise ServersError(
+                f"PostgreSQL refuses root, and user {account}, whom it runs as, may not pass through {parent}: "
+                "name a folder elsewhere, or start holdlog up as another user"
+            )
 
 
 def _locked(path: Path) -> int:

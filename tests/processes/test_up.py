@@ -3,8 +3,10 @@
 import asyncio
 import json
 import os
+import pty
 import re
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -319,3 +321,37 @@ def test_without_the_extra_one_line_says_what_to_install(hidden: str, told: str,
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (2, f"holdlog: {told} is missing; install holdlog[servers]\n")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root runs servers as somebody else")
+def test_root_is_told_where_its_servers_may_not_go(up: Start, base: Path) -> None:
+    (base / "closed").mkdir(mode=0o700)
+    said = refused(up("--data", base / "closed/kept"))
+    assert "PostgreSQL refuses root" in said
+    assert f"may not pass through {base / 'closed'}: name a folder elsewhere" in said
+    assert (base / "closed").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_person_gets_commands_to_paste_and_ends_it_with_a_key(base: Path) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:  # pragma: no cover
+        os.chdir(base)
+        os.environ.pop("NO_COLOR", None)
+        os.execve(sys.executable, [sys.executable, "-m", "holdlog", "up"], os.environ | {"TMPDIR": str(base)})
+    said = b""
+    while b"ends both." not in said:
+        assert select.select([terminal], [], [], PATIENCE)[0]
+        said += os.read(terminal, 4096)
+    assert b"\033[1mPostgreSQL\033[0m" in said
+    exports = "\n".join(re.findall(r"^  (export .*?)\r?$", said.decode(), re.MULTILINE))
+    commands = re.findall(r"^  (holdlog .*?)\r?$", said.decode(), re.MULTILINE)
+    assert len(commands) == 3
+    script = "\n".join(["set -e", exports, *(f"{shlex.quote(sys.executable)} -m {command}" for command in commands)])
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, cwd=base, check=False)
+    assert done.returncode == 0, done.stderr
+    assert '"holdlog.ClaimGranted"' in done.stdout
+
+    os.write(terminal, b"\x03")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os.close(terminal)
+    assert not processes_of(base)
