@@ -157,48 +157,58 @@ def pythons() -> Iterator[str]:
 
 
 UV = os.environ.get("UV") or shutil.which("uv")
+STRANGER = "pgserver" if os.geteuid() == 0 else None
+"""Who runs what was built, where the tests are run by root."""
 
 
-@pytest.mark.skipif(UV is None, reason="the image is built with uv")
-def test_what_the_image_builds_runs_for_a_user_without_a_home_who_can_write_only_the_data() -> None:
+@pytest.fixture(scope="module")
+def built() -> Iterator[Path]:
+    """A folder with `opt/holdlog`, made by the steps of the Dockerfile, and `data`, which belongs to its user."""
     python = next(pythons(), None)
-    if python is None:
-        pytest.skip("no interpreter that another user may run")
+    if UV is None or python is None:
+        pytest.skip("the image is built with uv, and run by another user")
     with passable_folder() as base:
         (base / "src").mkdir()
         context(base / "src")
-        steps = re.findall(r"^RUN (uv sync .*)$", BUILD, re.MULTILINE)
-        assert len(steps) == 2
-        made = dict(re.findall(r"(UV_\w+)=(\S+)", instruction("ENV", BUILD)))
-        built = base / made["UV_PROJECT_ENVIRONMENT"].removeprefix("/")
-        env = os.environ | {"UV_PROJECT_ENVIRONMENT": str(built), "UV_PYTHON": python}
+        variables = dict(re.findall(r"(UV_\w+)=(\S+)", instruction("ENV", BUILD)))
+        place = base / variables["UV_PROJECT_ENVIRONMENT"].removeprefix("/")
+        env = os.environ | {"UV_PROJECT_ENVIRONMENT": str(place), "UV_PYTHON": python}
         env.pop("VIRTUAL_ENV", None)
+        steps = re.findall(r"^RUN uv (sync .*)$", BUILD, re.MULTILINE)
+        assert len(steps) == 2
         for step in steps:
-            words = [str(UV), *step.split()[1:], "--quiet"]
+            words = [UV, *step.split(), "--quiet"]
             done = subprocess.run(words, cwd=base / "src", env=env, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
         shutil.rmtree(base / "src")  # the image does not have it
+        (base / "here").mkdir(mode=0o555)
         (base / "data").mkdir(mode=0o700)
-        if os.geteuid() == 0:
-            shutil.chown(base / "data", "pgserver")
+        if STRANGER is not None:
+            shutil.chown(base / "data", STRANGER)
+        yield base
 
-        def run(*words: str) -> str:
-            done = subprocess.run(
-                [built / "bin/holdlog", *words],
-                env={"HOLDLOG_DB": str(base / "data/state.db"), "PYTHONDONTWRITEBYTECODE": "1"},
-                cwd=base,
-                user="pgserver" if os.geteuid() == 0 else None,
-                extra_groups=() if os.geteuid() == 0 else None,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert done.returncode == 0, done.stderr
-            return done.stdout
 
-        assert run("--version") == f"holdlog {version('holdlog')}\n"
-        run("set", "n", "k", "1", "--version", "0")
-        assert run("get", "n", "k") == "1\n"
-        assert run("relay", "--help").startswith("usage: holdlog relay")
-        subprocess.run([built / "bin/python", "-c", "import psycopg, psycopg_pool, nkeys"], check=True)
-        assert not (built / "bin/pytest").exists()
+def test_what_the_image_holds_runs_for_a_user_without_a_home_who_can_write_only_the_data(built: Path) -> None:
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [built / "opt/holdlog/bin/holdlog", *words],
+            env={"HOLDLOG_DB": str(built / "data/state.db"), "PYTHONDONTWRITEBYTECODE": "1"},
+            cwd=built / "here",
+            user=STRANGER,
+            extra_groups=() if STRANGER else None,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert run("--version") == f"holdlog {version('holdlog')}\n"
+    run("set", "n", "k", "1", "--version", "0")
+    assert run("get", "n", "k") == "1\n"
+
+
+def test_the_image_has_the_clients_of_both_servers_and_no_tools_of_development(built: Path) -> None:
+    programs = built / "opt/holdlog/bin"
+    subprocess.run([programs / "python", "-c", "import psycopg, psycopg_pool, nkeys"], check=True)
+    assert not {"pytest", "ruff", "uv", "nats-server"}.intersection(path.name for path in programs.iterdir())

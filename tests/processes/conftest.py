@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from tests.processes.claimants import CLAIMANTS, Server
+from tests.processes.ups import Up
 from tests.processes.workers import Worker
+from tests.servers import passable_folder
 
 Start = Callable[..., Worker]
 Serve = Callable[..., Server]
+StartUp = Callable[..., Up]
 
 
 @pytest.fixture
@@ -56,3 +59,25 @@ def serve(path: Path) -> Iterator[Serve]:
     yield begin
     for server in started:
         server.wire.close()
+
+
+@pytest.fixture
+def base() -> Iterator[Path]:
+    with passable_folder() as folder:
+        yield folder
+
+
+@pytest.fixture
+def up(base: Path) -> Iterator[StartUp]:
+    """StartUp one with these options; none outlives the test."""
+    started: list[Up] = []
+
+    def begin(*options: object) -> Up:
+        started.append(Up(base, *map(str, options)))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        if one.process.poll() is None:
+            one.end()
+        one.process.communicate()
