@@ -31,7 +31,5 @@ ENV PATH=/opt/holdlog/bin:$PATH \
 USER 10001:10001
 WORKDIR /data
 VOLUME ["/data"]
-# Python as the first process of a container passes SIGTERM over; Ctrl-C ends every command of holdlog in order.
-STOPSIGNAL SIGINT
 # No HEALTHCHECK: over stdio there is nobody to ask but the client, and a relay that stands by is as healthy as one that publishes.
 ENTRYPOINT ["holdlog"]

@@ -4,8 +4,11 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import sys
 import time
+from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -152,8 +155,7 @@ def run_subscribe(options: argparse.Namespace) -> int:
                 if left == 0:
                     return
 
-    asyncio.run(show())
-    return 0
+    return run_until_ended(show())
 
 
 def run_relay(options: argparse.Namespace) -> int:
@@ -169,9 +171,35 @@ def run_relay(options: argparse.Namespace) -> int:
     opened = open_holdlog(place, what="holdlog relay", tell=tell)
     try:
         teller = _Teller(nats.place, options.json)
-        asyncio.run(Relay(opened.store, opened.bell, open_lead(place), nats, teller.told).run(options.once))
+        return run_until_ended(Relay(opened.store, opened.bell, open_lead(place), nats, teller.told).run(options.once))
     finally:
         opened.close()
+
+
+def run_until_ended(work: Coroutine[object, object, None]) -> int:
+    """The exit code: 0 when the work is done, or cancelled because the process was asked to end. Ctrl-C raises."""
+
+    async def run() -> None:
+        asked = False
+        task = asyncio.current_task()
+        assert task is not None
+
+        def ask() -> None:
+            nonlocal asked
+            asked = True
+            task.cancel()
+
+        for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                with suppress(NotImplementedError):  # Windows
+                    asyncio.get_running_loop().add_signal_handler(number, ask)
+        try:
+            await work
+        except asyncio.CancelledError:
+            if not asked:
+                raise
+
+    asyncio.run(run())
     return 0
 
 

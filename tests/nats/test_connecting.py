@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import time
@@ -266,7 +267,8 @@ def test_subscribe_prints_json_lines(path: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_subscribe_waits_for_a_server_that_is_down(path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_subscribe_waits_for_a_server_that_is_down_until_it_is_ended(number: int, code: int, path: Path) -> None:
     open_holdlog(path).close()
     url = f"nats://127.0.0.1:{free_port()}"
     process = subprocess.Popen(
@@ -277,6 +279,6 @@ def test_subscribe_waits_for_a_server_that_is_down(path: Path) -> None:
     )
     assert process.stderr is not None
     assert "cannot be reached" in process.stderr.readline() or "refused" in process.stderr.readline()
-    process.send_signal(2)
+    process.send_signal(number)
     process.communicate(timeout=20)
-    assert process.returncode == 130
+    assert process.returncode == code

@@ -47,10 +47,9 @@ class RelayProcess:
         self.process.kill()
         self.process.wait()
 
-    def end(self) -> tuple[int, str]:
-        """Ctrl-C; the exit code and what it said on stderr."""
-
-        self.process.send_signal(signal.SIGINT)
+    def end(self, number: int) -> tuple[int, str]:
+        """The exit code after a signal, and what it said on stderr."""
+        self.process.send_signal(number)
         self._reader.join(20)
         assert self.process.stderr is not None
         return self.process.wait(20), self.process.stderr.read()
@@ -184,11 +183,12 @@ def test_an_outage_is_told_once(path: Path, tmp_path: Path, start: Start) -> Non
         server.stop()
 
 
-def test_ctrl_c_ends_a_relay_in_silence(path: Path, server: NatsServer, start: Start) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0), (signal.SIGHUP, 0)])
+def test_a_signal_ends_a_relay_in_silence(number: int, code: int, path: Path, server: NatsServer, start: Start) -> None:
     open_holdlog(path).close()
     relay = start(path, server.url)
     until(lambda: relay.state == "current")
-    assert relay.end() == (130, "")
+    assert relay.end(number) == (code, "")
 
 
 def test_once_ends_when_all_is_published(path: Path, server: NatsServer, start: Start) -> None:
