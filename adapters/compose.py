@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from holdlog.adapters.nats.background import NatsBeside
     from holdlog.adapters.nats.lead import Lead
     from holdlog.adapters.nats.options import NatsOptions
+    from holdlog.adapters.stores.findings import Finding
+    from holdlog.adapters.stores.rebuilding import Aside
+    from holdlog.domain.ports import Store
 
 MEMORY: Final = ":memory:"
 
@@ -60,18 +63,58 @@ def open_holdlog(
 
 
 def _open_database(url: str, caller: Caller, settings: Settings) -> Opened:
-    scheme = url.split("://")[0]
-    if scheme not in ("postgresql", "postgres"):
-        raise StoreError(f"{scheme}:// is no store; give the path of a file, or postgresql://user@host/database")
-    try:
-        from holdlog.adapters.stores.postgres.opening import open_postgres
-        from holdlog.adapters.stores.postgres.session import Session, SessionBell
-    except ImportError as error:
-        raise StoreError(f"{error.name} is missing; install holdlog[postgres]") from None
+    require_database(url)
+    from holdlog.adapters.stores.postgres.opening import open_postgres
+    from holdlog.adapters.stores.postgres.session import Session, SessionBell
+
     store = open_postgres(url)
     bell = SessionBell()
     bell.session = server = Session(store, bell.wake)
     return Opened(store, bell, caller, Calls(settings, store.now, store.steady, server.connected), server, settings)
+
+
+def require_database(url: str) -> None:
+    """That a URL is of a kind that can be a store, and that its driver is installed. Raises StoreError."""
+    scheme = url.split("://")[0]
+    if scheme not in ("postgresql", "postgres"):
+        raise StoreError(f"{scheme}:// is no store; give the path of a file, or postgresql://user@host/database")
+    try:
+        import holdlog.adapters.stores.postgres.opening  # noqa: F401
+    except ImportError as error:
+        raise StoreError(f"{error.name} is missing; install holdlog[postgres]") from None
+
+
+def open_aside(place: str | Path, tell: Callable[[str], None]) -> "tuple[Store, Aside] | None":
+    """The store and the tables of one rebuild of it; None where there is no store. Raises StoreError,
+    UnavailableError."""
+    if isinstance(place, str):
+        require_database(place)
+        from holdlog.adapters.stores.postgres.aside import PostgresAside
+        from holdlog.adapters.stores.postgres.opening import open_postgres, stands
+
+        if not stands(place):
+            return None
+        database = open_postgres(place)
+        return database, PostgresAside(database)
+    from holdlog.adapters.stores.aside import SqliteAside
+    from holdlog.adapters.stores.opening import open_sqlite
+
+    if not os.path.lexists(place):
+        return None
+    file = open_sqlite(place, tell=tell)
+    return file, SqliteAside(file)
+
+
+def examine(place: str | Path, progress: Callable[[int, int], None]) -> "list[Finding]":
+    """What there is to say about a store, as a doctor. Raises StoreError for a URL that is none of a store."""
+    if isinstance(place, str):
+        require_database(place)
+        from holdlog.adapters.stores.postgres import doctor
+
+        return doctor.examine(place, progress)
+    from holdlog.adapters.stores.doctor import examine
+
+    return examine(place, progress)
 
 
 def open_lead(place: str | Path) -> "Lead":

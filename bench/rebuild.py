@@ -9,6 +9,7 @@ from bench.bench import Bench
 from bench.contestants import AGENT, NAMESPACE, VALUE
 from bench.figures import Figure, number
 from bench.size import CALLS, fill
+from holdlog.adapters.stores.aside import SqliteAside
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.rebuilding import rebuild
 from holdlog.domain.handle import Command
@@ -27,7 +28,7 @@ def run(bench: Bench) -> Iterator[Figure]:
             for turn in range(bench.pick(5, 3)):
                 bench.progress(f"{place}, {turn}")
                 started = time.perf_counter()
-                report = rebuild(store)
+                report = rebuild(SqliteAside(store))
                 rates.append(report.events / (time.perf_counter() - started))
                 assert report.events == events, report
             store.close()

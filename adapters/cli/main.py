@@ -112,10 +112,10 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
-    where = "the store's file, or :memory: (default: that of the git repository; see docs/store.md)"
-    parser.add_argument("--db", metavar="PATH", help=where)
+    where = "the store: a file, or postgresql://user@host/database (default: that of the git repository; docs/store.md)"
+    parser.add_argument("--db", metavar="PATH|URL", help=where)
     store = argparse.ArgumentParser(add_help=False)
-    store.add_argument("--db", default=argparse.SUPPRESS, metavar="PATH", help=where)
+    store.add_argument("--db", default=argparse.SUPPRESS, metavar="PATH|URL", help=where)
     places = argparse.ArgumentParser(add_help=False)
     places.add_argument(
         "--workspace",

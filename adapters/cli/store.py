@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from holdlog.domain.refusals import StoreError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.stores.doctor import Finding
+    from holdlog.adapters.stores.findings import Finding
 
 BAR_WIDTH: Final = 30
 BAR_EVERY: Final = 0.1
@@ -30,6 +30,8 @@ def add_rebuild(
         parents=[shared],
         help="make the views anew from the log",
         description="Make the views anew from the log, beside those in use, and swap. Servers may go on working.",
+        epilog="example:\n  holdlog rebuild --db postgresql://holdlog@db.example/holdlog",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
     parser.set_defaults(run=run_rebuild)
@@ -44,6 +46,8 @@ def add_doctor(
         parents=[shared],
         help="is the store sound, and who is connected?",
         description="Look at the store, beside servers that use it. Mends nothing. Exit code 1: it is not sound.",
+        epilog="example:\n  holdlog doctor --json",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.set_defaults(run=run_doctor)
@@ -52,23 +56,25 @@ def add_doctor(
 def run_rebuild(options: argparse.Namespace) -> int:
     """Raises HoldlogError, LocationError."""
     from holdlog.adapters.cli.texts import no_store, tell
-    from holdlog.adapters.stores.opening import open_sqlite
+    from holdlog.adapters.compose import open_aside
+    from holdlog.adapters.machine.location import without_password
     from holdlog.adapters.stores.rebuilding import rebuild
 
-    path = _file(options.db)
-    if not os.path.lexists(path):
-        return no_store(path)
-    store = open_sqlite(path, tell=tell)
+    place = _place(options.db)
+    opened = open_aside(place, tell)
+    if opened is None:
+        return no_store(without_password(place))
+    store, aside = opened
     bar = Bar(sys.stderr, "rebuild")
     started = time.monotonic()
     try:
-        report = rebuild(store, bar.draw)
+        report = rebuild(aside, bar.draw)
     finally:
         bar.clear()
         store.close()
     seconds = time.monotonic() - started
     if options.json:
-        _say(json.dumps({"store": str(path), **report._asdict(), "seconds": round(seconds, 3)}))
+        _say(json.dumps({"store": without_password(place), **report._asdict(), "seconds": round(seconds, 3)}))
         return 0
     rows = ", ".join(f"{count:,} in {view}" for view, count in report.rows.items())
     _say(f"{_mark('ok', sys.stdout)} {report.events:,} events in {seconds:.1f} s; rows: {rows}")
@@ -76,21 +82,22 @@ def run_rebuild(options: argparse.Namespace) -> int:
 
 
 def run_doctor(options: argparse.Namespace) -> int:
-    """Raises LocationError."""
-    from holdlog.adapters.stores.doctor import examine
+    """Raises StoreError, LocationError."""
+    from holdlog.adapters.compose import examine
+    from holdlog.adapters.machine.location import without_password
 
-    path = _file(options.db)
+    place = _place(options.db)
     bar = Bar(sys.stderr, "doctor")
     try:
-        findings = examine(path, bar.draw)
+        findings = examine(place, bar.draw)
     finally:
         bar.clear()
     sound = all(finding.level != "bad" for finding in findings)
     if options.json:
         told = [finding._asdict() for finding in findings]
-        _say(json.dumps({"store": str(path), "sound": sound, "findings": told}, indent=2))
+        _say(json.dumps({"store": without_password(place), "sound": sound, "findings": told}, indent=2))
     else:
-        _say(f"the store {path}")
+        _say(f"the store {without_password(place)}")
         for finding in findings:
             _say(_line(finding))
     return 0 if sound else 1
@@ -119,13 +126,13 @@ class Bar:
             self._stream.flush()
 
 
-def _file(db: str | None) -> Path:
+def _place(db: str | None) -> Path | str:
     from holdlog.adapters.machine.location import find_store
 
     named = db or os.environ.get("HOLDLOG_DB") or ""
-    if named == ":memory:" or "://" in named:
-        raise StoreError("this command is for a store in a file; use --db with its path")
-    return find_store(db, os.environ, Path.cwd())
+    if named == ":memory:":
+        raise StoreError(":memory: is gone when its process ends; name a file or a database with --db")
+    return named if "://" in named else find_store(db, os.environ, Path.cwd())
 
 
 def _line(finding: "Finding") -> str:

@@ -21,7 +21,7 @@ def tell(line: str) -> None:
     sys.stderr.write(f"holdlog: {printable(line, kept='')}\n")
 
 
-def no_store(place: Path) -> int:
+def no_store(place: Path | str) -> int:
     """Say that there is none, and what to do; the exit code."""
     tell(f"there is no store at {place} yet; the first claim or set makes it, and --db names another")
     return 1

@@ -1,22 +1,24 @@
 """Does a log hold together, and are the views what it says? One pass by stream, in little memory. Mends nothing."""
 
-import sqlite3
-from collections.abc import Callable, Iterator
-from itertools import groupby
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from holdlog.adapters.stores.mapper import event_of, expected_digest
-from holdlog.adapters.stores.schema import EVENTS_TABLE, SELECT_EVENTS, select_from, select_row
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.refusals import StoreError
 from holdlog.projections import fold
 from holdlog.projections.fold import VIEWS, State
-from holdlog.projections.projection import Table
+from holdlog.projections.projection import Put, Table
 from holdlog.projections.rebuild import Step, following, initial
 
 MAX_EXAMPLES: Final = 3
 PROGRESS_EVERY: Final = 4_000
+MAX_COMPARED: Final = 500
+"""Rows of views compared at once."""
+MAX_WEIGHT: Final = 4 * 1024 * 1024
+"""Characters in them; the row that crosses it is the last."""
 _BROKEN: Final = (ValueError, TypeError, AttributeError, KeyError, OverflowError)
 """What a row that somebody else wrote may cause in code that trusts its types."""
 
@@ -40,10 +42,39 @@ class Faults:
         return "; ".join(self.examples) + (f"; and {more:,} more" if more else "")
 
 
-class Audit:
-    """What one pass found. `connection`: in a read transaction, with a `text_factory` that takes any bytes."""
+class Look(Protocol):
+    """One snapshot of a store, for reading only."""
 
-    def __init__(self, connection: sqlite3.Connection, progress: Callable[[int, int], None]) -> None:
+    def views(self) -> set[str]:
+        """Names of the views whose tables are there."""
+
+    def total(self) -> int:
+        """Number of events."""
+
+    def ends(self) -> tuple[int, int]:
+        """First and last position of the log; zeros where there is none."""
+
+    def events(self) -> Iterator[Row]:
+        """All of them as `mapper.unseal` takes them, in order of streams and versions."""
+
+    def rows_of(self, view: Table, keys: Sequence[Row]) -> dict[Row, Row]:
+        """The rows of these keys, by key."""
+
+    def all_rows(self, view: Table) -> Iterator[Row]: ...
+
+    def count(self, view: Table) -> int: ...
+
+    def known(self, streams: Sequence[str]) -> set[str]:
+        """Those of them that stand in the log."""
+
+    def backwards(self) -> Iterator[tuple[int, int, str]]:
+        """Position, version and stream of events that are earlier than the event before."""
+
+
+class Audit:
+    """What one pass found."""
+
+    def __init__(self, look: Look, progress: Callable[[int, int], None]) -> None:
         self.events = 0
         self.streams = 0
         self.positions = Faults()
@@ -52,22 +83,24 @@ class Audit:
         self.digests = Faults()
         self.unreadable = Faults()
         self.views = Faults()
-        self._connection = connection
+        self._look = look
         self._progress = progress
         self._found = dict.fromkeys((view.name for view in VIEWS), 0)
-        self._missing = {view.name for view in VIEWS} - _tables(connection)
-        self._total = connection.execute(f"SELECT COUNT(*) FROM {EVENTS_TABLE} NOT INDEXED").fetchone()[0]
+        self._missing = {view.name for view in VIEWS} - look.views()
+        self._total = look.total()
+        self._told: list[tuple[str, Put]] = []
+        self._weight = 0
 
     def run(self) -> None:
-        """Raises sqlite3.Error where the file itself cannot be read."""
+        """Raises the database's own errors where it cannot be read."""
         for missing in sorted(self._missing):
             self.views.add(f"the table {missing} is missing")
-        rows = self._connection.execute(f"{SELECT_EVENTS} ORDER BY originator_id, originator_version")
-        for stream, of_stream in groupby(rows, key=itemgetter(1)):
+        for stream, of_stream in groupby(self._look.events(), key=itemgetter(1)):
             self.streams += 1
             state = self._follow(stream, of_stream)
             if state is not None:
-                self._compare(stream, state)
+                self._tell(stream, fold.put(state))
+        self._compare()
         self._progress(self.events, self._total)
         for view in VIEWS:
             if view.name not in self._missing:
@@ -116,47 +149,57 @@ class Audit:
             self.unreadable.add(f"event {stream}@{version} cannot be read")
         return None
 
-    def _compare(self, stream: str, state: State) -> None:
-        table, row = fold.put(state)
-        if table.name in self._missing:
+    def _tell(self, stream: str, put: Put) -> None:
+        """What the log says of a stream is compared with others: each look at a database may be a journey."""
+        if put.table.name in self._missing:
             return
-        found = self._connection.execute(_SELECT_ROW[table.name], row[: table.key]).fetchone()
-        if found is None:
-            self.views.add(f"{table.name} has no row of {stream}")
-            return
-        self._found[table.name] += 1
-        if found != row:
-            differing = (name for name, kept, told in zip(table.columns, found, row, strict=True) if kept != told)
-            self.views.add(f"{table.name} and the log differ in {', '.join(differing)} of {stream}")
+        self._told.append((stream, put))
+        self._weight += sum(len(cell) for cell in put.row if isinstance(cell, str))
+        if len(self._told) == MAX_COMPARED or self._weight > MAX_WEIGHT:
+            self._compare()
+
+    def _compare(self) -> None:
+        found = {view.name: self._look.rows_of(view, self._keys(view)) for view in VIEWS}
+        for stream, (table, row) in self._told:
+            kept = found[table.name].get(row[: table.key])
+            if kept is None:
+                self.views.add(f"{table.name} has no row of {stream}")
+                continue
+            self._found[table.name] += 1
+            if kept != row:
+                differing = (name for name, one, other in zip(table.columns, kept, row, strict=True) if one != other)
+                self.views.add(f"{table.name} and the log differ in {', '.join(differing)} of {stream}")
+        self._told, self._weight = [], 0
+
+    def _keys(self, view: Table) -> list[Row]:
+        return [put.row[: view.key] for _, put in self._told if put.table.name == view.name]
 
     def _find_strays(self, view: Table) -> None:
-        rows = self._connection.execute(f'SELECT COUNT(*) FROM "{view.name}"').fetchone()[0]
-        if rows == self._found[view.name]:
+        if self._look.count(view) == self._found[view.name]:
             return
-        for row in self._connection.execute(select_from(view)):
-            stream = _stream_of(view, row)
-            if self._connection.execute(_SELECT_STREAM, (stream,)).fetchone() is None:
-                self.views.add(f"{view.name} has a row {'/'.join(map(str, row[: view.key]))} that is not in the log")
+        rows = ((_stream_of(view, row), row[: view.key]) for row in self._look.all_rows(view))
+        while page := list(islice(rows, MAX_COMPARED)):
+            known = self._look.known([stream for stream, _ in page if stream is not None])
+            for stream, key in page:
+                if stream not in known:
+                    self.views.add(f"{view.name} has a row {'/'.join(map(str, key))} that is not in the log")
 
     def _check_order(self) -> None:
         if self.events != self._total:
             self.positions.add(f"{self._total:,} events, of which the index of streams knows {self.events:,}")
-        last = self._connection.execute(f"SELECT MAX(rowid) FROM {EVENTS_TABLE}").fetchone()[0] or 0
+        first, last = self._look.ends()
         if last != self._total:
-            # SQLite's one writer leaves no gaps: only somebody who takes rows out does.
+            # One writer at a time leaves no gaps: only somebody who takes rows out does.
             self.positions.add(f"the last position is {last:,}, but there are {self._total:,} events")
-        for position, version, stream in self._connection.execute(_SELECT_TIMES_BACKWARDS):
+        elif self._total and first != 1:
+            self.positions.add(f"the first position is {first:,}")
+        for position, version, stream in self._look.backwards():
             self.times.add(f"{stream}@{version} (position {position})")
 
     def _count(self) -> None:
         self.events += 1
         if self.events % PROGRESS_EVERY == 0:
             self._progress(self.events, self._total)
-
-
-def any_text(text: bytes) -> str:
-    """A `text_factory` that reads what is no UTF-8, too; it then differs from whatever it is compared with."""
-    return text.decode("utf-8", "surrogateescape")
 
 
 def _verifies(row: Row, previous: bytes) -> bool:
@@ -171,15 +214,3 @@ def _stream_of(view: Table, row: Row) -> str | None:
         return fold.state_of(view, row).stream
     except _BROKEN:
         return None
-
-
-def _tables(connection: sqlite3.Connection) -> set[str]:
-    return {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-
-
-_SELECT_ROW: Final = {view.name: select_row(view) for view in VIEWS}
-_SELECT_STREAM: Final = f"SELECT 1 FROM {EVENTS_TABLE} WHERE originator_id = ? LIMIT 1"
-_SELECT_TIMES_BACKWARDS: Final = f"""
-SELECT rowid, originator_version, originator_id FROM (
-    SELECT rowid, originator_version, originator_id, at, LAG(at) OVER (ORDER BY rowid) AS before FROM {EVENTS_TABLE}
-) WHERE at < before"""

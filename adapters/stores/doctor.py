@@ -7,34 +7,24 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
 from holdlog.adapters.machine import host
 from holdlog.adapters.machine.gate import describe_process
 from holdlog.adapters.machine.location import shown
 from holdlog.adapters.machine.presence import connected
-from holdlog.adapters.stores.audit import Audit, Faults, any_text
+from holdlog.adapters.stores.aside import left_over
+from holdlog.adapters.stores.findings import REBUILD_LEFT, Finding, contents, kept, leases, log
+from holdlog.adapters.stores.look import SqliteLook, any_text
 from holdlog.adapters.stores.migrating import is_older
 from holdlog.adapters.stores.opening import require_ours
-from holdlog.adapters.stores.rebuilding import left_over
-from holdlog.adapters.stores.schema import MAJOR, MINOR, MINORS_PER_MAJOR, select_from
+from holdlog.adapters.stores.schema import MAJOR, MINOR, MINORS_PER_MAJOR
 from holdlog.domain.refusals import StoreError
-from holdlog.projections.claims import CLAIMS, claim_of
-
-Level = Literal["ok", "warn", "bad"]
 
 SHM_OPEN_LOCK: Final = 128
 """Byte of the -shm file that every process locks that has the database open (os_unix.c of SQLite: UNIX_SHM_DMS)."""
 MAX_PROBLEMS: Final = 3
 _SIDE_FILES: Final = ("", "-wal", "-shm", ".gate", ".bells", ".sessions")
-
-
-class Finding(NamedTuple):
-    """What was looked at, how it is, and one line about it."""
-
-    name: str
-    level: Level
-    text: str
 
 
 def examine(path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> list[Finding]:
@@ -48,13 +38,15 @@ def examine(path: Path, progress: Callable[[int, int], None] = lambda done, tota
             # From here on, everything is seen as it was at one moment.
             connection.execute("BEGIN")
             findings += _schema(connection)
-            findings += _guarded("contents", lambda: [_contents(path, connection)])
+            look = SqliteLook(connection)
+            findings += _guarded("contents", lambda: [contents(look, _all_bytes(path))])
             findings += _guarded("integrity", lambda: [_integrity(connection)])
             if is_older(connection):  # its views have other columns
                 findings.append(Finding("log", "warn", "not looked at: its schema is older"))
             else:
-                findings += _guarded("log", lambda: _log(connection, progress))
-                findings += _guarded("leases", lambda: [_leases(connection)])
+                findings += _guarded("log", lambda: log(look, progress))
+                findings += _guarded("leases", lambda: [leases(look)])
+                findings += _guarded("kept", lambda: [kept(look)])
     except StoreError as error:
         findings.append(Finding("file", "bad", str(error)))
     except sqlite3.Error as error:
@@ -129,24 +121,11 @@ def _schema(connection: sqlite3.Connection) -> Iterator[Finding]:
     else:
         yield Finding("schema", "ok", number)
     if left_over(connection):
-        yield Finding(
-            "rebuild",
-            "warn",
-            "a rebuild is running, or did not end; the views in use are whole, and the next one clears up",
-        )
+        yield REBUILD_LEFT
 
 
-def _contents(path: Path, connection: sqlite3.Connection) -> Finding:
-    store_id = connection.execute("SELECT value FROM meta WHERE name = 'store_id'").fetchone()
-    if store_id is None:
-        return Finding("contents", "bad", "the store has no id")
-    events, live, deleted = connection.execute(_SELECT_COUNTS).fetchone()
-    size = sum(_size(path.with_name(path.name + suffix)) for suffix in ("", "-wal"))
-    return Finding(
-        "contents",
-        "ok",
-        f"store {shown(store_id[0])}: {events:,} events, {live:,} records ({deleted:,} deleted), {size / 1e6:,.1f} MB",
-    )
+def _all_bytes(path: Path) -> int:
+    return sum(_size(path.with_name(path.name + suffix)) for suffix in ("", "-wal"))
 
 
 def _size(path: Path) -> int:
@@ -161,61 +140,6 @@ def _integrity(connection: sqlite3.Connection) -> Finding:
     if told == ["ok"]:
         return Finding("integrity", "ok", "SQLite finds the file whole")
     return Finding("integrity", "bad", "; ".join(shown(line) for line in told))
-
-
-def _log(connection: sqlite3.Connection, progress: Callable[[int, int], None]) -> list[Finding]:
-    audit = Audit(connection, progress)
-    audit.run()
-    return [
-        _judged("positions", audit.positions, f"1 to {audit.events:,} without a gap", "events are missing"),
-        _judged("versions", audit.versions, f"of {audit.streams:,} streams, without a gap", "events are missing"),
-        _judged("times", audit.times, "never run backwards", "earlier than the event before"),
-        _judged("digests", audit.digests, f"all {audit.events:,} verify", "do not verify"),
-        _judged("events", audit.unreadable, "all can be read", "cannot be read"),
-        _judged(
-            "views",
-            audit.views,
-            "equal what the log says",
-            "are not what the log says; `holdlog rebuild` makes them anew",
-        ),
-    ]
-
-
-def _leases(connection: sqlite3.Connection) -> Finding:
-    """A grant or ticket may lack its lease, as in a copy of the log; it then lasts for the grace."""
-    kept = {(resource, version): who for resource, version, *who in connection.execute(_SELECT_LEASES)}
-    held = unknown = 0
-    waiting = set()
-    for row in connection.execute(f"{select_from(CLAIMS)} WHERE held <> 0 OR waiting <> 0"):
-        try:
-            claim = claim_of(row)
-        except (ValueError, TypeError):
-            continue  # told of the views
-        held += bool(claim.grants)
-        waiting |= {(ticket.agent, ticket.principal) for ticket in claim.line}
-        expected = {it.version: ["grant", it.agent, it.principal] for it in claim.grants}
-        expected |= {it.version: ["ticket", it.agent, it.principal] for it in claim.line}
-        for version, who in expected.items():
-            found = kept.get((claim.resource, version))
-            unknown += found is None
-            if found == who:
-                del kept[claim.resource, version]
-    text = f"{held:,} claims held, {len(waiting):,} agents wait"
-    text += f"; {unknown:,} without a lease, which last for the grace" if unknown else ""
-    if not kept:
-        return Finding("leases", "ok", text)
-    faults = Faults()
-    for resource, version in kept:
-        faults.add(f"{resource}@{version}")
-    return Finding(
-        "leases", "warn", f"{text}; {faults.count:,} leases fit no claim and grant nothing: {shown(str(faults))}"
-    )
-
-
-def _judged(name: str, faults: Faults, well: str, ill: str) -> Finding:
-    if faults.count == 0:
-        return Finding(name, "ok", well)
-    return Finding(name, "bad", f"{faults.count:,} {ill}: {shown(str(faults))}")
 
 
 def _guarded(name: str, look: Callable[[], list[Finding]]) -> list[Finding]:
@@ -234,10 +158,3 @@ def _connected(path: Path) -> Finding:
     if processes:
         text += f". The file is open in {', '.join(processes)}"
     return Finding("connected", "ok", text)
-
-
-_SELECT_COUNTS: Final = """
-SELECT (SELECT COUNT(*) FROM stored_events),
-       (SELECT COUNT(*) FROM current WHERE live = 1), (SELECT COUNT(*) FROM current WHERE live <> 1)"""
-_SELECT_LEASES: Final = """
-SELECT resource, version, CASE kind WHEN 'waits' THEN 'ticket' ELSE 'grant' END, agent, principal FROM leases"""

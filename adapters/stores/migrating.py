@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdlog.adapters.machine import host
+from holdlog.adapters.stores.aside import rebuild_within
 from holdlog.adapters.stores.faults import code_of
-from holdlog.adapters.stores.rebuilding import rebuild_within
 from holdlog.adapters.stores.recorder import uri_of
 from holdlog.adapters.stores.schema import (
     CREATE_SIDE_TABLES,

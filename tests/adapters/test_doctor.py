@@ -14,7 +14,8 @@ from holdlog import StateStore
 from holdlog.adapters.cli import store as cli_store
 from holdlog.adapters.machine.presence import announce
 from holdlog.adapters.stores import audit
-from holdlog.adapters.stores.doctor import Finding, examine, has_wal_reset_bug
+from holdlog.adapters.stores.doctor import examine, has_wal_reset_bug
+from holdlog.adapters.stores.findings import Finding
 from holdlog.adapters.stores.mapper import payload_hash
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdlog.adapters.machine.location import LocationError, find_store, prepare_folder, require_local, without_password
+from holdlog.adapters.stores.postgres.place import place_of
 
 
 @pytest.fixture
@@ -290,3 +291,15 @@ def test_a_local_disk_is_accepted(home: Path):
 )
 def test_a_store_is_told_without_its_password(place: Path | str, told: str) -> None:
     assert without_password(place) == told
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("options=-c%20work_mem%3D8MB", "options=-c%20work_mem%3D8MB"),
+        ("schema=s&application_name=a+b", "application_name=a%2Bb"),
+        ("host=/run/x&schema=s", "host=%2Frun%2Fx"),
+    ],
+)
+def test_the_options_of_a_database_reach_libpq_as_they_were_written(given: str, kept: str) -> None:
+    assert place_of(f"postgresql://ann@h/d?{given}").url == f"postgresql://ann@h/d?{kept}"

@@ -15,6 +15,7 @@ from holdlog.adapters.calls import Calls
 from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.opened import Opened, Server
 from holdlog.adapters.stores import rows
+from holdlog.adapters.stores.aside import SqliteAside
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.rebuilding import rebuild
 from holdlog.adapters.stores.sqlite import SqliteStore
@@ -342,7 +343,7 @@ def test_what_is_due_is_found_by_its_index_also_after_a_rebuild(tmp_path: Path) 
             plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
             assert "current_due" in plan[0][3], plan
         connection.close()
-        rebuild(store)
+        rebuild(SqliteAside(store))
     store.close()
 
 

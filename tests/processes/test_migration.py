@@ -276,10 +276,11 @@ def test_a_reader_of_the_build_before_is_not_in_the_way(path: Path) -> None:
 MIGRATE_AND_STOP = """
 import sys
 from holdlog import StateStore
-from holdlog.adapters.stores import migrating, rebuilding
+from holdlog.adapters.stores import migrating
+from holdlog.adapters.stores.aside import SqliteTables
 where, path = sys.argv[1:]
 module, name = {"backup begun": (migrating, "_reserve"), "backup made": (migrating, "rebuild_within"),
-                "folding": (rebuilding, "_put"), "swapped": (rebuilding, "_swap")}[where]
+                "folding": (SqliteTables, "put"), "swapped": (SqliteTables, "swap")}[where]
 real = getattr(module, name)
 
 def stop(*arguments):

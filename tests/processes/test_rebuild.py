@@ -1,23 +1,24 @@
 """A rebuild beside writers and readers in other processes, and killed at its worst moments."""
 
-import sqlite3
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from holdlog import StateStore
+from holdlog import NotFoundError, StateStore
+from holdlog.adapters.compose import open_aside
 from holdlog.adapters.stores import rebuilding
-from holdlog.adapters.stores.doctor import examine
-from holdlog.adapters.stores.opening import open_sqlite
-from holdlog.adapters.stores.rebuilding import RebuildReport, rebuild
+from holdlog.adapters.stores.rebuilding import RebuildReport
+from holdlog.domain.ports import Store
+from holdlog.domain.record import Record
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.projections import fold
 from holdlog.projections.rebuild import replay
+from tests.kinds import InDatabase, InFile, Kind
 
 WRITE_UNTIL_TOLD = """
 import select, sys
@@ -63,21 +64,27 @@ with StateStore(path) as store:
 REBUILD_AND_STOP = """
 import sys
 from pathlib import Path
+from holdlog.adapters.compose import open_aside
 from holdlog.adapters.stores import rebuilding
-from holdlog.adapters.stores.opening import open_sqlite
-where, path = sys.argv[1:]
+from holdlog.adapters.stores.aside import SqliteTables
+from holdlog.adapters.stores.postgres import aside as postgres
+where, place = sys.argv[1:]
 rebuilding.PAGE_EVENTS = 10
+store, aside = open_aside(place if "://" in place else Path(place), print)
 
 def stop(*_):
     print("here", flush=True)
     sys.stdin.readline()
 
-if where == "a page":
-    rebuilding.rebuild(open_sqlite(Path(path)), stop)
+def stopping_after(call):
+    return lambda *arguments: (call(*arguments), stop())[0]
+
+if where == "the catching up":  # nobody else writes
+    rebuilding._catch_up = stopping_after(rebuilding._catch_up)
 if where == "the swap":  # its statements have run, its commit has not
-    swap = rebuilding._swap
-    rebuilding._swap = lambda connection: (swap(connection), stop())
-    rebuilding.rebuild(open_sqlite(Path(path)))
+    SqliteTables.swap = stopping_after(SqliteTables.swap)
+    postgres.indexes_there = stopping_after(postgres.indexes_there)
+rebuilding.rebuild(aside, stop if where == "a page" else lambda *_: None)
 """
 
 
@@ -106,12 +113,16 @@ def ended(started: "subprocess.Popen[str]") -> int:
     return int(told)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
+@pytest.fixture(params=["sqlite", "postgres"])
+def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
     """A store of 67 events in 27 streams, of one to many versions."""
-    folder = tmp_path / "store"
-    folder.mkdir(0o700)
-    with StateStore(folder / "state.db") as store:
+    if request.param == "postgres":
+        found: Kind = InDatabase(request.getfixturevalue("postgres"))
+    else:
+        folder = tmp_path / "store"
+        folder.mkdir(0o700)
+        found = InFile(folder / "state.db")
+    with StateStore(found.place) as store:
         for number in range(40):
             store.set("n", f"key {number % 20}", {"n": number}, updated_by="ann")
         for number in range(5):
@@ -123,7 +134,7 @@ def path(tmp_path: Path) -> Path:
             store.claim("src/a b.py", agent="ann")
             store.release("src/a b.py", agent="ann")
         store.claim("src/a b.py", agent="bob")
-    return folder / "state.db"
+    return found
 
 
 @pytest.fixture
@@ -131,110 +142,79 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuilding, "PAGE_EVENTS", 7)
 
 
-def views(path: Path) -> dict[str, list[tuple[Any, ...]]]:
-    connection = sqlite3.connect(path)
-    rows = {view.name: connection.execute(f'SELECT * FROM "{view.name}"').fetchall() for view in fold.VIEWS}
-    connection.close()
-    return rows
+@contextmanager
+def opened(kind: Kind) -> Iterator[Store]:
+    found = open_aside(kind.place, print)
+    assert found is not None
+    yield found[0]
+    found[0].close()
 
 
-def doctored(path: Path, statement: str) -> None:
-    connection = sqlite3.connect(path, isolation_level=None)
-    assert connection.execute(statement).rowcount != 0
-    connection.close()
-
-
-def rebuilt(path: Path) -> RebuildReport:
-    store = open_sqlite(path)
-    try:
-        return rebuild(store)
-    finally:
-        store.close()
-
-
-def patiently_rebuilt(path: Path) -> RebuildReport:
+def patiently_rebuilt(kind: Kind) -> RebuildReport:
     while True:
         try:
-            return rebuilt(path)
+            return kind.rebuilt()
         except UnavailableError:
             continue  # a disk that takes seconds to sync is the machine's affair
 
 
-def unsound(path: Path) -> list[str]:
-    return [f"{found.name}: {found.text}" for found in examine(path) if found.level == "bad" or found.name == "rebuild"]
-
-
-def tables(path: Path) -> set[str]:
-    connection = sqlite3.connect(path)
-    names = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
-    left = connection.execute("SELECT COUNT(*) FROM meta WHERE name NOT IN ('store_id', 'boot_id')").fetchone()[0]
-    connection.close()
-    assert left == 0
-    return names
-
-
 @pytest.mark.parametrize("page", [1, 2, 7, 66, 67, 68, 1000])
 def test_rebuilt_views_equal_those_that_the_writers_kept(
-    path: Path, page: int, monkeypatch: pytest.MonkeyPatch
+    kind: Kind, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rebuilding, "PAGE_EVENTS", page)
-    before, schema = views(path), tables(path)
-    assert rebuilt(path) == RebuildReport(67, 67, {"current": 26, "claims": 1, "agents": 0})
-    assert views(path) == before
-    assert tables(path) == schema
+    before, schema = kind.views(), kind.tables()
+    assert kind.rebuilt() == RebuildReport(67, 67, {"current": 26, "claims": 1, "agents": 0})
+    assert kind.views() == before
+    assert kind.tables() == schema
 
 
-def test_pages_are_bounded_by_what_the_values_weigh(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_are_bounded_by_what_the_values_weigh(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuilding, "PAGE_CHARACTERS", 20)
-    before = views(path)
+    before = kind.views()
     pages: list[int] = []
-    store = open_sqlite(path)
-    rebuild(store, lambda done, total: pages.append(done))
-    store.close()
+    kind.rebuilt(lambda done, total: pages.append(done))
     assert len(pages) > 10
     assert pages == sorted(pages)
-    assert views(path) == before
+    assert kind.views() == before
 
 
-def test_damaged_views_are_made_whole(path: Path) -> None:
-    before = views(path)
-    doctored(path, "DELETE FROM current WHERE key < 'key 3'")
-    doctored(path, "UPDATE current SET value = '0', version = 99 WHERE key = 'many'")
-    doctored(path, "INSERT INTO claims (resource, version) VALUES ('stray', 1)")
-    assert unsound(path)
-    rebuilt(path)
-    assert views(path) == before
-    assert unsound(path) == []
+def test_damaged_views_are_made_whole(kind: Kind) -> None:
+    before = kind.views()
+    kind.doctored("DELETE FROM current WHERE key < 'key 3'")
+    kind.doctored("UPDATE current SET value = '0', version = 99 WHERE key = 'many'")
+    kind.doctored("INSERT INTO claims (resource, version) VALUES ('stray', 1)")
+    assert kind.unsound()
+    kind.rebuilt()
+    assert kind.views() == before
+    assert kind.unsound() == []
 
 
-def test_a_view_whose_table_is_gone_comes_back(path: Path) -> None:
-    before = views(path)
-    doctored(path, "DROP TABLE claims")
-    rebuilt(path)
-    assert views(path) == before
+def test_a_view_whose_table_is_gone_comes_back(kind: Kind) -> None:
+    before = kind.views()
+    kind.doctored("DROP TABLE claims")
+    kind.rebuilt()
+    assert kind.views() == before
 
 
-def test_what_a_killed_rebuild_left_is_not_taken_over(path: Path) -> None:
-    before = views(path)
-    doctored(path, "CREATE TABLE current_rebuilt AS SELECT * FROM current")
-    doctored(path, "UPDATE current_rebuilt SET key = 'stray ' || key")
-    rebuilt(path)
-    assert views(path) == before
+def test_what_a_killed_rebuild_left_is_not_taken_over(kind: Kind) -> None:
+    before = kind.views()
+    kind.doctored("CREATE TABLE current_rebuilt AS SELECT * FROM current")
+    kind.doctored("UPDATE current_rebuilt SET key = 'stray ' || key")
+    kind.rebuilt()
+    assert kind.views() == before
 
 
-def test_a_replay_in_memory_says_the_same(path: Path) -> None:
-    store = open_sqlite(path)
-    with store.snapshot() as reader:
+def test_a_replay_in_memory_says_the_same(kind: Kind) -> None:
+    with opened(kind) as store, store.snapshot() as reader:
         states = replay(reader.log(0, -1))
-    store.close()
     rows = sorted(fold.put(state).row for state in states.values() if fold.put(state).table is fold.CURRENT)
-    assert rows == sorted(views(path)["current"])
+    assert rows == sorted(kind.views()["current"])
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_what_is_written_between_pages_is_in_the_new_views(path: Path) -> None:
-    with StateStore(path) as others:
-        store = open_sqlite(path)
+def test_what_is_written_between_pages_is_in_the_new_views(kind: Kind) -> None:
+    with StateStore(kind.place) as others:
 
         def write(done: int, total: int) -> None:
             others.set("n", "many", done, updated_by="eve")
@@ -242,121 +222,182 @@ def test_what_is_written_between_pages_is_in_the_new_views(path: Path) -> None:
             others.delete("n", f"new {done}", deleted_by="eve")
             others.claim(f"new/{done}", agent="eve")
 
-        report = rebuild(store, write)
-        store.close()
+        report = kind.rebuilt(write)
         assert report.position > 90
         assert others.get("n", "many").updated_by == "eve"
-    assert unsound(path) == []
+    assert kind.unsound() == []
 
 
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        ("UPDATE stored_events SET topic = 'os:system' WHERE rowid = 60", "unknown topic"),
-        ("UPDATE stored_events SET topic = 'ClaimReleased' WHERE rowid = 1", "cannot be read"),
+        ("UPDATE stored_events SET topic = 'os:system' WHERE POSITION = 60", "unknown topic"),
+        ("UPDATE stored_events SET topic = 'ClaimReleased' WHERE POSITION = 1", "cannot be read"),
         (
-            "UPDATE stored_events SET topic = 'ValueDeleted', state = CAST('{\"by\":\"x\"}' AS BLOB) WHERE rowid = 67",
+            "UPDATE stored_events SET topic = 'ValueDeleted', state = BYTES('{\"by\":\"x\"}') WHERE POSITION = 67",
             "another kind",
         ),
-        ("UPDATE stored_events SET state = CAST('{' AS BLOB) WHERE rowid = 60", "cannot be read"),
+        ("UPDATE stored_events SET state = BYTES('{') WHERE POSITION = 60", "cannot be read"),
         (
             "UPDATE stored_events SET originator_id = 'thread:1' WHERE originator_id = 'record:m%2F%C3%BC/key%200'",
             "kind",
         ),
-        ("DELETE FROM stored_events WHERE rowid = 3", "events are missing"),
+        ("DELETE FROM stored_events WHERE POSITION = 3", "events are missing"),
     ],
 )
-def test_a_log_that_cannot_be_folded_leaves_the_views_as_they_are(path: Path, damage: str, said: str) -> None:
-    before, schema = views(path), tables(path)
-    doctored(path, damage)
+def test_a_log_that_cannot_be_folded_leaves_the_views_as_they_are(kind: Kind, damage: str, said: str) -> None:
+    before, schema = kind.views(), kind.tables()
+    kind.doctored(damage)
     with pytest.raises(StoreError, match=said):
-        rebuilt(path)
-    assert views(path) == before
-    assert tables(path) == schema
+        kind.rebuilt()
+    assert kind.views() == before
+    assert kind.tables() == schema
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_a_second_rebuild_takes_over_from_the_first(path: Path) -> None:
-    before, schema = views(path), tables(path)
-    store, other = open_sqlite(path), open_sqlite(path)
+def test_a_second_rebuild_takes_over_from_the_first(kind: Kind) -> None:
+    before, schema = kind.views(), kind.tables()
     reports: list[RebuildReport] = []
 
     def start_another(done: int, total: int) -> None:
         if not reports:
-            reports.append(rebuild(other))
+            reports.append(kind.rebuilt())
 
     with pytest.raises(UnavailableError, match="another rebuild"):
-        rebuild(store, start_another)
+        kind.rebuilt(start_another)
     assert reports[0].events == 67
-    assert views(path) == before
-    assert tables(path) == schema
-    store.close()
-    other.close()
+    assert kind.views() == before
+    assert kind.tables() == schema
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_a_rebuild_that_was_taken_over_does_not_disturb_the_one_that_runs(path: Path) -> None:
-    before = views(path)
-    with process(REBUILD_AND_STOP, "a page", str(path)) as first:
-        store = open_sqlite(path)
+def test_a_rebuild_that_was_taken_over_does_not_disturb_the_one_that_runs(kind: Kind) -> None:
+    before = kind.views()
+    with process(REBUILD_AND_STOP, "a page", str(kind.place)) as first:
         told: list[str] = []
 
         def let_the_first_go_on(done: int, total: int) -> None:
             if not told:
                 told.append(first.communicate("go on\n")[1])
 
-        assert rebuild(store, let_the_first_go_on).events == 67
-        store.close()
+        assert kind.rebuilt(let_the_first_go_on).events == 67
     assert "another rebuild started meanwhile" in told[0]
     assert first.returncode == 1
-    assert views(path) == before
+    assert kind.views() == before
 
 
 @pytest.mark.parametrize("moment", ["before", "meanwhile"])
 @pytest.mark.usefixtures("small_pages")
-def test_a_newer_schema_is_left_to_newer_builds(path: Path, moment: str) -> None:
-    store = open_sqlite(path)
-
+def test_a_newer_schema_is_left_to_newer_builds(kind: Kind, moment: str) -> None:
     def upgrade(done: int = 0, total: int = 0) -> None:
-        doctored(path, "PRAGMA user_version = 2001")
+        if isinstance(kind, InFile):
+            kind.doctored("PRAGMA user_version = 2001")
+        else:
+            kind.doctored("UPDATE meta SET value = '2' WHERE name = 'major'")
 
+    before = kind.views()
     if moment == "before":
         upgrade()
-    with pytest.raises(StoreError, match=r"schema 2\.1"):
-        rebuild(store, upgrade)
-    store.close()
+    with pytest.raises(StoreError, match=r"schema 2(\.1)?, this holdlog knows"):
+        kind.rebuilt(upgrade)
+    assert kind.views() == before
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_writers_and_readers_in_other_processes_notice_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writers_and_readers_in_other_processes_notice_nothing(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuilding, "PAGE_EVENTS", 50)
     with (
-        process(WRITE_UNTIL_TOLD, "w1", str(path)) as first,
-        process(WRITE_UNTIL_TOLD, "w2", str(path)) as second,
-        process(READ_UNTIL_TOLD, "r1", str(path)) as reader,
+        process(WRITE_UNTIL_TOLD, "w1", str(kind.place)) as first,
+        process(WRITE_UNTIL_TOLD, "w2", str(kind.place)) as second,
+        process(READ_UNTIL_TOLD, "r1", str(kind.place)) as reader,
     ):
-        reports = [patiently_rebuilt(path) for _ in range(5)]
+        reports = []
+        for _ in range(5):
+            if isinstance(kind, InDatabase):  # each has something to mend; beside a file's writers nobody may write so
+                kind.doctored("UPDATE current SET updated_by = 'eve' WHERE namespace = 'n'")
+            reports.append(patiently_rebuilt(kind))
         written = ended(first) + ended(second)
         assert ended(reader) <= written
     assert [report.position for report in reports] == sorted(report.position for report in reports)
-    with StateStore(path) as store:
+    with StateStore(kind.place) as store:
         assert store.get("all", "sum").value == written
-    assert unsound(path) == []
+    assert kind.unsound() == []
 
 
-@pytest.mark.parametrize("where", ["a page", "the swap"])
-def test_a_rebuild_killed_in_the_middle_leaves_the_views_whole(path: Path, where: str) -> None:
-    before, schema = views(path), tables(path)
-    with process(REBUILD_AND_STOP, where, str(path)) as killed:
+@pytest.mark.usefixtures("small_pages")
+@pytest.mark.parametrize("moment", ["before", "meanwhile"])
+def test_a_snapshot_sees_the_views_as_they_were_at_its_moment(kind: Kind, moment: str) -> None:
+    kind.doctored("UPDATE current SET value = '0' WHERE key = 'many'", "DELETE FROM current WHERE key = 'key 13'")
+    with opened(kind) as store, store.snapshot() as reader:
+
+        def take(done: int = 0, total: int = 0) -> None:
+            reader.position()  # the moment: its first look, and not at a view
+
+        if moment == "before":
+            take()
+        kind.rebuilt(take)
+        found = reader.records("n", "", None, -1, deleted=False)
+        assert len(found) == 15
+        assert reader.record("n", "many").value.text == "0"
+        assert reader.record("n", "key 13") == Record("n", "key 13")
+        assert reader.claim("src/a b.py").grants
+    with opened(kind) as store, store.reader() as reader:
+        assert reader.record("n", "many").value.text == "7"
+    assert kind.unsound() == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_after_any_history_and_any_damage_the_views_are_those_that_were_kept(
+    kind: Kind, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    monkeypatch.setattr(rebuilding, "PAGE_EVENTS", chance.randint(1, 60))
+    with StateStore(kind.place) as store:
+        for _ in range(120):
+            agent, key = chance.choice(["ann", "bob", "ann/sub"]), chance.choice("ab\u00e9%/\U0010ffff")
+            match chance.randrange(5):
+                case 0:
+                    with suppress(NotFoundError):
+                        store.delete(chance.choice("nm"), key, deleted_by=agent)
+                case 1:
+                    store.claim(f"src/{key}", agent=agent, mode=chance.choice(["shared", "exclusive"]))
+                case 2:
+                    store.release(f"src/{key}", agent=agent)
+                case _:
+                    ends = chance.choice([None, None, 3600])
+                    store.set(chance.choice("nm"), key, chance.random(), updated_by=agent, ttl_seconds=ends)
+    before, schema = kind.views(), kind.tables()
+    assert kind.unsound() == []
+    damages = [
+        "UPDATE current SET version = version + 1",
+        "UPDATE claims SET grants = '', held = 0",
+        "DELETE FROM current WHERE live = 1",
+        "INSERT INTO current (namespace, key, version, live) VALUES ('n', 'stray', 1, 1)",
+        "INSERT INTO claims (resource, version) VALUES ('stray', 1)",
+        "DELETE FROM claims",
+        "DROP INDEX current_due",
+        "DROP TABLE agents",
+    ]
+    kind.doctored(*chance.sample(damages, 3))
+    kind.rebuilt()
+    assert kind.views() == before
+    assert kind.tables() == schema
+    assert kind.unsound() == []
+
+
+@pytest.mark.parametrize("where", ["a page", "the catching up", "the swap"])
+def test_a_rebuild_killed_in_the_middle_leaves_the_views_whole(kind: Kind, where: str) -> None:
+    before, schema = kind.views(), kind.tables()
+    with process(REBUILD_AND_STOP, where, str(kind.place)) as killed:
         killed.kill()
         killed.wait()
-    assert views(path) == before
-    with StateStore(path) as store:
+    assert kind.views() == before
+    with StateStore(kind.place) as store:
         assert store.set("n", "many", "after", updated_by="ann").version == 9
-    assert unsound(path) == [
+    assert kind.unsound() == [
         "rebuild: a rebuild is running, or did not end; the views in use are whole, and the next one clears up"
     ]
-    assert rebuilt(path).events == 68
-    assert unsound(path) == []
-    assert tables(path) == schema
+    assert kind.rebuilt().events == 68
+    assert kind.unsound() == []
+    assert kind.tables() == schema

@@ -47,6 +47,18 @@ def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = N
     return store
 
 
+def stands(url: str) -> bool:
+    """Whether there is a store. Raises as `open_postgres`."""
+    place = place_of(url)
+    connection = PostgresStore(place).connect(time.monotonic() + PATIENCE)
+    try:
+        return _is_there(connection, place.schema)
+    except psycopg.Error as error:
+        raise refusal_of(error) from error
+    finally:
+        connection.close()
+
+
 def _require_utf8(connection: Connection) -> None:
     row = connection.execute("SHOW server_encoding").fetchone()
     if row is None or row[0] != "UTF8":

@@ -1,7 +1,7 @@
 """Where a PostgreSQL store is: a URL, with the schema that holds its tables."""
 
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from holdlog.domain.refusals import StoreError
 
@@ -25,11 +25,12 @@ def place_of(url: str) -> Place:
         parts = urlsplit(url)
         if parts.port == 0:
             raise ValueError
-        options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        plain = parts.query.replace("+", "%2B")  # libpq knows no other way to write a blank than %20
+        options = parse_qsl(plain, keep_blank_values=True, strict_parsing=bool(plain))
     except ValueError:
         raise StoreError("the URL cannot be read; write postgresql://user@host:5432/database") from None
     schema = dict(options).get("schema", SCHEMA)
     if not schema or "\0" in schema or len(schema.encode()) > MAX_SCHEMA:
         raise StoreError(f"schema: must have 1 to {MAX_SCHEMA} bytes")
-    rest = urlencode([(name, value) for name, value in options if name != "schema"])
+    rest = urlencode([(name, value) for name, value in options if name != "schema"], quote_via=quote)
     return Place(urlunsplit(("postgresql", parts.netloc, parts.path, rest, "")), schema)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.stores.postgres.arrays import arrays
-from holdlog.adapters.stores.schema import EVENT_COLUMNS, EVENTS_TABLE
+from holdlog.adapters.stores.schema import EVENT_COLUMNS, EVENTS_TABLE, select_from
 from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
@@ -12,7 +12,8 @@ from holdlog.projections.projection import Table
 MAJOR: Final = 1
 """Of the tables here; servers of another major version are refused."""
 
-_TYPES: Final = {str: 'text COLLATE "C"', int: "bigint", bytes: "bytea"}
+TYPE_NAMES: Final = {str: "text", int: "bigint", bytes: "bytea"}
+_TYPES: Final = TYPE_NAMES | {str: 'text COLLATE "C"'}
 _ARRAYS: Final = {str: "text[]", int: "bigint[]", bytes: "bytea[]"}
 _TEXT: Final = _TYPES[str]
 
@@ -40,10 +41,22 @@ _LEASE_TYPES: Final = dict.fromkeys(Lease._fields, str) | dict.fromkeys(
 _LOSS_TYPES: Final = dict.fromkeys(Loss._fields, str) | dict.fromkeys(("version", "at"), int)
 
 
-def create_view(table: Table) -> str:
+def create_view(table: Table, name: str | None = None, kind: str = "TABLE") -> str:
     columns = ", ".join(f'"{column}" {_TYPES[kind]}' for column, kind in table.columns.items())
-    key = ", ".join(_quoted(list(table.columns)[: table.key]))
-    return f'CREATE TABLE "{table.name}" ({columns}, PRIMARY KEY ({key}))'
+    key = ", ".join(_quoted(key_of(table)))
+    return f'CREATE {kind} "{name or table.name}" ({columns}, PRIMARY KEY ({key}))'
+
+
+def select_rows(table: Table, name: str | None = None) -> str:
+    """The rows of keys, which are given as one array per column."""
+    key = key_of(table)
+    given = ", ".join(f"%s::{_ARRAYS[kind]}" for kind in key.values())
+    return f"{select_from(table, name)} WHERE ({', '.join(_quoted(key))}) IN (SELECT * FROM unnest({given}))"
+
+
+def key_of(table: Table) -> dict[str, type]:
+    """The columns of its key, with their types."""
+    return dict(list(table.columns.items())[: table.key])
 
 
 class Insert(NamedTuple):

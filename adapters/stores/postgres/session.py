@@ -5,9 +5,10 @@ import os
 import secrets
 import select
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -99,8 +100,8 @@ class Session(Server):
                 pause = min(2 * pause, LAST_PAUSE)
 
     def _listen(self, connection: Connection) -> None:
-        number = _number(self.name)
-        connection.execute("SELECT pg_advisory_lock(%s)", (number,))
+        names = (_number(self.name), _number_of(self._store.place.schema))
+        connection.execute("SELECT pg_advisory_lock(%s), pg_advisory_lock_shared(%s)", names)
         channel = sql.Identifier(channel_of(self._store.place.schema))
         connection.execute(sql.SQL("LISTEN {}").format(channel))
         self._there.set()
@@ -127,8 +128,37 @@ class SessionBell(ProcessBell):
             yield
 
 
+class Connected(NamedTuple):
+    """`host`: an address; `started`: when its connection was made. The database tells both to its own user only."""
+
+    server: str
+    host: str
+    started: str
+
+
+def connected(connection: Connection, schema: str) -> list[Connected]:
+    """The sessions of a store, those that began first first. Raises psycopg.Error."""
+    number = _number_of(schema)
+    rows = connection.execute(_SELECT_CONNECTED, (number >> 32, number & 0xFFFFFFFF))
+    return [Connected(f"pg-{high << 32 | low:014x}", host, started) for high, low, host, started in rows]
+
+
+def _number_of(schema: str) -> int:
+    """Of a lock that all sessions of a store share: by it the doctor knows them."""
+    return (2 << 32) + zlib.crc32(f"holdlog session {schema}".encode())
+
+
 def _number(server: str) -> int | None:
     kind, _, number = server.partition("-")
     with suppress(ValueError):
         return int(number, 16) if kind == "pg" else None
     return None
+
+
+_SELECT_CONNECTED: Final = """SELECT own.classid::bigint, own.objid::bigint,
+    CASE WHEN backend_start IS NULL THEN '?' ELSE COALESCE(host(client_addr), 'a socket') END,
+    COALESCE(to_char(backend_start, 'YYYY-MM-DD HH24:MI:SSOF'), '?')
+    FROM pg_locks AS shared JOIN pg_locks AS own USING (pid, locktype, database) LEFT JOIN pg_stat_activity USING (pid)
+    WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND shared.objsubid = 1 AND shared.mode = 'ShareLock' AND shared.classid = %s AND shared.objid = %s
+    AND own.objsubid = 1 AND own.mode = 'ExclusiveLock' ORDER BY backend_start, pid"""

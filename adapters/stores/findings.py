@@ -1,0 +1,114 @@
+"""What a doctor says of a store, wherever it is."""
+
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple, Protocol
+
+from holdlog.adapters.machine.location import shown
+from holdlog.adapters.stores.audit import Audit, Faults, Look, Row
+from holdlog.projections.claims import claim_of
+
+Level = Literal["ok", "warn", "bad"]
+
+
+class Finding(NamedTuple):
+    """What was looked at, how it is, and one line about it."""
+
+    name: str
+    level: Level
+    text: str
+
+
+class Contents(Look, Protocol):
+    def store_id(self) -> str | None: ...
+
+    def counts(self) -> tuple[int, ...]:
+        """Of events, of live and of deleted records."""
+
+    def kept(self) -> tuple[int, ...]:
+        """Numbers of answers kept for repeated requests, and of refusals."""
+
+    def leases(self) -> Iterator[Row]:
+        """Resource, version, `grant` or `ticket`, agent, principal."""
+
+    def active_claims(self) -> Iterator[Row]:
+        """Rows of the view `claims` that are held or waited for."""
+
+
+REBUILD_LEFT = Finding(
+    "rebuild",
+    "warn",
+    "a rebuild is running, or did not end; the views in use are whole, and the next one clears up",
+)
+
+
+def contents(look: Contents, size: int) -> Finding:
+    """`size`: in bytes."""
+    store_id = look.store_id()
+    if store_id is None:
+        return Finding("contents", "bad", "the store has no id")
+    events, live, deleted = look.counts()
+    return Finding(
+        "contents",
+        "ok",
+        f"store {shown(store_id)}: {events:,} events, {live:,} records ({deleted:,} deleted), {size / 1e6:,.1f} MB",
+    )
+
+
+def log(look: Look, progress: Callable[[int, int], None]) -> list[Finding]:
+    audit = Audit(look, progress)
+    audit.run()
+    return [
+        _judged("positions", audit.positions, f"1 to {audit.events:,} without a gap", "events are missing"),
+        _judged("versions", audit.versions, f"of {audit.streams:,} streams, without a gap", "events are missing"),
+        _judged("times", audit.times, "never run backwards", "earlier than the event before"),
+        _judged("digests", audit.digests, f"all {audit.events:,} verify", "do not verify"),
+        _judged("events", audit.unreadable, "all can be read", "cannot be read"),
+        _judged(
+            "views",
+            audit.views,
+            "equal what the log says",
+            "are not what the log says; `holdlog rebuild` makes them anew",
+        ),
+    ]
+
+
+def leases(look: Contents) -> Finding:
+    """A grant or ticket may lack its lease, as in a copy of the log; it then lasts for the grace."""
+    kept = {(resource, version): who for resource, version, *who in look.leases()}
+    held = unknown = 0
+    waiting = set()
+    for row in look.active_claims():
+        try:
+            claim = claim_of(row)
+        except (ValueError, TypeError):
+            continue  # told of the views
+        held += bool(claim.grants)
+        waiting |= {(ticket.agent, ticket.principal) for ticket in claim.line}
+        expected = {it.version: ["grant", it.agent, it.principal] for it in claim.grants}
+        expected |= {it.version: ["ticket", it.agent, it.principal] for it in claim.line}
+        for version, who in expected.items():
+            found = kept.get((claim.resource, version))
+            unknown += found is None
+            if found == who:
+                del kept[claim.resource, version]
+    text = f"{held:,} claims held, {len(waiting):,} agents wait"
+    text += f"; {unknown:,} without a lease, which last for the grace" if unknown else ""
+    if not kept:
+        return Finding("leases", "ok", text)
+    faults = Faults()
+    for resource, version in kept:
+        faults.add(f"{resource}@{version}")
+    return Finding(
+        "leases", "warn", f"{text}; {faults.count:,} leases fit no claim and grant nothing: {shown(str(faults))}"
+    )
+
+
+def kept(look: Contents) -> Finding:
+    requests, refusals = look.kept()
+    return Finding("kept", "ok", f"answers to {requests:,} requests, {refusals:,} refusals")
+
+
+def _judged(name: str, faults: Faults, well: str, ill: str) -> Finding:
+    if faults.count == 0:
+        return Finding(name, "ok", well)
+    return Finding(name, "bad", f"{faults.count:,} {ill}: {shown(str(faults))}")

@@ -1,0 +1,165 @@
+"""Is a store in PostgreSQL sound, and does its server keep what it acknowledges? Mends nothing."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import psycopg
+
+from holdlog.adapters.machine.location import shown
+from holdlog.adapters.stores.findings import REBUILD_LEFT, Finding, contents, kept, leases, log
+from holdlog.adapters.stores.postgres.aside import REBUILD
+from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
+from holdlog.adapters.stores.postgres.look import PostgresLook
+from holdlog.adapters.stores.postgres.place import place_of
+from holdlog.adapters.stores.postgres.rows import Connection
+from holdlog.adapters.stores.postgres.schema import MAJOR
+from holdlog.adapters.stores.postgres.session import connected
+from holdlog.adapters.stores.postgres.standing import INDEXES, TABLES, indexes_there, tables_there, views_to_replace
+from holdlog.adapters.stores.postgres.store import connect
+from holdlog.domain.refusals import StoreError
+
+FEW_CONNECTIONS: Final = 10
+"""A server takes up to some twenty: one to write, one to listen, and readers."""
+PAUSE_SECONDS: Final = 600
+"""For so long the doctor may be stopped before the database ends its snapshot, which keeps rows from being cleared."""
+
+
+def examine(url: str, progress: Callable[[int, int], None] = lambda done, total: None) -> list[Finding]:
+    """Everything there is to say about the store; `progress` counts events. Never raises for what it finds."""
+    findings: list[Finding] = []
+    try:
+        place = place_of(url)
+        with connect(place) as connection:
+            connection.execute(
+                "SELECT set_config('idle_in_transaction_session_timeout', %s, false),"
+                " set_config('enable_seqscan', 'on', false)",  # it reads all there is
+                (f"{PAUSE_SECONDS}s",),
+            )
+            findings += _server(connection, place.schema)
+            if not TABLES & tables_there(connection):
+                return [*findings, Finding("tables", "bad", f"there is no store in the schema {shown(place.schema)}")]
+            findings += _snapshot(connection, progress)
+            findings.append(_connected(connection, place.schema))
+    except StoreError as error:
+        findings.append(Finding("database", "bad", str(error)))
+    except psycopg.Error as error:
+        findings.append(Finding("database", "bad", shown(str(refusal_of(error)))))
+    return findings
+
+
+def _snapshot(connection: Connection, progress: Callable[[int, int], None]) -> Iterator[Finding]:
+    """Everything as it was at one moment."""
+    look = PostgresLook(connection)
+    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    yield from _guarded(connection, "tables", lambda: [_tables(connection)])
+    schema = list(_guarded(connection, "schema", lambda: _schema(look)))
+    yield from schema
+    yield from _guarded(connection, "contents", lambda: [contents(look, look.size())])
+    if any(finding.name == "schema" and finding.level != "ok" for finding in schema):
+        yield Finding("log", "warn", "not looked at: its schema is another")
+    else:
+        yield from _guarded(connection, "log", lambda: log(look, progress))
+        yield from _guarded(connection, "leases", lambda: [leases(look)])
+        yield from _guarded(connection, "kept", lambda: [kept(look)])
+    connection.execute("ROLLBACK")
+
+
+def _guarded(connection: Connection, name: str, look: Callable[[], list[Finding]]) -> list[Finding]:
+    """What one look cannot read ends that look, not all. Raises psycopg.Error where the connection is lost."""
+    try:
+        with connection.transaction():
+            return look()
+    except psycopg.Error as error:
+        if is_lost(error) or connection.closed:
+            raise
+        return [Finding(name, "bad", f"cannot be read: {shown(first_line(error))}")]
+
+
+def _server(connection: Connection, schema: str) -> Iterator[Finding]:
+    at = connection.info
+    where = shown(f"{at.host or 'a socket'}:{at.port}/{at.dbname}, schema {schema}")
+    yield Finding("database", "ok", f"PostgreSQL {shown(_setting(connection, 'server_version'))} at {where}")
+    encoding = _setting(connection, "server_encoding")
+    yield Finding("encoding", "ok" if encoding == "UTF8" else "bad", shown(encoding))
+    yield _durability(connection)
+    checksums = _setting(connection, "data_checksums")
+    told = "finds damaged pages by their checksums" if checksums == "on" else "has no checksums of pages"
+    yield Finding("integrity", "ok", f"the server {told} (data_checksums is {shown(checksums)})")
+    yield _connections(connection)
+
+
+def _durability(connection: Connection) -> Finding:
+    """`synchronous_commit` is what holdlog's own connections have: they set it."""
+    names = ("fsync", "full_page_writes", "synchronous_commit")
+    settings = {name: _setting(connection, name) for name in names}
+    off = {name for name, value in settings.items() if value == "off"}
+    text = ", ".join(f"{name} is {shown(value)}" for name, value in settings.items())
+    if "fsync" in off:
+        return Finding(
+            "durability",
+            "warn",
+            f"{text}: the server acknowledges what is not on the disk; when its machine fails, answered writes are"
+            " lost and the database may be damaged; switch fsync on",
+        )
+    if "full_page_writes" in off:
+        return Finding(
+            "durability",
+            "warn",
+            f"{text}: pages that were half written when the machine failed stay damaged, unless the file system never"
+            " leaves one; switch full_page_writes on",
+        )
+    if "synchronous_commit" in off:
+        return Finding("durability", "warn", f"{text}: answered writes may be lost when the server fails")
+    return Finding("durability", "ok", text)
+
+
+def _connections(connection: Connection) -> Finding:
+    row = connection.execute(_SELECT_CONNECTIONS).fetchone()
+    assert row is not None
+    most, used, ours = row
+    text = f"{most - used:,} of {most:,} are free; {ours:,} are holdlog's, this one counted"
+    if most - used >= FEW_CONNECTIONS:
+        return Finding("connections", "ok", text)
+    return Finding("connections", "warn", f"{text}; a server that gets none is unavailable: raise max_connections")
+
+
+def _tables(connection: Connection) -> Finding:
+    missing = [f"table {name}" for name in sorted(TABLES - tables_there(connection))]
+    missing += [f"index {name}" for name in sorted(INDEXES.keys() - indexes_there(connection))]
+    odd = sorted(views_to_replace(connection) & tables_there(connection))
+    if not missing and not odd:
+        return Finding("tables", "ok", f"{len(TABLES)} tables and {len(INDEXES)} indexes are there")
+    told = [f"missing: {', '.join(missing)}"] if missing else []
+    told += [f"with other columns or keys than they should have: {', '.join(odd)}"] if odd else []
+    return Finding("tables", "bad", f"{'; '.join(told)}; `holdlog rebuild` makes views and their indexes anew")
+
+
+def _schema(look: PostgresLook) -> list[Finding]:
+    major = look.meta("major")
+    if major != str(MAJOR):
+        return [
+            Finding(
+                "schema",
+                "bad",
+                f"the store has schema {shown(major or '')}, this holdlog knows {MAJOR}; upgrade holdlog",
+            )
+        ]
+    left = [REBUILD_LEFT] if look.meta(REBUILD) is not None else []
+    return [Finding("schema", "ok", major), *left]
+
+
+def _connected(connection: Connection, schema: str) -> Finding:
+    servers = [f"{it.server}, from {shown(it.host)}, since {shown(it.started)}" for it in connected(connection, schema)]
+    text = f"{len(servers)} servers" + (f": {'; '.join(servers)}" if servers else "")
+    return Finding("connected", "ok", text)
+
+
+def _setting(connection: Connection, name: str) -> str:
+    row = connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+_SELECT_CONNECTIONS: Final = """SELECT current_setting('max_connections')::int, COUNT(*),
+    COUNT(*) FILTER (WHERE application_name = 'holdlog' AND datname = current_database())
+    FROM pg_stat_activity WHERE backend_type = 'client backend'"""

