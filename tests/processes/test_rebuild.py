@@ -229,6 +229,19 @@ def test_what_is_written_between_pages_is_in_the_new_views(kind: Kind) -> None:
 
 
 @pytest.mark.usefixtures("small_pages")
+def test_a_row_that_was_set_back_to_what_it_was_when_the_rebuild_began_is_found(kind: Kind) -> None:
+    kind.doctored("CREATE TABLE kept AS SELECT * FROM current WHERE key = 'many'")
+    with StateStore(kind.place) as others:
+
+        def set_back(done: int, total: int) -> None:
+            others.set("n", "many", "new", updated_by="eve", request_id="once")
+            kind.doctored("DELETE FROM current WHERE key = 'many'", "INSERT INTO current SELECT * FROM kept")
+
+        kind.rebuilt(set_back)
+        assert others.get("n", "many").value == "new"
+
+
+@pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
