@@ -14,9 +14,17 @@ from holdlog.adapters.stores.postgres.place import place_of
 from holdlog.adapters.stores.postgres.rows import Connection
 from holdlog.adapters.stores.postgres.schema import MAJOR
 from holdlog.adapters.stores.postgres.session import connected
-from holdlog.adapters.stores.postgres.standing import INDEXES, TABLES, indexes_there, tables_there, views_to_replace
+from holdlog.adapters.stores.postgres.standing import (
+    INDEXES,
+    OF_VIEWS,
+    TABLES,
+    indexes_there,
+    tables_there,
+    views_to_replace,
+)
 from holdlog.adapters.stores.postgres.store import connect
 from holdlog.domain.refusals import StoreError
+from holdlog.projections.fold import VIEWS
 
 FEW_CONNECTIONS: Final = 10
 """A server takes up to some twenty: one to write, one to listen, and readers."""
@@ -124,14 +132,17 @@ def _connections(connection: Connection) -> Finding:
 
 
 def _tables(connection: Connection) -> Finding:
-    missing = [f"table {name}" for name in sorted(TABLES - tables_there(connection))]
-    missing += [f"index {name}" for name in sorted(INDEXES.keys() - indexes_there(connection))]
+    tables = sorted(TABLES - tables_there(connection))
+    indexes = sorted(INDEXES.keys() - indexes_there(connection))
     odd = sorted(views_to_replace(connection) & tables_there(connection))
-    if not missing and not odd:
+    if not tables and not indexes and not odd:
         return Finding("tables", "ok", f"{len(TABLES)} tables and {len(INDEXES)} indexes are there")
-    told = [f"missing: {', '.join(missing)}"] if missing else []
+    missing = ", ".join([*(f"table {name}" for name in tables), *(f"index {name}" for name in indexes)])
+    told = [f"missing: {missing}"] if missing else []
     told += [f"with other columns or keys than they should have: {', '.join(odd)}"] if odd else []
-    return Finding("tables", "bad", f"{'; '.join(told)}; `holdlog rebuild` makes views and their indexes anew")
+    if {*tables, *indexes} <= {view.name for view in VIEWS} | OF_VIEWS.keys():
+        told.append("`holdlog rebuild` makes them anew")
+    return Finding("tables", "bad", "; ".join(told))
 
 
 def _schema(look: PostgresLook) -> list[Finding]:
