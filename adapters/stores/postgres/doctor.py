@@ -171,6 +171,9 @@ def _setting(connection: Connection, name: str) -> str:
     return str(row[0])
 
 
-_SELECT_CONNECTIONS: Final = """SELECT current_setting('max_connections')::int, COUNT(*),
-    COUNT(*) FILTER (WHERE application_name = 'holdlog' AND datname = current_database())
-    FROM pg_stat_activity WHERE backend_type = 'client backend'"""
+_SELECT_CONNECTIONS: Final = """SELECT
+    current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+        - COALESCE(current_setting('reserved_connections', true)::int, 0),
+    (SELECT SUM(numbackends)::int FROM pg_stat_database),
+    (SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'holdlog' AND datname = current_database())"""
+"""What a user who is no superuser may know."""
