@@ -185,6 +185,18 @@ def test_a_view_with_other_columns_is_made_anew(kind: InDatabase) -> None:
         assert store.release("src/a.py", agent="ann").status == "released"
 
 
+def test_a_view_that_must_be_replaced_while_somebody_reads_it_is_left_for_later(kind: InDatabase) -> None:
+    kind.doctored("ALTER TABLE current DROP CONSTRAINT current_pkey")
+    with kind.connect() as reader:
+        reader.execute("BEGIN")
+        before = reader.execute("SELECT * FROM current ORDER BY key").fetchall()
+        with pytest.raises(UnavailableError, match="try again"):
+            kind.rebuilt()
+        assert reader.execute("SELECT * FROM current ORDER BY key").fetchall() == before
+    kind.rebuilt()
+    assert kind.unsound() == []
+
+
 def test_a_store_of_another_schema_is_not_rebuilt(kind: InDatabase) -> None:
     kind.doctored("UPDATE meta SET value = '2' WHERE name = 'major'")
     before = kind.views()

@@ -132,6 +132,7 @@ class PostgresAside:
                 raise taken_over()
             yield PostgresTables(self._connection, self._filled)
             execute(_READ_WHOLE_TABLES)
+            execute(_WAIT_BRIEFLY)
             for view in VIEWS:
                 for statement in _REPLACE[view.name] if view.name in self._replaced else _MEND[view.name]:
                     execute(statement)
@@ -207,6 +208,8 @@ def _replace(view: Table) -> tuple[str, ...]:
 
 
 _numbers = count()
+_WAIT_BRIEFLY: Final = "SET LOCAL lock_timeout = '1s'"
+"""For a table that is replaced: behind who waits for it, every new reader waits, too."""
 _READ_WHOLE_TABLES: Final = "SET LOCAL enable_seqscan = on"
 """Where the planner finds that better; single rows come by their keys, however small the table was at first."""
 _PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
