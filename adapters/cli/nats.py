@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from holdlog.adapters.cli.settings import place_of
+from holdlog.adapters.cli.settings import named_place, place_of
 from holdlog.domain.refusals import InvalidError, StoreError
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def run_subscribe(options: argparse.Namespace) -> int:
     from holdlog.adapters.nats.subscriber import Subscription
 
     nats = nats_options_of(options)
-    named = options.db or os.environ.get("HOLDLOG_DB")
+    named = named_place(options.db)
     place = place_of(options.db) if named or nats.name is None else None
     if named and isinstance(place, Path) and not os.path.lexists(place):
         raise StoreError(f"there is no store at {place}")

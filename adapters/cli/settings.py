@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from holdlog.adapters.machine.location import find_store
+from holdlog.adapters.machine.secrets import secret
 
 if TYPE_CHECKING:
     from holdlog.adapters.machine.workspaces import Workspaces
@@ -24,11 +25,17 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 def place_of(db: str | None) -> Path | str:
-    """What `--db`, else the environment, else the working folder names. Raises LocationError."""
-    explicit = db if db is not None else os.environ.get("HOLDLOG_DB")
+    """What `--db`, else the environment, else the working folder names. Raises LocationError, InvalidError."""
+    explicit = named_place(db)
     if explicit is not None and (explicit == ":memory:" or "://" in explicit):
         return explicit
-    return find_store(db, os.environ, Path.cwd())
+    environ = os.environ if explicit is None else {**os.environ, "HOLDLOG_DB": explicit}
+    return find_store(db, environ, Path.cwd())
+
+
+def named_place(db: str | None) -> str | None:
+    """What `--db`, else the environment names. Raises InvalidError."""
+    return db if db is not None else secret(os.environ, "HOLDLOG_DB")
 
 
 def workspaces_of(options: argparse.Namespace) -> "Workspaces":

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
+from holdlog.adapters.cli.settings import place_of
 from holdlog.domain.refusals import StoreError
 
 if TYPE_CHECKING:
@@ -127,12 +128,10 @@ class Bar:
 
 
 def _place(db: str | None) -> Path | str:
-    from holdlog.adapters.machine.location import find_store
-
-    named = db or os.environ.get("HOLDLOG_DB") or ""
-    if named == ":memory:":
+    place = place_of(db)
+    if place == ":memory:":
         raise StoreError(":memory: is gone when its process ends; name a file or a database with --db")
-    return named if "://" in named else find_store(db, os.environ, Path.cwd())
+    return place
 
 
 def _line(finding: "Finding") -> str:

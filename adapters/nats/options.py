@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from holdlog.adapters.machine.secrets import secret
 from holdlog.adapters.nats.errors import NatsError
 
 PREFIX: Final = "holdlog"
@@ -92,16 +93,17 @@ class NatsOptions(NamedTuple):
 def nats_options(url: str, environment: Mapping[str, str] | None = None, **more: Any) -> NatsOptions:
     """Options from one URL or several with commas: `nats://host:4222`, `tls://…`, with `user:password@` or `token@`.
 
-    `environment` may hold HOLDLOG_NATS_USER, HOLDLOG_NATS_PASSWORD and HOLDLOG_NATS_TOKEN. Raises NatsError.
+    `environment` may hold HOLDLOG_NATS_USER, HOLDLOG_NATS_PASSWORD and HOLDLOG_NATS_TOKEN, or each with _FILE behind it
+    the path of a file that holds it. Raises NatsError, InvalidError.
     """
     found = environment or {}
     servers: list[str] = []
-    user, password, token = (found.get(f"HOLDLOG_NATS_{name}") or None for name in ("USER", "PASSWORD", "TOKEN"))
+    user, password, token = (secret(found, f"HOLDLOG_NATS_{name}") for name in ("USER", "PASSWORD", "TOKEN"))
     for each in filter(None, (part.strip() for part in url.split(","))):
-        server, name, secret = _server(each)
+        server, name, word = _server(each)
         servers.append(server)
-        if name is not None and secret is not None:
-            user, password = name, secret
+        if name is not None and word is not None:
+            user, password = name, word
         elif name is not None:
             token = name
     if not servers:
