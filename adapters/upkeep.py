@@ -16,7 +16,7 @@ from holdlog.domain.claims.commands import Renew, Sweep
 from holdlog.domain.claims.lease import SECOND
 from holdlog.domain.message import NOBODY
 from holdlog.domain.ports import Store
-from holdlog.domain.refusals import HoldlogError
+from holdlog.domain.refusals import HoldlogError, SealedError
 
 SWEEP_EVERY: Final = 1.0
 """Seconds between looks for what is due and for servers that ended, while somebody waits."""
@@ -126,6 +126,8 @@ class Upkeep:
         while True:
             try:
                 pause = min(self._sweep(), self._renew())
+            except SealedError:  # nothing ends or is renewed here any more
+                pause = threading.TIMEOUT_MAX
             except HoldlogError:  # locked, full, replaced: whoever calls learns the cause; this tries again
                 pause = SWEEP_EVERY
             with self._news:

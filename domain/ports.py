@@ -164,6 +164,10 @@ class Transaction(Reader, Protocol):
     steady: int
 
     @property
+    def sealed(self) -> str | None:
+        """Why no command may run any more, in one line; None: they may."""
+
+    @property
     def leases(self) -> LeaseWrites:
         """Their leases."""
 

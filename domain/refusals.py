@@ -211,3 +211,9 @@ class StoreError(HoldlogError):
     @classmethod
     def forked(cls) -> "StoreError":
         return cls("this store was opened before a fork; open it again in the child process")
+
+
+class SealedError(StoreError):
+    """The store moved elsewhere: it can be read for ever, and nothing is written to it any more. Nothing happened."""
+
+    code = "sealed"

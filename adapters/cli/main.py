@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from holdlog.adapters.cli.commands import Parsers, add_calls
+from holdlog.adapters.cli.copy import add_copy
 from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.serve import add_serve
 from holdlog.adapters.cli.settings import environment
@@ -135,6 +136,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_calls(commands, store, places)
     add_rebuild(commands, store)
     add_doctor(commands, store)
+    add_copy(commands)
     add_relay(commands, store)
     add_subscribe(commands, store)
     add_demo(commands)

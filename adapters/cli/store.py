@@ -75,10 +75,10 @@ def run_rebuild(options: argparse.Namespace) -> int:
         store.close()
     seconds = time.monotonic() - started
     if options.json:
-        _say(json.dumps({"store": without_password(place), **report._asdict(), "seconds": round(seconds, 3)}))
+        say(json.dumps({"store": without_password(place), **report._asdict(), "seconds": round(seconds, 3)}))
         return 0
     rows = ", ".join(f"{count:,} in {view}" for view, count in report.rows.items())
-    _say(f"{_mark('ok', sys.stdout)} {report.events:,} events in {seconds:.1f} s; rows: {rows}")
+    say(f"{mark('ok', sys.stdout)} {report.events:,} events in {seconds:.1f} s; rows: {rows}")
     return 0
 
 
@@ -96,11 +96,11 @@ def run_doctor(options: argparse.Namespace) -> int:
     sound = all(finding.level != "bad" for finding in findings)
     if options.json:
         told = [finding._asdict() for finding in findings]
-        _say(json.dumps({"store": without_password(place), "sound": sound, "findings": told}, indent=2))
+        say(json.dumps({"store": without_password(place), "sound": sound, "findings": told}, indent=2))
     else:
-        _say(f"the store {without_password(place)}")
+        say(f"the store {without_password(place)}")
         for finding in findings:
-            _say(_line(finding))
+            say(_line(finding))
     return 0 if sound else 1
 
 
@@ -137,10 +137,10 @@ def _place(db: str | None) -> Path | str:
 def _line(finding: "Finding") -> str:
     from holdlog.adapters.cli.texts import printable
 
-    return f"{_mark(finding.level, sys.stdout)} {finding.name:<12} {printable(finding.text)}"
+    return f"{mark(finding.level, sys.stdout)} {finding.name:<12} {printable(finding.text)}"
 
 
-def _mark(level: str, stream: TextIO) -> str:
+def mark(level: str, stream: TextIO) -> str:
     mark, plain, colour = _MARKS[level]
     try:
         mark.encode(stream.encoding or "ascii")
@@ -151,5 +151,5 @@ def _mark(level: str, stream: TextIO) -> str:
     return mark
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     sys.stdout.write(f"{line}\n")

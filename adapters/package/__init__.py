@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Released,
         WaitTimeout,
     )
+    from holdlog.adapters.compose import copy
     from holdlog.adapters.library import AsyncStateStore, StateStore
     from holdlog.adapters.nats.errors import EventsLostError, NatsError
     from holdlog.adapters.nats.payload import CloudEvent
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         StateRecord,
         WatchTimeout,
     )
+    from holdlog.adapters.stores.copying.copy import CopyReport
     from holdlog.domain.refusals import (
         BusyError,
         ConflictError,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
         HoldlogError,
         InvalidError,
         NotFoundError,
+        SealedError,
         StoreError,
         UnavailableError,
     )
@@ -63,6 +66,7 @@ __all__ = [
     "ClearResult",
     "CloudEvent",
     "ConflictError",
+    "CopyReport",
     "Deadlock",
     "DeadlockError",
     "DeleteResult",
@@ -80,6 +84,7 @@ __all__ = [
     "NotHolder",
     "Past",
     "Released",
+    "SealedError",
     "SetResult",
     "Settings",
     "StateRecord",
@@ -90,11 +95,14 @@ __all__ = [
     "WaitTimeout",
     "WatchTimeout",
     "__version__",
+    "copy",
     "subscribe",
 ]
 
 _NAMES_IN = {
     "holdlog.adapters.call": ("Settings",),
+    "holdlog.adapters.compose": ("copy",),
+    "holdlog.adapters.stores.copying.copy": ("CopyReport",),
     "holdlog.adapters.library": (
         "AsyncStateStore",
         "StateStore",
@@ -135,6 +143,7 @@ _NAMES_IN = {
         "HoldlogError",
         "InvalidError",
         "NotFoundError",
+        "SealedError",
         "StoreError",
         "UnavailableError",
     ),

@@ -3,12 +3,14 @@
 import sqlite3
 
 from holdlog.adapters.stores.schema import MAJOR, MINORS_PER_MAJOR
-from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
+from holdlog.domain.refusals import HoldlogError, SealedError, StoreError, UnavailableError
 
 
 def refusal_of(error: sqlite3.Error, in_doubt: bool = False) -> HoldlogError:
     """The cause in SQLite's own words: a full disk is told as a full disk."""
     name = getattr(error, "sqlite_errorname", None)
+    if code_of(error) == sqlite3.SQLITE_CONSTRAINT_TRIGGER:
+        return SealedError(str(error))  # the only triggers are those of a seal
     if code_of(error) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return StoreError(f"the store is damaged ({error}); restore it from a backup")
     return UnavailableError(f"the store could not do it: {error}{f' ({name})' if name else ''}", in_doubt=in_doubt)

@@ -209,6 +209,7 @@ class MemoryTransaction(MemoryReader):
         self.steady = steady
         self._before = len(events)
         self._wrote = False
+        self.sealed: str | None = None
 
     @property
     def wrote(self) -> bool:

@@ -82,7 +82,7 @@ def _back_up(path: Path, old: int) -> Path:
     except BaseException:
         _remove(partial)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
     return kept
 
 
@@ -148,7 +148,7 @@ def _remove(database: Path) -> None:
         database.with_name(database.name + suffix).unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     with suppress(OSError):  # Windows opens no folders
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:

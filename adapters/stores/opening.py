@@ -153,12 +153,22 @@ def _is_empty(path: Path, connection: sqlite3.Connection) -> bool:
 
 def _create(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
+    create_tables(connection)
+    make_ours(connection, str(uuid.uuid4()))
+    connection.execute("COMMIT")
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """All that a store has, empty."""
     for statement in (CREATE_EVENTS, *CREATE_SIDE_TABLES, *map(create_view, VIEWS), *CREATE_INDEXES):
         connection.execute(statement)
-    connection.execute("INSERT INTO meta VALUES ('store_id', ?), ('boot_id', ?)", (str(uuid.uuid4()), host.boot_id()))
+
+
+def make_ours(connection: sqlite3.Connection, store_id: str) -> None:
+    """From then on, the file opens as a store."""
+    connection.execute("INSERT INTO meta VALUES ('store_id', ?), ('boot_id', ?)", (store_id, host.boot_id()))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")
-    connection.execute("COMMIT")
 
 
 def _notice_reboot(connection: sqlite3.Connection, boot_id: str, now: int) -> None:

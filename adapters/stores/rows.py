@@ -13,6 +13,7 @@ from holdlog.adapters.stores.leases import SqliteLeases, SqliteLeaseWrites
 from holdlog.adapters.stores.mapper import Sealed, seal, unseal
 from holdlog.adapters.stores.recorder import EventRecorder
 from holdlog.adapters.stores.schema import EVENTS_TABLE, SELECT_EVENTS, beyond, select_from
+from holdlog.adapters.stores.sealing import SEAL, line_of
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.resource import covering
@@ -54,6 +55,7 @@ _SELECT_HISTORY: Final = (
 )
 _SELECT_LOG: Final = f"{SELECT_EVENTS} WHERE rowid > ? ORDER BY rowid LIMIT ?"
 _SELECT_LAST: Final = f"SELECT at FROM {EVENTS_TABLE} ORDER BY rowid DESC LIMIT 1"
+_SELECT_STAND: Final = f"SELECT ({_SELECT_LAST}), (SELECT value FROM meta WHERE name = '{SEAL}')"
 _SELECT_REQUEST: Final = "SELECT fingerprint, outcome FROM requests WHERE principal = ? AND request_id = ? AND at >= ?"
 
 
@@ -163,6 +165,7 @@ class SqliteTransaction(SqliteReader):
         self._cursor = SQLiteCursor(connection.cursor())
         connection.execute("PRAGMA busy_timeout = 0")  # it waits in the store, fairly and up to its own deadline
         self.steady = 0
+        self.sealed: str | None = None
         self._last: int | None = None  # time of the newest event, where it is known
         self.grew = False
         self._wrote = False
@@ -176,7 +179,9 @@ class SqliteTransaction(SqliteReader):
         self.connection.execute("BEGIN IMMEDIATE")
         if self._last is None:
             require_major(self.connection.execute("PRAGMA user_version").fetchone()[0])
-            self._last = self.last_time()
+            last, seal = self.connection.execute(_SELECT_STAND).fetchone()
+            self._last = last or 0
+            self.sealed = line_of(seal)
         self.at = max(self._clock(), self._last)
         self.steady = self._steady()
         self.grew = False

@@ -18,7 +18,7 @@ from typing import Final
 from holdlog.domain.handle import Command, Outcome, footprint, handle
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Bell, Refusal, Store
-from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
+from holdlog.domain.refusals import HoldlogError, SealedError, StoreError, UnavailableError
 
 MAX_BATCH: Final = 256
 MAX_WAITING: Final = 10_000
@@ -227,6 +227,8 @@ class Writer:
         try:
             ahead = partial(footprint, [job.command for job in batch])
             with self._store.transaction(batch[0].deadline, ahead) as transaction:
+                if transaction.sealed is not None:
+                    raise SealedError(transaction.sealed)
                 begun = True
                 for job in batch:
                     try:

@@ -3,10 +3,13 @@
 import psycopg
 from psycopg import errors
 
-from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
+from holdlog.adapters.stores.sealing import SEALED_STATE
+from holdlog.domain.refusals import HoldlogError, SealedError, StoreError, UnavailableError
 
 
 def refusal_of(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
+    if error.sqlstate == SEALED_STATE:
+        return SealedError(first_line(error))
     match error:
         case errors.LockNotAvailable():
             return UnavailableError("another server holds the log's lock; try again")

@@ -25,12 +25,11 @@ def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = N
     store = PostgresStore(place, clock, steady)
     connection = store.connect(time.monotonic() + PATIENCE)
     try:
-        _require_utf8(connection)
+        require_utf8(connection)
         with connection.transaction():
-            lock = zlib.crc32(f"holdlog {place.schema}".encode())
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))  # DDL is not safe beside itself
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_of(place.schema),))
             if not _is_there(connection, place.schema):
-                _create(connection, place.schema)
+                create(connection, place.schema, str(uuid.uuid4()))
         row = connection.execute(f"SELECT {SELECT_NOW}, (SELECT value FROM meta WHERE name = 'major')").fetchone()
         assert row is not None
         store.heard_clock(row[0])
@@ -59,7 +58,7 @@ def stands(url: str) -> bool:
         connection.close()
 
 
-def _require_utf8(connection: Connection) -> None:
+def require_utf8(connection: Connection) -> None:
     row = connection.execute("SHOW server_encoding").fetchone()
     if row is None or row[0] != "UTF8":
         raise StoreError(f"the database has the encoding {row[0] if row else '?'}; create one with UTF8")
@@ -75,9 +74,15 @@ def _is_there(connection: Connection, schema: str) -> bool:
     raise StoreError(f"the schema {schema} has tables that are not holdlog's; use another ?schema=")
 
 
-def _create(connection: Connection, schema: str) -> None:
+def lock_of(schema: str) -> int:
+    """Whoever makes tables holds this lock: DDL is not safe beside itself."""
+    return zlib.crc32(f"holdlog {schema}".encode())
+
+
+def create(connection: Connection, schema: str, store_id: str) -> None:
+    """All that a store has, empty."""
     connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
     for statement in CREATE:
         connection.execute(statement)
     meta = "INSERT INTO meta VALUES ('store_id', %s), ('major', %s)"
-    connection.execute(meta, (str(uuid.uuid4()), str(MAJOR)))
+    connection.execute(meta, (store_id, str(MAJOR)))

@@ -19,6 +19,15 @@ class Place(NamedTuple):
     schema: str
 
 
+def name_of(url: str) -> str:
+    """Where that is, without anything that a person has to hide. Raises StoreError as `place_of`."""
+    place = place_of(url)
+    parts = urlsplit(place.url)
+    kept = [(name, it) for name, it in parse_qsl(parts.query) if name in ("host", "hostaddr", "port", "dbname")]
+    query = urlencode([*kept, ("schema", place.schema)], safe="/")
+    return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}?{query}"
+
+
 def place_of(url: str) -> Place:
     """Raises StoreError for a URL that libpq could not take either."""
     try:

@@ -13,6 +13,7 @@ from holdlog.adapters.stores.postgres.recorder import EventRecorder
 from holdlog.adapters.stores.postgres.rows import SELECT_DUE, SELECT_NOW, Connection, PostgresReader
 from holdlog.adapters.stores.postgres.schema import MAJOR
 from holdlog.adapters.stores.schema import EVENTS_TABLE, select_from
+from holdlog.adapters.stores.sealing import SEAL, line_of
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Footprint, Refusal
 from holdlog.domain.record import Record
@@ -22,7 +23,7 @@ from holdlog.projections.current import CURRENT, record_of
 from holdlog.projections.fold import State
 
 _PREPARE_AHEAD: Final = f"""PREPARE ahead (text[], text[], text[]) AS SELECT {SELECT_NOW}, pg_current_xact_id()::text,
-    (SELECT value FROM meta WHERE name = 'major'), last.notification_id, last.at,
+    (SELECT value FROM meta WHERE name = 'major'), (SELECT value FROM meta WHERE name = '{SEAL}'), last.notification_id, last.at,
     ARRAY(SELECT DISTINCT agent FROM leases WHERE agent = ANY($1)), record.*
     FROM (VALUES (1)) AS one
     LEFT JOIN (SELECT notification_id, at FROM {EVENTS_TABLE} ORDER BY notification_id DESC LIMIT 1) AS last ON true
@@ -54,6 +55,7 @@ class PostgresTransaction(PostgresReader):
         lock = recorder.lock.replace("%", "%%")
         self._begin = f"BEGIN; SET LOCAL lock_timeout = %s; {lock}; EXECUTE ahead(%s, %s, %s)"
         self.steady = 0
+        self.sealed: str | None = None
         self.number = ""
         """PostgreSQL's own for the transaction, by which its fate can be asked for later."""
 
@@ -71,12 +73,13 @@ class PostgresTransaction(PostgresReader):
         while cursor.nextset():
             pass
         rows = cursor.fetchall()
-        now, self.number, major, position, last, busy = rows[0][:6]
+        now, self.number, major, seal, position, last, busy = rows[0][:7]
         if major != str(MAJOR):
             raise StoreError(f"the store has schema {major}, this holdlog knows {MAJOR}; upgrade holdlog")
-        found = [record_of(row[6:]) for row in rows if row[6] is not None]
+        found = [record_of(row[7:]) for row in rows if row[7] is not None]
         self._records = {it: Record(*it) for it in ahead.records}
         self._records |= {(it.namespace, it.key): it for it in found}
+        self.sealed = line_of(seal)
         self._idle = set(ahead.agents).difference(busy)
         self.at = max(self._clock() if self._clock else now, last or 0)
         self.steady = self._steady() if self._steady else now

@@ -1,0 +1,71 @@
+"""`holdlog copy`, for people and for scripts. Imports what it needs when it runs."""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from holdlog.adapters.cli.store import Bar, mark, say
+from holdlog.domain.refusals import StoreError
+
+_EXAMPLES = """\
+examples:
+  holdlog copy .git/holdlog/state.db backup.db
+  holdlog copy --seal .git/holdlog/state.db postgresql://holdlog@db.example/team?schema=project
+  holdlog copy --seal postgresql://holdlog@db.example/team?schema=project state.db
+
+What stands behind PGPASSWORD or in ~/.pgpass need not stand in a URL. See docs/store.md.
+"""
+
+
+def add_copy(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command; `run` of its namespace answers with the exit code."""
+    parser = subparsers.add_parser(
+        "copy",
+        help="copy a store to another file or database, or move it there",
+        description="Copy a store: the whole log with its positions, versions and digests, the views, claims with the"
+        " time they have left, and answers of repeated requests. Servers of FROM may go on working. TO must not be"
+        " there yet. The copy has a store id of its own; with --seal nothing is written to FROM any more, and the"
+        " copy is that store. Run again, it goes on after a failure.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("source", metavar="FROM", help="the file of a store, or postgresql://…?schema=…")
+    parser.add_argument("target", metavar="TO", help="where nothing stands yet: a file, or postgresql://…?schema=…")
+    parser.add_argument("--seal", action="store_true", help="seal FROM for ever first, and keep its store id")
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    parser.set_defaults(run=run_copy)
+
+
+def run_copy(options: argparse.Namespace) -> int:
+    """Raises HoldlogError, LocationError."""
+    from holdlog.adapters.cli.texts import printable, tell
+    from holdlog.adapters.compose import copy
+
+    if getattr(options, "db", None) is not None:
+        raise StoreError("copy takes the two stores as FROM and TO, and no --db")
+    source, target = _place(options.source), _place(options.target)
+    bar = Bar(sys.stderr, "copy")
+    started = time.monotonic()
+    try:
+        report = copy(source, target, options.seal, bar.draw, tell)
+    finally:
+        bar.clear()
+    seconds = time.monotonic() - started
+    if options.json:
+        say(json.dumps({**report._asdict(), "verified": True, "seconds": round(seconds, 3)}))
+        return 0
+    told = "was there already" if report.already else f"copied in {seconds:.1f} s"
+    store_id = f"same store id {report.store_id}" if report.kept_id else f"new store id {report.store_id}"
+    line = f"{report.events:,} events {told}, last position {report.position:,}, verified; {store_id}"
+    say(f"{mark('ok', sys.stdout)} {line}")
+    if report.kept_id:
+        say(printable(f"  {report.source} is sealed; use {report.target} from now on"))
+    return 0
+
+
+def _place(text: str) -> Path | str:
+    from holdlog.adapters.cli.main import place_of
+
+    return place_of(text)

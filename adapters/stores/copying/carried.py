@@ -1,0 +1,141 @@
+"""What a copy carries: rows as both kinds of store have them, in pages that memory can hold."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+from holdlog.adapters.stores.mapper import event_of, expected_digest
+from holdlog.adapters.stores.schema import EVENT_COLUMNS, EVENTS_TABLE
+from holdlog.domain.claims.lease import Lease, Loss
+from holdlog.domain.envelope import NO_DIGEST
+from holdlog.domain.refusals import StoreError
+from holdlog.projections import fold
+from holdlog.projections.fold import VIEWS, State
+from holdlog.projections.rebuild import Step, following, initial
+
+PAGE_ROWS: Final = 4_000
+PAGE_CHARACTERS: Final = 16 * 1024 * 1024
+"""Of texts and bytes in a page; it ends after the row that crosses it."""
+
+Row = tuple[Any, ...]
+
+
+class Carried(NamedTuple):
+    """A table: its columns in the order of a row, and what its rows are in order of."""
+
+    name: str
+    columns: tuple[str, ...]
+    order: str = ""
+
+
+POSITION: Final = "<position>"
+"""Stands for the column of the log that each kind of store keeps it in."""
+EVENTS: Final = Carried(EVENTS_TABLE, (POSITION, *EVENT_COLUMNS), POSITION)
+REQUESTS: Final = Carried(
+    "requests", ("principal", "request_id", "at", "fingerprint", "outcome"), "principal, request_id"
+)
+REFUSALS: Final = Carried("refusals", ("at", "code", "what", "by", "session"), "id")
+LEASES: Final = Carried("leases", Lease._fields, "resource, version")
+LOSSES: Final = Carried("losses", Loss._fields, "resource, version")
+BY_STREAM: Final = "originator_id, originator_version"
+
+_VIEWS: Final = {view.name: Carried(view.name, tuple(view.columns)) for view in VIEWS}
+
+
+class Fingerprint:
+    """Of a set of events, whatever order they come in: each of them, with its position and all that it holds."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.last = 0
+        self._sum = 0
+
+    def add(self, row: Row) -> None:
+        self.events += 1
+        self.last = max(self.last, row[0])
+        self._sum += int.from_bytes(hashlib.sha256(repr(row).encode()).digest())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fingerprint) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def pages(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    page: list[Row] = []
+    characters = 0
+    for row in rows:
+        page.append(row)
+        characters += sum(len(cell) for cell in row if isinstance(cell, str | bytes))
+        if len(page) == PAGE_ROWS or characters > PAGE_CHARACTERS:
+            yield page
+            page, characters = [], 0
+    if page:
+        yield page
+
+
+def view_pages(events: Iterable[Row]) -> Iterator[tuple[Carried, list[Row]]]:
+    """The rows of the views, folded from events in order of streams. Raises StoreError for a log that says nonsense."""
+    waiting: dict[str, list[Row]] = {name: [] for name in _VIEWS}
+    for page in pages((table.name, *row) for table, row in map(fold.put, _states(events))):
+        for name, *row in page:
+            waiting[name].append(tuple(row))
+        for name, rows in waiting.items():
+            if rows:
+                yield _VIEWS[name], rows
+                waiting[name] = []
+
+
+def _states(events: Iterable[Row]) -> Iterator[State]:
+    for stream, of_stream in groupby(events, key=itemgetter(1)):
+        state = initial(stream)
+        if state.stream != stream:
+            raise StoreError(f"the stream {stream[:80]!r} is not spelled as holdlog spells it; see holdlog doctor")
+        for row in of_stream:
+            version, topic, body, at = row[2:6]
+            if version != state.version + 1:
+                raise StoreError(
+                    f"event {stream}@{version} follows version {state.version}: events are missing; see holdlog doctor"
+                )
+            event = event_of(stream, version, topic, body, row[13])
+            state = following(state, Step(stream, version, at, row[11], event))
+        yield state
+
+
+def verified(events: Iterable[Row], found: Fingerprint) -> Iterator[Row]:
+    """Events in order of streams, each of which has the digest that it must have; `found` learns of them.
+
+    Raises StoreError."""
+    stream, previous = None, NO_DIGEST
+    for row in events:
+        if row[1] != stream:
+            stream, previous = row[1], NO_DIGEST
+        if expected_digest(row, previous) != row[11]:
+            raise StoreError(f"the digest of event {stream}@{row[2]} does not verify; see holdlog doctor")
+        previous = row[11]
+        found.add(row)
+        yield row
+
+
+def exhaust(rows: Iterable[object]) -> None:
+    """Take all, and keep none."""
+    for _ in rows:
+        pass
+
+
+def leases_at(now: int, rows: Sequence[Row], then: int) -> list[Row]:
+    """With the time that was left at `then`, and kept alive by nobody: whoever held comes back from any session.
+
+    `now` is on the clock of the store that they go to, `then` on that of theirs."""
+    leases = map(Lease._make, rows)
+    return [
+        it._replace(server="", present_until=0, deadline=now + it.deadline - then, heard=now + it.heard - then)
+        for it in leases
+    ]
+
+
+def losses_untold(rows: Sequence[Row]) -> list[Row]:
+    """The servers of the other store are none of this one's."""
+    return [Loss._make(row)._replace(server="") for row in rows]

@@ -1,0 +1,217 @@
+"""Copy a store: everything as it was at one moment, with its positions, versions and digests."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol
+from uuid import uuid4
+
+from holdlog.adapters.stores.copying.carried import (
+    EVENTS,
+    LEASES,
+    LOSSES,
+    REFUSALS,
+    REQUESTS,
+    Carried,
+    Fingerprint,
+    Row,
+    exhaust,
+    leases_at,
+    losses_untold,
+    pages,
+    verified,
+    view_pages,
+)
+from holdlog.adapters.stores.sealing import Seal, elsewhere
+from holdlog.domain.refusals import StoreError
+
+Progress = Callable[[int, int], None]
+"""Called with events done, and how many there are."""
+
+
+class CopyReport(NamedTuple):
+    """`source`, `target`: without credentials. `kept_id`: the copy has the store id of its source, which is sealed.
+
+    `already`: it was there from an earlier run, and was verified again.
+    """
+
+    source: str
+    target: str
+    events: int
+    position: int
+    store_id: str
+    kept_id: bool
+    sealed: bool
+    already: bool = False
+
+
+class Look(Protocol):
+    """A store as it was at one moment. `steady`: that moment, on its clock of leases."""
+
+    steady: int
+
+    def meta(self) -> Mapping[str, str]:
+        """All remarks about the store."""
+
+    def count(self) -> int:
+        """How many events there are."""
+
+    def rows(self, table: Carried) -> Iterator[Row]:
+        """All rows, in order; one at a time is in memory."""
+
+    def events_by_stream(self) -> Iterator[Row]:
+        """The events in order of streams and versions."""
+
+
+class Source(Protocol):
+    """A store that is opened. `name`: where it is, without credentials."""
+
+    name: str
+
+    def sealed(self) -> Seal | None:
+        """Its seal, if it has one."""
+
+    def seal(self, to: str) -> Seal:
+        """Seal it: when this returns, nothing is appended any more. Raises StoreError where its id was given away."""
+
+    def give(self, to: str, done: bool) -> None:
+        """Give its id to the store at `to`. Raises StoreError where another has it."""
+
+    def look(self) -> AbstractContextManager[Look]:
+        """Look at it as it is now."""
+
+
+class OccupiedError(StoreError):
+    """Something stands where the copy should go."""
+
+
+class Target(Protocol):
+    """A place that nothing stands in, until `publish` makes a store of it: whole, or not at all."""
+
+    name: str
+
+    def prepared(self) -> AbstractContextManager[None]:
+        """While the block runs, nobody else makes a store here; what was not published is gone after it.
+
+        Raises OccupiedError, UnavailableError.
+        """
+
+    def put(self, table: Carried, rows: Sequence[Row]) -> None:
+        """Add rows."""
+
+    def events_by_stream(self) -> Iterator[Row]:
+        """What was put, read back."""
+
+    def steady(self) -> int:
+        """Now, on the clock of leases here."""
+
+    def publish(self, store_id: str, meta: Mapping[str, str]) -> None:
+        """Make it a store, on the disk when this returns."""
+
+    def as_source(self) -> AbstractContextManager[Source]:
+        """The store that stands here. Raises StoreError."""
+
+
+def copy_between(
+    source: Source, target: Target, seal: bool = False, progress: Progress = lambda done, total: None
+) -> CopyReport:
+    """Copy everything that `source` holds now, verify it, and make a store of it. Servers of the source go on.
+
+    `seal`: nothing is written to the source from now on, and the copy has its store id. A source that was sealed before
+    gives its id to one copy in any case. Killed at any moment, it leaves no store at the target, and may be run again.
+    Raises StoreError, UnavailableError.
+    """
+    if source.name == target.name:
+        raise StoreError("both are the same store; name another place to copy to")
+    try:
+        with target.prepared():
+            return _copied(source, target, seal, progress)
+    except OccupiedError as occupied:
+        return _there_already(source, target, occupied, progress)
+
+
+def _copied(source: Source, target: Target, seal: bool, progress: Progress) -> CopyReport:
+    sealed = source.sealed()
+    if seal:
+        if sealed is None:
+            _require_sound(source, progress)  # what is sealed stays so: first see that it can be copied
+        sealed = source.seal(target.name)
+        if sealed.done:
+            raise elsewhere(sealed)
+    keeps = sealed is not None and not sealed.done and (not sealed.given or sealed.to == target.name)
+    with source.look() as look:
+        steps = _Steps(look.count(), progress)
+        expected, found = Fingerprint(), Fingerprint()
+        for page in pages(steps.of(look.rows(EVENTS))):
+            target.put(EVENTS, page)
+        for view, rows in view_pages(verified(steps.of(look.events_by_stream()), expected)):
+            target.put(view, rows)
+        exhaust(verified(steps.of(target.events_by_stream()), found))
+        if found != expected:
+            raise StoreError(f"what arrived at {target.name} is not what was sent; look after that disk or database")
+        _put_beside(look, target, sealed.steady if sealed is not None else look.steady)
+        meta = look.meta()
+    if keeps:
+        source.give(target.name, done=False)
+    store_id = meta["store_id"] if keeps else str(uuid4())
+    # Where relays stand is said of the stream of one store id.
+    target.publish(store_id, {name: it for name, it in meta.items() if keeps and name.startswith("relay:")})
+    if keeps:
+        source.give(target.name, done=True)
+    return CopyReport(
+        source.name, target.name, expected.events, expected.last, store_id, keeps, sealed=sealed is not None
+    )
+
+
+def _require_sound(source: Source, progress: Progress) -> None:
+    with source.look() as look:
+        steps = _Steps(look.count(), progress, passes=1)
+        exhaust(view_pages(verified(steps.of(look.events_by_stream()), Fingerprint())))
+
+
+def _put_beside(look: Look, target: Target, then: int) -> None:
+    for table in (REQUESTS, REFUSALS):
+        for page in pages(look.rows(table)):
+            target.put(table, page)
+    now = target.steady()
+    for page in pages(look.rows(LEASES)):
+        target.put(LEASES, leases_at(now, page, then))
+    for page in pages(look.rows(LOSSES)):
+        target.put(LOSSES, losses_untold(page))
+
+
+def _there_already(source: Source, target: Target, occupied: OccupiedError, progress: Progress) -> CopyReport:
+    """An earlier run got as far as that, and could not tell. What was written there since is left alone."""
+    sealed = source.sealed()
+    if sealed is None or not sealed.given or sealed.to != target.name:
+        raise occupied
+    with source.look() as ours, target.as_source() as there, there.look() as theirs:
+        store_id = ours.meta()["store_id"]
+        if theirs.meta()["store_id"] != store_id:
+            raise occupied
+        steps = _Steps(ours.count(), progress, passes=2)
+        expected, found = Fingerprint(), Fingerprint()
+        exhaust(verified(steps.of(ours.events_by_stream()), expected))
+        exhaust(verified(steps.of(row for row in theirs.events_by_stream() if row[0] <= expected.last), found))
+    if found != expected:
+        raise StoreError(f"{target.name} has the id of {source.name}, and other events; one of them was restored")
+    source.give(target.name, done=True)
+    return CopyReport(
+        source.name, target.name, found.events, found.last, store_id, kept_id=True, sealed=True, already=True
+    )
+
+
+class _Steps:
+    """Progress over several passes of the same events."""
+
+    def __init__(self, events: int, progress: Progress, passes: int = 3) -> None:
+        self._events = events
+        self._progress = progress
+        self._passes = passes
+        self._done = 0
+
+    def of(self, rows: Iterable[Row]) -> Iterator[Row]:
+        for row in rows:
+            self._done += 1
+            if self._done % 1_000 == 0:
+                self._progress(min(self._events, self._done // self._passes), self._events)
+            yield row

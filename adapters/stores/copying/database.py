@@ -1,0 +1,178 @@
+"""A copy from a schema of PostgreSQL, and to one: made in one transaction."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from holdlog.adapters.stores.copying.carried import BY_STREAM, EVENTS, POSITION, Carried, Row
+from holdlog.adapters.stores.copying.copy import OccupiedError, Source
+from holdlog.adapters.stores.postgres.faults import is_lost, refusal_of
+from holdlog.adapters.stores.postgres.opening import create, is_there, lock_of, open_postgres, require_utf8
+from holdlog.adapters.stores.postgres.place import Place, name_of, place_of
+from holdlog.adapters.stores.postgres.rows import SELECT_NOW, Connection
+from holdlog.adapters.stores.postgres.store import PostgresStore, connect
+from holdlog.adapters.stores.postgres.transaction import PostgresTransaction
+from holdlog.adapters.stores.sealing import PATIENCE, SEAL, Seal, give, schema_triggers, seal, seal_of
+from holdlog.domain.refusals import StoreError, UnavailableError
+
+_FOR_LONG: Final = "SET LOCAL idle_in_transaction_session_timeout = 0"
+"""A copy may wait for its other side, however long that takes."""
+_COUNT_TABLES: Final = """SELECT COUNT(*) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE nspname = %s AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S')"""
+
+
+class DatabaseSource:
+    def __init__(self, url: str, store: PostgresStore) -> None:
+        self.name = name_of(url)
+        self._store = store
+
+    def sealed(self) -> Seal | None:
+        with self._store.reader() as reader:
+            return seal_of(reader.meta(SEAL))
+
+    def seal(self, to: str) -> Seal:
+        with self._store.transaction(time.monotonic() + PATIENCE) as transaction:
+            return seal(transaction, to, _lay)
+
+    def give(self, to: str, done: bool) -> None:
+        with self._store.transaction(time.monotonic() + PATIENCE) as transaction:
+            give(transaction, to, _lay, done)
+
+    @contextmanager
+    def look(self) -> Iterator["DatabaseLook"]:
+        with self._store.snapshot() as reader:
+            reader.connection.execute(_FOR_LONG)
+            reader.position()  # with the first read it begins
+            yield DatabaseLook(reader.connection, _now(reader.connection))
+
+
+class DatabaseLook:
+    def __init__(self, connection: Connection, steady: int = 0) -> None:
+        self.steady = steady
+        self._connection = connection
+
+    def meta(self) -> Mapping[str, str]:
+        rows: list[tuple[str, str]] = self._connection.execute("SELECT name, value FROM meta").fetchall()
+        return dict(rows)
+
+    def count(self) -> int:
+        return _first(self._connection.execute(f"SELECT COUNT(*) FROM {EVENTS.name}"))
+
+    def rows(self, table: Carried) -> Iterator[Row]:
+        return self._stream(table, table.order)
+
+    def events_by_stream(self) -> Iterator[Row]:
+        return self._stream(EVENTS, BY_STREAM)
+
+    def _stream(self, table: Carried, order: str) -> Iterator[Row]:
+        """Row by row from the socket: a result as a whole would not fit into memory."""
+        order = order.replace(POSITION, _POSITION)
+        with self._connection.cursor() as cursor:
+            yield from cursor.stream(f"SELECT {_columns(table)} FROM {table.name} ORDER BY {order}")
+
+
+class DatabaseTarget:
+    def __init__(self, url: str) -> None:
+        self.name = name_of(url)
+        self._url = url
+        self._place: Place = place_of(url)
+        self._connection: Connection | None = None
+        self._publishing = False
+
+    @contextmanager
+    def prepared(self) -> Iterator[None]:
+        try:
+            with closing(connect(self._place)) as self._connection:
+                require_utf8(self._connection)
+                self._connection.execute("BEGIN")
+                self._connection.execute(_FOR_LONG)
+                self._require_free()
+                yield
+        except psycopg.Error as error:
+            raise refusal_of(error, in_doubt=self._publishing and is_lost(error)) from error
+
+    def put(self, table: Carried, rows: Sequence[Row]) -> None:
+        into = f"COPY {table.name} ({_columns(table)}) FROM STDIN"
+        try:
+            with self._open().cursor() as cursor, cursor.copy(into) as copying:
+                for row in rows:
+                    copying.write_row(row)
+        except psycopg.DataError as error:
+            raise StoreError(f"the database cannot hold a row of {table.name}: {str(error).splitlines()[0]}") from None
+
+    def events_by_stream(self) -> Iterator[Row]:
+        return DatabaseLook(self._open()).events_by_stream()
+
+    def steady(self) -> int:
+        return _now(self._open())
+
+    def publish(self, store_id: str, meta: Mapping[str, str]) -> None:
+        connection = self._open()
+        connection.execute("UPDATE meta SET value = %s WHERE name = 'store_id'", (store_id,))
+        for row in meta.items():
+            connection.execute("INSERT INTO meta VALUES (%s, %s)", row)
+        self._publishing = True
+        connection.execute("COMMIT")
+        self._publishing = False
+        with suppress(psycopg.Error):  # plans would be poor until the database does it by itself
+            connection.execute("ANALYZE")
+
+    @contextmanager
+    def as_source(self) -> Iterator[Source]:
+        with open_source(self._url) as source:
+            yield source
+
+    def _require_free(self) -> None:
+        connection = self._open()
+        lock = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (lock_of(self._place.schema),))
+        if not _first(lock):
+            raise UnavailableError(f"somebody else opens or makes a store at {self.name}; look there first")
+        if _first(connection.execute(_COUNT_TABLES, (self._place.schema,))):
+            raise OccupiedError(f"there are tables at {self.name} already; copy to another ?schema=")
+        create(connection, self._place.schema, "")
+
+    def _open(self) -> Connection:
+        assert self._connection is not None
+        return self._connection
+
+
+@contextmanager
+def open_source(url: str) -> Iterator[DatabaseSource]:
+    """Raises StoreError where none stands: here, nothing is made that somebody only misspelled."""
+    place = place_of(url)
+    try:
+        with closing(connect(place)) as connection:
+            found = is_there(connection, place.schema)
+    except psycopg.Error as error:
+        raise refusal_of(error) from error
+    if not found:
+        raise StoreError(f"there is no store at {name_of(url)}")
+    with closing(open_postgres(url)) as store:
+        yield DatabaseSource(url, store)
+
+
+def _lay(transaction: PostgresTransaction, line: str) -> None:
+    for statement in schema_triggers(sql.Literal(line).as_string(transaction.connection)):
+        transaction.connection.execute(statement)
+
+
+_POSITION: Final = "notification_id"
+
+
+def _columns(table: Carried) -> str:
+    return ", ".join(_POSITION if name == POSITION else name for name in table.columns)
+
+
+def _now(connection: Connection) -> int:
+    return _first(connection.execute(f"SELECT {SELECT_NOW}"))
+
+
+def _first(cursor: "psycopg.Cursor[tuple[Any, ...]]") -> int:
+    row = cursor.fetchone()
+    assert row is not None
+    found: int = row[0]
+    return found

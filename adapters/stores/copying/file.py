@@ -1,0 +1,208 @@
+"""A copy from a file, and to one: made beside its place, and moved there when it is whole."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from holdlog.adapters.machine import host
+from holdlog.adapters.machine.gate import Gate
+from holdlog.adapters.machine.location import LocationError, prepare_folder, require_local, shown
+from holdlog.adapters.stores.copying.carried import BY_STREAM, EVENTS, POSITION, Carried, Row
+from holdlog.adapters.stores.copying.copy import OccupiedError, Source
+from holdlog.adapters.stores.faults import refusal_of
+from holdlog.adapters.stores.migrating import sync_folder
+from holdlog.adapters.stores.opening import create_tables, make_ours, open_sqlite
+from holdlog.adapters.stores.recorder import configure, uri_of
+from holdlog.adapters.stores.rows import SqliteTransaction
+from holdlog.adapters.stores.sealing import PATIENCE, SEAL, Seal, file_triggers, give, seal, seal_of
+from holdlog.adapters.stores.sqlite import SqliteStore
+from holdlog.domain.refusals import StoreError, UnavailableError
+
+GATE_PATIENCE: Final = 1.0
+"""Seconds: whoever makes a store holds its gate for a moment, another copy for long."""
+_SUFFIX: Final = ".copying"
+_BESIDE: Final = ("-journal", "-wal", "-shm")
+"""What SQLite would apply to a file of that name."""
+
+
+class FileSource:
+    def __init__(self, store: SqliteStore) -> None:
+        self.name = shown(store.path)
+        self._store = store
+
+    def sealed(self) -> Seal | None:
+        with self._store.reader() as reader:
+            return seal_of(reader.meta(SEAL))
+
+    def seal(self, to: str) -> Seal:
+        with self._store.transaction(time.monotonic() + PATIENCE) as transaction:
+            return seal(transaction, to, _lay)
+
+    def give(self, to: str, done: bool) -> None:
+        with self._store.transaction(time.monotonic() + PATIENCE) as transaction:
+            give(transaction, to, _lay, done)
+
+    @contextmanager
+    def look(self) -> Iterator["FileLook"]:
+        with self._store.snapshot() as reader:
+            reader.position()  # with the first read it begins
+            yield FileLook(reader.connection, host.steady())
+
+
+class FileLook:
+    def __init__(self, connection: sqlite3.Connection, steady: int = 0) -> None:
+        self.steady = steady
+        self._connection = connection
+
+    def meta(self) -> Mapping[str, str]:
+        return dict(self._connection.execute("SELECT name, value FROM meta"))
+
+    def count(self) -> int:
+        count: int = self._connection.execute(f"SELECT COUNT(*) FROM {EVENTS.name} NOT INDEXED").fetchone()[0]
+        return count
+
+    def rows(self, table: Carried) -> Iterator[Row]:
+        return self._connection.execute(_select(table, table.order))
+
+    def events_by_stream(self) -> Iterator[Row]:
+        return self._connection.execute(_select(EVENTS, BY_STREAM))
+
+
+class FileTarget:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = shown(path)
+        self._partial = path.with_name(path.name + _SUFFIX)
+        self._connection: sqlite3.Connection | None = None
+
+    @contextmanager
+    def prepared(self) -> Iterator[None]:
+        self._require_free()
+        try:
+            require_local(self.path)
+            prepare_folder(self.path)
+            gate_path = self.path.with_name(self.path.name + ".gate")
+            guarded = gate_path.exists()
+            gate = Gate(gate_path)
+        except LocationError as error:
+            raise StoreError(str(error)) from None
+        except OSError as error:
+            raise StoreError(
+                f"{shown(self.path.parent)} cannot be written ({error.strerror}); copy elsewhere"
+            ) from None
+        try:
+            with _held(gate, self.name):
+                try:
+                    self._require_free()
+                    self._begin()
+                    yield
+                except BaseException:
+                    if not guarded:
+                        gate_path.unlink(missing_ok=True)
+                    raise
+                finally:
+                    self._clear_away()
+        except sqlite3.Error as error:
+            raise refusal_of(error) from error
+        except OSError as error:
+            raise UnavailableError(f"{self.name} cannot be written ({error.strerror})") from error
+
+    def put(self, table: Carried, rows: Sequence[Row]) -> None:
+        columns = ", ".join(map(_column, table.columns))
+        marks = ", ".join("?" * len(table.columns))
+        self._open().executemany(f"INSERT INTO {table.name} ({columns}) VALUES ({marks})", rows)
+
+    def events_by_stream(self) -> Iterator[Row]:
+        """Of the file, not of what SQLite still has in memory of writing it."""
+        self._open().execute("COMMIT")
+        self._open().close()
+        self._connection = self._connect()
+        self._connection.execute("BEGIN IMMEDIATE")
+        return FileLook(self._connection).events_by_stream()
+
+    def steady(self) -> int:
+        return host.steady()
+
+    def publish(self, store_id: str, meta: Mapping[str, str]) -> None:
+        connection = self._open()
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+        make_ours(connection, store_id)
+        connection.execute("COMMIT")  # syncs the file, what went before it included
+        connection.close()
+        self._connection = None
+        os.replace(self._partial, self.path)
+        sync_folder(self.path.parent)
+
+    @contextmanager
+    def as_source(self) -> Iterator[Source]:
+        with closing(open_sqlite(self.path)) as store:
+            yield FileSource(store)
+
+    def _require_free(self) -> None:
+        if os.path.lexists(self.path):
+            raise OccupiedError(f"there is a file at {self.name} already; copy to a place where nothing stands")
+        for suffix in _BESIDE:
+            if os.path.lexists(self.path.with_name(self.path.name + suffix)):
+                raise StoreError(f"{self.name}{suffix} is left of another store; move it away, or copy elsewhere")
+
+    def _begin(self) -> None:
+        _remove(self._partial)  # of one that was killed
+        os.close(os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        self._connection = self._connect()
+        # Nobody reads it before it is whole: neither a journal nor a sync is of use until then.
+        self._connection.execute("PRAGMA journal_mode = OFF")
+        self._connection.execute("PRAGMA synchronous = OFF")
+        self._connection.execute("BEGIN IMMEDIATE")
+        create_tables(self._connection)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(uri_of(self._partial), uri=True, isolation_level=None)
+        configure(connection)
+        return connection
+
+    def _open(self) -> sqlite3.Connection:
+        assert self._connection is not None
+        return self._connection
+
+    def _clear_away(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        with suppress(OSError):
+            _remove(self._partial)
+
+
+@contextmanager
+def _held(gate: Gate, name: str) -> Iterator[None]:
+    with closing(gate):
+        try:
+            gate.acquire(time.monotonic() + GATE_PATIENCE)
+        except UnavailableError as busy:
+            raise UnavailableError(f"somebody else makes a store at {name} ({busy}); look there first") from None
+        try:
+            yield
+        finally:
+            gate.release()
+
+
+def _lay(transaction: SqliteTransaction, line: str) -> None:
+    for statement in file_triggers(line):
+        transaction.connection.execute(statement)
+
+
+def _select(table: Carried, order: str) -> str:
+    order = ", ".join(map(_column, order.split(", ")))
+    return f"SELECT {', '.join(map(_column, table.columns))} FROM {table.name} ORDER BY {order}"
+
+
+def _column(name: str) -> str:
+    return "rowid" if name == POSITION else name
+
+
+def _remove(database: Path) -> None:
+    for suffix in (*_BESIDE, ""):
+        database.with_name(database.name + suffix).unlink(missing_ok=True)
