@@ -15,8 +15,9 @@ from holdlog.domain.times import utc
 
 SEAL: Final = "sealed"
 """Names the row of `meta`."""
-SEALED_STATE: Final = "HL001"
-"""SQLSTATE of what PostgreSQL refuses; no class of the standard or of PostgreSQL begins so."""
+SEALED_STATE: Final = "P0S01"
+"""SQLSTATE of what PostgreSQL refuses: of the class of PL/pgSQL's own errors, so that no driver takes it for the end of
+a connection."""
 PATIENCE: Final = 10.0
 """Seconds to wait for whoever writes."""
 

@@ -1,7 +1,7 @@
 """A copy from a schema of PostgreSQL, and to one: made in one transaction."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any, Final
 
@@ -47,13 +47,20 @@ class DatabaseSource:
         with self._store.snapshot() as reader:
             reader.connection.execute(_FOR_LONG)
             reader.position()  # with the first read it begins
-            yield DatabaseLook(reader.connection, _now(reader.connection))
+            with closing(DatabaseLook(reader.connection, _now(reader.connection))) as look:
+                yield look
 
 
 class DatabaseLook:
     def __init__(self, connection: Connection, steady: int = 0) -> None:
         self.steady = steady
         self._connection = connection
+        self._streams: list[Generator[Row, None, None]] = []
+
+    def close(self) -> None:
+        """End what was not read to its end: a stream has the connection for itself as long as it lives."""
+        for stream in self._streams:
+            stream.close()
 
     def meta(self) -> Mapping[str, str]:
         rows: list[tuple[str, str]] = self._connection.execute("SELECT name, value FROM meta").fetchall()
@@ -71,8 +78,10 @@ class DatabaseLook:
     def _stream(self, table: Carried, order: str) -> Iterator[Row]:
         """Row by row from the socket: a result as a whole would not fit into memory."""
         order = order.replace(POSITION, _POSITION)
-        with self._connection.cursor() as cursor:
-            yield from cursor.stream(f"SELECT {_columns(table)} FROM {table.name} ORDER BY {order}")
+        self._streams.append(
+            _streamed(self._connection, f"SELECT {_columns(table)} FROM {table.name} ORDER BY {order}")
+        )
+        return self._streams[-1]
 
 
 class DatabaseTarget:
@@ -81,12 +90,16 @@ class DatabaseTarget:
         self._url = url
         self._place: Place = place_of(url)
         self._connection: Connection | None = None
+        self._look: DatabaseLook | None = None
         self._publishing = False
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
         try:
-            with closing(connect(self._place)) as self._connection:
+            with (
+                closing(connect(self._place)) as self._connection,
+                closing(DatabaseLook(self._connection)) as self._look,
+            ):
                 require_utf8(self._connection)
                 self._connection.execute("BEGIN")
                 self._connection.execute(_FOR_LONG)
@@ -105,7 +118,8 @@ class DatabaseTarget:
             raise StoreError(f"the database cannot hold a row of {table.name}: {str(error).splitlines()[0]}") from None
 
     def events_by_stream(self) -> Iterator[Row]:
-        return DatabaseLook(self._open()).events_by_stream()
+        assert self._look is not None
+        return self._look.events_by_stream()
 
     def steady(self) -> int:
         return _now(self._open())
@@ -161,6 +175,11 @@ def _lay(transaction: PostgresTransaction, line: str) -> None:
 
 
 _POSITION: Final = "notification_id"
+
+
+def _streamed(connection: Connection, select: str) -> Generator[Row, None, None]:
+    with connection.cursor() as cursor:
+        yield from cursor.stream(select)
 
 
 def _columns(table: Carried) -> str:

@@ -1,0 +1,663 @@
+"""A copy of a store, from each kind to each: what it has, whose id it has, and what becomes of its source."""
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog import CopyReport, InvalidError, SealedError, StateStore, StoreError, UnavailableError
+from holdlog.adapters.compose import copy, open_holdlog
+from holdlog.adapters.stores.copying import carried, file
+from holdlog.adapters.stores.copying.database import DatabaseTarget
+from holdlog.adapters.stores.copying.file import FileTarget
+from holdlog.adapters.stores.postgres.rows import PostgresReader
+from holdlog.adapters.stores.rows import SqliteReader
+from holdlog.adapters.stores.sealing import SEAL, Seal
+from holdlog.domain.claims.commands import Release, Renew, Take
+from holdlog.domain.claims.lease import Lease
+from holdlog.domain.envelope import payload_hash
+from holdlog.domain.message import NOBODY, Caller
+from holdlog.domain.ports import Refusal, Store
+from holdlog.projections.fold import VIEWS
+from tests.claim_calls import by
+from tests.commands import (
+    drop,
+    noted_refusals,
+    put,
+    require_chained,
+    require_views_equal_the_log,
+    rows,
+    run,
+    transact,
+    until,
+)
+from tests.places import Place, Somewhere, opened, places, stands
+
+PAIRS = list(itertools.product(["file", "schema"], repeat=2))
+KINDS = ["file", "schema"]
+
+
+@pytest.fixture
+def somewhere(tmp_path: Path, postgres_server: str) -> Iterator[Somewhere]:
+    with places(tmp_path, postgres_server) as found:
+        yield found
+
+
+@pytest.fixture(params=KINDS)
+def source(request: pytest.FixtureRequest, somewhere: Somewhere) -> Place:
+    place = somewhere(request.param)
+    with StateStore(place) as store:
+        store.set("n", "a", 1, updated_by="ann")
+    return place
+
+
+@pytest.fixture(params=PAIRS, ids="-to-".join)
+def pair(request: pytest.FixtureRequest, somewhere: Somewhere) -> tuple[Place, Place]:
+    return somewhere(request.param[0]), somewhere(request.param[1])
+
+
+def fill(place: Place) -> None:
+    with StateStore(place) as store:
+        for number in range(12):
+            store.set("n", f"k{number % 5}", {"n": number, "t": "ä\u0000\\u0000'"}, updated_by="ann", reason="why: 'x'")
+        store.delete("n", "k1", deleted_by="bob", expected_version=3)
+        store.set("other", "ends", "soon", updated_by="ann", ttl_seconds=3600)
+        store.set("other", "nul", None, updated_by="ann", request_id="r1")
+        store.claim("src/", agent="ann", lease_seconds=200, note="mine")
+        store.claim("b.md", agent="bob")
+        store.release("b.md", agent="bob", outcome="modified", note="done")
+        assert store.claim("src/a.py", agent="eve").status == "busy"
+    with opened(place) as found, found.transaction(time.monotonic() + 10) as transaction:
+        transaction.note_refusals([Refusal(7, "busy", "what", "eve", None)])
+
+
+def views(store: Store) -> dict[str, list[Any]]:
+    with store.snapshot() as reader:
+        assert isinstance(reader, SqliteReader | PostgresReader)
+        return {it.name: sorted(reader.connection.execute(f"SELECT * FROM {it.name}").fetchall()) for it in VIEWS}
+
+
+def meta(place: Place, name: str) -> str | None:
+    with opened(place) as store, store.reader() as reader:
+        return reader.meta(name)
+
+
+def leases(place: Place) -> dict[str, tuple[Lease, float]]:
+    """By resource, with the seconds that are left."""
+    with opened(place) as store, store.transaction(time.monotonic() + 10) as transaction:
+        found = transaction.leases.of(["src/", "a", "b"])
+        return {it.resource: (it, (it.deadline - transaction.steady) / 1e6) for it in found}
+
+
+def line_of(refusal: BaseException) -> str:
+    line = str(refusal)
+    assert "\n" not in line
+    return line
+
+
+# --- what a copy has
+
+
+def test_a_copy_has_every_event_at_its_place_and_all_views(pair: tuple[Place, Place]) -> None:
+    source, target = pair
+    fill(source)
+    report = copy(source, target)
+    with opened(source) as ours, opened(target) as theirs:
+        assert rows(theirs) == rows(ours)
+        assert (report.events, report.position) == (len(rows(ours)), rows(ours)[-1][0])
+        assert views(theirs) == views(ours)
+        assert noted_refusals(theirs) == noted_refusals(ours) != []
+        require_chained(theirs)
+        require_views_equal_the_log(theirs)
+
+
+def test_a_store_without_events_can_be_copied(pair: tuple[Place, Place]) -> None:
+    source, target = pair
+    StateStore(source).close()
+    assert copy(source, target, seal=True)[2:4] == (0, 0)
+    with opened(target) as store:
+        assert rows(store) == []
+
+
+def test_the_copy_goes_on_where_the_source_was(pair: tuple[Place, Place]) -> None:
+    source, target = pair
+    fill(source)
+    copy(source, target)
+    with StateStore(target) as store:
+        assert store.set("n", "k1", "back", updated_by="ann", expected_version=0).version == 5
+        assert store.set("new", "k", 1, updated_by="ann").version == 1
+    with opened(source) as ours, opened(target) as theirs:
+        assert rows(theirs)[:-2] == rows(ours)
+        require_views_equal_the_log(theirs)
+
+
+def test_redacted_values_stay_out_and_verify(somewhere: Somewhere) -> None:
+    source, between, target = (somewhere(it) for it in ("file", "schema", "file"))
+    fill(source)
+    with opened(source) as store, store.transaction(time.monotonic() + 10) as transaction:
+        transaction.wrote = True  # type: ignore[misc]
+        connection = transaction.connection  # type: ignore[attr-defined]
+        salt, payload = connection.execute("SELECT salt, payload FROM stored_events WHERE rowid = 1").fetchone()
+        redact = "UPDATE stored_events SET salt = NULL, payload = NULL, payload_hash = ? WHERE rowid = 1"
+        connection.execute(redact, (payload_hash(salt, payload),))
+    copy(source, between)
+    copy(between, target)
+    with opened(source) as ours, opened(target) as theirs:
+        assert rows(theirs) == rows(ours)
+        assert rows(theirs)[0][13] is None
+
+
+def test_a_repeated_request_gets_its_first_answer_in_the_copy(pair: tuple[Place, Place]) -> None:
+    source, target = pair
+    with StateStore(source) as store:
+        first = store.set("n", "k", "once", updated_by="ann", request_id="r-1")
+    copy(source, target, seal=True)
+    with StateStore(target) as store:
+        assert store.set("n", "k", "once", updated_by="ann", request_id="r-1") == first
+        assert store.get("n", "k").version == 1
+        with pytest.raises(InvalidError):
+            store.set("n", "k", "twice", updated_by="ann", request_id="r-1")
+
+
+# --- claims
+
+
+@pytest.mark.parametrize("seal", [False, True])
+def test_a_claim_has_the_time_that_it_had_left_and_no_more(pair: tuple[Place, Place], seal: bool) -> None:
+    source, target = pair
+    with StateStore(source) as store:
+        store.claim("a", agent="ann", lease_seconds=500)
+        store.claim("b", agent="bob", lease_seconds=3)
+    before = leases(source)
+    copy(source, target, seal)
+    after = leases(target)
+    for name in ("file:///a", "a"):
+        if name in before:
+            assert before[name][1] - 3 < after[name][1] <= before[name][1]
+    assert {name: it._replace(deadline=0, heard=0, server="") for name, (it, _) in before.items()} == {
+        name: it._replace(deadline=0, heard=0) for name, (it, _) in after.items()
+    }
+
+
+def test_time_stands_still_for_claims_between_the_seal_and_the_copy(
+    pair: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = pair
+    with opened(source) as store:
+        run(store, Take(resource="a", agent="ann", lease=1_000_000), by())
+    with monkeypatch.context() as patch:
+        for kind in (FileTarget, DatabaseTarget):
+            patch.setattr(kind, "publish", _full)
+        with pytest.raises(UnavailableError):
+            copy(source, target, seal=True)
+    time.sleep(1.2)  # the lease is over where it was
+    copy(source, target, seal=True)
+    assert 0 < leases(target)["a"][1] < 1
+
+
+def test_the_holder_comes_back_and_nobody_else_is_let_in(pair: tuple[Place, Place]) -> None:
+    source, target = pair
+    with StateStore(source) as store:
+        claimed = store.claim("src/", agent="ann", lease_seconds=100)
+    copy(source, target, seal=True)
+    with StateStore(target) as store:
+        assert store.claim("src/a.py", agent="eve").status == "busy"
+        again = store.claim("src/", agent="ann")
+        assert (again.status, again.version) == ("already_claimed", claimed.version)
+        guard = [{"resource": "src/", "version": claimed.version}]
+        assert store.set("n", "k", 1, updated_by="ann", guard=guard).version == 1
+        assert store.release("src/", agent="ann").status == "released"
+        assert store.claim("src/a.py", agent="eve").status == "claimed"
+
+
+def test_who_stood_in_line_has_its_place_in_the_copy(pair: tuple[Place, Place]) -> None:
+    source, target = pair
+    with opened(source) as store:
+        run(store, Take(resource="a", agent="ann"), by("s1"))
+        run(store, Take(resource="a", agent="bob", wait=30_000_000), by("s2"))
+        run(store, Take(resource="a", agent="eve", wait=30_000_000), by("s3"))
+    copy(source, target, seal=True)
+    with opened(target) as store:
+        run(store, Take(resource="a", agent="eve", wait=30_000_000), by("s8", server="v8"))
+        run(store, Take(resource="a", agent="bob", wait=30_000_000), by("s9", server="v9"))
+        run(store, Release(resource="a", agent="ann"), by("s7", server="v7"))
+        with store.reader() as reader:
+            assert [it.agent for it in reader.claim("a").grants] == ["bob"]
+
+
+def test_what_was_lost_is_told_in_the_copy(pair: tuple[Place, Place]) -> None:
+    source, target = pair
+    with opened(source) as store, store.transaction(time.monotonic() + 10) as transaction:
+        lost = Lease("a", 1, "held", "ann", None, "s1", "v1", 0, 0).lost("forced", transaction.at, "lunch")
+        transaction.leases.lose([lost], transaction.at)
+    copy(source, target, seal=True)
+    with opened(target) as store, store.reader() as reader:
+        (loss,) = reader.leases.losses("s1", None)
+        assert (loss.resource, loss.why, loss.note, loss.server) == ("a", "forced", "lunch", "")
+
+
+# --- whose id
+
+
+def test_a_copy_has_an_id_of_its_own(pair: tuple[Place, Place]) -> None:
+    source, target = pair
+    fill(source)
+    report = copy(source, target)
+    assert not report.kept_id
+    assert report.store_id == meta(target, "store_id") != meta(source, "store_id")
+    with StateStore(source) as store:
+        store.set("n", "k", 1, updated_by="ann")
+
+
+def test_a_sealed_copy_is_the_store(pair: tuple[Place, Place]) -> None:
+    source, target = pair
+    fill(source)
+    with opened(source) as store, store.transaction(time.monotonic() + 10) as transaction:
+        transaction.put_meta("relay:x", "where it stands")
+    report = copy(source, target, seal=True)
+    assert report.kept_id
+    assert report.store_id == meta(target, "store_id") == meta(source, "store_id")
+    assert meta(target, "relay:x") == "where it stands"
+    assert meta(target, SEAL) is None
+    with StateStore(target) as store:
+        store.set("n", "k", 1, updated_by="ann")
+
+
+def test_an_id_is_given_once(pair: tuple[Place, Place], somewhere: Somewhere) -> None:
+    source, target = pair
+    fill(source)
+    copy(source, target, seal=True)
+    third, fourth = somewhere("file"), somewhere("file")
+    with pytest.raises(StoreError, match="with its id, which no second one may have") as refusal:
+        copy(source, third, seal=True)
+    line_of(refusal.value)
+    assert not stands(third)
+    assert not copy(source, fourth).kept_id
+
+
+def test_what_is_sealed_and_went_nowhere_may_go_elsewhere(
+    pair: tuple[Place, Place], somewhere: Somewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = pair
+    fill(source)
+    broken = somewhere("file")
+    with monkeypatch.context() as patch:
+        patch.setattr(FileTarget, "put", _full)
+        with pytest.raises(UnavailableError, match="full"):
+            copy(source, broken, seal=True)
+    assert not stands(broken)
+    with StateStore(source) as store, pytest.raises(SealedError, match=str(broken)):
+        store.set("n", "k", 1, updated_by="ann")
+    assert copy(source, target).kept_id
+    with opened(source) as store, pytest.raises(SealedError) as refusal:
+        run(store, transact(put("k", 1)))
+    assert str(broken) not in line_of(refusal.value)
+
+
+def _full(*_: object) -> None:
+    raise UnavailableError("the disk is full")
+
+
+def test_moved_again_and_again_it_stays_the_same_store(somewhere: Somewhere) -> None:
+    stops = [somewhere(kind) for kind in ("file", "schema", "file", "schema", "schema", "file")]
+    fill(stops[0])
+    ids = {copy(source, target, seal=True).store_id for source, target in itertools.pairwise(stops)}
+    assert len(ids) == 1
+    with opened(stops[0]) as first, opened(stops[-1]) as last:
+        assert rows(first) == rows(last)
+        assert views(first) == views(last)
+
+
+def test_the_same_move_again_says_that_it_is_done(pair: tuple[Place, Place]) -> None:
+    source, target = pair
+    fill(source)
+    first = copy(source, target, seal=True)
+    with StateStore(target) as store:
+        store.set("n", "k", "news", updated_by="ann")
+    assert copy(source, target, seal=True) == first._replace(already=True)
+    with StateStore(target) as store:
+        assert store.get("n", "k").value == "news"
+
+
+def test_an_answer_that_was_lost_after_the_move_is_learnt_by_moving_again(
+    pair: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = pair
+    fill(source)
+    for kind in (FileTarget, DatabaseTarget):
+        monkeypatch.setattr(kind, "publish", _then_interrupted(kind.publish))
+    with pytest.raises(KeyboardInterrupt):
+        copy(source, target, seal=True)
+    assert copy(source, target, seal=True).already
+
+
+def _then_interrupted(publish: Any) -> Any:
+    def interrupted(*arguments: Any) -> None:
+        publish(*arguments)
+        raise KeyboardInterrupt
+
+    return interrupted
+
+
+def test_what_was_moved_and_is_gone_is_not_made_anew_under_its_id(somewhere: Somewhere) -> None:
+    source, target = somewhere("schema"), somewhere("file")
+    fill(source)
+    copy(source, target, seal=True)
+    assert isinstance(target, Path)
+    target.unlink()
+    with pytest.raises(StoreError, match="moved"):
+        copy(source, target, seal=True)
+    assert not copy(source, target).kept_id
+
+
+# --- a sealed source
+
+
+def test_nothing_is_written_to_a_sealed_store(source: Place, somewhere: Somewhere) -> None:
+    with StateStore(source) as store:
+        store.claim("src/", agent="ann", request_id="c1")
+        copy(source, somewhere("file"), seal=True)
+        before = everything(source)
+        for call in (
+            lambda: store.set("n", "a", 2, updated_by="ann"),
+            lambda: store.delete("n", "a", deleted_by="ann"),
+            lambda: store.clear_namespace("n", deleted_by="ann"),
+            lambda: store.claim("b.md", agent="bob"),
+            lambda: store.claim("src/", agent="ann"),
+            lambda: store.claim("src/", agent="ann", request_id="c1"),
+            lambda: store.release("src/", agent="ann"),
+            lambda: store.update("n", "a", lambda value: value + 1, updated_by="ann"),
+        ):
+            with pytest.raises(SealedError, match=r"sealed on \d{4}-\d\d-\d\d at .* to move to .*; use it there"):
+                call()
+        assert everything(source) == before
+        assert store.get("n", "a").value == 1
+        assert len(store.history("n", "a")) == 1
+        assert store.status("src/").status == "claimed"
+        assert store.wait("b.md").status == "available"
+
+
+def everything(place: Place) -> Any:
+    with opened(place) as store, store.snapshot() as reader:
+        assert isinstance(reader, SqliteReader | PostgresReader)
+        names = ["stored_events", "leases", "losses", "requests", *(view.name for view in VIEWS)]
+        return [sorted(map(repr, reader.connection.execute(f"SELECT * FROM {name}").fetchall())) for name in names]
+
+
+def test_builds_that_know_no_seals_are_refused_by_the_database(source: Place, somewhere: Somewhere) -> None:
+    """`run` does what their writers do: it asks nothing, and appends."""
+    with opened(source) as store:
+        run(store, Take(resource="a", agent="ann"), by("s1"))
+        copy(source, somewhere("file"), seal=True)
+        before = everything(source)
+        for command in (
+            transact(put("a", 2)),
+            transact(drop("a")),
+            Take(resource="b", agent="bob"),
+            Take(resource="a", agent="ann"),
+            Release(resource="a", agent="ann"),
+        ):
+            with pytest.raises(SealedError, match="sealed on"):
+                run(store, command, by("s1"))
+        run(store, Renew(server="v1", sessions=(("s1", 1),), grants=(("a", 1),)), by("s1"))  # has no effect
+        assert everything(source) == before
+
+
+def test_a_seal_survives_a_reboot(somewhere: Somewhere, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = somewhere("file"), somewhere("file")
+    with StateStore(source) as store:
+        store.claim("src/", agent="ann", lease_seconds=500)
+    with monkeypatch.context() as patch:
+        patch.setattr(FileTarget, "publish", _full)
+        with pytest.raises(UnavailableError):
+            copy(source, target, seal=True)
+    monkeypatch.setattr("holdlog.adapters.machine.host.boot_id", lambda: "another")
+    with StateStore(source) as store, pytest.raises(SealedError):
+        store.set("n", "k", 1, updated_by="ann")
+    copy(source, target, seal=True)
+    assert 490 < leases(target)["src/"][1] <= 500
+
+
+def test_who_keeps_leases_in_a_sealed_store_rests(source: Place, somewhere: Somewhere) -> None:
+    holdlog = open_holdlog(source)
+    try:
+        holdlog.keep_sessions()
+        holdlog.writer.run(Take(resource="a", agent="ann", lease=1_000_000), holdlog.caller)
+        copy(source, somewhere("file"), seal=True)
+        tries: list[float] = []
+        run_, until_it_tried = holdlog.writer.run, threading.Event()
+
+        def counted(command: Any, caller: Caller) -> Any:
+            tries.append(time.monotonic())
+            until_it_tried.set()
+            return run_(command, caller)
+
+        holdlog.writer.run = counted  # type: ignore[method-assign]
+        with holdlog.upkeep.waiting():
+            assert until_it_tried.wait(30)
+            time.sleep(2.5)  # it would have tried twice more
+        assert len(tries) == 1
+    finally:
+        holdlog.close()
+
+
+def test_a_source_that_is_not_sound_is_not_sealed(source: Place, somewhere: Somewhere) -> None:
+    tamper(source, "UPDATE stored_events SET at = at + 1")
+    with pytest.raises(StoreError, match="does not verify"):
+        copy(source, target := somewhere("file"), seal=True)
+    assert not stands(target)
+    assert meta(source, SEAL) is None
+
+
+def test_events_that_nobody_knows_are_not_copied(source: Place, somewhere: Somewhere) -> None:
+    tamper(source, "UPDATE stored_events SET originator_version = 2")
+    for kind in KINDS:
+        with pytest.raises(StoreError):
+            copy(source, target := somewhere(kind))
+        assert not stands(target)
+
+
+def tamper(place: Place, statement: str) -> None:
+    with opened(place) as store, store.transaction(time.monotonic() + 10) as transaction:
+        transaction.connection.execute(statement)  # type: ignore[attr-defined]
+        transaction.put_meta("test", "tampered")
+
+
+# --- the target
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_target_where_something_stands_is_refused_and_the_source_is_not_sealed(
+    source: Place, somewhere: Somewhere, kind: str
+) -> None:
+    target = somewhere(kind)
+    with StateStore(target) as store:
+        store.set("theirs", "k", 1, updated_by="eve")
+    before = everything(target)
+    with pytest.raises(StoreError, match="already") as refusal:
+        copy(source, target, seal=True)
+    line_of(refusal.value)
+    assert everything(target) == before
+    assert meta(source, SEAL) is None
+
+
+def test_the_tables_of_others_are_left_alone(source: Place, somewhere: Somewhere) -> None:
+    import psycopg
+
+    target = str(somewhere("schema"))
+    server, _, schema = target.partition("&schema=")
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'CREATE SCHEMA "{schema}"')
+        connection.execute(f'CREATE VIEW "{schema}".mine AS SELECT 1')
+        with pytest.raises(StoreError, match="tables"):
+            copy(source, target)
+        connection.execute(f'DROP VIEW "{schema}".mine')
+    assert copy(source, target).events == 1  # a schema without any is as good as none
+
+
+def test_the_log_of_another_file_is_not_applied_to_the_copy(source: Place, somewhere: Somewhere) -> None:
+    target = somewhere("file")
+    assert isinstance(target, Path)
+    target.with_name(target.name + "-wal").write_bytes(b"left")
+    with pytest.raises(StoreError, match="-wal is left of another store"):
+        copy(source, target)
+
+
+def test_the_file_of_a_copy_is_its_owners_alone_and_nothing_lies_beside_it(source: Place, tmp_path: Path) -> None:
+    target = tmp_path / "new" / "state.db"
+    target.parent.mkdir()
+    target.with_name("state.db.copying").write_bytes(b"of one that was killed")
+    copy(source, target)
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert sorted(it.name for it in target.parent.iterdir()) == ["state.db", "state.db.gate"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_arrives_otherwise_than_it_was_sent_is_no_copy(
+    source: Place, somewhere: Somewhere, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for target_kind in (FileTarget, DatabaseTarget):
+        monkeypatch.setattr(target_kind, "put", _losing_one(target_kind.put))
+    with pytest.raises(StoreError, match="not what was sent"):
+        copy(source, target := somewhere(kind), seal=True)
+    assert not stands(target)
+
+
+def _losing_one(put_rows: Any) -> Any:
+    def losing(self: Any, table: carried.Carried, rows: Any) -> None:
+        put_rows(self, table, rows[:-1] if table is carried.EVENTS else rows)
+
+    return losing
+
+
+def test_a_copy_to_itself_is_refused(source: Place) -> None:
+    with pytest.raises(StoreError, match="same store"):
+        copy(source, source)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_source_that_is_not_there_is_not_made(somewhere: Somewhere, kind: str) -> None:
+    source, target = somewhere(kind), somewhere("file")
+    with pytest.raises(StoreError, match="there is no store at"):
+        copy(source, target)
+    assert not stands(source)
+    assert not stands(target)
+
+
+@pytest.mark.parametrize("place", [":memory:", "mysql://h/d", "postgresql://h:0/d"])
+def test_places_of_other_kinds_are_refused(source: Place, somewhere: Somewhere, place: str) -> None:
+    with pytest.raises(StoreError):
+        copy(source, place)
+    with pytest.raises(StoreError):
+        copy(place, somewhere("file"))
+
+
+# --- in between
+
+
+def test_the_copy_is_of_one_moment_while_others_write(pair: tuple[Place, Place], monkeypatch: Any) -> None:
+    source, target = pair
+    with StateStore(source) as store:
+        for number in range(30):
+            store.set("n", f"k{number}", number, updated_by="ann")
+        monkeypatch.setattr(carried, "PAGE_ROWS", 10)
+        put_before = {kind: kind.put for kind in (FileTarget, DatabaseTarget)}
+
+        def meanwhile(self: Any, table: Any, rows: Any) -> None:
+            store.set("n", "k0", "meanwhile", updated_by="ann")
+            put_before[type(self)](self, table, rows)
+
+        for kind in put_before:
+            monkeypatch.setattr(kind, "put", meanwhile)
+        report = copy(source, target)
+        assert (report.events, report.position) == (30, 30)
+    with StateStore(target) as store:
+        assert store.get("n", "k0").value == 0
+
+
+def test_pages_end_with_what_memory_should_hold() -> None:
+    small, large = (1, "s", b"x" * 10), (2, "s", "x" * (carried.PAGE_CHARACTERS // 2))
+    assert [len(page) for page in carried.pages([small] * (carried.PAGE_ROWS + 1))] == [carried.PAGE_ROWS, 1]
+    assert [len(page) for page in carried.pages([large] * 5)] == [2, 2, 1]
+
+
+def test_the_source_may_keep_a_copy_waiting(pair: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transactions of servers end when nothing is heard of them; those of a copy may rest."""
+    monkeypatch.setattr("holdlog.adapters.stores.postgres.store.STOPPED_SECONDS", 1)
+    source, target = pair
+    fill(source)
+    for kind in (FileTarget, DatabaseTarget):
+        monkeypatch.setattr(kind, "steady", _slow(kind.steady))
+    assert copy(source, target, seal=True).kept_id
+
+
+def _slow(steady: Any) -> Any:
+    def slowly(self: Any) -> Any:
+        time.sleep(1.5)
+        return steady(self)
+
+    return slowly
+
+
+def test_progress_is_told(source: Place, somewhere: Somewhere) -> None:
+    with opened(source) as store:
+        run(store, transact(*(put(f"k{number}", number) for number in range(1_000))))
+    told: list[tuple[int, int]] = []
+    copy(source, somewhere("file"), progress=lambda done, total: told.append((done, total)))
+    assert told == sorted(told)
+    assert {total for _, total in told} == {1_001}
+
+
+def test_a_url_is_told_without_what_has_to_be_hidden() -> None:
+    from holdlog.adapters.stores.postgres.place import name_of
+
+    url = "postgres://ann:secret@db.example:5433/team?password=secret&sslkey=secret&schema=one"
+    assert name_of(url) == "postgresql://db.example:5433/team?schema=one"
+    assert name_of("postgresql://db/team?user=ann") == "postgresql://db/team?schema=holdlog"
+
+
+def test_a_seal_reads_as_it_was_written() -> None:
+    seal = Seal(1_800_000_000_000_000, 5, "/a 'b'/c.db", given=True)
+    assert Seal(**json.loads(seal.text)) == seal
+    assert "2027-01-15 at 08:00:00 UTC to move to /a 'b'/c.db" in seal.line
+
+
+def test_quotes_in_a_path_do_no_harm(somewhere: Somewhere, tmp_path: Path) -> None:
+    for kind in KINDS:
+        source, target = somewhere(kind), tmp_path / f'it\'s {kind} 100% "new".db'
+        StateStore(source).close()
+        copy(source, target, seal=True)
+        with opened(source) as store, pytest.raises(SealedError, match=r"it's \w+ 100% \"new\".db; use it there"):
+            run(store, transact(put("k", 1)), NOBODY)
+
+
+def test_two_copies_to_one_place_make_one(pair: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = pair
+    fill(source)
+    monkeypatch.setattr(file, "GATE_PATIENCE", 0.05)
+    inside, go_on = threading.Event(), threading.Event()
+    done: list[CopyReport] = []
+
+    def wait(*_: object) -> int:
+        inside.set()
+        assert go_on.wait(30)
+        return 0
+
+    for kind in (FileTarget, DatabaseTarget):
+        monkeypatch.setattr(kind, "steady", wait)
+    first = threading.Thread(target=lambda: done.append(copy(source, target)))
+    first.start()
+    until(inside.is_set)
+    with pytest.raises(UnavailableError, match="somebody else") as refusal:
+        copy(source, target)
+    line_of(refusal.value)
+    go_on.set()
+    first.join()
+    assert done[0].events == 18
+    with pytest.raises(StoreError, match="already"):
+        copy(source, target)
