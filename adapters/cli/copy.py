@@ -56,7 +56,7 @@ def run_copy(options: argparse.Namespace) -> int:
     if options.json:
         say(json.dumps({**report._asdict(), "verified": True, "seconds": round(seconds, 3)}))
         return 0
-    told = "was there already" if report.already else f"copied in {seconds:.1f} s"
+    told = "were there already" if report.already else f"copied in {seconds:.1f} s"
     store_id = f"same store id {report.store_id}" if report.kept_id else f"new store id {report.store_id}"
     line = f"{report.events:,} events {told}, last position {report.position:,}, verified; {store_id}"
     say(f"{mark('ok', sys.stdout)} {line}")

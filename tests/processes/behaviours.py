@@ -19,7 +19,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holdlog import AsyncStateStore, ConflictError, HoldlogError, NotFoundError, StateStore, UnavailableError
+from holdlog import (
+    AsyncStateStore,
+    ConflictError,
+    HoldlogError,
+    NotFoundError,
+    SealedError,
+    StateStore,
+    UnavailableError,
+)
 from holdlog.adapters.machine import bells
 from holdlog.adapters.machine.gate import Gate
 from holdlog.adapters.stores import schema
@@ -96,6 +104,28 @@ def load(path: str, name: str) -> None:
     second = threading.Thread(target=run, args=("b",), daemon=True)
     second.start()
     run("a")
+
+
+def write_until_sealed(place: str, name: str) -> None:
+    """Write own and shared keys until that is refused for good; say what was acknowledged, and the refusal."""
+    with StateStore(place) as store:
+        for number in itertools.count():
+            key, value = ("shared" if number % 3 else name), {"by": name, "number": number}
+            try:
+                written = _patiently(store, key, value, name)
+            except SealedError as refusal:
+                say(refused=str(refusal))
+                return
+            if number == 0:
+                say(ready=True)
+            say(key=key, version=written, value=value)
+
+
+def _patiently(store: StateStore, key: str, value: Any, name: str) -> int:
+    while True:
+        with suppress(UnavailableError):
+            request = f"{name}-{value['number']}"
+            return store.set("n", key, value, updated_by=name, request_id=request).version
 
 
 def count_up(path: str, key: str, times: str) -> None:

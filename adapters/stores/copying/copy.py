@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import uuid4
 
 from holdlog.adapters.stores.copying.carried import (
@@ -23,6 +23,9 @@ from holdlog.adapters.stores.copying.carried import (
 )
 from holdlog.adapters.stores.sealing import Seal, elsewhere
 from holdlog.domain.refusals import StoreError
+
+TELL_EVERY: Final = 1_000
+"""Events between two calls of `progress`."""
 
 Progress = Callable[[int, int], None]
 """Called with events done, and how many there are."""
@@ -212,6 +215,6 @@ class _Steps:
     def of(self, rows: Iterable[Row]) -> Iterator[Row]:
         for row in rows:
             self._done += 1
-            if self._done % 1_000 == 0:
+            if self._done % TELL_EVERY == 0:
                 self._progress(min(self._events, self._done // self._passes), self._events)
             yield row
