@@ -41,7 +41,7 @@ def add_copy(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run_copy(options: argparse.Namespace) -> int:
     """Raises HoldlogError, LocationError."""
     from holdlog.adapters.cli.texts import printable, tell
-    from holdlog.adapters.compose import copy
+    from holdlog.adapters.copying import copy
 
     if getattr(options, "db", None) is not None:
         raise StoreError("copy takes the two stores as FROM and TO, and no --db")
@@ -66,6 +66,6 @@ def run_copy(options: argparse.Namespace) -> int:
 
 
 def _place(text: str) -> Path | str:
-    from holdlog.adapters.cli.main import place_of
+    from holdlog.adapters.cli.settings import place_of
 
     return place_of(text)

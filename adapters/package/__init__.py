@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         Released,
         WaitTimeout,
     )
-    from holdlog.adapters.compose import copy
+    from holdlog.adapters.copying import copy
     from holdlog.adapters.library import AsyncStateStore, StateStore
     from holdlog.adapters.nats.errors import EventsLostError, NatsError
     from holdlog.adapters.nats.payload import CloudEvent
@@ -101,7 +101,7 @@ __all__ = [
 
 _NAMES_IN = {
     "holdlog.adapters.call": ("Settings",),
-    "holdlog.adapters.compose": ("copy",),
+    "holdlog.adapters.copying": ("copy",),
     "holdlog.adapters.stores.copying.copy": ("CopyReport",),
     "holdlog.adapters.library": (
         "AsyncStateStore",

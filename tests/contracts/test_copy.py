@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from holdlog import CopyReport, InvalidError, SealedError, StateStore, StoreError, UnavailableError
-from holdlog.adapters.compose import copy, open_holdlog
+from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.copying import copy
 from holdlog.adapters.stores.copying import carried, file
 from holdlog.adapters.stores.copying.database import DatabaseTarget
 from holdlog.adapters.stores.copying.file import FileTarget

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdlog.adapters.compose import copy, open_holdlog, open_lead
+from holdlog.adapters.compose import open_holdlog, open_lead
+from holdlog.adapters.copying import copy
 from holdlog.adapters.nats import relay
 from holdlog.adapters.nats.options import NatsOptions
 from holdlog.adapters.nats.relay import Relay, Status

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from holdlog import HoldlogError
-from holdlog.adapters.compose import copy
+from holdlog.adapters.copying import copy
 from holdlog.domain.claims.commands import Release, Take
 from holdlog.domain.handle import Command
 from tests.claim_calls import by

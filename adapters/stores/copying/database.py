@@ -11,7 +11,7 @@ from psycopg import sql
 from holdlog.adapters.stores.copying.carried import BY_STREAM, EVENTS, POSITION, Carried, Row
 from holdlog.adapters.stores.copying.copy import OccupiedError, Source
 from holdlog.adapters.stores.postgres.faults import is_lost, refusal_of
-from holdlog.adapters.stores.postgres.opening import create, is_there, lock_of, open_postgres, require_utf8
+from holdlog.adapters.stores.postgres.opening import create, lock_of, open_postgres, require_utf8, stands
 from holdlog.adapters.stores.postgres.place import Place, name_of, place_of
 from holdlog.adapters.stores.postgres.rows import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.store import PostgresStore, connect
@@ -157,21 +157,17 @@ class DatabaseTarget:
 @contextmanager
 def open_source(url: str) -> Iterator[DatabaseSource]:
     """Raises StoreError where none stands: here, nothing is made that somebody only misspelled."""
-    place = place_of(url)
-    try:
-        with closing(connect(place)) as connection:
-            found = is_there(connection, place.schema)
-    except psycopg.Error as error:
-        raise refusal_of(error) from error
-    if not found:
+    if not stands(url):
         raise StoreError(f"there is no store at {name_of(url)}")
     with closing(open_postgres(url)) as store:
         yield DatabaseSource(url, store)
 
 
 def _lay(transaction: PostgresTransaction, line: str) -> None:
-    for statement in schema_triggers(sql.Literal(line).as_string(transaction.connection)):
-        transaction.connection.execute(statement)
+    connection = transaction.connection
+    body = "; ".join(schema_triggers(sql.Literal(line).as_string(connection)))
+    # One block: after a DROP of its own, psycopg would forget the statements that this connection prepared.
+    connection.execute(sql.SQL("DO {}").format(sql.Literal(f"BEGIN {body}; END")))
 
 
 _POSITION: Final = "notification_id"

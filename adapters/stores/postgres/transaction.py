@@ -23,7 +23,8 @@ from holdlog.projections.current import CURRENT, record_of
 from holdlog.projections.fold import State
 
 _PREPARE_AHEAD: Final = f"""PREPARE ahead (text[], text[], text[]) AS SELECT {SELECT_NOW}, pg_current_xact_id()::text,
-    (SELECT value FROM meta WHERE name = 'major'), (SELECT value FROM meta WHERE name = '{SEAL}'), last.notification_id, last.at,
+    (SELECT value FROM meta WHERE name = 'major'), (SELECT value FROM meta WHERE name = '{SEAL}'),
+    last.notification_id, last.at,
     ARRAY(SELECT DISTINCT agent FROM leases WHERE agent = ANY($1)), record.*
     FROM (VALUES (1)) AS one
     LEFT JOIN (SELECT notification_id, at FROM {EVENTS_TABLE} ORDER BY notification_id DESC LIMIT 1) AS last ON true
