@@ -1,4 +1,4 @@
-"""A sealed store: nothing is ever appended to it again, by whichever build (docs/decisions/0020-copy-and-seal.md).
+"""A sealed store: nothing is ever appended to it again, by whichever build (docs/decisions/0021-copy-and-seal.md).
 
 Triggers refuse events and new leases and pass over renewals, so that a store that is not sealed pays nothing; a row
 tells this build, which then runs no command at all.

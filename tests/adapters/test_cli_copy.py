@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdlog import StateStore
+from tests.processes.test_migration import lay
 
 SECRET = "hunter2"
 
@@ -53,6 +54,23 @@ def test_it_says_where_to_go_after_a_move(source: Path, postgres: str) -> None:
     assert holdlog("--db", source, "get", "n", "k0").stdout.strip() == "0"
     assert holdlog("--db", source, "rebuild").returncode == 0
     assert holdlog("--db", source, "doctor").returncode == 0
+
+
+def test_a_sealed_schema_can_be_rebuilt_and_examined(source: Path, postgres: str, tmp_path: Path) -> None:
+    assert holdlog("copy", "--seal", source, postgres).returncode == 0
+    assert holdlog("copy", "--seal", postgres, tmp_path / "back.db").returncode == 0
+    for command in ("rebuild", "doctor", "claims"):
+        done = holdlog("--db", postgres, command)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_source_of_an_older_schema_is_migrated_first(tmp_path: Path) -> None:
+    source = lay(tmp_path / "old.db")
+    done = holdlog("copy", source, tmp_path / "copy.db")
+    assert done.returncode == 0, done.stderr
+    assert "migrated the store" in done.stderr
+    assert (tmp_path / "old.db.backup-1").exists()
+    assert holdlog("--db", tmp_path / "copy.db", "doctor").returncode == 0
 
 
 def test_it_answers_scripts_in_json(source: Path, tmp_path: Path) -> None:

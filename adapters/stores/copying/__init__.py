@@ -1,1 +1,1 @@
-"""A store copied to another place, of either kind (docs/decisions/0020-copy-and-seal.md)."""
+"""A store copied to another place, of either kind (docs/decisions/0021-copy-and-seal.md)."""
