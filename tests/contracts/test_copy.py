@@ -22,6 +22,7 @@ from holdlog.adapters.stores.sealing import SEAL, Seal
 from holdlog.domain.claims.commands import Release, Renew, Take
 from holdlog.domain.claims.lease import Lease
 from holdlog.domain.envelope import payload_hash
+from holdlog.domain.handle import Command
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Refusal, Store
 from holdlog.projections.fold import VIEWS
@@ -396,13 +397,14 @@ def test_builds_that_know_no_seals_are_refused_by_the_database(source: Place, so
         run(store, Take(resource="a", agent="ann"), by("s1"))
         copy(source, somewhere("file"), seal=True)
         before = everything(source)
-        for command in (
+        commands: list[Command] = [
             transact(put("a", 2)),
             transact(drop("a")),
             Take(resource="b", agent="bob"),
             Take(resource="a", agent="ann"),
             Release(resource="a", agent="ann"),
-        ):
+        ]
+        for command in 5 * commands:
             with pytest.raises(SealedError, match="sealed on"):
                 run(store, command, by("s1"))
         run(store, Renew(server="v1", sessions=(("s1", 1),), grants=(("a", 1),)), by("s1"))  # has no effect

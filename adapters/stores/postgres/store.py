@@ -171,7 +171,9 @@ class PostgresStore:
         """Undo what was not committed, and let the next one write."""
         try:
             writing = self._writing
-            if writing is not None and not _is_idle(writing.connection):
+            if writing is not None and _has_failed(writing.connection):
+                self._forget()  # psycopg may take for prepared what stood behind the error in its pipeline
+            elif writing is not None and not _is_idle(writing.connection):
                 with suppress(psycopg.Error):
                     writing.connection.pgconn.exec_(b"ROLLBACK")  # psycopg's own would forget all prepared statements
                 if not _is_idle(writing.connection):
@@ -239,6 +241,10 @@ def is_over(connection: Connection) -> bool:
 def _is_idle(connection: Connection) -> bool:
     """Whether it is in no transaction."""
     return connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+def _has_failed(connection: Connection) -> bool:
+    return connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR
 
 
 class _Lock:
