@@ -25,7 +25,7 @@ def copy(
 ) -> "CopyReport":
     """Copy a store to another place, which is a file or a schema of PostgreSQL, as `copying.copy.copy_between` says.
 
-    The source is opened as ever: one of an older schema is migrated first, which `tell` is told.
+    The source is opened as ever: one of an older schema is migrated first. `tell` is told that, and when it is sealed.
     Raises StoreError, UnavailableError.
     """
     from holdlog.adapters.stores.copying.copy import copy_between
@@ -33,7 +33,7 @@ def copy(
     goes_to = _copy_target(target)
     with ExitStack() as stack:
         found = _copy_source(source, tell, stack)
-        return copy_between(found, goes_to, seal, progress or (lambda done, total: None))
+        return copy_between(found, goes_to, seal, progress or (lambda done, total: None), tell)
 
 
 def _copy_source(place: str | Path, tell: Callable[[str], None], stack: ExitStack) -> "Source":

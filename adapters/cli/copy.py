@@ -48,8 +48,13 @@ def run_copy(options: argparse.Namespace) -> int:
     source, target = _place(options.source), _place(options.target)
     bar = Bar(sys.stderr, "copy")
     started = time.monotonic()
+
+    def told_beside(line: str) -> None:
+        bar.clear()
+        tell(line)
+
     try:
-        report = copy(source, target, options.seal, bar.draw, tell)
+        report = copy(source, target, options.seal, bar.draw, told_beside)
     finally:
         bar.clear()
     seconds = time.monotonic() - started

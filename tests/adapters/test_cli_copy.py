@@ -41,11 +41,12 @@ def test_it_says_what_was_copied(source: Path, tmp_path: Path) -> None:
 def test_it_says_where_to_go_after_a_move(source: Path, postgres: str) -> None:
     done = holdlog("copy", "--seal", source, postgres)
     assert done.returncode == 0, done.stderr
+    assert done.stderr == f"holdlog: {source} is sealed from now on; should the copy fail, run it again\n"
     first, second = done.stdout.splitlines()
     assert "same store id" in first
     assert f"{source} is sealed; use postgresql://" in second
     again = holdlog("copy", "--seal", source, postgres)
-    assert again.returncode == 0
+    assert (again.returncode, again.stderr) == (0, "")
     assert "were there already" in again.stdout
     refused = holdlog("--db", source, "set", "n", "k", "1", "--force")
     assert refused.returncode != 0

@@ -115,29 +115,35 @@ class Target(Protocol):
 
 
 def copy_between(
-    source: Source, target: Target, seal: bool = False, progress: Progress = lambda done, total: None
+    source: Source,
+    target: Target,
+    seal: bool = False,
+    progress: Progress = lambda done, total: None,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> CopyReport:
     """Copy everything that `source` holds now, verify it, and make a store of it. Servers of the source go on.
 
-    `seal`: nothing is written to the source from now on, and the copy has its store id. A source that was sealed before
-    gives its id to one copy in any case. Killed at any moment, it leaves no store at the target, and may be run again.
-    Raises StoreError, UnavailableError.
+    `seal`: nothing is written to the source from now on, which `tell` is told, and the copy has its store id. A source
+    that was sealed before gives its id to one copy in any case. Killed at any moment, it leaves no store at the target,
+    and may be run again. Raises StoreError, UnavailableError.
     """
     if source.name == target.name:
         raise StoreError("both are the same store; name another place to copy to")
     try:
         with target.prepared():
-            return _copied(source, target, seal, progress)
+            return _copied(source, target, seal, progress, tell)
     except OccupiedError as occupied:
         return _there_already(source, target, occupied, progress)
 
 
-def _copied(source: Source, target: Target, seal: bool, progress: Progress) -> CopyReport:
+def _copied(source: Source, target: Target, seal: bool, progress: Progress, tell: Callable[[str], None]) -> CopyReport:
     sealed = source.sealed()
     if seal:
         if sealed is None:
             _require_sound(source, progress)  # what is sealed stays so: first see that it can be copied
-        sealed = source.seal(target.name)
+        is_new, sealed = sealed is None, source.seal(target.name)
+        if is_new:
+            tell(f"{source.name} is sealed from now on; should the copy fail, run it again")
         if sealed.done:
             raise elsewhere(sealed)
     keeps = sealed is not None and not sealed.done and (not sealed.given or sealed.to == target.name)
