@@ -105,7 +105,7 @@ def open_aside(place: str | Path, tell: Callable[[str], None]) -> "tuple[Store, 
     return file, SqliteAside(file)
 
 
-def examine(place: str | Path, progress: Callable[[int, int], None]) -> "list[Finding]":
+def examine(place: str | Path, progress: Callable[[int, int], None] = lambda done, total: None) -> "list[Finding]":
     """What there is to say about a store, as a doctor. Raises StoreError for a URL that is none of a store."""
     if isinstance(place, str):
         require_database(place)

@@ -39,7 +39,7 @@ def examine(path: Path, progress: Callable[[int, int], None] = lambda done, tota
             connection.execute("BEGIN")
             findings += _schema(connection)
             look = SqliteLook(connection)
-            findings += _guarded("contents", lambda: [contents(look, _all_bytes(path))])
+            findings += _guarded("contents", lambda: contents(look, _all_bytes(path)))
             findings += _guarded("integrity", lambda: [_integrity(connection)])
             if is_older(connection):  # its views have other columns
                 findings.append(Finding("log", "warn", "not looked at: its schema is older"))

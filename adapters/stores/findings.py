@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from holdlog.adapters.machine.location import shown
 from holdlog.adapters.stores.audit import Audit, Faults, Look, Row
+from holdlog.adapters.stores.sealing import SEAL, line_of
 from holdlog.projections.claims import claim_of
 
 Level = Literal["ok", "warn", "bad"]
@@ -19,7 +20,8 @@ class Finding(NamedTuple):
 
 
 class Contents(Look, Protocol):
-    def store_id(self) -> str | None: ...
+    def meta(self, name: str) -> str | None:
+        """A remark about the store."""
 
     def counts(self) -> tuple[int, ...]:
         """Of events, of live and of deleted records."""
@@ -41,17 +43,22 @@ REBUILD_LEFT = Finding(
 )
 
 
-def contents(look: Contents, size: int) -> Finding:
+def contents(look: Contents, size: int) -> list[Finding]:
     """`size`: in bytes."""
-    store_id = look.store_id()
+    store_id = look.meta("store_id")
     if store_id is None:
-        return Finding("contents", "bad", "the store has no id")
+        return [Finding("contents", "bad", "the store has no id")]
     events, live, deleted = look.counts()
-    return Finding(
-        "contents",
-        "ok",
-        f"store {shown(store_id)}: {events:,} events, {live:,} records ({deleted:,} deleted), {size / 1e6:,.1f} MB",
-    )
+    told = f"store {shown(store_id)}: {events:,} events, {live:,} records ({deleted:,} deleted), {size / 1e6:,.1f} MB"
+    return [Finding("contents", "ok", told), *_seal(look.meta(SEAL))]
+
+
+def _seal(text: str | None) -> Iterator[Finding]:
+    try:
+        if (line := line_of(text)) is not None:
+            yield Finding("seal", "warn", shown(line))
+    except (ValueError, TypeError):
+        yield Finding("seal", "bad", "the store is sealed, and what it says about that cannot be read")
 
 
 def log(look: Look, progress: Callable[[int, int], None]) -> list[Finding]:

@@ -47,8 +47,8 @@ class SqliteLook:
     def backwards(self) -> Iterator[tuple[int, int, str]]:
         return self._connection.execute(_SELECT_TIMES_BACKWARDS)
 
-    def store_id(self) -> str | None:
-        row = self._connection.execute("SELECT value FROM meta WHERE name = 'store_id'").fetchone()
+    def meta(self, name: str) -> str | None:
+        row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return None if row is None else row[0]
 
     def counts(self) -> tuple[int, ...]:

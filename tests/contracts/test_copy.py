@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdlog import CopyReport, InvalidError, SealedError, StateStore, StoreError, UnavailableError
-from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.compose import examine, open_holdlog
 from holdlog.adapters.copying import copy
 from holdlog.adapters.stores.copying import carried, file
 from holdlog.adapters.stores.copying.database import DatabaseTarget
@@ -382,6 +382,16 @@ def test_nothing_is_written_to_a_sealed_store(source: Place, somewhere: Somewher
         assert len(store.history("n", "a")) == 1
         assert store.status("src/").status == "claimed"
         assert store.wait("b.md").status == "available"
+
+
+def test_the_doctor_tells_that_a_store_is_sealed(source: Place, somewhere: Somewhere) -> None:
+    target = somewhere("file")
+    assert "seal" not in {finding.name for finding in examine(source)}
+    copy(source, target, seal=True)
+    (told,) = [finding for finding in examine(source) if finding.name == "seal"]
+    assert told.level == "warn"
+    assert "sealed on" in told.text
+    assert "seal" not in {finding.name for finding in examine(target)}
 
 
 def everything(place: Place) -> Any:

@@ -62,7 +62,7 @@ def _snapshot(connection: Connection, progress: Callable[[int, int], None]) -> I
     yield from _guarded(connection, "tables", lambda: [_tables(connection)])
     schema = list(_guarded(connection, "schema", lambda: _schema(look)))
     yield from schema
-    yield from _guarded(connection, "contents", lambda: [contents(look, look.size())])
+    yield from _guarded(connection, "contents", lambda: contents(look, look.size()))
     if any(finding.name == "schema" and finding.level != "ok" for finding in schema):
         yield Finding("log", "warn", "not looked at: its schema is another")
     else:

@@ -56,9 +56,6 @@ class PostgresLook:
     def backwards(self) -> Iterator[Row]:
         return self._rows(_SELECT_TIMES_BACKWARDS)
 
-    def store_id(self) -> str | None:
-        return self.meta("store_id")
-
     def meta(self, name: str) -> str | None:
         row = self._connection.execute("SELECT value FROM meta WHERE name = %s", (name,)).fetchone()
         return None if row is None else row[0]
