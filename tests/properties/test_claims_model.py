@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from holdlog.adapters.stores.memory import MemoryStore
@@ -21,6 +22,7 @@ from tests.claim_rule import Agent, Has, Scene, Wants, scene
 from tests.claim_steps import SERVERS, Seen, Step, Turn, World, steps
 from tests.clock import Clock
 from tests.commands import whole_log
+from tests.postgres import emptied
 
 Key = tuple[str, int]
 ONE = ("s1",)
@@ -53,7 +55,28 @@ def test_sessions_that_end_and_come_back(history: list[Step]) -> None:
 @fewer
 @given(steps(TWO, endings=True))
 def test_in_a_file_it_is_all_the_same(history: list[Step]) -> None:
-    with in_memory() as world, in_a_file() as other:
+    with in_a_file() as world:
+        require_the_same(world, history)
+
+
+@fewer
+@given(steps(TWO, endings=True))
+def test_in_postgres_it_is_all_the_same(shared_postgres: str, history: list[Step]) -> None:
+    with in_postgres(shared_postgres) as world:
+        require_the_same(world, history)
+
+
+@pytest.mark.slow
+@settings(quick, max_examples=1_000)
+@given(steps(TWO, endings=True))
+def test_in_postgres_it_is_all_the_same_a_thousand_times(shared_postgres: str, history: list[Step]) -> None:
+    with in_postgres(shared_postgres) as world:
+        require_the_same(world, history)
+
+
+def require_the_same(other: World, history: list[Step]) -> None:
+    """Whatever is asked, the answer and what stands then are as in memory; so is the log at the end."""
+    with in_memory() as world:
         for step in history:
             said, also_said = step.take(world), step.take(other)
             assert _told(said) == _told(also_said)
@@ -77,6 +100,13 @@ def in_a_file() -> Iterator[World]:
             yield World(store, clock)
         finally:
             store.close()
+
+
+@contextmanager
+def in_postgres(url: str) -> Iterator[World]:
+    clock = Clock()
+    with emptied(url, clock, clock.steady) as store:
+        yield World(store, clock)
 
 
 def live(world: World, history: list[Step]) -> None:

@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,13 +12,15 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.stores.memory import MemoryStore
+from holdlog.adapters.stores.postgres.opening import open_postgres
+from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.commands import Let, Taken
 from holdlog.domain.claims.lease import Lease
 from holdlog.domain.handle import Changed, Command, handle
 from holdlog.domain.message import NOBODY
-from holdlog.domain.ports import Reader, Transaction
-from holdlog.domain.refusals import BusyError, ConflictError, NotFoundError, NotHolderError
+from holdlog.domain.ports import Reader, Store, Transaction
+from holdlog.domain.refusals import BusyError, ConflictError, NotFoundError, NotHolderError, UnavailableError
 from tests.commands import (
     PATIENCE,
     drop,
@@ -28,12 +31,14 @@ from tests.commands import (
     take,
     transact,
 )
+from tests.postgres import empty
 
 CLIENTS = 4
 CALLS = 5
 KILL = 0.01
 STOP = 0.03
 LONGEST_STOP = 60
+TRY = 0.05
 
 
 # --- the history and its check
@@ -186,6 +191,7 @@ class Scheduler:
         self.alive: list[Client] = []
         self.history: list[Call] = []
         self.writing: Client | None = None
+        self.begun = False
 
     def run(self, scripts: list[Callable[[Client], None]]) -> None:
         clients = [Client(f"c{number}", self, script) for number, script in enumerate(scripts)]
@@ -229,9 +235,10 @@ class Stepping:
 
 
 class SteppingStore:
-    """The store as one client sees it; who cannot write yet looks again at its next turn instead of blocking."""
+    """The store as one client sees it; who cannot write yet looks again at its next turn instead of blocking, and in
+    a database tries it, now and then."""
 
-    def __init__(self, store: MemoryStore, client: Client) -> None:
+    def __init__(self, store: Store, client: Client) -> None:
         self._store = store
         self._client = client
 
@@ -245,15 +252,22 @@ class SteppingStore:
     def transaction(self) -> Iterator[Any]:
         scheduler, client = self._client.scheduler, self._client
         while scheduler.writing is not None:
+            if scheduler.begun and isinstance(self._store, PostgresStore) and scheduler.random.random() < TRY:
+                self._require_shut()
             client.step()
         scheduler.writing = client
         try:
             client.step()
-            with self._store.transaction(deadline=0) as transaction:
+            with self._store.transaction(time.monotonic() + PATIENCE) as transaction:
+                scheduler.begun = True
                 yield Stepping(transaction, client)
                 client.step()
         finally:
-            scheduler.writing = None
+            scheduler.writing, scheduler.begun = None, False
+
+    def _require_shut(self) -> None:
+        with pytest.raises(UnavailableError), self._store.transaction(time.monotonic() + 0.02):
+            raise AssertionError("two write at once")
 
 
 Handler = Callable[[Command, SteppingStore], Any]
@@ -335,7 +349,7 @@ def answer(handler: Handler, command: Command, store: SteppingStore) -> tuple[An
             raise AssertionError(outcome)
 
 
-def register_script(store: MemoryStore, handler: Handler) -> Callable[[Client], None]:
+def register_script(store: Store, handler: Handler) -> Callable[[Client], None]:
     """Compare-and-set, blind writes, deletions and reads of one key."""
 
     def script(client: Client) -> None:
@@ -360,7 +374,7 @@ def _read(store: SteppingStore) -> tuple[int, Any]:
     return (record.version, record.value.value) if record.live else (0, None)
 
 
-def lock_script(store: MemoryStore, handler: Handler) -> Callable[[Client], None]:
+def lock_script(store: Store, handler: Handler) -> Callable[[Client], None]:
     """Claims, releases and looks at one resource, under two names for four clients."""
 
     def script(client: Client) -> None:
@@ -381,13 +395,15 @@ def _holder(store: SteppingStore) -> str | None:
         return grants[-1].agent if grants else None
 
 
-Script = Callable[[MemoryStore, Handler], Callable[[Client], None]]
+Script = Callable[[Store, Handler], Callable[[Client], None]]
 
 
-def history_of(seed: int, script: Script, handler: Handler) -> tuple[list[Call], MemoryStore]:
-    store, scheduler = MemoryStore(), Scheduler(seed)
-    scheduler.run([script(store, handler)] * CLIENTS)
-    return scheduler.history, store
+def history_of(seed: int, script: Script, handler: Handler, stores: Sequence[Store] = ()) -> tuple[list[Call], Store]:
+    """`stores`: one for each client, as processes have them; else all have the same, in memory."""
+    found = stores or [MemoryStore()] * CLIENTS
+    scheduler = Scheduler(seed)
+    scheduler.run([script(store, handler) for store in found])
+    return scheduler.history, found[0]
 
 
 SPECIFICATIONS = [
@@ -404,6 +420,38 @@ def test_every_interleaving_is_linearizable(script: Script, initial: State, step
         assert linearizable(history, initial, step), f"seed {seed}: {history}"
         require_chained(store)
         require_views_equal_the_log(store)
+
+
+@pytest.fixture
+def four(postgres: str) -> Iterator[list[Store]]:
+    """One database, opened as often as there are clients."""
+    stores = [open_postgres(postgres) for _ in range(CLIENTS)]
+    yield list(stores)
+    for store in stores:
+        store.close()
+
+
+@pytest.mark.parametrize(("script", "initial", "step"), SPECIFICATIONS)
+@pytest.mark.parametrize("seeds", [15, pytest.param(500, marks=pytest.mark.slow)])
+def test_so_it_is_in_postgres(
+    script: Script, initial: State, step: Step, seeds: int, four: list[Store], postgres: str
+) -> None:
+    for seed in range(seeds):
+        empty(postgres)
+        history, store = history_of(seed, script, careful, four)
+        assert linearizable(history, initial, step), f"seed {seed}: {history}"
+        require_chained(store)
+        require_views_equal_the_log(store)
+
+
+def test_the_key_of_postgres_refuses_a_decision_on_an_old_read(four: list[Store], postgres: str) -> None:
+    def decide() -> None:
+        for seed in range(50):
+            empty(postgres)
+            history_of(seed, register_script, careless, four)
+
+    with pytest.raises(UnavailableError, match="stored_events_pkey"):
+        decide()
 
 
 @pytest.mark.parametrize(("script", "initial", "step"), SPECIFICATIONS)

@@ -2,15 +2,18 @@
 
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.domain.claims.commands import Let, Taken
 from holdlog.domain.handle import Changed, Command, expire_values
 from holdlog.domain.message import Caller
@@ -33,6 +36,7 @@ from tests.commands import (
     take,
     transact,
 )
+from tests.postgres import empty
 
 namespaces = st.sampled_from(["n", "n/m", "é"])
 keys = st.sampled_from(["a", "a%", "b", "\U0010ffff"])
@@ -174,18 +178,35 @@ def _facts(refusal: HoldlogError) -> tuple[Any, ...]:
 
 
 class Stores(RuleBasedStateMachine):
-    def __init__(self) -> None:
+    """`url`: of a store in PostgreSQL that is asked, too."""
+
+    def __init__(self, url: str | None = None) -> None:
         super().__init__()
+        self.url = url
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "state.db"
         self.clock = Clock()
         self.model = Model(self.clock)
         self.memory = MemoryStore(self.clock, self.clock.steady)
-        self.sqlite = open_sqlite(self.path, self.clock, self.clock.steady)
+        if url is not None:
+            open_postgres(url).close()
+            empty(url)
+        self.kept: list[Store] = []
+        self.open()
         self.requests = 0
 
+    def open(self) -> None:
+        """What outlives its process."""
+        self.kept = [open_sqlite(self.path, self.clock, self.clock.steady)]
+        if self.url is not None:
+            self.kept.append(open_postgres(self.url, self.clock, self.clock.steady))
+
+    @property
+    def stores(self) -> list[Store]:
+        return [self.memory, *self.kept]
+
     def agree(self, command: Command, expected: Any, *arguments: Any) -> None:
-        """All three say the same, now and when the same request is repeated."""
+        """All say the same, now and when the same request is repeated."""
         self.requests += 1
         caller = Caller(request_id=f"r{self.requests}", reason="test")
         try:
@@ -193,7 +214,7 @@ class Stores(RuleBasedStateMachine):
             repeated = said
         except Refused as refused:
             said, repeated = refused.said, refused.said
-        for store in (self.memory, self.sqlite):
+        for store in self.stores:
             assert answer(store, command, caller) == said
             assert answer(store, command, caller) == repeated
 
@@ -257,7 +278,7 @@ class Stores(RuleBasedStateMachine):
     @rule(limit=st.sampled_from([1, 2, 100]))
     def ends_are_noticed(self, limit: int) -> None:
         self.model.notice(limit)
-        for store in (self.memory, self.sqlite):
+        for store in self.stores:
             with store.transaction(time.monotonic() + PATIENCE) as transaction:
                 expire_values(transaction, limit)
 
@@ -267,12 +288,13 @@ class Stores(RuleBasedStateMachine):
 
     @rule()
     def the_process_starts_again(self) -> None:
-        self.sqlite.close()
-        self.sqlite = open_sqlite(self.path, self.clock, self.clock.steady)
+        for store in self.kept:
+            store.close()
+        self.open()
 
     @invariant()
     def lists_equal_the_model(self) -> None:
-        for store in (self.memory, self.sqlite):
+        for store in self.stores:
             with store.snapshot() as reader:
                 assert reader.position() == self.model.events
                 now = self.model.now()
@@ -298,16 +320,17 @@ class Stores(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            for store in (self.memory, self.sqlite):
+            for store in self.stores:
                 require_chained(store)
                 require_views_equal_the_log(store)
-            logs = [rows(store) for store in (self.memory, self.sqlite)]
+            logs = [rows(store) for store in self.stores]
             for log in logs:
                 times = [row[5] for row in log]
                 assert times == sorted(times)
-            assert [(*row[:5], *row[6:10]) for row in logs[0]] == [(*row[:5], *row[6:10]) for row in logs[1]]
+                assert [(*row[:5], *row[6:10]) for row in log] == [(*row[:5], *row[6:10]) for row in logs[0]]
         finally:
-            self.sqlite.close()
+            for store in self.kept:
+                store.close()
             self.folder.cleanup()
 
 
@@ -315,7 +338,14 @@ def _all(reader: Any, namespace: str) -> list[Any]:
     return [it for deleted in (False, True) for it in reader.records(namespace, "", None, -1, deleted)]
 
 
-TestStores = Stores.TestCase
-TestStores.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+MACHINE = settings(max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def test_stores_in_memory_and_in_a_file_say_what_the_dictionary_says() -> None:
+    run_state_machine_as_test(Stores, settings=MACHINE)  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("examples", [12, pytest.param(400, marks=pytest.mark.slow)])
+def test_a_store_in_postgres_says_the_same(postgres: str, examples: int) -> None:
+    more = settings(MACHINE, max_examples=examples)
+    run_state_machine_as_test(partial(Stores, postgres), settings=more)  # type: ignore[no-untyped-call]
