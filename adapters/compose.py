@@ -13,6 +13,7 @@ from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Calls
 from holdlog.adapters.machine import host
 from holdlog.adapters.machine.bells import MachineBell, ProcessBell
+from holdlog.adapters.machine.location import is_url
 from holdlog.adapters.machine.presence import Presence, announce, is_connected
 from holdlog.adapters.opened import Opened, Server
 from holdlog.adapters.stores.memory import MemoryStore
@@ -50,7 +51,7 @@ def open_holdlog(
         server = Server()
         calls = Calls(settings, host.now, host.steady, server.connected)
         return _kept(Opened(MemoryStore(), ProcessBell(), caller, calls, server, settings))
-    if "://" in str(place):
+    if is_url(str(place)):
         return _kept(_open_database(str(place), caller, settings))
     from holdlog.adapters.stores.opening import open_sqlite
 
@@ -123,7 +124,7 @@ def open_lead(place: str | Path) -> "Lead":
 
     if str(place) == MEMORY:
         return SoleLead()
-    if "://" in str(place):
+    if is_url(str(place)):
         from holdlog.adapters.stores.postgres.lead import DatabaseLead
 
         return DatabaseLead(str(place))

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from holdlog.adapters.machine.location import find_store
+from holdlog.adapters.machine.location import find_store, is_url
 from holdlog.adapters.machine.secrets import secret
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 def place_of(db: str | None) -> Path | str:
     """What `--db`, else the environment, else the working folder names. Raises LocationError, InvalidError."""
     explicit = named_place(db)
-    if explicit is not None and (explicit == ":memory:" or "://" in explicit):
+    if explicit is not None and (explicit == ":memory:" or is_url(explicit)):
         return explicit
     environ = os.environ if explicit is None else {**os.environ, "HOLDLOG_DB": explicit}
     return find_store(db, environ, Path.cwd())

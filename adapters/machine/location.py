@@ -266,9 +266,14 @@ def _why(error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 
+def is_url(place: str) -> bool:
+    """Whether it is meant for a database: also where slashes are missing, since it may hold a password."""
+    return "://" in place or place.startswith(("postgresql:", "postgres:"))
+
+
 def without_password(place: Path | str) -> str:
     """A store as people may read it."""
     if isinstance(place, Path):
         return str(place)
-    bare = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", place)
-    return re.sub(r"([?&]password=)[^&]*", r"\1", bare)
+    bare = re.sub(r"^(\w+:/*[^:/@]*):.*@", r"\1@", place, flags=re.DOTALL)  # up to the last @, encoded or not
+    return re.sub(r"([?&]\w*(?:password|secret)=)[^&]*", r"\1", bare)

@@ -1,10 +1,20 @@
 """What PostgreSQL's errors mean to a caller. Only the first line is told: details may hold stored values."""
 
+import re
+from typing import Final
+
 import psycopg
 from psycopg import errors
 
 from holdlog.adapters.stores.sealing import SEALED_STATE
 from holdlog.domain.refusals import HoldlogError, SealedError, StoreError, UnavailableError
+
+_CONNECTING: Final = ("connection failed: ", "connection is bad: ", "failed to resolve host", "connection timeout")
+_LOGIN: Final = re.compile(
+    'authentication failed|no password supplied|no pg_hba.conf entry|role ".*" does not exist|not permitted to log in'
+)
+_DATABASE: Final = re.compile('database ".*" does not exist')
+_OPTIONS: Final = re.compile("^invalid .* value|SSL was required|does not support SSL|certificate|unrecognized .*param")
 
 
 def refusal_of(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
@@ -15,14 +25,34 @@ def refusal_of(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
             return UnavailableError("another server holds the log's lock; try again")
         case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
             return StoreError(f"the database refused the login: {first_line(error)}")
+        case psycopg.OperationalError(sqlstate=None) if first_line(error).startswith(_CONNECTING):
+            return _unconnected(first_line(error))
         case errors.InvalidCatalogName():
             return StoreError(f"{first_line(error)}; create it, or name another")
         case errors.InsufficientPrivilege():
             return StoreError(f"the database refused: {first_line(error)}")
+        case errors.ReservedName():
+            return StoreError(f"the database refused: {first_line(error)}; use another ?schema=")
+        case errors.ReadOnlySqlTransaction():
+            return UnavailableError(f"the database is read-only; name the primary of it: {first_line(error)}")
         case errors.UndefinedTable() | errors.InvalidSchemaName():
             return StoreError(f"the store's tables are gone: {first_line(error)}")
         case _:
             return UnavailableError(f"the database could not do it: {first_line(error)}", in_doubt=in_doubt)
+
+
+def _unconnected(text: str) -> HoldlogError:
+    """libpq tells no code before there is a connection. What is not recognised may mend itself: it is tried again."""
+    for start in _CONNECTING[:2]:
+        text = text.removeprefix(start)
+    text = text.rpartition("FATAL:  ")[2]
+    if _LOGIN.search(text):
+        return StoreError(f"the database refused the login: {text}")
+    if _DATABASE.search(text):
+        return StoreError(f"{text}; create it, or name another")
+    if _OPTIONS.search(text):
+        return StoreError(f"the options of the URL do not fit: {text}")
+    return UnavailableError(f"the database cannot be reached: {text}")
 
 
 def is_lost(error: psycopg.Error) -> bool:

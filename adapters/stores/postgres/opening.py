@@ -10,7 +10,7 @@ from psycopg import sql
 from holdlog.adapters.stores.postgres.faults import refusal_of
 from holdlog.adapters.stores.postgres.place import place_of
 from holdlog.adapters.stores.postgres.rows import SELECT_NOW, Connection
-from holdlog.adapters.stores.postgres.schema import CREATE, MAJOR
+from holdlog.adapters.stores.postgres.schema import CREATE, MAJOR, require_major
 from holdlog.adapters.stores.postgres.store import Clock, PostgresStore
 from holdlog.domain.refusals import StoreError
 
@@ -33,8 +33,7 @@ def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = N
         row = connection.execute(f"SELECT {SELECT_NOW}, (SELECT value FROM meta WHERE name = 'major')").fetchone()
         assert row is not None
         store.heard_clock(row[0])
-        if row[1] != str(MAJOR):
-            raise StoreError(f"the store has schema {row[1]}, this holdlog knows {MAJOR}; upgrade holdlog")
+        require_major(row[1])
     except psycopg.Error as error:
         store.close()
         raise refusal_of(error) from error
@@ -59,9 +58,9 @@ def stands(url: str) -> bool:
 
 
 def require_utf8(connection: Connection) -> None:
-    row = connection.execute("SHOW server_encoding").fetchone()
-    if row is None or row[0] != "UTF8":
-        raise StoreError(f"the database has the encoding {row[0] if row else '?'}; create one with UTF8")
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise StoreError(f"the database has the encoding {encoding}; create one with UTF8")
 
 
 def _is_there(connection: Connection, schema: str) -> bool:

@@ -1,7 +1,10 @@
 """Where a PostgreSQL store is: a URL, with the schema that holds its tables."""
 
-from typing import NamedTuple
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from typing import Final, NamedTuple
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
 
 from holdlog.domain.refusals import StoreError
 
@@ -10,6 +13,11 @@ SCHEMA = "holdlog"
 """The schema of a URL that names none with `?schema=`."""
 MAX_SCHEMA = 50
 """Bytes; PostgreSQL's names have 63, and ours add to it."""
+
+_UNREADABLE: Final = (
+    "the URL cannot be read; write postgresql://user@host:5432/database, with %40 for @, %3A for :, %2F for /, %3F for"
+    " ?, %23 for # and %25 for % in names and passwords"
+)
 
 
 class Place(NamedTuple):
@@ -31,15 +39,29 @@ def name_of(url: str) -> str:
 def place_of(url: str) -> Place:
     """Raises StoreError for a URL that libpq could not take either."""
     try:
-        parts = urlsplit(url)
-        if parts.port == 0:
-            raise ValueError
-        plain = parts.query.replace("+", "%2B")  # libpq knows no other way to write a blank than %20
-        options = parse_qsl(plain, keep_blank_values=True, strict_parsing=bool(plain))
-    except ValueError:
-        raise StoreError("the URL cannot be read; write postgresql://user@host:5432/database") from None
+        parts, options = _parsed(url)
+    except (ValueError, ProgrammingError):  # whose text may hold the password
+        raise StoreError(_UNREADABLE) from None
     schema = dict(options).get("schema", SCHEMA)
     if not schema or "\0" in schema or len(schema.encode()) > MAX_SCHEMA:
         raise StoreError(f"schema: must have 1 to {MAX_SCHEMA} bytes")
+    if schema != schema.strip() or schema == "$user":  # taken for another by the library, by PostgreSQL
+        raise StoreError("schema: must not start or end with a blank, nor be $user")
+    return Place(_without_schema(parts, options), schema)
+
+
+def _parsed(url: str) -> tuple[SplitResult, list[tuple[str, str]]]:
+    """Raises ValueError, ProgrammingError."""
+    parts = urlsplit(url)
+    who, _, _ = parts.netloc.rpartition("@")
+    if f"{parts.scheme}://" != url[: len(parts.scheme) + 3] or parts.port == 0 or "@" in who or "#" in url:
+        raise ValueError
+    plain = parts.query.replace("+", "%2B")  # libpq knows no other way to write a blank than %20
+    options = parse_qsl(plain, keep_blank_values=True, strict_parsing=bool(plain), errors="strict", separator="&")
+    conninfo_to_dict(_without_schema(parts, options))
+    return parts, options
+
+
+def _without_schema(parts: SplitResult, options: list[tuple[str, str]]) -> str:
     rest = urlencode([(name, value) for name, value in options if name != "schema"], quote_via=quote)
-    return Place(urlunsplit(("postgresql", parts.netloc, parts.path, rest, "")), schema)
+    return f"postgresql://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}"

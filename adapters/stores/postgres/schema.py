@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.schema import EVENT_COLUMNS, EVENTS_TABLE, select_from
 from holdlog.domain.claims.lease import Lease, Loss
+from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
@@ -39,6 +40,15 @@ _LEASE_TYPES: Final = dict.fromkeys(Lease._fields, str) | dict.fromkeys(
     ("version", "deadline", "length", "told", "present_until", "heard", "position"), int
 )
 _LOSS_TYPES: Final = dict.fromkeys(Loss._fields, str) | dict.fromkeys(("version", "at"), int)
+
+
+def require_major(found: str | None) -> None:
+    """Raises StoreError for a store whose schema has another major version."""
+    if found == str(MAJOR):
+        return
+    if found is not None and found.isdecimal() and int(found) < MAJOR:
+        raise StoreError(f"the store has schema {found}, which is older than {MAJOR}; use the holdlog that made it")
+    raise StoreError(f"the store has schema {found}, this holdlog knows {MAJOR}; upgrade holdlog")
 
 
 def create_view(table: Table, name: str | None = None, kind: str = "TABLE") -> str:

@@ -190,6 +190,7 @@ class PostgresStore:
                 with self.connect(deadline) as connection:
                     row = connection.execute("SELECT pg_xact_status(%s::text::xid8)", (number,)).fetchone()
             except (psycopg.Error, UnavailableError, StoreError):
+                time.sleep(FIRST_PAUSE)  # a refused login comes at once
                 continue
             fate = row[0] if row else None
             if fate in ("committed", "aborted"):

@@ -11,13 +11,13 @@ from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.postgres.leases import PostgresLeaseWrites
 from holdlog.adapters.stores.postgres.recorder import EventRecorder
 from holdlog.adapters.stores.postgres.rows import SELECT_DUE, SELECT_NOW, Connection, PostgresReader
-from holdlog.adapters.stores.postgres.schema import MAJOR
+from holdlog.adapters.stores.postgres.schema import require_major
 from holdlog.adapters.stores.schema import EVENTS_TABLE, select_from
 from holdlog.adapters.stores.sealing import SEAL, line_of
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Footprint, Refusal
 from holdlog.domain.record import Record
-from holdlog.domain.refusals import StoreError, UnavailableError
+from holdlog.domain.refusals import UnavailableError
 from holdlog.projections import fold
 from holdlog.projections.current import CURRENT, record_of
 from holdlog.projections.fold import State
@@ -75,8 +75,7 @@ class PostgresTransaction(PostgresReader):
             pass
         rows = cursor.fetchall()
         now, self.number, major, seal, position, last, busy = rows[0][:7]
-        if major != str(MAJOR):
-            raise StoreError(f"the store has schema {major}, this holdlog knows {MAJOR}; upgrade holdlog")
+        require_major(major)
         found = [record_of(row[7:]) for row in rows if row[7] is not None]
         self._records = {it: Record(*it) for it in ahead.records}
         self._records |= {(it.namespace, it.key): it for it in found}

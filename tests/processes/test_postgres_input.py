@@ -1,0 +1,279 @@
+"""URLs, logins and databases that cannot be used: one line that says what to do, soon, and no password anywhere."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from holdlog import StateStore
+from holdlog.adapters.cli.main import main
+from holdlog.adapters.machine.location import without_password
+from holdlog.adapters.stores.postgres.opening import open_postgres
+from holdlog.adapters.stores.postgres.place import place_of
+from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
+from tests.commands import until, write
+from tests.postgres import PostgresOverTcp, postgres_over_tcp
+from tests.wire import Wire
+
+pytestmark = pytest.mark.xdist_group("postgres over tcp")
+
+SECRET = "s3cret"
+AT_ONCE = 5.0
+"""Seconds, on a busy machine, in which what will not mend itself must be told."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresOverTcp]:
+    with postgres_over_tcp() as found:
+        found.execute(
+            f"CREATE ROLE ann LOGIN PASSWORD '{SECRET}'",
+            f"CREATE ROLE guest LOGIN PASSWORD '{SECRET}'",
+            f"CREATE ROLE \"o'dd @:/%\" LOGIN PASSWORD '{SECRET}@:/?#%&= é'",
+            f"CREATE ROLE reader LOGIN PASSWORD '{SECRET}'",
+            "ALTER ROLE reader SET default_transaction_read_only = on",
+            "GRANT ann TO reader",
+            "CREATE DATABASE mine OWNER ann",
+            'CREATE DATABASE "o\'dd é" OWNER ann',
+            'GRANT CREATE ON DATABASE "o\'dd é" TO "o\'dd @:/%"',
+            "CREATE DATABASE ascii ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0 OWNER ann",
+            "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0 OWNER ann",
+        )
+        yield found
+
+
+Require = Callable[..., str]
+
+
+@pytest.fixture
+def require_refused(capsys: pytest.CaptureFixture[str]) -> Require:
+    """The URL is refused at once, by the library and by the command line, in one line with these words and without the
+    password; the line."""
+
+    def require(url: str, *words: str) -> str:
+        started = time.monotonic()
+        with pytest.raises(HoldlogError) as refusal:
+            StateStore(url)
+        assert time.monotonic() - started < AT_ONCE
+        assert main(["get", "n", "k", "--db", url]) == 2
+        out, said = capsys.readouterr()
+        assert (out, said) == ("", f"holdlog: {refusal.value}\n")
+        assert "\n" not in str(refusal.value)
+        assert all(word in said for word in words), said
+        assert SECRET not in said + without_password(url)
+        return said
+
+    return require
+
+
+WRONG_LOGINS = [
+    ("ann", "wrong-s3cret", "mine", ["refused the login", 'user "ann"']),
+    ("ann", "", "mine", ["refused the login", "no password"]),
+    ("nobody", SECRET, "mine", ["refused the login", 'user "nobody"']),
+    ("ann", SECRET, "nowhere", ['database "nowhere" does not exist', "create it, or name another"]),
+    ("guest", SECRET, "mine", ["the database refused", "permission denied"]),
+    ("reader", SECRET, "mine", ["read-only"]),
+    ("ann", SECRET, "ascii", ["encoding SQL_ASCII;", "create one with UTF8"]),
+    ("ann", SECRET, "latin", ["encoding LATIN1;", "create one with UTF8"]),
+]
+
+
+@pytest.mark.parametrize(("user", "password", "database", "words"), WRONG_LOGINS)
+def test_a_login_or_a_database_that_will_not_do_is_told_at_once(
+    server: PostgresOverTcp, user: str, password: str, database: str, words: list[str], require_refused: Require
+) -> None:
+    require_refused(server.url(user, password, database), *words)
+
+
+WRONG_URLS = [
+    "postgresql://ann:s3cret%zz@h/x",  # libpq tells the password when it complains of its percent signs
+    "postgresql://ann:s3cret%@h/x",
+    "postgresql://ann:x@s3cret@h/x",  # and looks for the rest of a password among hosts
+    "postgresql://ann:x/s3cret@h/x",
+    "postgresql://ann:12#s3cret@h/x",
+    "postgresql://ann:12?s3cret@h/x",
+    "postgresql://ann:s3cret@[::1/x",
+    "postgresql://ann:s3cret@h:port/x",
+    "postgresql://ann:s3cret@h:99999/x",
+    "postgresql://ann:s3cret@h:0/x",
+    "postgresql://ann:s3cret@h/x#here",
+    "postgresql://ann:s3cret@h/x?nonsense=x",
+    "postgresql://ann:s3cret@h/x?schema",
+    "postgresql://ann:s3cret@h/x?schema=a%ff",
+    "postgresql://ann:s3cret@h/x%ff",
+    "postgresql://ann:s3cret@h/x%00",
+    "postgresql:/ann:s3cret@h/x",
+    "postgresql:ann:s3cret@h/x",
+    "postgres:/ann:s3cret@h/x",
+]
+
+
+@pytest.mark.parametrize("url", WRONG_URLS)
+def test_a_url_that_cannot_be_is_told_at_once_and_never_its_password(url: str, require_refused: Require) -> None:
+    assert "%40" in require_refused(url, "the URL cannot be read; write postgresql://user@host:5432/database")
+
+
+@pytest.mark.parametrize("schema", ["", "x" * 51, "é" * 26, "%00", "pg_mine", "%20", "a%20", "%0Aa", "$user"])
+def test_a_schema_that_cannot_be_is_told_at_once(
+    server: PostgresOverTcp, schema: str, require_refused: Require
+) -> None:
+    require_refused(f"{server.url('ann', SECRET, 'mine')}?schema={schema}", "schema")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    ["x" * 50, "é" * 25, "a\"b'c d;--é", "a,b", "A%s{}$1", "🦊", "a.b", "a b", "\\", "SELECT", "a\nb", "public"],
+)
+def test_any_other_schema_holds_a_store_of_its_own(server: PostgresOverTcp, schema: str) -> None:
+    url = f"{server.url('ann', SECRET, 'mine')}?schema={quote(schema)}"
+    with StateStore(url) as one, StateStore(url) as other:
+        assert one.set("n", "k", schema, updated_by="ann").version == 1
+        assert one.claim("a", agent="ann").status == "claimed"
+        assert other.watch("n", "k", since_version=0).status == "ok"
+        assert other.claim("a", agent="ben").status == "busy"
+    with psycopg.connect(server.url("ann", SECRET, "mine")) as connection:
+        found = connection.execute(
+            "SELECT table_schema FROM information_schema.tables WHERE table_name = 'stored_events'"
+        )
+        assert (schema,) in found.fetchall()
+
+
+def test_odd_characters_in_user_password_and_database_are_percent_encoded(server: PostgresOverTcp) -> None:
+    user, password = quote("o'dd @:/%", safe=""), quote(f"{SECRET}@:/?#%&= é", safe="")
+    url = server.url(user, password, quote("o'dd é"))
+    with StateStore(url) as store:
+        assert store.set("n", "k", 1, updated_by="ann").version == 1
+    assert SECRET not in without_password(url)
+
+
+def test_a_url_without_a_host_keeps_its_form() -> None:
+    assert place_of("postgresql:///x?host=/run/pg&schema=s") == ("postgresql:///x?host=%2Frun%2Fpg", "s")
+    assert place_of("postgres://") == ("postgresql://", "holdlog")
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("postgresql://ann:s3cret@127.0.0.1:1/x", "cannot be reached"),
+        ("postgresql://ann:s3cret@no.such.host.invalid/x", "no.such.host.invalid"),
+        ("postgresql://ann:s3cret@/x?host=/nowhere", "/nowhere"),
+    ],
+)
+def test_a_database_that_may_come_up_yet_is_waited_for_and_then_told(
+    url: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdlog.adapters.stores.postgres.opening.PATIENCE", 0.5)
+    with pytest.raises(UnavailableError, match=says) as refusal:
+        StateStore(url)
+    assert not refusal.value.in_doubt
+    assert SECRET not in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_the_environment_names_the_store_and_keeps_its_password(server: PostgresOverTcp) -> None:
+    for url, code in ((server.url("ann", SECRET, "mine"), 0), (server.url("ann", "wrong-s3cret", "mine"), 2)):
+        command = [sys.executable, "-m", "holdlog", "claims"]
+        environ = os.environ | {"HOLDLOG_DB": url}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environ, check=False)
+        assert (done.returncode, len(done.stderr.splitlines())) == (code, code // 2), done.stderr
+        assert SECRET not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("password", [SECRET, "wrong-s3cret"])
+@pytest.mark.parametrize("nats", [[], ["--nats", f"nats://ben:{SECRET}@127.0.0.1:1"]])
+def test_a_server_logs_no_password_at_any_level(server: PostgresOverTcp, password: str, nats: list[str]) -> None:
+    url = server.url("ann", password, "mine")
+    wire = Wire("-m", "holdlog", "serve", "--tools", "all", "--log-level", "debug", *nats, env={"HOLDLOG_DB": url})
+    if password == SECRET:
+        wire.open()
+        arguments = {"namespace": "n", "key": "k", "value": 1, "updated_by": "ann", "force": True}
+        assert wire.ask("tools/call", {"name": "holdlog_set", "arguments": arguments})["result"]["structuredContent"]
+        assert wire.ask("tools/call", {"name": "holdlog_claim", "arguments": {"resource": "a", "agent": "ann"}})
+        server.execute(*_cut("ann"))
+        assert wire.ask("tools/call", {"name": "holdlog_status", "arguments": {"resource": "a"}})
+        assert wire.process.stdin is not None
+        wire.process.stdin.close()
+    code, said, left = wire.ended()
+    wire.close()
+    assert code == (0 if password == SECRET else 2), said
+    assert not [line for line in (*said, *map(bytes.decode, left)) if SECRET in line]
+
+
+# --- databases that change under a server
+
+
+def test_a_login_that_is_refused_later_is_no_wait(server: PostgresOverTcp) -> None:
+    server.execute("CREATE ROLE later LOGIN PASSWORD 'a'", "GRANT CREATE ON DATABASE mine TO later")
+    with StateStore(f"{server.url('later', 'a', 'mine')}?schema=later") as store:
+        store.set("n", "k", 1, updated_by="ann")
+        server.execute("ALTER ROLE later PASSWORD 'b'", *_cut("later"))
+        started = time.monotonic()
+        with pytest.raises(StoreError, match="refused the login"):
+            store.set("n", "k", 2, updated_by="ann")
+        with pytest.raises(StoreError, match="refused the login"):
+            store.get("n", "k")
+        assert time.monotonic() - started < AT_ONCE
+        server.execute("ALTER ROLE later PASSWORD 'a'")
+        assert store.set("n", "k", 2, updated_by="ann").version == 2
+
+
+def test_a_database_that_turns_read_only_still_reads_and_refuses_writes(server: PostgresOverTcp) -> None:
+    url = f"{server.url('ann', SECRET, 'mine')}?schema=turns"
+    with StateStore(url) as store:
+        store.set("n", "k", 1, updated_by="ann")
+    with StateStore(f"{url}&options=-cdefault_transaction_read_only%3Don") as store:
+        assert store.get("n", "k").value == 1
+        with pytest.raises(UnavailableError, match="read-only") as refusal:
+            store.set("n", "k", 2, updated_by="ann")
+        assert not refusal.value.in_doubt
+        assert store.get("n", "k").version == 1
+
+
+@pytest.mark.parametrize("major", ["99", "0"])
+def test_another_schema_is_refused_at_the_door_and_under_a_running_server(postgres: str, major: str) -> None:
+    store = open_postgres(postgres)
+    write(store, "k", 1)
+    with psycopg.connect(store.place.url, autocommit=True) as connection:
+        connection.execute(f"UPDATE {store.place.schema}.meta SET value = '{major}' WHERE name = 'major'")  # type: ignore[call-overload]
+    says = "upgrade holdlog" if major == "99" else "older"
+    with pytest.raises(StoreError, match=f"schema {major}.*{says}"):
+        write(store, "k", 2)
+    with pytest.raises(StoreError, match=f"schema {major}.*{says}"):
+        open_postgres(postgres)
+    with psycopg.connect(store.place.url, autocommit=True) as connection:
+        connection.execute(f"UPDATE {store.place.schema}.meta SET value = '1' WHERE name = 'major'")  # type: ignore[call-overload]
+    assert write(store, "k", 2) == 2
+    store.close()
+
+
+def test_what_was_dropped_under_a_server_is_told(postgres: str) -> None:
+    store = open_postgres(postgres)
+    write(store, "k", 1)
+    with psycopg.connect(store.place.url, autocommit=True) as connection:
+        connection.execute(f"DROP SCHEMA {store.place.schema} CASCADE")  # type: ignore[call-overload]
+    with pytest.raises(StoreError, match="tables are gone"):
+        write(store, "k", 2)
+    with pytest.raises(StoreError, match="tables are gone"), store.reader() as reader:
+        reader.record("n", "k")
+    store.close()
+
+
+def test_too_many_connections_are_waited_for(server: PostgresOverTcp) -> None:
+    server.execute("CREATE ROLE few LOGIN PASSWORD 'a' CONNECTION LIMIT 1", "GRANT CREATE ON DATABASE mine TO few")
+    url = server.url("few", "a", "mine")
+    first, opened = psycopg.connect(url), list[StateStore]()
+    waits = threading.Thread(target=lambda: opened.append(StateStore(f"{url}?schema=few")))
+    waits.start()
+    until(lambda: 'too many connections for role "few"' in server.log.read_text())
+    first.close()
+    waits.join()
+    opened[0].close()
+
+
+def _cut(role: str) -> list[str]:
+    return [f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'"]
