@@ -76,13 +76,13 @@ def _open_database(url: str, caller: Caller, settings: Settings) -> Opened:
 
 def require_database(url: str) -> None:
     """That a URL is of a kind that can be a store, and that its driver is installed. Raises StoreError."""
-    scheme = url.split("://")[0]
+    scheme = url.partition(":")[0]
     if scheme not in ("postgresql", "postgres"):
         raise StoreError(f"{scheme}:// is no store; give the path of a file, or postgresql://user@host/database")
     try:
         import holdlog.adapters.stores.postgres.opening  # noqa: F401
     except ImportError as error:
-        raise StoreError(f"{error.name} is missing; install holdlog[postgres]") from None
+        raise StoreError(f"{error.name or 'libpq'} is missing; pip install 'holdlog[postgres]'") from None
 
 
 def open_aside(place: str | Path, tell: Callable[[str], None]) -> "tuple[Store, Aside] | None":

@@ -15,7 +15,7 @@ from holdlog.adapters.cli.store import add_doctor, add_rebuild
 from holdlog.adapters.cli.up import add_up
 from holdlog.adapters.demo.command import add_demo
 from holdlog.adapters.machine.location import LocationError
-from holdlog.domain.refusals import HoldlogError
+from holdlog.domain.refusals import HoldlogError, StoreError
 
 BAD_SETTINGS: Final = 2
 INTERRUPTED: Final = 130
@@ -47,6 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(end="", flush=True)  # a full disk shows here, not when the interpreter ends
     except (HoldlogError, LocationError) as error:
         _complain(error)
+        return BAD_SETTINGS
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "nats":
+            raise
+        _complain(StoreError("nats is missing; pip install 'holdlog[nats]'"))
         return BAD_SETTINGS
     except KeyboardInterrupt:
         return INTERRUPTED
