@@ -58,7 +58,7 @@ async def agents(count: int, start: Callable[[], StdioTransport], mode: Any = "a
         yield list(await asyncio.gather(*entered))
 
 
-async def begun(agent: Agent, tool: str, **arguments: Any) -> "asyncio.Task[dict[str, Any]]":
+async def begun(agent: Agent, tool: str, /, **arguments: Any) -> "asyncio.Task[dict[str, Any]]":
     """A call that waits by now, in its server."""
     waits = asyncio.Event()
 
