@@ -21,21 +21,24 @@ class Host:
     def __init__(self, before: tuple[str, ...], outside: str, cable: str = "") -> None:
         self.before = before
         self.outside = outside
-        self._cable = cable
+        tc = ("tc", "qdisc", "replace", "dev")
+        self._ends = ((*tc, cable), (*before, *tc, "outside")) if cable else ()
 
     def cut(self) -> None:
-        """Nothing gets through, and nobody is told."""
-        _run("ip", "link", "set", self._cable, "down")
+        """Nothing gets through, and nobody is told: not even that the cable is cut."""
+        for end in self._ends:
+            _run(*end, "root", "blackhole")
 
     def mend(self) -> None:
-        _run("ip", "link", "set", self._cable, "up")
+        for end in self._ends:
+            _run(*["del" if it == "replace" else it for it in end], "root")
 
 
 def missing() -> str | None:
     """Why this machine cannot have hosts with networks of their own; None when it can."""
     if sys.platform != "linux":
         return "only Linux has network namespaces"
-    if absent := [name for name in ("ip", "nsenter", "unshare") if shutil.which(name) is None]:
+    if absent := [name for name in ("ip", "nsenter", "tc", "unshare") if shutil.which(name) is None]:
         return f"{absent[0]} is not installed"
     try:
         with _namespace():

@@ -9,9 +9,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +17,14 @@ from holdlog import AsyncStateStore, StateStore
 from holdlog.adapters.call import Settings
 from holdlog.adapters.machine import host
 from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.stores.postgres.opening import open_postgres
+from holdlog.adapters.stores.postgres.rows import PostgresReader
+from holdlog.adapters.stores.postgres.store import PostgresStore
+from holdlog.adapters.stores.sqlite import SqliteStore
 from holdlog.domain.claims.claim import ClaimEvent, ClaimExpired, ClaimGranted, ClaimReleased
 from holdlog.domain.envelope import Recorded
 from tests.processes.behaviours import hear, say
+from tests.processes.soundness import Place
 from tests.processes.workers import until
 from tests.wire import Wire
 
@@ -31,9 +34,13 @@ CLAIMANTS = (sys.executable, "-m", "tests.processes.claimants")
 # --- what the log says
 
 
-def told_of(path: Path, resource: str | None = None) -> list[Recorded[ClaimEvent]]:
+def open_store(place: Place) -> SqliteStore | PostgresStore:
+    return open_postgres(place) if isinstance(place, str) else open_sqlite(place)
+
+
+def told_of(place: Place, resource: str | None = None) -> list[Recorded[ClaimEvent]]:
     """The events of claims in order; of one resource where it is given."""
-    store = open_sqlite(path)
+    store = open_store(place)
     try:
         with store.reader() as reader:
             log = reader.log(0, -1)
@@ -43,14 +50,14 @@ def told_of(path: Path, resource: str | None = None) -> list[Recorded[ClaimEvent
     return [it for it in log if isinstance(it.event, ClaimEvent) and stream in (None, it.envelope.stream)]  # type: ignore[misc]
 
 
-def granted(path: Path, resource: str) -> list[tuple[str, int]]:
+def granted(path: Place, resource: str) -> list[tuple[str, int]]:
     """Agent and version of each grant of a resource, in order."""
     return [
         (it.event.agent, it.envelope.version) for it in told_of(path, resource) if isinstance(it.event, ClaimGranted)
     ]
 
 
-def ended(path: Path, resource: str) -> dict[int, ClaimReleased | ClaimExpired]:
+def ended(path: Place, resource: str) -> dict[int, ClaimReleased | ClaimExpired]:
     """How each grant of a resource ended."""
     ends = [it.event for it in told_of(path, resource) if isinstance(it.event, ClaimReleased | ClaimExpired)]
     found = {end.grant: end for end in ends if end.grant is not None}
@@ -58,7 +65,7 @@ def ended(path: Path, resource: str) -> dict[int, ClaimReleased | ClaimExpired]:
     return found
 
 
-def require_one_holder_at_a_time(path: Path) -> None:
+def require_one_holder_at_a_time(path: Place) -> None:
     """Replayed, the log never has two live grants of a resource (all of them exclusive here)."""
     live: dict[str, int] = {}
     for recorded in told_of(path):
@@ -75,37 +82,42 @@ def require_one_holder_at_a_time(path: Path) -> None:
 # --- what stands in the table of leases
 
 
-def waiting(path: Path, seconds: float = 0.0) -> int:
+def waiting(place: Place, seconds: float = 0.0) -> int:
     """How many tickets have waiters that stay in their calls for longer than this."""
-    return len(leases(path, "kind = 'waits' AND present_until > ?", host.steady() + round(seconds * 1_000_000)))
+    return len(leases(place, "kind = 'waits' AND present_until > ?", steady(place) + round(seconds * 1_000_000)))
 
 
-def leases(path: Path, where: str, *parameters: Any) -> list[tuple[Any, ...]]:
+def steady(place: Place) -> int:
+    """The clock of leases, in microseconds."""
+    if not isinstance(place, str):
+        return host.steady()
+    store = open_store(place)
+    store.close()
+    return store.steady()
+
+
+def leases(place: Place, where: str, *parameters: Any) -> list[tuple[Any, ...]]:
     """Resource, agent, deadline (steady microseconds), server and version of the leases there are."""
-    with _connection(path) as connection:
-        select = f"SELECT resource, agent, deadline, server, version FROM leases WHERE {where}"
-        return list(connection.execute(select, parameters))
-
-
-def change(path: Path, statement: str, *parameters: Any) -> None:
-    """One statement behind the store's back, inside its gate."""
-    store = open_sqlite(path)
+    select = f"SELECT resource, agent, deadline, server, version FROM leases WHERE {where}"
+    store = open_store(place)
     try:
-        with store.transaction(time.monotonic() + 30) as transaction:
-            transaction.connection.execute(statement, parameters)  # type: ignore[attr-defined]
-            transaction.wrote = True  # type: ignore[misc]
+        with store.reader() as reader:
+            if isinstance(reader, PostgresReader):
+                return reader.rows(select.replace("?", "%s"), parameters)
+            return list(reader.connection.execute(select, parameters))
     finally:
         store.close()
 
 
-@contextmanager
-def _connection(path: Path) -> Iterator[Any]:
-    store = open_sqlite(path)
-    connection = store.connect()
+def change(place: Place, statement: str, *parameters: Any) -> None:
+    """One statement behind the store's back, inside its gate."""
+    store = open_store(place)
+    mark = "%s" if isinstance(place, str) else "?"
     try:
-        yield connection
+        with store.transaction(time.monotonic() + 30) as transaction:
+            transaction.connection.execute(statement.replace("?", mark), parameters)
+            transaction.wrote = True
     finally:
-        connection.close()
         store.close()
 
 
@@ -116,7 +128,7 @@ class Server:
     """A `holdlog serve` and its client, which opens with the first call: servers made together start together."""
 
     def __init__(
-        self, path: Path, *options: str, session: str = "", before: tuple[str, ...] = (), env: dict[str, str]
+        self, path: Place, *options: str, session: str = "", before: tuple[str, ...] = (), env: dict[str, str]
     ) -> None:
         environ = {"CLAUDE_CODE_SESSION_ID": session, **env}
         self.wire = Wire("-m", "holdlog", "--db", path, "--tools", "all", *options, before=before, env=environ)

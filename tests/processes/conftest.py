@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from tests.processes.claimants import CLAIMANTS, Server
+from tests.processes.soundness import Place
 from tests.processes.ups import Up
 from tests.processes.workers import Worker
 from tests.servers import passable_folder
 
+EVERY_STORE = pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
 Start = Callable[..., Worker]
 Serve = Callable[..., Server]
 StartUp = Callable[..., Up]
@@ -48,12 +50,19 @@ def claimant(start: Start) -> Start:
 
 
 @pytest.fixture
-def serve(path: Path) -> Iterator[Serve]:
+def place(request: pytest.FixtureRequest, path: Path) -> Place:
+    """What a store is opened by: a file, or with `EVERY_STORE` a database, too."""
+    in_postgres = getattr(request, "param", "sqlite") == "postgres"
+    return str(request.getfixturevalue("postgres")) if in_postgres else path
+
+
+@pytest.fixture
+def serve(place: Place) -> Iterator[Serve]:
     """Start a `holdlog serve` with these options."""
     started: list[Server] = []
 
     def begin(*options: Any, session: str = "", env: dict[str, str] | None = None) -> Server:
-        started.append(Server(path, *map(str, options), session=session, env=env or {}))
+        started.append(Server(place, *map(str, options), session=session, env=env or {}))
         return started[-1]
 
     yield begin

@@ -1,46 +1,71 @@
-"""What must hold of every store file, whatever happened to its writers."""
+"""What must hold of every store, whatever happened to its writers."""
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from holdlog.adapters.stores.mapper import expected_digest, unseal
 from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.stores.postgres import schema as postgres
+from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.recorder import uri_of
 from holdlog.adapters.stores.schema import EVENTS_TABLE, SELECT_EVENTS, select_from
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.projections import fold
 from holdlog.projections.fold import VIEWS, State
+from holdlog.projections.projection import Table
+
+Place = Path | str
+"""A file, or the URL of a database."""
 
 
-def require_sound(path: Path) -> None:
+def require_sound(place: Place) -> None:
     """It opens; the file is whole; versions have no gaps; digests verify; times do not go back; views equal the log."""
-    open_sqlite(path).close()
-    with closing(sqlite3.connect(uri_of(path), uri=True, isolation_level=None)) as connection:
+    if isinstance(place, str):
+        return _require_sound_database(place)
+    open_sqlite(place).close()
+    with closing(sqlite3.connect(uri_of(place), uri=True, isolation_level=None)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         connection.execute("BEGIN")
-        states: dict[str, State] = {}
-        digests: dict[str, bytes] = {}
-        last = 0
-        for row in connection.execute(f"{SELECT_EVENTS} ORDER BY rowid"):
-            recorded = unseal(row)
-            envelope = recorded.envelope
-            stream = envelope.stream
-            state = states.get(stream) or fold.initial(stream)
-            assert envelope.version == state.version + 1
-            assert envelope.at >= last
-            last = envelope.at
-            assert envelope.digest == expected_digest(row, digests.get(stream, NO_DIGEST))
-            digests[stream] = envelope.digest
-            states[stream] = fold.evolve(state, recorded.event, envelope.at, envelope.digest)  # type: ignore[arg-type]
-        for view in VIEWS:
-            kept = connection.execute(select_from(view)).fetchall()
-            folded = [put.row for put in map(fold.put, states.values()) if put.table is view]
-            assert sorted(kept) == sorted(folded)
+        states = _followed(connection.execute(f"{SELECT_EVENTS} ORDER BY rowid"))
+        _require_views(states, lambda view: connection.execute(select_from(view)).fetchall())
         assert not connection.execute("SELECT name FROM sqlite_schema WHERE name LIKE '%rebuilt'").fetchall()
+    return None
+
+
+def _require_sound_database(url: str) -> None:
+    with closing(open_postgres(url)) as store, store.snapshot() as reader:
+        log = reader.rows(f"{postgres.SELECT_EVENTS} ORDER BY notification_id", ())
+        assert [row[0] for row in log] == list(range(1, len(log) + 1))
+        _require_views(_followed(log), lambda view: reader.rows(select_from(view), ()))
+
+
+def _followed(log: Iterable[Any]) -> dict[str, State]:
+    """The last state of each stream."""
+    states: dict[str, State] = {}
+    digests: dict[str, bytes] = {}
+    last = 0
+    for row in log:
+        recorded = unseal(row)
+        envelope = recorded.envelope
+        stream = envelope.stream
+        state = states.get(stream) or fold.initial(stream)
+        assert envelope.version == state.version + 1
+        assert envelope.at >= last
+        last = envelope.at
+        assert envelope.digest == expected_digest(row, digests.get(stream, NO_DIGEST))
+        digests[stream] = envelope.digest
+        states[stream] = fold.evolve(state, recorded.event, envelope.at, envelope.digest)  # type: ignore[arg-type]
+    return states
+
+
+def _require_views(states: dict[str, State], kept: Callable[[Table], list[tuple[Any, ...]]]) -> None:
+    for view in VIEWS:
+        folded = [put.row for put in map(fold.put, states.values()) if put.table is view]
+        assert sorted(kept(view)) == sorted(folded)
 
 
 def versions(path: Path, namespace: str = "n") -> dict[tuple[str, int], Any]:

@@ -11,8 +11,8 @@ import pytest
 from holdlog import FencedError, StateStore
 from holdlog.adapters.call import Settings
 from tests.processes.claimants import granted, require_one_holder_at_a_time, waiting
-from tests.processes.conftest import Serve, Start
-from tests.processes.soundness import require_sound
+from tests.processes.conftest import EVERY_STORE, Serve, Start
+from tests.processes.soundness import Place, require_sound
 from tests.processes.strace import STRACE, Strace
 from tests.processes.test_kill import KILLED
 from tests.processes.workers import until
@@ -26,12 +26,13 @@ SETTINGS = Settings(lease=60, grace=GRACE)
 AT = {"namespace": "n", "key": "k"}
 
 
-def test_a_holder_stopped_beyond_its_lease_is_fenced_when_it_goes_on(path: Path, serve: Serve) -> None:
+@EVERY_STORE
+def test_a_holder_stopped_beyond_its_lease_is_fenced_when_it_goes_on(place: Place, serve: Serve) -> None:
     slow = serve("--lease-seconds", 1)
     mine = slow("claim", resource="a.md", agent="slow")
     guard = [{"resource": "a.md", "version": mine["version"]}]
     assert slow("set", **AT, value=1, updated_by="slow", force=True, guard=guard)["status"] == "ok"
-    with StateStore(path, settings=SETTINGS) as store:
+    with StateStore(place, settings=SETTINGS) as store:
         slow.stop()
         got: Any = store.claim("a.md", agent="next", wait_seconds=20)
         assert (got.status, got.previous_outcome, got.previous_holder) == ("claimed", "expired", "slow")
@@ -44,14 +45,15 @@ def test_a_holder_stopped_beyond_its_lease_is_fenced_when_it_goes_on(path: Path,
         assert store.status("a.md", got.version).current  # type: ignore[union-attr]
         assert store.release("a.md", agent="next").status == "released"
         assert slow("status", resource="a.md")["status"] == "available"
-    require_one_holder_at_a_time(path)
-    require_sound(path)
+    require_one_holder_at_a_time(place)
+    require_sound(place)
 
 
-def test_a_timer_does_not_revive_what_ended_while_it_stood(path: Path, serve: Serve) -> None:
+@EVERY_STORE
+def test_a_timer_does_not_revive_what_ended_while_it_stood(place: Place, serve: Serve) -> None:
     slow = serve("--lease-seconds", 1)
     version = slow("claim", resource="a.md", agent="slow")["version"]
-    with StateStore(path, settings=SETTINGS) as store:
+    with StateStore(place, settings=SETTINGS) as store:
         slow.stop()
         until(lambda: store.status("a.md").status == "available")  # told by reading: nothing was written
         slow.go_on()
@@ -64,18 +66,19 @@ def test_a_timer_does_not_revive_what_ended_while_it_stood(path: Path, serve: Se
         assert renewed_beside["status"] == "claimed"
         with pytest.raises(FencedError):
             store.set("n", "k", 1, updated_by="slow", guard=guard)
-    require_sound(path)
+    require_sound(place)
 
 
+@EVERY_STORE
 @pytest.mark.parametrize("how", ["waits in another server", "waits in the library", "comes later"])
 @pytest.mark.parametrize(("lease", "grace"), [(60, 1), (2, 60)])
 def test_what_a_killed_holder_held_is_free_within_its_lease_or_the_grace_and_a_second(
-    path: Path, serve: Serve, how: str, lease: int, grace: int
+    place: Place, serve: Serve, how: str, lease: int, grace: int
 ) -> None:
     settings = ("--lease-seconds", lease, "--grace-seconds", grace)
     holder, other = serve(*settings), serve(*settings)
     assert holder("claim", resource="a.md", agent="holder")["status"] == "claimed"
-    with StateStore(path, settings=Settings(lease=lease, grace=grace)) as store, ThreadPoolExecutor(1) as aside:
+    with StateStore(place, settings=Settings(lease=lease, grace=grace)) as store, ThreadPoolExecutor(1) as aside:
         if how == "waits in another server":
             number = other.ask("claim", resource="a.md", agent="next", wait_seconds=30)
             take: Callable[[], str] = lambda: str(other.answer(number)["status"])  # noqa: E731
@@ -86,31 +89,32 @@ def test_what_a_killed_holder_held_is_free_within_its_lease_or_the_grace_and_a_s
             waits = aside.submit(take)
         else:
             waits = aside.submit(take)
-            until(lambda: waiting(path) == 1)
+            until(lambda: waiting(place) == 1)
             holder.kill()
         killed = time.monotonic()
         assert waits.result() == "claimed"
         assert time.monotonic() - killed < min(lease, NOTICED + grace) + MARGIN + BUSY_MACHINE
-    require_sound(path)
+    require_sound(place)
 
 
-def test_a_grant_to_a_waiter_that_was_killed_goes_on_within_the_grace_and_a_second(path: Path, serve: Serve) -> None:
+@EVERY_STORE
+def test_a_grant_to_a_waiter_that_was_killed_goes_on_within_the_grace_and_a_second(place: Place, serve: Serve) -> None:
     dead, other = serve(*SHORT), serve(*SHORT)
-    with StateStore(path, settings=SETTINGS) as store:
+    with StateStore(place, settings=SETTINGS) as store:
         store.claim("a.md", agent="first", lease_seconds=60)
         dead.ask("claim", resource="a.md", agent="dead", wait_seconds=30)
-        until(lambda: waiting(path) == 1)
+        until(lambda: waiting(place) == 1)
         number = other.ask("claim", resource="a.md", agent="last", wait_seconds=30)
-        until(lambda: waiting(path) == 2)
+        until(lambda: waiting(place) == 2)
         dead.kill()
         released: Any = store.release("a.md", agent="first")
         let_go = time.monotonic()
         assert other.answer(number)["status"] == "claimed"
         assert time.monotonic() - let_go < NOTICED + GRACE + MARGIN + BUSY_MACHINE
-        assert [agent for agent, _ in granted(path, "a.md")][-1] == "last"
+        assert [agent for agent, _ in granted(place, "a.md")][-1] == "last"
         assert released.granted_to in ("dead", "last")
-    require_one_holder_at_a_time(path)
-    require_sound(path)
+    require_one_holder_at_a_time(place)
+    require_sound(place)
 
 
 @STRACE

@@ -5,22 +5,30 @@ import itertools
 import statistics
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdlog import AsyncStateStore, StateStore
-from holdlog.adapters.machine import host
 from holdlog.domain.claims.claim import ClaimExpired, ClaimQueued, ClaimReleased, ClaimUnqueued
-from tests.processes.claimants import change, ended, granted, leases, require_one_holder_at_a_time, told_of, waiting
-from tests.processes.conftest import Serve, Start
-from tests.processes.soundness import require_sound
+from tests.processes.claimants import (
+    change,
+    ended,
+    granted,
+    leases,
+    require_one_holder_at_a_time,
+    steady,
+    told_of,
+    waiting,
+)
+from tests.processes.conftest import EVERY_STORE, Serve, Start
+from tests.processes.soundness import Place, require_sound
 from tests.processes.workers import Worker, until
 
 PROCESSES = 4
 
 
+@EVERY_STORE
 @pytest.mark.parametrize(
     ("claimants", "rounds", "how"),
     [
@@ -36,9 +44,9 @@ PROCESSES = 4
 )
 @pytest.mark.parametrize("resource", ["the same", "fresh"])
 def test_one_of_many_claimants_gets_it_every_time(
-    path: Path, claimant: Start, claimants: int, rounds: int, how: str, resource: str
+    place: Place, claimant: Start, claimants: int, rounds: int, how: str, resource: str
 ) -> None:
-    workers = [claimant("race", path, f"p{it}", claimants // PROCESSES, how) for it in range(PROCESSES)]
+    workers = [claimant("race", place, f"p{it}", claimants // PROCESSES, how) for it in range(PROCESSES)]
     for worker in workers:
         worker.hear()
     winners = []
@@ -51,53 +59,57 @@ def test_one_of_many_claimants_gets_it_every_time(
         assert sum(it["busy"] for it in said) == claimants - 1
         winners += won
     names = ["a.md"] if resource == "the same" else [f"a-{number}.md" for number in range(rounds)]
-    assert [grant for name in names for grant in granted(path, name)] == winners
-    require_one_holder_at_a_time(path)
-    require_sound(path)
+    assert [grant for name in names for grant in granted(place, name)] == winners
+    require_one_holder_at_a_time(place)
+    require_sound(place)
 
 
-def test_a_hundred_waiters_are_served_in_the_order_of_their_tickets(path: Path, claimant: Start) -> None:
-    with StateStore(path) as holder:
+@EVERY_STORE
+def test_a_hundred_waiters_are_served_in_the_order_of_their_tickets(place: Place, claimant: Start) -> None:
+    with StateStore(place) as holder:
         first: Any = holder.claim("a.md", agent="first")
-        workers = [claimant("stand_in_line", path, "a.md", f"p{it}", 25, 45) for it in range(PROCESSES)]
-        until(lambda: waiting(path) == 100)
+        workers = [claimant("stand_in_line", place, "a.md", f"p{it}", 25, 45) for it in range(PROCESSES)]
+        until(lambda: waiting(place) == 100)
         assert holder.release("a.md", agent="first").status == "released"
         served = collected(workers)
-        assert granted(path, "a.md") == [("first", first.version), *by_turn(path, served)]
+        assert granted(place, "a.md") == [("first", first.version), *by_turn(place, served)]
         assert len(served) == 100
-        require_all_released(path, "a.md")
-    require_one_holder_at_a_time(path)
-    require_sound(path)
+        require_all_released(place, "a.md")
+    require_one_holder_at_a_time(place)
+    require_sound(place)
 
 
-def test_waiters_that_time_out_and_come_back_have_their_old_places(path: Path, claimant: Start) -> None:
-    with StateStore(path) as holder:
+@EVERY_STORE
+def test_waiters_that_time_out_and_come_back_have_their_old_places(place: Place, claimant: Start) -> None:
+    with StateStore(place) as holder:
         first: Any = holder.claim("a.md", agent="first")
-        workers = [claimant("stand_in_line", path, "a.md", f"p{it}", 5, 0.3, 0, 0.3, 45) for it in range(PROCESSES)]
-        until(lambda: waiting(path, seconds=10) == 20)
+        workers = [claimant("stand_in_line", place, "a.md", f"p{it}", 5, 0.3, 0, 0.3, 45) for it in range(PROCESSES)]
+        until(lambda: waiting(place, seconds=10) == 20)
         holder.release("a.md", agent="first")
         served = collected(workers)
         said = [said for worker in workers for said in worker.said]
         tickets = {(it["agent"], it["ticket"]) for it in said if it["status"] == "busy"}
         assert len([it for it in said if it["status"] == "busy"]) == 60
         assert len(tickets) == 20
-        assert granted(path, "a.md") == [("first", first.version), *by_turn(path, served)]
-    assert not [it for it in told_of(path) if isinstance(it.event, ClaimUnqueued)]
-    require_all_released(path, "a.md")
-    require_sound(path)
+        assert granted(place, "a.md") == [("first", first.version), *by_turn(place, served)]
+    assert not [it for it in told_of(place) if isinstance(it.event, ClaimUnqueued)]
+    require_all_released(place, "a.md")
+    require_sound(place)
 
 
-def test_waits_that_end_as_the_grant_is_made_lose_none_and_double_none(path: Path, claimant: Start) -> None:
-    workers = [claimant("hurry", path, "a.md", f"p{it}", 5, 60) for it in range(PROCESSES)]
+@EVERY_STORE
+def test_waits_that_end_as_the_grant_is_made_lose_none_and_double_none(place: Place, claimant: Start) -> None:
+    times = 40 if isinstance(place, str) else 60
+    workers = [claimant("hurry", place, "a.md", f"p{it}", 5, times) for it in range(PROCESSES)]
     for worker in workers:
         worker.rest()
         assert worker.process.returncode == 0, worker.complaints
     said = [said for worker in workers for said in worker.said]
     assert {it["released"] for it in said} == {"released"}
     answered = [(it["agent"], it["version"]) for it in said]
-    log = granted(path, "a.md")
-    ends = ended(path, "a.md")
-    queued = [it for it in told_of(path) if isinstance(it.event, ClaimQueued)]
+    log = granted(place, "a.md")
+    ends = ended(place, "a.md")
+    queued = [it for it in told_of(place) if isinstance(it.event, ClaimQueued)]
     assert len(set(answered)) == len(answered)
     assert set(answered) <= set(log)
     # A grant that came between the last wait and the leaving was collected by nobody, and let go there.
@@ -105,48 +117,50 @@ def test_waits_that_end_as_the_grant_is_made_lose_none_and_double_none(path: Pat
     assert len(ends) == len(log)
     assert all(isinstance(end, ClaimReleased) for end in ends.values())
     assert len(queued) > 50, "nobody waited"
-    require_one_holder_at_a_time(path)
-    require_sound(path)
-    with StateStore(path) as store:
+    require_one_holder_at_a_time(place)
+    require_sound(place)
+    with StateStore(place) as store:
         assert store.status("a.md").status == "available"
 
 
-async def test_a_grant_whose_waiter_was_cancelled_goes_on_to_the_next(path: Path) -> None:
-    with StateStore(path) as holder:
+@EVERY_STORE
+async def test_a_grant_whose_waiter_was_cancelled_goes_on_to_the_next(place: Place) -> None:
+    with StateStore(place) as holder:
         holder.claim("a.md", agent="first")
-        async with AsyncStateStore(path) as cancelled:
+        async with AsyncStateStore(place) as cancelled:
             second = asyncio.create_task(cancelled.claim("a.md", agent="second", wait_seconds=30))
-            await asyncio.to_thread(until, lambda: waiting(path) == 1)
+            await asyncio.to_thread(until, lambda: waiting(place) == 1)
             third = asyncio.create_task(asyncio.to_thread(holder.claim, "a.md", agent="third", wait_seconds=30))
-            await asyncio.to_thread(until, lambda: waiting(path) == 2)
+            await asyncio.to_thread(until, lambda: waiting(place) == 2)
             released: Any = holder.release("a.md", agent="first")  # the loop stands: the waiter has not heard of it
             assert released.granted_to == "second"
             second.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await second
-            ((_, agent, deadline, *_),) = leases(path, "kind = 'offered'")
+            ((_, agent, deadline, *_),) = leases(place, "kind = 'offered'")
             assert agent == "second"
-            assert 25 < (deadline - host.steady()) / 1_000_000 <= 30
+            assert 25 < (deadline - steady(place)) / 1_000_000 <= 30
             assert not third.done()
-            await asyncio.to_thread(change, path, "UPDATE leases SET deadline = 1 WHERE kind = 'offered'")
+            await asyncio.to_thread(change, place, "UPDATE leases SET deadline = 1 WHERE kind = 'offered'")
             assert (await third).status == "claimed"
             assert (await cancelled.status("a.md", 1)).held_by == "third"  # type: ignore[union-attr]
-    (missed,) = [it.event for it in told_of(path, "a.md") if isinstance(it.event, ClaimExpired)]
+    (missed,) = [it.event for it in told_of(place, "a.md") if isinstance(it.event, ClaimExpired)]
     assert (missed.agent, missed.collected) == ("second", False)
-    require_one_holder_at_a_time(path)
-    require_sound(path)
+    require_one_holder_at_a_time(place)
+    require_sound(place)
 
 
-async def test_a_cancelled_waiter_keeps_its_place_or_is_granted_and_nothing_else(path: Path) -> None:
+@EVERY_STORE
+async def test_a_cancelled_waiter_keeps_its_place_or_is_granted_and_nothing_else(place: Place) -> None:
     """The cancellation comes before, while and after the grant is made in another thread."""
     outcomes = set()
-    with StateStore(path) as holder:
-        async with AsyncStateStore(path) as store:
-            for number in range(60):
+    with StateStore(place) as holder:
+        async with AsyncStateStore(place) as store:
+            for number in range(30 if isinstance(place, str) else 60):
                 resource = f"a-{number}.md"
                 holder.claim(resource, agent="holder")
                 task = asyncio.create_task(store.claim(resource, agent="waiter", wait_seconds=30))
-                while not leases(path, "resource = ? AND present_until > 0", resource):  # noqa: ASYNC110
+                while not leases(place, "resource = ? AND present_until > 0", resource):  # noqa: ASYNC110
                     await asyncio.sleep(0)
                 thread = threading.Thread(target=holder.release, args=(resource,), kwargs={"agent": "holder"})
                 thread.start()
@@ -161,16 +175,17 @@ async def test_a_cancelled_waiter_keeps_its_place_or_is_granted_and_nothing_else
                     again = answer
                     outcomes.add("granted")
                 assert again.status in ("claimed", "already_claimed")  # cancelled when it had been collected
-                assert [agent for agent, _ in granted(path, resource)] == ["holder", "waiter"]
+                assert [agent for agent, _ in granted(place, resource)] == ["holder", "waiter"]
                 assert (await store.release(resource, agent="waiter")).status == "released"
-                assert not leases(path, "resource = ?", resource)
+                assert not leases(place, "resource = ?", resource)
     assert outcomes == {"cancelled", "granted"}
-    require_sound(path)
+    require_sound(place)
 
 
-def test_a_release_hands_over_to_the_waiter_of_another_process(path: Path, claimant: Start) -> None:
-    times = 100
-    workers = {agent: claimant("hand_over", path, "a.md", agent, times) for agent in ("ann", "ben")}
+@EVERY_STORE
+def test_a_release_hands_over_to_the_waiter_of_another_process(place: Place, claimant: Start) -> None:
+    times = 30 if isinstance(place, str) else 100
+    workers = {agent: claimant("hand_over", place, "a.md", agent, times) for agent in ("ann", "ben")}
     turns = [said | {"agent": agent} for agent, worker in workers.items() for said in worker.rest()]
     turns.sort(key=lambda turn: turn["version"])
     assert len(turns) == 2 * times
@@ -181,17 +196,18 @@ def test_a_release_hands_over_to_the_waiter_of_another_process(path: Path, claim
             latencies.append(following["came"] - turn["let_go"])
     assert len(latencies) >= 2 * times - 3  # the last ones find nobody in line
     report("library", latencies)
-    require_one_holder_at_a_time(path)
+    require_one_holder_at_a_time(place)
 
 
-def test_a_release_hands_over_to_the_agent_of_another_server(path: Path, serve: Serve) -> None:
+@EVERY_STORE
+def test_a_release_hands_over_to_the_agent_of_another_server(place: Place, serve: Serve) -> None:
     holder, waiter = serve(), serve()
     name = {holder: "ann", waiter: "ben"}
     assert holder("claim", resource="a.md", agent="ann")["status"] == "claimed"
     latencies = []
-    for _ in range(100):
+    for _ in range(30 if isinstance(place, str) else 100):
         number = waiter.ask("claim", resource="a.md", agent=name[waiter], wait_seconds=30)
-        until(lambda: waiting(path) == 1)
+        until(lambda: waiting(place) == 1)
         let_go = time.monotonic()
         asked = holder.ask("release", resource="a.md", agent=name[holder])
         assert waiter.answer(number)["status"] == "claimed"
@@ -199,7 +215,7 @@ def test_a_release_hands_over_to_the_agent_of_another_server(path: Path, serve: 
         assert holder.answer(asked)["granted_to"] == name[waiter]
         holder, waiter = waiter, holder
     report("stdio", latencies)
-    require_one_holder_at_a_time(path)
+    require_one_holder_at_a_time(place)
 
 
 def collected(workers: list[Worker]) -> dict[str, int]:
@@ -212,16 +228,16 @@ def collected(workers: list[Worker]) -> dict[str, int]:
     return {it["agent"]: it["version"] for it in said}
 
 
-def by_turn(path: Path, served: dict[str, int]) -> list[tuple[str, int]]:
+def by_turn(place: Place, served: dict[str, int]) -> list[tuple[str, int]]:
     """What the agents got, in the order in which they came to stand in line."""
-    queued = [it.event for it in told_of(path, "a.md") if isinstance(it.event, ClaimQueued)]
+    queued = [it.event for it in told_of(place, "a.md") if isinstance(it.event, ClaimQueued)]
     return [(event.agent, served[event.agent]) for event in sorted(queued, key=lambda event: event.turn)]
 
 
-def require_all_released(path: Path, resource: str) -> None:
+def require_all_released(place: Place, resource: str) -> None:
     """Every grant was collected and let go by its holder."""
-    ends = ended(path, resource)
-    assert len(ends) == len(granted(path, resource))
+    ends = ended(place, resource)
+    assert len(ends) == len(granted(place, resource))
     assert all(isinstance(end, ClaimReleased) for end in ends.values())
 
 

@@ -1,26 +1,25 @@
 """Who is the same agent: names, sessions and servers that come and go."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdlog.adapters.machine import host
-from tests.processes.claimants import leases
-from tests.processes.conftest import Serve
-from tests.processes.soundness import require_sound
+from tests.processes.claimants import leases, steady
+from tests.processes.conftest import EVERY_STORE, Serve
+from tests.processes.soundness import Place, require_sound
 from tests.processes.workers import until
 
 AT = {"namespace": "n", "key": "k"}
 
 
-def seconds_left(path: Path, resource: str = "a.md") -> float:
+def seconds_left(place: Place, resource: str = "a.md") -> float:
     """Of the only lease that the resource has."""
-    ((_, _, deadline, *_),) = leases(path, "resource = ?", resource)
-    return float(deadline - host.steady()) / 1_000_000
+    ((_, _, deadline, *_),) = leases(place, "resource = ?", resource)
+    return float(deadline - steady(place)) / 1_000_000
 
 
-def test_a_name_that_another_live_server_uses_is_busy_and_free_again_after_its_end(path: Path, serve: Serve) -> None:
+@EVERY_STORE
+def test_a_name_that_another_live_server_uses_is_busy_and_free_again_after_its_end(place: Place, serve: Serve) -> None:
     first, second = serve(), serve()
     mine = first("claim", resource="a.md", agent="ann")
     busy = second("claim", resource="a.md", agent="ann")
@@ -40,10 +39,11 @@ def test_a_name_that_another_live_server_uses_is_busy_and_free_again_after_its_e
     again = second("claim", resource="a.md", agent="ann")
     assert (again["status"], "hint" in again) == ("already_claimed", False)
     assert second("set", **AT, value=1, updated_by="ann", force=True, guard=guard)["status"] == "ok"
-    require_sound(path)
+    require_sound(place)
 
 
-def test_a_name_whose_server_was_killed_is_the_same_agent_coming_back(path: Path, serve: Serve) -> None:
+@EVERY_STORE
+def test_a_name_whose_server_was_killed_is_the_same_agent_coming_back(place: Place, serve: Serve) -> None:
     first, second = serve(), serve()
     mine = first("claim", resource="a.md", agent="ann")
     second.open()
@@ -53,7 +53,8 @@ def test_a_name_whose_server_was_killed_is_the_same_agent_coming_back(path: Path
     assert second("release", resource="a.md", agent="ann")["status"] == "released"
 
 
-def test_who_only_asks_is_told_what_a_dead_holder_has_left_and_cuts_nothing(path: Path, serve: Serve) -> None:
+@EVERY_STORE
+def test_who_only_asks_is_told_what_a_dead_holder_has_left_and_cuts_nothing(place: Place, serve: Serve) -> None:
     first, second = serve(), serve("--grace-seconds", 9)
     first("claim", resource="a.md", agent="ann")
     first("claim", resource="chosen.md", agent="ann", lease_seconds=200)
@@ -65,13 +66,14 @@ def test_who_only_asks_is_told_what_a_dead_holder_has_left_and_cuts_nothing(path
     assert 8 < held["expires_in_seconds"] <= 9
     assert 8 < listed["expires_in_seconds"] <= 9
     assert chosen["expires_in_seconds"] > 150
-    assert seconds_left(path) > 250
+    assert seconds_left(place) > 250
     assert second("claim", resource="a.md", agent="ben")["expires_in_seconds"] <= 9
-    assert seconds_left(path) <= 9
+    assert seconds_left(place) <= 9
 
 
+@EVERY_STORE
 @pytest.mark.parametrize("call", ["set", "release"])
-def test_whatever_a_returning_agent_calls_first_finds_its_claim(path: Path, serve: Serve, call: str) -> None:
+def test_whatever_a_returning_agent_calls_first_finds_its_claim(place: Place, serve: Serve, call: str) -> None:
     """Also after a kill -9 that nobody noticed yet."""
     first, second = serve(), serve()
     version = first("claim", resource="a.md", agent="ann")["version"]
@@ -82,10 +84,11 @@ def test_whatever_a_returning_agent_calls_first_finds_its_claim(path: Path, serv
         assert second("set", **AT, value=1, updated_by="ann", force=True, guard=guard)["status"] == "ok"
     else:
         assert second("release", resource="a.md", agent="ann")["status"] == "released"
-    require_sound(path)
+    require_sound(place)
 
 
-def test_a_client_that_starts_a_server_for_every_call_keeps_its_claims(path: Path, serve: Serve) -> None:
+@EVERY_STORE
+def test_a_client_that_starts_a_server_for_every_call_keeps_its_claims(place: Place, serve: Serve) -> None:
     def call(tool: str, **arguments: Any) -> dict[str, Any]:
         server = serve()
         answer = server(tool, **arguments)
@@ -93,7 +96,7 @@ def test_a_client_that_starts_a_server_for_every_call_keeps_its_claims(path: Pat
         return answer
 
     version = call("claim", resource="a.md", agent="ann")["version"]
-    assert 250 < seconds_left(path) <= 300
+    assert 250 < seconds_left(place) <= 300
     guard = [{"resource": "a.md", "version": version}]
     assert call("set", **AT, value=1, updated_by="ann", force=True, guard=guard)["status"] == "ok"
     held = call("status", resource="a.md", version=version)
@@ -101,42 +104,44 @@ def test_a_client_that_starts_a_server_for_every_call_keeps_its_claims(path: Pat
     assert (held["holder_connected"], held["expires_in_seconds"] > 250) == (False, True)
     assert call("claim", resource="a.md", agent="ben")["status"] == "busy"
     assert call("release", resource="a.md", agent="ann")["status"] == "released"
-    require_sound(path)
+    require_sound(place)
 
 
-def test_a_clean_end_cuts_the_leases_of_a_server_that_lived_longer_than_the_grace(path: Path, serve: Serve) -> None:
+@EVERY_STORE
+def test_a_clean_end_cuts_the_leases_of_a_server_that_lived_longer_than_the_grace(place: Place, serve: Serve) -> None:
     old, young, chosen = serve("--grace-seconds", 0.5), serve("--grace-seconds", 60), serve("--grace-seconds", 0.5)
     old("claim", resource="old.md", agent="ann")
     young("claim", resource="young.md", agent="ben")
     chosen("claim", resource="chosen.md", agent="cleo", lease_seconds=200)
     for server in (old, chosen):
-        started = host.steady()
-        while host.steady() - started < 500_000:  # it lives longer than its grace
+        started = steady(place)
+        while steady(place) - started < 500_000:  # it lives longer than its grace
             server("status", resource="old.md")
     for server in (old, young, chosen):
         server.end()
-    assert seconds_left(path, "old.md") <= 0.5
-    assert 250 < seconds_left(path, "young.md") <= 300
-    assert 150 < seconds_left(path, "chosen.md") <= 200
+    assert seconds_left(place, "old.md") <= 0.5
+    assert 250 < seconds_left(place, "young.md") <= 300
+    assert 150 < seconds_left(place, "chosen.md") <= 200
 
 
+@EVERY_STORE
 @pytest.mark.parametrize("end", ["clean", "kill -9"])
-def test_a_server_restarted_in_a_session_adopts_its_claims(path: Path, serve: Serve, end: str) -> None:
+def test_a_server_restarted_in_a_session_adopts_its_claims(place: Place, serve: Serve, end: str) -> None:
     first = serve("--lease-seconds", 9, "--grace-seconds", 9, session="conversation-1")
     other = serve("--lease-seconds", 9, "--grace-seconds", 9).open()
     version = first("claim", resource="a.md", agent="ann")["version"]
-    ((_, _, deadline, server, _),) = leases(path, "resource = 'a.md'")
+    ((_, _, deadline, server, _),) = leases(place, "resource = 'a.md'")
     if end == "clean":
         first.end()
     else:
         first.kill()
     second = serve("--lease-seconds", 9, "--grace-seconds", 9, session="conversation-1").open()
     renewed = "resource = 'a.md' AND deadline > ? AND server NOT IN (?, '')"
-    ((_, _, at_start, *_),) = until(lambda: leases(path, renewed, deadline, server))
-    until(lambda: leases(path, renewed, at_start, server))  # by the timer
+    ((_, _, at_start, *_),) = until(lambda: leases(place, renewed, deadline, server))
+    until(lambda: leases(place, renewed, at_start, server))  # by the timer
     busy = other("claim", resource="a.md", agent="ben")
     assert (busy["status"], busy["held_by"], busy["holder_connected"]) == ("busy", "ann", True)
-    assert seconds_left(path) > 5
+    assert seconds_left(place) > 5
     held = second("status", resource="a.md", version=version)
     assert (held["current"], held["holder_connected"]) == (True, True)
     assert second("claim", resource="a.md", agent="ann")["status"] == "already_claimed"
@@ -144,7 +149,8 @@ def test_a_server_restarted_in_a_session_adopts_its_claims(path: Path, serve: Se
     assert second("set", **AT, value=1, updated_by="ann", force=True, guard=guard)["status"] == "ok"
 
 
-def test_sessions_of_one_server_are_told_apart(path: Path, serve: Serve) -> None:
+@EVERY_STORE
+def test_sessions_of_one_server_are_told_apart(place: Place, serve: Serve) -> None:
     server = serve()
     one, two = {"holdlog/session": "one"}, {"holdlog/session": "two"}
     version = server("claim", one, resource="a.md", agent="ann")["version"]
@@ -159,7 +165,8 @@ def test_sessions_of_one_server_are_told_apart(path: Path, serve: Serve) -> None
     assert server("release", one, resource="a.md", agent="ann")["status"] == "released"
 
 
-def test_sub_agents_work_below_their_parent_and_block_each_other(path: Path, serve: Serve) -> None:
+@EVERY_STORE
+def test_sub_agents_work_below_their_parent_and_block_each_other(place: Place, serve: Serve) -> None:
     mine, other = serve(), serve()
     assert mine("claim", resource="src/", agent="claude")["status"] == "claimed"
     tests = mine("claim", resource="src/a.py", agent="claude/tests")
@@ -175,8 +182,9 @@ def test_sub_agents_work_below_their_parent_and_block_each_other(path: Path, ser
     assert mine("status", resource="src/a.py")["held_by"] == "claude/tests"
 
 
+@EVERY_STORE
 @pytest.mark.parametrize("tool", ["status", "get", "claim", "wait", "list"])
-def test_a_loss_is_told_once_with_the_next_answer_of_any_kind(path: Path, serve: Serve, tool: str) -> None:
+def test_a_loss_is_told_once_with_the_next_answer_of_any_kind(place: Place, serve: Serve, tool: str) -> None:
     server, other = serve("--lease-seconds", 1), serve()
     version = server("claim", resource="a.md", agent="ann")["version"]
     server("claim", resource="b.md", agent="ann", lease_seconds=60)
@@ -197,7 +205,8 @@ def test_a_loss_is_told_once_with_the_next_answer_of_any_kind(path: Path, serve:
     assert "lost" not in other(tool, **calls[tool])
 
 
-def test_a_session_that_comes_back_in_another_server_is_told_what_it_lost(path: Path, serve: Serve) -> None:
+@EVERY_STORE
+def test_a_session_that_comes_back_in_another_server_is_told_what_it_lost(place: Place, serve: Serve) -> None:
     first, other = serve("--lease-seconds", 1, session="conversation-1"), serve("--grace-seconds", 0.1)
     first("claim", resource="a.md", agent="ann")
     other.open()
@@ -208,8 +217,11 @@ def test_a_session_that_comes_back_in_another_server_is_told_what_it_lost(path: 
     assert "lost" not in second("status")
 
 
+@EVERY_STORE
 @pytest.mark.parametrize("tool", ["claim", "release", "set"])
-def test_an_agent_that_comes_back_in_another_session_is_told_what_it_lost(path: Path, serve: Serve, tool: str) -> None:
+def test_an_agent_that_comes_back_in_another_session_is_told_what_it_lost(
+    place: Place, serve: Serve, tool: str
+) -> None:
     first, other = serve("--lease-seconds", 1), serve("--grace-seconds", 0.1)
     first("claim", resource="a.md", agent="ann")
     other.open()
@@ -227,11 +239,14 @@ def test_an_agent_that_comes_back_in_another_session_is_told_what_it_lost(path: 
     assert "lost" not in second(tool, **calls[tool])
 
 
-def test_so_is_one_whose_lease_had_ended_before_anybody_noticed_the_end_of_its_server(path: Path, serve: Serve) -> None:
+@EVERY_STORE
+def test_so_is_one_whose_lease_had_ended_before_anybody_noticed_the_end_of_its_server(
+    place: Place, serve: Serve
+) -> None:
     first, other = serve("--lease-seconds", 1), serve().open()
     first("claim", resource="a.md", agent="ann")
     first.stop()
-    until(lambda: seconds_left(path) <= 0)
+    until(lambda: seconds_left(place) <= 0)
     assert other("claim", resource="a.md", agent="ben")["status"] == "claimed"
     second = serve()
     assert "lost" not in second("claim", resource="b.md", agent="ann")

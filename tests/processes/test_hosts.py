@@ -6,7 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,8 @@ async def hand_over(holder: Agent, waiter: Agent, how: str) -> float:
     await holder("claim", resource="a.md", agent="holder")
     more: dict[str, Any] = {"agent": "waiter", "wait_seconds": 30} if how == "claim" else {"timeout_seconds": 30}
     waits = await begun(waiter, how, resource="a.md", **more)
+    if how == "claim":
+        await in_line(holder)
     let_go = time.monotonic()
     released = await holder("release", resource="a.md", agent="holder")
     answer = await waits
@@ -96,6 +98,11 @@ async def hand_over(holder: Agent, waiter: Agent, how: str) -> float:
     return seconds
 
 
+async def in_line(agent: Agent) -> None:
+    while not (await agent("status", resource="a.md"))["queue_length"]:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
 @pytest.mark.parametrize("how", ["wait", "claim"])
 async def test_who_waits_on_one_host_is_woken_by_a_release_on_the_other(
     network: list[Host], server: PostgresOverTcp, how: str
@@ -103,6 +110,64 @@ async def test_who_waits_on_one_host_is_woken_by_a_release_on_the_other(
     async with agents(network, f"bell_{how}", server.port) as team:
         seconds = [await hand_over(*team[:: 1 if turn % 2 else -1], how) for turn in range(ROUNDS)]  # type: ignore[misc]
     report(f"{how} by the bell of PostgreSQL", seconds)
+
+
+# --- a cable that is cut
+
+AT = {"namespace": "n", "key": "k"}
+TOLD = 30.0
+"""Seconds, on a busy machine, after which a caller that nothing reaches must have been told."""
+
+
+async def called(agent: Agent, tool: str, /, **arguments: Any) -> dict[str, Any]:
+    return await asyncio.wait_for(agent(tool, **arguments), TOLD)
+
+
+async def test_a_host_that_is_cut_off_is_told_so_and_holds_up_nobody(
+    network: list[Host], server: PostgresOverTcp
+) -> None:
+    async with agents(network, "cut", server.port) as (here, there):
+        write = {**AT, "updated_by": "ben", "force": True}
+        assert (await there("set", **write, value=0))["status"] == "ok"
+        assert (await there("claim", resource="b.md", agent="ben"))["status"] == "claimed"
+        with cut(network[1]):
+            refused = asyncio.create_task(called(there, "set", **write, value=1))
+            assert (await called(here, "set", **AT, updated_by="ann", force=True, value=2))["status"] == "ok"
+            assert (await refused)["status"] == "unavailable"
+        assert (await called(there, "get", **AT))["value"] == 2
+        assert (await called(there, "set", **write, value=3))["status"] == "ok"
+        history = (await here("history", **AT))["history"]
+        assert [past["value"] for past in history] in ([3, 2, 0], [3, 2, 1, 0])  # the second was in doubt
+
+
+@pytest.mark.slow
+async def test_a_host_that_is_cut_off_is_taken_for_gone_and_comes_back(
+    network: list[Host], server: PostgresOverTcp
+) -> None:
+    async with agents(network, "gone", server.port) as (here, there):
+        assert (await there("claim", resource="b.md", agent="ben"))["status"] == "claimed"
+        with cut(network[1]):
+            assert (await called(there, "get", **AT))["status"] == "unavailable"
+            assert (await called(there, "claim", resource="c.md", agent="ben"))["status"] == "unavailable"
+            await connected_is(False, here)
+        await connected_is(True, here)
+        assert (await called(there, "claim", resource="b.md", agent="ben"))["status"] == "already_claimed"
+
+
+async def connected_is(expected: bool, agent: Agent) -> None:
+    while (await agent("status", resource="b.md"))["holder_connected"] is not expected:  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+
+
+@contextmanager
+def cut(host: Host) -> Iterator[None]:
+    if not host.before:
+        pytest.skip("both hosts are this one")
+    host.cut()
+    try:
+        yield
+    finally:
+        host.mend()
 
 
 # --- NATS alone
@@ -146,10 +211,12 @@ async def test_the_bell_of_nats_wakes_where_that_of_the_database_is_silent(
         async with pooler(server) as port:
             async with agents(network, "silent", port, looks="never looks") as (ann, ben):
                 await ann("claim", resource="a.md", agent="ann")
-                waits = await begun(ben, "wait", resource="a.md", timeout_seconds=2)
-                await ann("release", resource="a.md", agent="ann")
-                silent = await waits
-                assert (silent["status"], silent["elapsed_seconds"] >= 2) == ("available", True)
+                asked = time.monotonic()
+                waits = await begun(ben, "claim", resource="a.md", agent="ben", wait_seconds=2)
+                await in_line(ann)
+                assert (await ann("release", resource="a.md", agent="ann"))["granted_to"] == "ben"
+                assert (await waits)["status"] == "claimed"
+                assert time.monotonic() - asked >= 2, "something woke it"
             async with agents(network, "nats", port, nats, looks="never looks") as team:
                 seconds = [await hand_over(*team, "claim") for _ in range(ROUNDS)]  # type: ignore[misc]
                 assert max(seconds) < 30, "nobody was woken"
