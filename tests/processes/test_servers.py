@@ -17,6 +17,7 @@ from fastmcp.client.transports import StdioTransport
 
 from holdlog import StateStore
 from tests.agent import Agent, connected, process
+from tests.processes.soundness import Place
 from tests.wire import PATIENCE, Wire
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
@@ -75,9 +76,12 @@ async def begun(agent: Agent, tool: str, /, **arguments: Any) -> "asyncio.Task[d
     return task
 
 
-@pytest.mark.parametrize("count", [2, 4])
-async def test_servers_on_one_file_lose_no_update(path: Path, count: int) -> None:
-    rounds = 25
+@pytest.mark.parametrize(
+    ("count", "rounds", "place"),
+    [(2, 25, "sqlite"), (4, 25, "sqlite"), (4, 100, "postgres")],
+    indirect=["place"],
+)
+async def test_servers_of_one_store_lose_no_update(place: Place, count: int, rounds: int) -> None:
 
     async def spend(agent: Agent, name: str) -> None:
         for _ in range(rounds):
@@ -87,7 +91,7 @@ async def test_servers_on_one_file_lose_no_update(path: Path, count: int) -> Non
             while (said := await agent("set", **write, value=value - 1, expected_version=version))["status"] != "ok":
                 value, version = said["actual_value"], said["actual_version"]
 
-    async with agents(count, lambda: process("--db", str(path), "--tools", "state")) as team:
+    async with agents(count, lambda: process("--db", str(place), "--tools", "state")) as team:
         stale = await team[0]("set", **AT, value=1000, updated_by="start", expected_version=0)
         await team[1]("set", **AT, value=999, updated_by="w-1", expected_version=stale["version"])
         conflict = await team[0]("set", **AT, value=0, updated_by="w-0", expected_version=stale["version"])

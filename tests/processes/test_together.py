@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from holdlog import StateStore
-from tests.processes.conftest import Start
-from tests.processes.soundness import require_acknowledged, require_sound
+from tests.processes.conftest import EVERY_STORE, Start
+from tests.processes.soundness import Place, require_acknowledged, require_sound
 
 TOGETHER = 8
 
@@ -44,17 +44,20 @@ def test_eight_processes_compare_and_set_one_number_exactly_and_nobody_starves(p
     require_sound(path)
 
 
-def test_four_processes_count_to_four_hundred(path: Path, start: Start) -> None:
-    workers = [start("count_up", path, "counter", 100) for _ in range(4)]
+@EVERY_STORE
+def test_four_processes_count_to_four_hundred(place: Place, start: Start) -> None:
+    workers = [start("count_up", place, "counter", 100) for _ in range(4)]
     for worker in workers:
         worker.hear()
     for worker in workers:
         worker.tell()
     for worker in workers:
         assert worker.hear()["done"]
-    with StateStore(path) as store:
+    with StateStore(place) as store:
         assert store.get("n", "counter").value == 400
-    require_sound(path)
+        versions = [past.version for past in store.history("n", "counter", limit=1000)]
+        assert versions == list(range(400, 0, -1))
+    require_sound(place)
 
 
 @pytest.mark.parametrize("times", [15, pytest.param(300, marks=pytest.mark.slow)])
