@@ -11,6 +11,7 @@ from holdlog.adapters.compose import open_holdlog, open_lead
 from holdlog.adapters.nats.options import NatsOptions, nats_options
 from holdlog.adapters.nats.relay import Relay, Status
 from holdlog.adapters.opened import Opened
+from tests.processes.soundness import Place
 from tests.servers import NatsServer, nats_server
 
 
@@ -39,20 +40,27 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def place(request: pytest.FixtureRequest, path: Path) -> Place:
+    """What a store is opened by: a file, or with `EVERY_STORE` a database, too."""
+    in_postgres = getattr(request, "param", "sqlite") == "postgres"
+    return str(request.getfixturevalue("postgres")) if in_postgres else path
+
+
+@pytest.fixture
 def opened(path: Path) -> Iterator[Opened]:
     holdlog = open_holdlog(path)
     yield holdlog
     holdlog.close()
 
 
-async def publish_all(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def publish_all(opened: Opened, path: Place, options: NatsOptions) -> None:
     """Until the stream has all that the log has."""
     await Relay(opened.store, opened.bell, open_lead(path), options).run(once=True)
 
 
 @asynccontextmanager
 async def relaying(
-    opened: Opened, path: Path, options: NatsOptions, tell: Callable[[Status], None] | None = None
+    opened: Opened, path: Place, options: NatsOptions, tell: Callable[[Status], None] | None = None
 ) -> AsyncIterator[None]:
     """A relay that publishes while the block runs."""
     running = asyncio.create_task(Relay(opened.store, opened.bell, open_lead(path), options, tell).run())

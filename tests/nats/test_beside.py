@@ -1,8 +1,10 @@
 """A server works without NATS, publishes when it is there, and wakes its waiters when it hears of something."""
 
 import asyncio
+import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from tests.nats.conftest import store_id
 from tests.nats.streams import client
 from tests.nats.test_subscriber import some
 from tests.processes.claimants import Server
+from tests.processes.conftest import EVERY_STORE
+from tests.processes.soundness import Place
 from tests.processes.workers import until
 from tests.servers import NatsServer, free_port
 
@@ -27,12 +31,12 @@ Serve = Callable[..., Server]
 
 
 @pytest.fixture
-def serve(path: Path) -> Iterator[Serve]:
+def serve(place: Place) -> Iterator[Serve]:
     """Start a `holdlog serve` with these options."""
     started: list[Server] = []
 
     def begin(*options: Any, env: dict[str, str] | None = None) -> Server:
-        started.append(Server(path, *map(str, options), session="s", env=env or {}))
+        started.append(Server(place, *map(str, options), session="s", env=env or {}))
         return started[-1].open()
 
     yield begin
@@ -40,21 +44,42 @@ def serve(path: Path) -> Iterator[Serve]:
         server.wire.close()
 
 
-async def test_tools_work_while_nats_is_down_and_nothing_is_lost(path: Path, tmp_path: Path, serve: Serve) -> None:
+@EVERY_STORE
+@pytest.mark.parametrize("outage", [0.0, pytest.param(60.0, marks=pytest.mark.slow)])
+async def test_tools_work_while_nats_is_down_and_nothing_is_lost(
+    place: Place, tmp_path: Path, serve: Serve, outage: float
+) -> None:
+    """It is down when the server starts, and again for `outage` seconds or some calls in between."""
     nats = NatsServer(tmp_path / "nats", port=free_port())
     server = serve("--nats", nats.url)
-    for number in range(3):
-        assert (
-            server("set", namespace="n", key=f"k{number}", value=number, updated_by="a", expected_version=0)["status"]
-            == "ok"
-        )
+    calls = itertools.count(1)
+
+    def call() -> None:
+        """As ever: what comes of it is what comes of it without NATS."""
+        number = next(calls)
+        written = server("set", namespace="n", key="k", value=number, updated_by="a", expected_version=number - 1)
+        assert (written["status"], written["version"]) == ("ok", number)
+        assert server("get", namespace="n", key="k")["value"] == number
+
+    for _ in range(3):
+        call()
     try:
         nats.start()
-        async with Subscription(nats_options(nats.url), after=0, opened=open_holdlog(path)) as events:
-            assert [event.data["value"] for event in await some(events, 3)] == [0, 1, 2]
+        async with Subscription(nats_options(nats.url), after=0, opened=open_holdlog(place)) as events:
+            assert [event.data["value"] for event in await some(events, 3)] == [1, 2, 3]
             nats.kill()
-            assert server("claim", resource="custom://deploy", agent="ann")["status"] == "claimed"
+            until_then, missed = time.monotonic() + outage, 0
+            while missed < 20 or time.monotonic() < until_then:
+                await asyncio.to_thread(call)
+                missed += 1
+                if outage:
+                    await asyncio.sleep(0.1)  # a load, not a wait for anything
             nats.start()
+            call()
+            found = await some(events, missed + 1)
+            assert [event.data["value"] for event in found] == list(range(4, missed + 5))
+            assert [event.position for event in found] == list(range(4, missed + 5))
+            assert server("claim", resource="custom://deploy", agent="ann")["status"] == "claimed"
             (claimed,) = await some(events, 1)
             assert claimed.data["resource"] == "custom://deploy"
         assert server.wire.process.stdin is not None

@@ -18,6 +18,8 @@ from holdlog.adapters.nats.options import nats_options
 from holdlog.domain.message import NOBODY
 from tests.commands import put, transact
 from tests.nats.streams import messages
+from tests.processes.conftest import EVERY_STORE
+from tests.processes.soundness import Place
 from tests.processes.workers import until
 from tests.servers import NatsServer, free_port
 
@@ -28,9 +30,9 @@ Subscribed = Callable[[int], "subprocess.Popen[bytes]"]
 class RelayProcess:
     """A `holdlog relay --json` of its own."""
 
-    def __init__(self, path: Path, url: str, *options: str) -> None:
+    def __init__(self, place: Place, url: str, *options: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "holdlog", "relay", "--db", path, "--nats", url, "--json", *options],
+            [sys.executable, "-m", "holdlog", "relay", "--db", str(place), "--nats", url, "--json", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -64,8 +66,8 @@ class RelayProcess:
 def start() -> Iterator[Start]:
     started: list[RelayProcess] = []
 
-    def begin(path: Path, url: str, *options: str) -> RelayProcess:
-        started.append(RelayProcess(path, url, *options))
+    def begin(place: Place, url: str, *options: str) -> RelayProcess:
+        started.append(RelayProcess(place, url, *options))
         return started[-1]
 
     yield begin
@@ -75,13 +77,13 @@ def start() -> Iterator[Start]:
 
 
 @pytest.fixture
-def subscribed(path: Path, server: NatsServer) -> Iterator[Subscribed]:
+def subscribed(place: Place, tmp_path: Path, server: NatsServer) -> Iterator[Subscribed]:
     """Start a `holdlog subscribe` that ends after so many events; they go to the file `seen`."""
     started: list[subprocess.Popen[bytes]] = []
 
     def begin(count: int) -> "subprocess.Popen[bytes]":
-        words = ["subscribe", "--db", path, "--nats", server.url, "--after", "0", "--limit", str(count)]
-        with (path.parent / "seen").open("wb") as seen:
+        words = ["subscribe", "--db", str(place), "--nats", server.url, "--after", "0", "--limit", str(count)]
+        with (tmp_path / "seen").open("wb") as seen:
             started.append(subprocess.Popen([sys.executable, "-m", "holdlog", *words], stdout=seen))
         return started[-1]
 
@@ -94,15 +96,15 @@ def subscribed(path: Path, server: NatsServer) -> Iterator[Subscribed]:
 class Load(threading.Thread):
     """Writes events, each on top of the last, until it has written all."""
 
-    def __init__(self, path: Path, count: int) -> None:
+    def __init__(self, place: Place, count: int) -> None:
         super().__init__(daemon=True)
-        self.path = path
+        self.place = place
         self.count = count
         self.written = 0
         self.start()
 
     def run(self) -> None:
-        opened = open_holdlog(self.path)
+        opened = open_holdlog(self.place)
         for number in range(self.count):
             opened.writer.run(transact(put(f"k{number % 11}", number, namespace=f"n.{number % 3}")), NOBODY)
             self.written = number + 1
@@ -110,12 +112,12 @@ class Load(threading.Thread):
 
 
 async def kill_under_load(
-    path: Path, server: NatsServer, start: Start, subscriber: "subprocess.Popen[bytes]", count: int
-) -> None:
+    place: Place, server: NatsServer, start: Start, subscriber: "subprocess.Popen[bytes]", count: int
+) -> list[dict[str, Any]]:
     """The leading relay dies twice, the server once; all events arrive once, in order, also at a subscriber."""
-    relays = [start(path, server.url) for _ in range(3)]
+    relays = [start(place, server.url) for _ in range(3)]
     until(lambda: all(relay.state in ("current", "waiting") for relay in relays))
-    load = Load(path, count)
+    load = Load(place, count)
     for part in (1, 3):
         until(lambda part=part: load.written > count * part // 5)  # type: ignore[misc]
         leading = [relay for relay in relays if relay.process.poll() is None and relay.state != "waiting"]
@@ -124,11 +126,11 @@ async def kill_under_load(
             server.kill()
             until(lambda: load.written > count * 2 // 5)
             server.start()
-        relays.append(start(path, server.url))
+        relays.append(start(place, server.url))
     load.join(120)
     assert load.written == count
     until(lambda: any(relay.said and relay.said[-1]["position"] == count for relay in relays), 60)
-    opened = open_holdlog(path)
+    opened = open_holdlog(place)
     found = await messages(nats_options(server.url), opened)
     with opened.store.reader() as reader:
         log = reader.log(0, -1)
@@ -138,23 +140,18 @@ async def kill_under_load(
     assert [event["digest"] for event in told] == [recorded.envelope.digest.hex() for recorded in log]
     assert [message.metadata.sequence.stream for message in found] == list(range(1, count + 1))
     assert subscriber.wait(60) == 0
-    lines = (path.parent / "seen").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == told
+    return told
 
 
+@EVERY_STORE
+@pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
 async def test_every_event_once_and_in_order_whatever_is_killed(
-    path: Path, server: NatsServer, start: Start, subscribed: Subscribed
+    place: Place, tmp_path: Path, server: NatsServer, start: Start, subscribed: Subscribed, count: int
 ) -> None:
-    open_holdlog(path).close()
-    await kill_under_load(path, server, start, subscribed(1_000), 1_000)
-
-
-@pytest.mark.slow
-async def test_every_event_of_ten_thousand(
-    path: Path, server: NatsServer, start: Start, subscribed: Subscribed
-) -> None:
-    open_holdlog(path).close()
-    await kill_under_load(path, server, start, subscribed(10_000), 10_000)
+    open_holdlog(place).close()
+    told = await kill_under_load(place, server, start, subscribed(count), count)
+    lines = (tmp_path / "seen").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == told
 
 
 async def test_a_relay_takes_over_from_one_that_was_killed(path: Path, server: NatsServer, start: Start) -> None:
