@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from urllib.parse import quote
 
@@ -277,3 +278,44 @@ def test_too_many_connections_are_waited_for(server: PostgresOverTcp) -> None:
 
 def _cut(role: str) -> list[str]:
     return [f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'"]
+
+
+KEYS = ["A", "Z", "_", "a", "a b", "a-b", "a.b", "ab", "b", "Ä", "ß", "ä", "é", "\ue000", "ﬀ", "🦊", "\U0010ffff"]
+"""By code point; people would sort them otherwise, and so would UTF-16."""
+
+
+@pytest.fixture
+def spoken(server: PostgresOverTcp) -> str:
+    """A database that sorts as people do, where the machine has the rules for it."""
+    with psycopg.connect(server.socket, autocommit=True) as connection:
+        select = "SELECT collcollate FROM pg_collation WHERE collprovider = 'c' AND collencoding = 6"
+        found = sorted(name for (name,) in connection.execute(select) if not name.startswith(("C", "POSIX")))
+        if not found:
+            warnings.warn("this machine has no locale that sorts otherwise than by code point", stacklevel=1)
+            return server.url("ann", SECRET, "mine") + "?schema=spoken"
+        made = f"CREATE DATABASE spoken TEMPLATE template0 OWNER ann ENCODING 'UTF8' LOCALE '{found[0]}'"
+        connection.execute(made)  # type: ignore[call-overload]
+    url = server.url("ann", SECRET, "spoken")
+    with psycopg.connect(url) as connection:
+        ordered = connection.execute("SELECT key FROM unnest(%s::text[]) AS key ORDER BY key", (KEYS,)).fetchall()
+        assert [key for (key,) in ordered] != KEYS
+    return url
+
+
+def test_keys_are_in_the_order_of_code_points_whatever_the_database_thinks(spoken: str) -> None:
+    with StateStore(spoken) as store:
+        for key in reversed(KEYS):
+            store.set("n", key, key, updated_by="ann")
+            store.set(key, "k", 1, updated_by="ann")
+            store.claim(f"custom://{key}", agent="ann")
+        assert [it.key for it in store.list_keys("n")] == KEYS
+        assert store.list_namespaces() == sorted([*KEYS, "n"])
+        assert [it.resource for it in store.board().claims] == [f"custom://{key}" for key in KEYS]
+        paged, after = [], None
+        while page := store.list_records("n", limit=2, after_key=after).records:
+            paged += [it.key for it in page]
+            after = paged[-1]
+        assert paged == KEYS
+        for prefix in ("a", "Ä", "\ue000", "🦊", "\U0010ffff"):
+            found = [it.key for it in store.list_records("n", prefix=prefix).records]
+            assert found == [key for key in KEYS if key.startswith(prefix)]
