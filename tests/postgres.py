@@ -1,5 +1,7 @@
 """A store in PostgreSQL that many examples share, one after the other; and servers that listen on TCP."""
 
+import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.store import PostgresStore
 from tests.servers import free_port
 
+GERMAN = "de_DE.UTF-8"
 _TABLES = "SELECT quote_ident(table_name) FROM information_schema.tables WHERE table_schema = %s"
 
 
@@ -53,6 +56,16 @@ class PostgresOverTcp(NamedTuple):
                 connection.execute(statement)  # type: ignore[call-overload]
 
 
+def _locales(folder: Path) -> Path:
+    """A folder with the rules by which Germans sort, where the machine has their text: few servers have any."""
+    made = folder / "locales"
+    made.mkdir(mode=0o755)
+    if shutil.which("localedef") is not None:
+        words = ["localedef", "-i", "de_DE", "-f", "UTF-8", made / GERMAN]
+        subprocess.run(words, check=False, capture_output=True)
+    return made
+
+
 @contextmanager
 def postgres_over_tcp(addresses: str = "127.0.0.1", password: str = "scram-sha-256") -> Iterator[PostgresOverTcp]:
     """A server for one test or file. `password`: how one is asked for; `trust`: none is."""
@@ -65,8 +78,9 @@ def postgres_over_tcp(addresses: str = "127.0.0.1", password: str = "scram-sha-2
             with (data / "postgresql.auto.conf").open("a") as settings:
                 settings.write("fsync = off\n")
             options = f"-h {addresses} -p {port} -k {data}"
+            env = os.environ | {"LOCPATH": f"{_locales(Path(folder))}:/usr/lib/locale"}
             pg_ctl = [server.bin_path / "pg_ctl", "-w", "-D", data, "-l", server.log, "-o", options, "restart"]
-            subprocess.run(pg_ctl, check=True, capture_output=True, user=server.system_user)
+            subprocess.run(pg_ctl, check=True, capture_output=True, user=server.system_user, env=env)
             yield PostgresOverTcp(f"postgresql://postgres@/postgres?host={data}&port={port}", port, server.log)
         finally:
             server.cleanup()
