@@ -49,9 +49,13 @@ def serve(place: Place) -> Iterator[Serve]:
 async def test_tools_work_while_nats_is_down_and_nothing_is_lost(
     place: Place, tmp_path: Path, serve: Serve, outage: float
 ) -> None:
-    """It is down when the server starts, and again for `outage` seconds or some calls in between."""
+    """It is down when the server starts, and again for `outage` seconds or some calls in between. The subscriber has
+    nothing but NATS."""
     nats = NatsServer(tmp_path / "nats", port=free_port())
     server = serve("--nats", nats.url)
+    opened = open_holdlog(place)
+    options = nats_options(nats.url, name=store_id(opened))
+    opened.close()
     calls = itertools.count(1)
 
     def call() -> None:
@@ -65,7 +69,7 @@ async def test_tools_work_while_nats_is_down_and_nothing_is_lost(
         call()
     try:
         nats.start()
-        async with Subscription(nats_options(nats.url), after=0, opened=open_holdlog(place)) as events:
+        async with Subscription(options, after=0) as events:
             assert [event.data["value"] for event in await some(events, 3)] == [1, 2, 3]
             nats.kill()
             until_then, missed = time.monotonic() + outage, 0
