@@ -85,23 +85,32 @@ def require_database(url: str) -> None:
         raise StoreError(f"{error.name or 'libpq'} is missing; pip install 'holdlog[postgres]'") from None
 
 
+def stands(place: str | Path) -> bool:
+    """Whether `open_holdlog` finds a store there; else it makes one. Raises StoreError, UnavailableError."""
+    if str(place) == MEMORY:
+        return True
+    if isinstance(place, Path) or not is_url(place):
+        return os.path.lexists(place)
+    require_database(place)
+    from holdlog.adapters.stores.postgres import opening
+
+    return opening.stands(place)
+
+
 def open_aside(place: str | Path, tell: Callable[[str], None]) -> "tuple[Store, Aside] | None":
     """The store and the tables of one rebuild of it; None where there is no store. Raises StoreError,
     UnavailableError."""
+    if not stands(place):
+        return None
     if isinstance(place, str):
-        require_database(place)
         from holdlog.adapters.stores.postgres.aside import PostgresAside
-        from holdlog.adapters.stores.postgres.opening import open_postgres, stands
+        from holdlog.adapters.stores.postgres.opening import open_postgres
 
-        if not stands(place):
-            return None
         database = open_postgres(place)
         return database, PostgresAside(database)
     from holdlog.adapters.stores.aside import SqliteAside
     from holdlog.adapters.stores.opening import open_sqlite
 
-    if not os.path.lexists(place):
-        return None
     file = open_sqlite(place, tell=tell)
     return file, SqliteAside(file)
 

@@ -165,11 +165,11 @@ def _add_claims(add: Add) -> None:
 def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Namespace) -> int:
     from holdlog.adapters.call import Settings
     from holdlog.adapters.cli import texts
-    from holdlog.adapters.compose import open_holdlog
+    from holdlog.adapters.compose import open_holdlog, stands
     from holdlog.domain.refusals import HoldlogError, InvalidError
 
     place = place_of(options.db)
-    if options.command in _READ_ONLY and isinstance(place, Path) and not os.path.lexists(place):
+    if options.command in _READ_ONLY and not stands(place):
         return texts.no_store(place)
     known = workspaces_of(options) if options.command in _OF_RESOURCES else None
     settings = Settings(workspaces=known, max_wait=LONGEST_WAIT)

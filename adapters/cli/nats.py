@@ -131,16 +131,18 @@ def add_subscribe(
 def run_subscribe(options: argparse.Namespace) -> int:
     """Raises HoldlogError, LocationError."""
     from holdlog.adapters.cli.texts import printable, tell
-    from holdlog.adapters.compose import open_holdlog
+    from holdlog.adapters.compose import open_holdlog, stands
+    from holdlog.adapters.machine.location import without_password
     from holdlog.adapters.nats.subscriber import Subscription
 
     nats = nats_options_of(options)
     named = named_place(options.db)
     place = place_of(options.db) if named or nats.name is None else None
-    if named and isinstance(place, Path) and not os.path.lexists(place):
-        raise StoreError(f"there is no store at {place}")
-    there = place is not None and not (isinstance(place, Path) and not os.path.lexists(place))
-    opened = open_holdlog(place, what="holdlog subscribe", tell=tell) if place is not None and there else None
+    opened = None
+    if place is not None and stands(place):
+        opened = open_holdlog(place, what="holdlog subscribe", tell=tell)
+    elif place is not None and named:
+        raise StoreError(f"there is no store at {without_password(place)}")
 
     async def show() -> None:
         left = options.limit

@@ -64,7 +64,7 @@ def run_rebuild(options: argparse.Namespace) -> int:
     place = _place(options.db)
     opened = open_aside(place, tell)
     if opened is None:
-        return no_store(without_password(place))
+        return no_store(place)
     store, aside = opened
     bar = Bar(sys.stderr, "rebuild")
     started = time.monotonic()

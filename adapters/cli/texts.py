@@ -23,7 +23,7 @@ def tell(line: str) -> None:
 
 def no_store(place: Path | str) -> int:
     """Say that there is none, and what to do; the exit code."""
-    tell(f"there is no store at {place} yet; the first claim or set makes it, and --db names another")
+    tell(f"there is no store at {without_password(place)} yet; the first claim or set makes it, and --db names another")
     return 1
 
 

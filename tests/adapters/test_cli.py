@@ -173,6 +173,13 @@ def test_reading_makes_no_store(line: str, run: Terminal) -> None:
     assert not run.db.parent.joinpath("state.db").exists()
 
 
+@pytest.mark.parametrize("line", ["get n k", "list", "history n k", "claims", "agents", "status a.py"])
+def test_reading_makes_no_store_in_a_database(line: str, postgres: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert main([*line.split(), "--db", postgres]) == 1
+        assert "there is no store at" in capsys.readouterr().err
+
+
 def test_nothing_is_said_with_the_store_that_was_looked_at(run: Terminal) -> None:
     assert run("claim", "a.py", "--agent", "ann").code == run("release", "a.py", "--agent", "ann").code == 0
     assert run("claims") == (0, f"nothing is held in the store {run.db}\n", "")

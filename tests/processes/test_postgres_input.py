@@ -61,7 +61,7 @@ def require_refused(capsys: pytest.CaptureFixture[str]) -> Require:
         with pytest.raises(HoldlogError) as refusal:
             StateStore(url)
         assert time.monotonic() - started < AT_ONCE
-        assert main(["get", "n", "k", "--db", url]) == 2
+        assert main(["set", "n", "k", "1", "--force", "--db", url]) == 2
         out, said = capsys.readouterr()
         assert (out, said) == ("", f"holdlog: {refusal.value}\n")
         assert "\n" not in str(refusal.value)
@@ -178,7 +178,7 @@ def test_a_database_that_may_come_up_yet_is_waited_for_and_then_told(
 
 def test_the_environment_names_the_store_and_keeps_its_password(server: PostgresOverTcp) -> None:
     for url, code in ((server.url("ann", SECRET, "mine"), 0), (server.url("ann", "wrong-s3cret", "mine"), 2)):
-        command = [sys.executable, "-m", "holdlog", "claims"]
+        command = [sys.executable, "-m", "holdlog", "set", "n", "k", "1", "--force"]
         environ = os.environ | {"HOLDLOG_DB": url}
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environ, check=False)
         assert (done.returncode, len(done.stderr.splitlines())) == (code, code // 2), done.stderr

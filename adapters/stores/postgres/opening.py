@@ -50,6 +50,7 @@ def stands(url: str) -> bool:
     place = place_of(url)
     connection = PostgresStore(place).connect(time.monotonic() + PATIENCE)
     try:
+        require_utf8(connection)
         return _is_there(connection, place.schema)
     except psycopg.Error as error:
         raise refusal_of(error) from error
