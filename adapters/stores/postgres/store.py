@@ -289,24 +289,19 @@ def _has_failed(connection: Connection) -> bool:
 
 
 class _Lock:
-    """A lock that knows whose it is."""
+    """A lock that knows whose it is from the instant on that it is taken, whatever interrupts then. Not reentrant."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._owner = 0
+        self._lock = threading.RLock()
 
     def acquire(self, timeout: float) -> bool:
-        if not self._lock.acquire(timeout=max(0.0, timeout)):
-            return False
-        self._owner = threading.get_ident()
-        return True
+        return not self.is_mine() and self._lock.acquire(timeout=max(0.0, timeout))
 
     def release(self) -> None:
-        self._owner = 0
         self._lock.release()
 
     def is_mine(self) -> bool:
-        return self._owner == threading.get_ident()
+        return self._lock._is_owned()  # type: ignore[attr-defined, no-any-return]
 
 
 class _Write:
