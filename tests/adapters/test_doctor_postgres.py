@@ -143,6 +143,12 @@ def test_a_server_that_does_not_sync_is_told_with_what_it_means(kind: InDatabase
             "DROP TABLE claims",
             "table claims, index claims_active, index claims_waiting; `holdlog rebuild` makes them anew",
         ),
+        ("ALTER TABLE leases DROP CONSTRAINT leases_pkey", "index leases_pkey"),
+        ("ALTER TABLE stored_events DROP CONSTRAINT stored_events_pkey", "index stored_events_pkey"),
+        (
+            "ALTER TABLE stored_events DROP CONSTRAINT stored_events_notification_id_key",
+            "index stored_events_notification_id_key",
+        ),
         ("DROP TABLE leases", "table leases, index leases_agent, index leases_deadline, index leases_present"),
         ("DROP TABLE refusals", "table refusals"),
         ("DROP INDEX claims_active", "index claims_active; `holdlog rebuild` makes them anew"),

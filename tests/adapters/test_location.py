@@ -285,7 +285,10 @@ def test_a_local_disk_is_accepted(home: Path):
         ("postgresql://ann:S%40:E@host/db", "postgresql://ann@host/db"),
         ("postgresql://:SECRET@host/db", "postgresql://@host/db"),
         ("postgresql:///db?host=/tmp&password=SECRET&user=ann", "postgresql:///db?host=/tmp&password=&user=ann"),
+        ("postgresql://ann:SE@CR/E?T#@host/db", "postgresql://ann@host/db"),
+        ("postgresql://host/db?sslpassword=SECRET", "postgresql://host/db?sslpassword="),
         ("postgresql://host/db", "postgresql://host/db"),
+        ("postgresql://host:5432/db?schema=x", "postgresql://host:5432/db?schema=x"),
         (Path("/a:b@c/state.db"), "/a:b@c/state.db"),
     ],
 )

@@ -87,6 +87,17 @@ def test_a_write_that_is_interrupted_anywhere_locks_nobody_out(path: Path) -> No
     require_sound(path)
 
 
+def test_a_write_to_a_database_that_is_interrupted_anywhere_locks_nobody_out(postgres: str) -> None:
+    with StateStore(postgres) as store, StateStore(postgres) as other:
+        put(store)
+        number = 1
+        while interrupted_after(number, lambda: put(store)):
+            assert within(10, lambda: put(other, "theirs")) == number, number
+            assert within(10, lambda: put(store, "ours")) == number, number
+            number += 1
+        assert number > 20
+
+
 def test_a_leader_that_is_interrupted_strands_none_of_those_who_wait(path: Path) -> None:
     with StateStore(path) as store:
         put(store)

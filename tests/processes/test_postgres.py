@@ -1,6 +1,7 @@
 """Servers on one PostgreSQL database: what a lost connection, a killed database and a stopped server do to writes."""
 
 import os
+import resource
 import signal
 import subprocess
 import threading
@@ -20,10 +21,13 @@ from psycopg import sql
 from holdlog import StateStore
 from holdlog.adapters.compose import open_lead
 from holdlog.adapters.stores.postgres.opening import open_postgres
-from holdlog.adapters.stores.postgres.store import PostgresStore
-from holdlog.domain.refusals import ConflictError, StoreError, UnavailableError
-from tests.commands import until, whole_log, write
+from holdlog.adapters.stores.postgres.store import PostgresStore, is_over
+from holdlog.domain.handle import handle
+from holdlog.domain.message import NOBODY
+from holdlog.domain.refusals import ConflictError, InvalidError, StoreError, UnavailableError
+from tests.commands import PATIENCE, put, transact, until, whole_log, write
 
+Patch = pytest.MonkeyPatch
 WRITERS = 4
 
 
@@ -179,6 +183,52 @@ def test_a_commit_whose_answer_is_lost_is_known_for_what_it_was(
     store.close()
 
 
+def test_a_commit_that_a_crash_undid_is_not_taken_for_another_that_got_its_number(server: PostgresServer) -> None:
+    """After a crash PostgreSQL gives the numbers of transactions that left nothing on the disk to others."""
+    one, other = open_postgres(server.get_uri()), open_postgres(server.get_uri())
+    write(one, "k", 1)
+
+    def lose() -> None:
+        with one.transaction(time.monotonic() + PATIENCE) as lost:
+            handle(transact(put("lost", 1)), NOBODY, lost)
+            os.kill(lost.connection.info.backend_pid, signal.SIGKILL)  # then the server starts all its processes anew
+            until(lambda: is_over(lost.connection) and is_written(other, "kept"))
+
+    with pytest.raises(UnavailableError) as refusal:
+        lose()
+    assert not refusal.value.in_doubt
+    assert [it.envelope.stream for it in whole_log(other)] == ["record:n/k", "record:n/kept"]
+    one.close()
+    other.close()
+
+
+def is_written(store: PostgresStore, key: str) -> bool:
+    with suppress(UnavailableError):
+        write(store, key, 1)
+        return True
+    return False
+
+
+def test_a_write_of_leases_alone_whose_answer_is_lost_is_in_doubt(postgres: str) -> None:
+    store = open_postgres(postgres)
+
+    def lose() -> None:
+        with store.transaction(time.monotonic() + PATIENCE) as writing:
+            writing.leases.renew("pg-1", [("s", 1)], [], 1)
+            commit = writing.commit
+
+            def lost() -> None:
+                commit()
+                raise psycopg.OperationalError("the answer never came")
+
+            writing.commit = lost  # type: ignore[method-assign]
+
+    with pytest.raises(UnavailableError) as refusal:
+        lose()
+    assert refusal.value.in_doubt
+    store.close()
+
+
 def test_while_the_database_is_gone_callers_are_told_and_afterwards_it_works(server: PostgresServer) -> None:
     with StateStore(server.get_uri()) as store:
         store.set("n", "k", 1, updated_by="ann")
@@ -240,6 +290,13 @@ def test_openers_at_once_make_one_store(postgres: str) -> None:
     [
         ("postgresql://nobody:SECRET@127.0.0.1:1/x", "database"),
         ("postgresql://host:port/x", "cannot be read"),
+        ("postgresql://u:p@SECRET@127.0.0.1:1/x", "%40 for @"),
+        ("postgresql://u:%SECRET@127.0.0.1:1/x", "%25 for %"),
+        ("postgresql://u:SEC RET@127.0.0.1:1/x", "cannot be read"),
+        ("postgresql://u:SECRET%00@127.0.0.1:1/x", "cannot be read"),
+        ("postgresql://u:SECRET\udcff@127.0.0.1:1/x", "cannot be read"),
+        ("postgresql://u:SECRET@[::1]x/db", "cannot be read"),
+        ("postgresql://127.0.0.1:1/x?passwort=SECRET", "cannot be read"),
         ("postgresql://h/x?schema=", "schema"),
         ("mysql://h/x", "is no store"),
     ],
@@ -266,6 +323,112 @@ def test_another_schema_version_and_foreign_tables_are_refused(postgres: str, po
         connection.execute(f"DROP TABLE {schema}.meta")
     with pytest.raises(StoreError, match="not holdlog's"):
         open_postgres(postgres)
+
+
+def test_a_database_that_says_nothing_any_more_is_given_up(server: PostgresServer, monkeypatch: Patch) -> None:
+    monkeypatch.setattr("holdlog.adapters.stores.postgres.store.SILENT_SECONDS", 0.5)
+    store = open_postgres(server.get_uri())
+    write(store, "k", 1)
+    idle = backend_of(store)
+    os.kill(idle, signal.SIGSTOP)
+    assert write(store, "k", 2) == 2  # through another connection
+    os.kill(idle, signal.SIGCONT)
+    stopped: list[int] = []
+
+    def write_and_stop() -> None:
+        with store.transaction(time.monotonic() + PATIENCE) as transaction:
+            handle(transact(put("k", 3)), NOBODY, transaction)
+            stopped.append(backend_of(store))
+            os.kill(stopped[0], signal.SIGSTOP)
+
+    with pytest.raises(UnavailableError) as refusal:
+        write_and_stop()
+    os.kill(stopped[0], signal.SIGCONT)
+    assert refusal.value.in_doubt
+    store.close()
+
+
+def backend_of(store: PostgresStore) -> int:
+    assert store._writing is not None
+    return store._writing.connection.info.backend_pid
+
+
+def test_who_reads_a_table_that_somebody_alters_is_told_after_a_while(postgres: str, monkeypatch: Patch) -> None:
+    monkeypatch.setattr("holdlog.adapters.stores.postgres.store.LOCK_SECONDS", 1)
+    with StateStore(postgres) as store, psycopg.connect(postgres.partition("&schema")[0]) as admin:
+        store.set("n", "k", 1, updated_by="ann")
+        admin.execute(f"LOCK TABLE {postgres.rpartition('=')[2]}.current")
+        with pytest.raises(UnavailableError, match="holds a lock"):
+            store.get("n", "k")
+        admin.rollback()
+        assert store.get("n", "k").version == 1
+
+
+def test_a_connection_that_only_the_database_takes_for_alive_keeps_nobody_out(postgres: str) -> None:
+    """As when a firewall forgot it: the process connects anew, and its lock is still taken."""
+    old = psycopg.connect(postgres.partition("&schema")[0], autocommit=True)
+    with StateStore(postgres) as store:
+        old.execute("SELECT pg_advisory_lock(%s)", (int(store._opened.server.name.removeprefix("pg-"), 16),))
+        assert store.claim("a", agent="ann").status == "claimed"
+    old.close()
+
+
+def test_a_process_with_many_open_files_hears_and_is_heard_of(postgres: str) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4_096), hard))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    try:
+        with StateStore(postgres) as store, StateStore(postgres) as other:
+            store.claim("a", agent="ann")
+            thread = store._opened.server._thread  # type: ignore[attr-defined]
+            until(lambda: holder_connected(other))
+            thread.join(0.2)
+            assert thread.is_alive()
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def holder_connected(store: StateStore) -> bool:
+    status = store.status("a")
+    return status.status == "claimed" and status.holder_connected
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_texts_are_utf8_whatever_encoding_the_clients_have(
+    encoding: str, postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", encoding)
+    with StateStore(f"{postgres}&client_encoding={encoding}") as store:
+        store.set("n", "k", "€", updated_by="ann")
+        assert store.get("n", "k").value == "€"
+
+
+def test_names_beyond_what_an_index_takes_are_refused_by_name(postgres: str) -> None:
+    """PostgreSQL's limit is in bytes, and below what two names in Chinese may have."""
+    name = "".join(map(chr, range(0x4E00, 0x4E00 + 512)))
+    with StateStore(postgres) as store:
+        with pytest.raises(InvalidError, match="namespace and key"):
+            store.set(name, name[::-1], 1, updated_by="ann")
+        assert store.set(name, "k", 1, updated_by="ann").version == 1
+
+
+def test_a_table_whose_columns_got_other_types_is_read_and_written_by_who_is_connected(postgres: str) -> None:
+    """Statements that PostgreSQL prepared do not survive that."""
+    schema = postgres.rpartition("=")[2]
+    with StateStore(postgres) as store, psycopg.connect(postgres.partition("&schema")[0], autocommit=True) as admin:
+        for kind in ("integer", "bigint"):
+            store.set("n", "k", 1, updated_by="ann")
+            store.get("n", "k")
+            admin.execute(sql.SQL("ALTER TABLE {}.current ALTER version TYPE {}").format(*map(sql.SQL, (schema, kind))))
+            for _ in range(2):
+                with suppress(UnavailableError):
+                    store.set("n", "k", 1, updated_by="ann")
+                with suppress(UnavailableError):
+                    store.get("n", "k")
+        written = store.set("n", "k", 2, updated_by="ann").version
+        assert store.get("n", "k").version == written
 
 
 @pytest.mark.parametrize("schema", ["50% of it", 'o"dd', "'; x", "%(a)s %s", "{ü}"])

@@ -16,6 +16,7 @@ from holdlog.adapters.stores.postgres.schema import MAJOR
 from holdlog.adapters.stores.postgres.session import connected
 from holdlog.adapters.stores.postgres.standing import (
     INDEXES,
+    KEYS,
     OF_VIEWS,
     TABLES,
     indexes_there,
@@ -134,13 +135,15 @@ def _connections(connection: Connection) -> Finding:
 def _tables(connection: Connection) -> Finding:
     tables = sorted(TABLES - tables_there(connection))
     indexes = sorted(INDEXES.keys() - indexes_there(connection))
+    told_already = tuple({*tables, *(view.name for view in VIEWS)})
+    keys = sorted(it for it in KEYS - indexes_there(connection) if not it.startswith(told_already))
     odd = sorted(views_to_replace(connection) & tables_there(connection))
-    if not tables and not indexes and not odd:
+    if not tables and not indexes and not keys and not odd:
         return Finding("tables", "ok", f"{len(TABLES)} tables and {len(INDEXES)} indexes are there")
-    missing = ", ".join([*(f"table {name}" for name in tables), *(f"index {name}" for name in indexes)])
+    missing = ", ".join([*(f"table {name}" for name in tables), *(f"index {name}" for name in [*indexes, *keys])])
     told = [f"missing: {missing}"] if missing else []
     told += [f"with other columns or keys than they should have: {', '.join(odd)}"] if odd else []
-    if {*tables, *indexes} <= {view.name for view in VIEWS} | OF_VIEWS.keys():
+    if {*tables, *indexes, *keys} <= {view.name for view in VIEWS} | OF_VIEWS.keys():
         told.append("`holdlog rebuild` makes them anew")
     return Finding("tables", "bad", "; ".join(told))
 

@@ -7,7 +7,7 @@ import psycopg
 from psycopg import errors
 
 from holdlog.adapters.stores.sealing import SEALED_STATE
-from holdlog.domain.refusals import HoldlogError, SealedError, StoreError, UnavailableError
+from holdlog.domain.refusals import HoldlogError, InvalidError, SealedError, StoreError, UnavailableError
 
 _CONNECTING: Final = ("connection failed: ", "connection is bad: ", "failed to resolve host", "connection timeout")
 _LOGIN: Final = re.compile(
@@ -22,7 +22,7 @@ def refusal_of(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
         return SealedError(first_line(error))
     match error:
         case errors.LockNotAvailable():
-            return UnavailableError("another server holds the log's lock; try again")
+            return UnavailableError("another session holds a lock of the store; try again")
         case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
             return StoreError(f"the database refused the login: {first_line(error)}")
         case psycopg.OperationalError(sqlstate=None) if first_line(error).startswith(_CONNECTING):
@@ -37,6 +37,8 @@ def refusal_of(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
             return UnavailableError(f"the database is read-only; name the primary of it: {first_line(error)}")
         case errors.UndefinedTable() | errors.InvalidSchemaName():
             return StoreError(f"the store's tables are gone: {first_line(error)}")
+        case errors.ProgramLimitExceeded() if error.diag.constraint_name:
+            return InvalidError("namespace and key: are together longer than PostgreSQL's index takes (2,704 bytes)")
         case _:
             return UnavailableError(f"the database could not do it: {first_line(error)}", in_doubt=in_doubt)
 
@@ -57,11 +59,24 @@ def _unconnected(text: str) -> HoldlogError:
 
 def is_lost(error: psycopg.Error) -> bool:
     """Whether the connection is of no use any more."""
+    if isinstance(error, _UNPREPARED):
+        return True
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and not isinstance(
-        error, errors.LockNotAvailable | errors.QueryCanceled | errors.DiskFull | errors.OutOfMemory
+        error, _OF_STATEMENTS
     )
 
 
 def first_line(error: psycopg.Error) -> str:
     text = error.diag.message_primary or str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__
+
+
+_UNPREPARED = (errors.FeatureNotSupported, errors.InvalidSqlStatementName)
+"""A prepared statement is gone, or its table got other types: new connections prepare it anew."""
+_OF_STATEMENTS = (
+    errors.LockNotAvailable,
+    errors.QueryCanceled,
+    errors.DiskFull,
+    errors.OutOfMemory,
+    errors.ProgramLimitExceeded,
+)

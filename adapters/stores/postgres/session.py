@@ -6,7 +6,7 @@ import secrets
 import select
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
@@ -96,19 +96,21 @@ class Session(Server):
                     pause = FIRST_PAUSE
                 self._there.clear()
             if not self._ended:
-                select.select([self._ends[0]], [], [], pause)
+                _readable([self._ends[0]], pause)
                 pause = min(2 * pause, LAST_PAUSE)
 
     def _listen(self, connection: Connection) -> None:
-        names = (_number(self.name), _number_of(self._store.place.schema))
+        number = _number(self.name) or 0
+        # A connection that only this side knows to be lost may have the lock still, for hours.
+        connection.execute(_END_OLD, (number >> 32, number & 0xFFFFFFFF))
+        names = (number, _number_of(self._store.place.schema))
         connection.execute("SELECT pg_advisory_lock(%s), pg_advisory_lock_shared(%s)", names)
         channel = sql.Identifier(channel_of(self._store.place.schema))
         connection.execute(sql.SQL("LISTEN {}").format(channel))
         self._there.set()
         self._wake()  # nobody knows what was missed
         while not self._ended:
-            readable, _, _ = select.select([connection.fileno(), self._ends[0]], [], [], LOOK_EVERY)
-            if connection.fileno() in readable:
+            if connection.fileno() in _readable([connection.fileno(), self._ends[0]], LOOK_EVERY):
                 connection.execute("SELECT 1")  # reads what came; a lost connection is told here
             self._wake()
 
@@ -143,6 +145,14 @@ def connected(connection: Connection, schema: str) -> list[Connected]:
     return [Connected(f"pg-{high << 32 | low:014x}", host, started) for high, low, host, started in rows]
 
 
+def _readable(files: Sequence[int], seconds: float) -> set[int]:
+    """Those that can be read, or are broken, by then: `select.select` takes no numbers from 1,024 on."""
+    poll = select.poll()
+    for file in files:
+        poll.register(file, select.POLLIN)
+    return {file for file, _ in poll.poll(seconds * 1000)}
+
+
 def _number_of(schema: str) -> int:
     """Of a lock that all sessions of a store share: by it the doctor knows them."""
     return (2 << 32) + zlib.crc32(f"holdlog session {schema}".encode())
@@ -155,6 +165,9 @@ def _number(server: str) -> int | None:
     return None
 
 
+_END_OLD: Final = """SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1
+    AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND classid = %s AND objid = %s AND pid <> pg_backend_pid()"""
 _SELECT_CONNECTED: Final = """SELECT own.classid::bigint, own.objid::bigint,
     CASE WHEN backend_start IS NULL THEN '?' ELSE COALESCE(host(client_addr), 'a socket') END,
     COALESCE(to_char(backend_start, 'YYYY-MM-DD HH24:MI:SSOF'), '?')

@@ -5,6 +5,7 @@ from typing import Final
 
 from holdlog.adapters.stores.postgres.rows import Connection
 from holdlog.adapters.stores.postgres.schema import CREATE, TYPE_NAMES
+from holdlog.adapters.stores.schema import EVENTS_TABLE
 from holdlog.projections.fold import VIEWS
 
 _MADE: Final = [(*match.groups(), it) for it in CREATE if (match := re.match(r'CREATE (TABLE|INDEX) "?(\w+)"?', it))]
@@ -12,6 +13,8 @@ assert len(_MADE) == len(CREATE)
 
 TABLES: Final = frozenset(name for kind, name, _ in _MADE if kind == "TABLE")
 INDEXES: Final = {name: statement for kind, name, statement in _MADE if kind == "INDEX"}
+KEYS: Final = frozenset({f"{name}_pkey" for name in TABLES} | {f"{EVENTS_TABLE}_notification_id_key"})
+"""Indexes of what is unique, as PostgreSQL names them: without them writers fail, or nothing guards the log."""
 OF_VIEWS: Final = {
     name: it for name, it in INDEXES.items() if any(re.search(rf"\bON {view.name}\b", it) for view in VIEWS)
 }

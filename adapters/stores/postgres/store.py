@@ -17,10 +17,12 @@ from psycopg.types.numeric import Int8Dumper
 
 from holdlog.adapters.machine import host
 from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
+from holdlog.adapters.stores.postgres.patience import SILENT_SECONDS, PatientConnection
 from holdlog.adapters.stores.postgres.place import Place
 from holdlog.adapters.stores.postgres.recorder import EventRecorder
 from holdlog.adapters.stores.postgres.rows import Connection, PostgresReader
 from holdlog.adapters.stores.postgres.transaction import PostgresTransaction
+from holdlog.adapters.stores.schema import EVENTS_TABLE
 from holdlog.domain.ports import Footprint
 from holdlog.domain.refusals import StoreError, UnavailableError
 
@@ -28,6 +30,8 @@ IDLE_READERS: Final = 16
 CONNECT_SECONDS: Final = 5
 STOPPED_SECONDS: Final = 10
 """After so many the database ends a transaction whose server does nothing any more, such as a stopped one."""
+LOCK_SECONDS: Final = 5
+"""For so long a statement waits for a lock: readers, too, for a table that somebody alters."""
 FIRST_PAUSE: Final = 0.02
 LAST_PAUSE: Final = 1.0
 """Seconds between attempts to connect; each pause is twice the one before."""
@@ -112,7 +116,7 @@ class PostgresStore:
 
     # --- connections
 
-    def connect(self, deadline: float) -> Connection:
+    def connect(self, deadline: float) -> PatientConnection:
         """Again and again until the deadline (`time.monotonic` seconds). Raises UnavailableError, StoreError."""
         pause = FIRST_PAUSE
         while True:
@@ -132,7 +136,9 @@ class PostgresStore:
                 if not is_over(connection):
                     return connection
                 connection.close()
-        return self.connect(time.monotonic() + CONNECT_SECONDS)
+        made = self.connect(time.monotonic() + CONNECT_SECONDS)
+        made.silence = SILENT_SECONDS
+        return made
 
     def give_back(self, connection: Connection) -> None:
         if not (self._closed or connection.closed) and len(self._idle) < IDLE_READERS:
@@ -151,17 +157,19 @@ class PostgresStore:
             while True:
                 try:
                     if self._writing is None or is_over(self._writing.connection):
-                        self._forget()
+                        self.forget()
                         connection = self.connect(deadline)
+                        connection.silence = SILENT_SECONDS
                         self._writing = PostgresTransaction(connection, self.recorder, self._clock, self._steady)
                     self.heard_clock(self._writing.begin(deadline, ahead))
                     return self._writing
                 except psycopg.Error as error:
                     if not is_lost(error):
                         raise refusal_of(error) from error
-                    self._forget()  # nothing has happened yet: again, on a new connection
-                    if time.monotonic() >= deadline:
+                    self.forget()  # nothing has happened yet: again, on a new connection
+                    if time.monotonic() + FIRST_PAUSE >= deadline:
                         raise refusal_of(error) from error
+                    time.sleep(FIRST_PAUSE)
         except BaseException:
             self.end()
             raise
@@ -173,8 +181,8 @@ class PostgresStore:
         except psycopg.Error as error:
             if not is_lost(error):
                 raise refusal_of(error) from error
-            self._forget()
-            if transaction.wrote and not self._resolved(transaction.number, error):
+            self.forget()
+            if transaction.wrote and not self._resolved(transaction, error):
                 raise refusal_of(error) from error
 
     def end(self) -> None:
@@ -182,33 +190,40 @@ class PostgresStore:
         try:
             writing = self._writing
             if writing is not None and _has_failed(writing.connection):
-                self._forget()  # psycopg may take for prepared what stood behind the error in its pipeline
+                self.forget()  # psycopg may take for prepared what stood behind the error in its pipeline
             elif writing is not None and not _is_idle(writing.connection):
                 with suppress(psycopg.Error):
                     writing.connection.pgconn.exec_(b"ROLLBACK")  # psycopg's own would forget all prepared statements
                 if not _is_idle(writing.connection):
-                    self._forget()
+                    self.forget()
         finally:
             self._lock.release()
 
-    def _resolved(self, number: str, lost: psycopg.Error) -> bool:
-        """Whether the transaction was committed whose answer was lost. Raises UnavailableError in doubt."""
+    def _resolved(self, transaction: PostgresTransaction, lost: psycopg.Error) -> bool:
+        """Whether the transaction was committed whose answer was lost. Raises UnavailableError in doubt.
+
+        A crash makes the numbers free again of those that left nothing on the disk, so that another transaction may
+        have been committed under ours: its own last event is the proof, and without events there is none."""
         deadline = time.monotonic() + RESOLVE_SECONDS
         doubt = UnavailableError(f"the connection was lost at the commit: {first_line(lost)}", in_doubt=True)
         while time.monotonic() < deadline:
             try:
                 with self.connect(deadline) as connection:
-                    row = connection.execute("SELECT pg_xact_status(%s::text::xid8)", (number,)).fetchone()
+                    fate = _cell(connection, "SELECT pg_xact_status(%s::text::xid8)", transaction.number)
+                    if fate == "committed" and transaction.grew:  # only now: a snapshot from before might not see it
+                        return bool(
+                            _cell(connection, _SELECT_DIGEST, transaction.position()) == transaction.last_digest
+                        )
             except (psycopg.Error, UnavailableError, StoreError):
-                time.sleep(FIRST_PAUSE)  # a refused login comes at once
-                continue
-            fate = row[0] if row else None
-            if fate in ("committed", "aborted"):
-                return bool(fate == "committed")
+                fate = None
+            if fate == "aborted":
+                return False
+            if fate == "committed":
+                break
             time.sleep(FIRST_PAUSE)  # the server has not noticed yet that this client is gone
         raise doubt from lost
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         writing, self._writing = self._writing, None
         if writing is not None:
             with suppress(psycopg.Error):
@@ -219,27 +234,33 @@ class PostgresStore:
             raise StoreError.forked() if self._owner != os.getpid() else StoreError.closed()
 
 
+_SELECT_DIGEST: Final = f"SELECT digest FROM {EVENTS_TABLE} WHERE notification_id = %s"
+
 _inherited: list[Any] = []
 """Connections of a parent process, never closed here."""
 
 
-def connect(place: Place) -> Connection:
+def connect(place: Place) -> PatientConnection:
     """A new connection in the store's schema. Raises psycopg.Error."""
     given = make_conninfo("", **{**_PATIENCE, **conninfo_to_dict(place.url)})
-    connection: Connection = psycopg.connect(
-        given, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="holdlog"
+    connection = PatientConnection.connect(
+        given,
+        autocommit=True,
+        connect_timeout=CONNECT_SECONDS,
+        application_name="holdlog",
+        client_encoding="utf8",
     )
     connection.adapters.register_dumper(int, Int8Dumper)  # else each size of number makes a statement of its own
     # Plans are kept: planning anew costs more than it ever saves here. They use the keys, also when made for a table
     # that was small still.
     connection.execute(
         "SELECT set_config('search_path', %s, false), set_config('synchronous_commit', 'on', false),"
-        " set_config('idle_in_transaction_session_timeout', %s, false),"
+        " set_config('idle_in_transaction_session_timeout', %s, false), set_config('lock_timeout', %s, false),"
         " set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false),"
         " set_config('tcp_keepalives_idle', '5', false), set_config('tcp_keepalives_interval', '5', false),"
         # That a host is gone is noticed by the database within 20 s: what it held is not kept for it longer.
         " set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '20s', false)",
-        (sql.Identifier(place.schema).as_string(connection), f"{STOPPED_SECONDS}s"),
+        (sql.Identifier(place.schema).as_string(connection), f"{STOPPED_SECONDS}s", f"{LOCK_SECONDS}s"),
     )
     return connection
 
@@ -253,6 +274,11 @@ def is_over(connection: Connection) -> bool:
     return bool(poll.poll(0))
 
 
+def _cell(connection: Connection, select: str, parameter: object) -> object:
+    row = connection.execute(select, (parameter,)).fetchone()
+    return row[0] if row else None
+
+
 def _is_idle(connection: Connection) -> bool:
     """Whether it is in no transaction."""
     return connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
@@ -263,24 +289,19 @@ def _has_failed(connection: Connection) -> bool:
 
 
 class _Lock:
-    """A lock that knows whose it is."""
+    """A lock that knows whose it is from the instant on that it is taken, whatever interrupts then. Not reentrant."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._owner = 0
+        self._lock = threading.RLock()
 
     def acquire(self, timeout: float) -> bool:
-        if not self._lock.acquire(timeout=max(0.0, timeout)):
-            return False
-        self._owner = threading.get_ident()
-        return True
+        return not self.is_mine() and self._lock.acquire(timeout=max(0.0, timeout))
 
     def release(self) -> None:
-        self._owner = 0
         self._lock.release()
 
     def is_mine(self) -> bool:
-        return self._owner == threading.get_ident()
+        return self._lock._is_owned()  # type: ignore[attr-defined, no-any-return]
 
 
 class _Write:
@@ -301,6 +322,8 @@ class _Write:
         try:
             if error is None:
                 self._store.commit(self._transaction)
+            elif isinstance(error, psycopg.Error) and is_lost(error):
+                self._store.forget()
         finally:
             self._store.end()
         if isinstance(error, psycopg.Error):
@@ -332,6 +355,8 @@ class _Read:
             if not _is_idle(self._connection):
                 self._connection.execute("COMMIT")  # after a ROLLBACK psycopg forgets all prepared statements
         except psycopg.Error:
+            self._connection.close()
+        if isinstance(error, psycopg.Error) and is_lost(error):
             self._connection.close()
         self._store.give_back(self._connection)
         if isinstance(error, psycopg.Error):

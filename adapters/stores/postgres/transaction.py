@@ -55,10 +55,12 @@ class PostgresTransaction(PostgresReader):
         self._leases = PostgresLeaseWrites(self)
         lock = recorder.lock.replace("%", "%%")
         self._begin = f"BEGIN; SET LOCAL lock_timeout = %s; {lock}; EXECUTE ahead(%s, %s, %s)"
+        self.last_digest = b""
+        """Of the last event, once there is one."""
         self.steady = 0
         self.sealed: str | None = None
         self.number = ""
-        """PostgreSQL's own for the transaction, by which its fate can be asked for later."""
+        """PostgreSQL's own for the transaction: by it, and by the last event, its fate can be asked for later."""
 
     def begin(self, deadline: float, ahead: Footprint) -> int:
         """Take the log's lock, and read the clock and what the commands will read. The database's clock.
@@ -156,6 +158,7 @@ class PostgresTransaction(PostgresReader):
             event = seal(change, before, self.at, caller)
             self._states[stream] = after = fold.evolve(before, change.event, self.at, event.digest)
             self._sealed.append(event)
+            self.last_digest = event.digest
             if isinstance(after, Record):
                 self._records[after.namespace, after.key] = after
         self._position += len(changes)
