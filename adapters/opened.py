@@ -4,6 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from holdlog.adapters.call import Answered, Read, Settings, Stand, Wait, Write
@@ -74,8 +75,7 @@ class Opened:
                 raise
             outcome = self._decided(call.again, caller)
         self.upkeep.took(call.command.lease)
-        with self.store.reader() as reader:
-            return call.answer(outcome, reader)
+        return self._answered(call, outcome)
 
     def read(self, call: Read[Answered]) -> Answered:
         with self.store.snapshot() if call.large else self.store.reader() as reader:
@@ -94,7 +94,7 @@ class Opened:
 
     async def claim_async(self, call: Stand[Answered], caller: Caller) -> Answered:
         """As `claim`. A cancelled call leaves its ticket, which keeps its place for a while."""
-        caller = self._joined(caller)
+        caller = await self.aside(partial(self._joined, caller))
 
         def leave(outcome: Outcome) -> None:
             if isinstance(outcome, Queued):
@@ -105,24 +105,29 @@ class Opened:
         if isinstance(outcome, Queued) and call.seconds:
             try:
                 with self.upkeep.waiting():
-                    await wait_until_async(self._ticket_gone(call, outcome), self.bell, call.seconds)
+                    look = partial(self.aside, self._ticket_gone(call, outcome))
+                    await wait_until_async(look, self.bell, call.seconds)
             except BaseException:
                 leave(outcome)
                 raise
             outcome = await self._decided_async(call.again, caller)
         self.upkeep.took(call.command.lease)
-        with self.store.reader() as reader:
-            return call.answer(outcome, reader)
+        return await self.aside(partial(self._answered, call, outcome))
 
     async def read_async(self, call: Read[Answered]) -> Answered:
-        """One row is read on the loop (some µs), more in a thread, so that no listing holds up other calls."""
-        return await asyncio.to_thread(self.read, call) if call.large else self.read(call)
+        """A listing never holds up other calls."""
+        return await (asyncio.to_thread(self.read, call) if call.large else self.aside(partial(self.read, call)))
 
     async def wait_async(self, call: Wait[Answered]) -> Answered:
         started = time.monotonic()
         with self.upkeep.waiting():
-            found = await wait_until_async(lambda: self._look(call, started), self.bell, call.seconds)
-        return found if found is not None else self._timed_out(call, started)
+            look = partial(self.aside, partial(self._look, call, started))
+            found = await wait_until_async(look, self.bell, call.seconds)
+        return found if found is not None else await self.aside(partial(self._timed_out, call, started))
+
+    async def aside(self, work: Callable[[], Answered]) -> Answered:
+        """What reads a few rows: on the loop, where that takes some µs, but in a thread when the store is remote."""
+        return await asyncio.to_thread(work) if self.store.remote else work()
 
     # --- sessions
 
@@ -133,10 +138,8 @@ class Opened:
 
     async def losses(self, session: str | None, agent: str | None) -> tuple[Loss, ...]:
         """What the session lost, or the agent in one that is gone, since this was asked last."""
-        with self.store.reader() as reader:
-            found = reader.leases.losses(session, agent)
-        gone = tuple({it.server for it in found if it.server and not self.server.connected(it.server)})
-        if not any(it.is_for(session, gone) for it in found):
+        gone = await self.aside(partial(self._lost, session, agent))
+        if gone is None:
             return ()
         outcome = await self.writer.run_async(TellLosses(session=session, agent=agent, gone=gone), NOBODY)
         assert isinstance(outcome, Told)
@@ -211,10 +214,10 @@ class Opened:
         try:
             outcome = await self.writer.run_async(command, caller, late)
         except HoldlogError as refusal:
-            if (sweep := self._notice(refusal.servers)) is None:
+            if (sweep := await self._notice_async(refusal.servers)) is None:
                 raise
         else:
-            if not isinstance(outcome, Queued) or (sweep := self._notice(outcome.hold.servers)) is None:
+            if not isinstance(outcome, Queued) or (sweep := await self._notice_async(outcome.hold.servers)) is None:
                 return outcome
         await self.writer.run_async(sweep, NOBODY)
         return await self.writer.run_async(command, caller, late)
@@ -223,6 +226,20 @@ class Opened:
         """That servers ended which a refusal rests on."""
         gone = tuple(server for server in servers if server and not self.server.connected(server))
         return Sweep(ended=gone, grace=round(self._grace * SECOND)) if gone else None
+
+    async def _notice_async(self, servers: tuple[str, ...]) -> Sweep | None:
+        return await self.aside(partial(self._notice, servers)) if servers else None
+
+    def _lost(self, session: str | None, agent: str | None) -> tuple[str, ...] | None:
+        """None: nothing that is theirs; else the servers among its losses that are gone."""
+        with self.store.reader() as reader:
+            found = reader.leases.losses(session, agent)
+        gone = tuple({it.server for it in found if it.server and not self.server.connected(it.server)})
+        return gone if any(it.is_for(session, gone) for it in found) else None
+
+    def _answered(self, call: Stand[Answered], outcome: Outcome) -> Answered:
+        with self.store.reader() as reader:
+            return call.answer(outcome, reader)
 
     def _ticket_gone(self, call: Stand[Answered], outcome: Queued) -> Callable[[], object]:
         def look() -> object:

@@ -217,7 +217,9 @@ class Footprint(NamedTuple):
 
 
 class Store(Protocol):
-    """One log with its views, shared with other processes."""
+    """One log with its views, shared with other processes. `remote`: every read is a journey, which may take long."""
+
+    remote: bool
 
     def reader(self) -> AbstractContextManager[Reader]:
         """Reads of the newest state, each for itself."""
@@ -229,7 +231,7 @@ class Store(Protocol):
         self, deadline: float, ahead: Callable[[], Footprint] | None = None
     ) -> AbstractContextManager[Transaction]:
         """Writes that are durable when the block ends. `deadline` (`time.monotonic` seconds) bounds the wait to begin.
-        `ahead` is asked by stores for which every read is a journey.
+        `ahead` is asked by stores that are remote.
 
         Raises UnavailableError. When the block raises, nothing happened.
         """

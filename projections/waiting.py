@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
@@ -26,7 +26,7 @@ def wait_until(look: Callable[[], Found | None], bell: Bell, timeout: float) -> 
                 return look()
 
 
-async def wait_until_async(look: Callable[[], Found | None], bell: Bell, timeout: float) -> Found | None:
+async def wait_until_async(look: Callable[[], Awaitable[Found | None]], bell: Bell, timeout: float) -> Found | None:
     """As `wait_until`, for a coroutine. A cancelled wait leaves nothing behind."""
     loop = asyncio.get_running_loop()
     rung = asyncio.Event()
@@ -38,9 +38,9 @@ async def wait_until_async(look: Callable[[], Found | None], bell: Bell, timeout
     with bell.listen(wake):
         try:
             async with asyncio.timeout(timeout):
-                while (found := look()) is None:
+                while (found := await look()) is None:
                     await rung.wait()
                     rung.clear()
                 return found
         except TimeoutError:
-            return look()
+            return await look()

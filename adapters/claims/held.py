@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.arguments import checked
@@ -132,7 +133,7 @@ def held(opened: Opened, wish: Wish) -> Iterator[HeldClaim]:
 @asynccontextmanager
 async def held_async(opened: Opened, wish: Wish) -> AsyncIterator[HeldClaim]:
     """As `held`. What a cancelled block held is released all the same."""
-    block = _Block(opened, wish)
+    block = await opened.aside(partial(_Block, opened, wish))
 
     async def let_go(releases: Sequence[Release], judge: bool) -> None:
         for command in releases:
@@ -146,7 +147,7 @@ async def held_async(opened: Opened, wish: Wish) -> AsyncIterator[HeldClaim]:
         while claim is None:
             claim = block.asked(await opened.claim_async(block.stand(), opened.caller))
     except HoldlogError:
-        await _to_its_end(let_go(block.leaving_the_line(), judge=False))
+        await _to_its_end(let_go(await opened.aside(block.leaving_the_line), judge=False))
         raise
     except BaseException:  # cancelled
         await _to_its_end(let_go(block.undoing(), judge=False))
@@ -157,7 +158,7 @@ async def held_async(opened: Opened, wish: Wish) -> AsyncIterator[HeldClaim]:
         await _to_its_end(let_go(block.leaving(), judge=False))
         raise
     await _to_its_end(let_go(block.leaving(), judge=True))
-    block.require_kept()
+    await opened.aside(block.require_kept)
 
 
 class _Block:

@@ -29,6 +29,8 @@ Row = TypeVar("Row")
 class MemoryStore:
     """Safe in threads. `clock`: microseconds UTC; `steady`: the clock of leases. Everything is gone with the object."""
 
+    remote = False
+
     def __init__(self, clock: Callable[[], int] = host.now, steady: Callable[[], int] = host.steady) -> None:
         self._lock = threading.RLock()
         self._clock = clock

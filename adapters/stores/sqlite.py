@@ -33,6 +33,8 @@ class SqliteStore:
     `clock`: microseconds UTC; `steady`: microseconds of a clock that all processes of a boot share.
     """
 
+    remote = False
+
     def __init__(
         self, path: Path, gate: Gate, clock: Callable[[], int] = host.now, steady: Callable[[], int] = host.steady
     ) -> None:

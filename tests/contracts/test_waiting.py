@@ -242,7 +242,10 @@ def _wait_until(look: Callable[[], str | None], bell: ProcessBell) -> str | None
 
 
 def _wait_until_async(look: Callable[[], str | None], bell: ProcessBell) -> str | None:
-    return asyncio.run(wait_until_async(look, bell, LONG))
+    async def look_async() -> str | None:
+        return look()
+
+    return asyncio.run(wait_until_async(look_async, bell, LONG))
 
 
 def test_rings_for_no_reason_wake_nobody_up(opened: Opened, waiter: Waiter) -> None:

