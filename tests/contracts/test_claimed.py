@@ -457,7 +457,7 @@ async def test_a_claim_cancelled_while_it_gets_its_ticket_is_served_no_more(plac
         with opened.store.transaction(time.monotonic() + PATIENCE):  # its command is taken, and cannot be withdrawn
             task = asyncio.ensure_future(store.claim("a.md", agent="ann", wait_seconds=60))
             await asyncio.sleep(0)
-            await aside(lambda: not opened.writer._waiting)
+            await aside(lambda: opened.writer._led and not opened.writer._waiting)
             task.cancel()
             await asyncio.sleep(0)
             task.cancel()  # as anyio does
