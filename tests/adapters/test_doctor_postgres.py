@@ -120,7 +120,7 @@ def test_a_sound_store_is_found_sound(kind: InDatabase) -> None:
     assert found["leases"].text == "1 claims held, 0 agents wait"
     assert found["database"].text.startswith("PostgreSQL 1")
     assert found["tables"].text == "9 tables and 7 indexes are there"
-    assert found["schema"].text == "1"
+    assert found["schema"].text == "2"
 
 
 def test_an_empty_store_is_found_sound(postgres: str) -> None:
@@ -173,9 +173,9 @@ def test_an_event_a_row_and_a_table_are_found_at_once(kind: InDatabase) -> None:
 
 
 def test_another_schema_is_told_and_no_more_is_judged(kind: InDatabase) -> None:
-    kind.doctored("UPDATE meta SET value = '2' WHERE name = 'major'")
+    kind.doctored("UPDATE meta SET value = '3' WHERE name = 'major'")
     found = kind.look()
-    assert found["schema"].text == "the store has schema 2, this holdlog knows 1; upgrade holdlog"
+    assert found["schema"].text == "the store has schema 3, this holdlog knows 2; upgrade holdlog"
     assert found["log"].level == "warn"
     assert "digests" not in found
 

@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -47,7 +48,7 @@ def kill(server: PostgresServer) -> None:
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     until(lambda: not alive(pid))
-    Path(server.pgdata, "postmaster.pid").unlink()  # or a zombie, where nobody reaps it, would be taken for the server
+    Path(server.pgdata, "postmaster.pid").unlink(missing_ok=True)  # or a zombie, where nobody reaps it, would be taken for the server
 
 
 def restart(server: PostgresServer) -> None:
@@ -431,6 +432,40 @@ def test_a_table_whose_columns_got_other_types_is_read_and_written_by_who_is_con
                     store.get("n", "k")
         written = store.set("n", "k", 2, updated_by="ann").version
         assert store.get("n", "k").version == written
+
+
+def test_a_vacuum_of_the_log_holds_up_no_write(postgres: str) -> None:
+    store = open_postgres(postgres)
+    with psycopg.connect(store.place.url) as vacuum:
+        vacuum.execute(f"LOCK TABLE {store.place.schema}.stored_events IN SHARE UPDATE EXCLUSIVE MODE")  # type: ignore[call-overload]
+        vacuum.execute("SET lock_timeout = 1")
+        assert write(store, "k", 1) == 1
+    store.close()
+
+
+def test_a_store_of_schema_1_is_taken_over_when_its_writer_is_done(postgres: str) -> None:
+    """Servers of that build lock the table of the log, and look at the version then."""
+    place = open_postgres(postgres).place
+    with psycopg.connect(place.url) as older, ThreadPoolExecutor(1) as pool:
+        older.execute(f"UPDATE {place.schema}.meta SET value = '1' WHERE name = 'major'")  # type: ignore[call-overload]
+        older.commit()
+        older.execute(f"LOCK TABLE {place.schema}.stored_events IN EXCLUSIVE MODE")  # type: ignore[call-overload]
+        opening = pool.submit(open_postgres, postgres)
+        until(lambda: waits_for_a_lock(postgres))
+        assert not opening.done()
+        older.commit()
+        store = opening.result(20)
+        with store.reader() as reader:
+            assert reader.meta("major") == "2"
+        assert write(store, "k", 1) == 1
+        store.close()
+
+
+def waits_for_a_lock(url: str) -> bool:
+    ask = "SELECT 1 FROM pg_locks JOIN pg_class ON pg_class.oid = relation"
+    ask += " WHERE NOT granted AND relname = 'stored_events'"
+    with psycopg.connect(url.partition("&schema=")[0]) as connection:
+        return connection.execute(ask).fetchone() is not None
 
 
 @pytest.mark.parametrize("schema", ["50% of it", 'o"dd', "'; x", "%(a)s %s", "{ü}"])

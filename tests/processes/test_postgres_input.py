@@ -17,6 +17,7 @@ from holdlog.adapters.cli.main import main
 from holdlog.adapters.machine.location import without_password
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.place import place_of
+from holdlog.adapters.stores.postgres.schema import MAJOR
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 from tests.commands import until, write
 from tests.postgres import GERMAN, PostgresOverTcp, postgres_over_tcp
@@ -247,7 +248,7 @@ def test_another_schema_is_refused_at_the_door_and_under_a_running_server(postgr
     with pytest.raises(StoreError, match=f"schema {major}.*{says}"):
         open_postgres(postgres)
     with psycopg.connect(store.place.url, autocommit=True) as connection:
-        connection.execute(f"UPDATE {store.place.schema}.meta SET value = '1' WHERE name = 'major'")  # type: ignore[call-overload]
+        connection.execute(f"UPDATE {store.place.schema}.meta SET value = '{MAJOR}' WHERE name = 'major'")  # type: ignore[call-overload]
     assert write(store, "k", 2) == 2
     store.close()
 

@@ -55,7 +55,7 @@ def filled(url: str, monkeypatch: pytest.MonkeyPatch) -> InDatabase:
 
 def waits_for_the_log(kind: InDatabase) -> bool:
     """Whether somebody waits for the log's lock."""
-    return bool(kind.ask("SELECT 1 FROM pg_locks WHERE relation = 'stored_events'::regclass AND NOT granted"))
+    return bool(kind.ask("SELECT 1 FROM pg_locks WHERE relation = 'meta'::regclass AND NOT granted"))
 
 
 def test_rows_that_are_right_are_not_written(kind: InDatabase) -> None:
@@ -83,9 +83,17 @@ def test_what_is_committed_while_the_swap_waits_for_its_lock_is_in_the_views(kin
     if isolation:  # what an administrator may have set for all
         kind.place = f"{kind.place}&options=-c%20default_transaction_isolation%3D{isolation}"
     reports: list[RebuildReport] = []
-    rebuilding_now = threading.Thread(target=lambda: reports.append(kind.rebuilt()))
+    began, locked = threading.Event(), threading.Event()
+
+    def look(done: int, total: int) -> None:
+        began.set()
+        assert locked.wait(20)
+
+    rebuilding_now = threading.Thread(target=lambda: reports.append(kind.rebuilt(look)))
+    rebuilding_now.start()
+    assert began.wait(20)
     with other.transaction(time.monotonic() + PATIENCE) as transaction:
-        rebuilding_now.start()
+        locked.set()
         until(lambda: waits_for_the_log(kind))
         handle(transact(put("k5", "late")), NOBODY, transaction)
     rebuilding_now.join()
@@ -131,7 +139,7 @@ def test_a_database_that_is_killed_leaves_the_views_as_they_are(
         if pid is not None:
             os.kill(pid, signal.SIGKILL)
             until(lambda: not is_up(kind))
-            Path(server.pgdata, "postmaster.pid").unlink()
+            Path(server.pgdata, "postmaster.pid").unlink(missing_ok=True)
 
     def restarted() -> bool:
         with suppress(Exception):
@@ -161,7 +169,7 @@ def test_writers_are_not_held_up_while_the_log_is_folded(kind: InDatabase) -> No
 
     def look(done: int, total: int) -> None:
         with kind.connect() as connection, connection.transaction():
-            connection.execute("LOCK TABLE stored_events IN EXCLUSIVE MODE NOWAIT")
+            connection.execute("LOCK TABLE meta IN EXCLUSIVE MODE NOWAIT")
             free.append(True)
 
     kind.rebuilt(look)
@@ -198,8 +206,8 @@ def test_a_view_that_must_be_replaced_while_somebody_reads_it_is_left_for_later(
 
 
 def test_a_store_of_another_schema_is_not_rebuilt(kind: InDatabase) -> None:
-    kind.doctored("UPDATE meta SET value = '2' WHERE name = 'major'")
+    kind.doctored("UPDATE meta SET value = '3' WHERE name = 'major'")
     before = kind.views()
-    with pytest.raises(StoreError, match="schema 2"):
+    with pytest.raises(StoreError, match="schema 3"):
         kind.rebuilt()
     assert kind.views() == before

@@ -125,7 +125,7 @@ class PostgresAside:
         with self._transaction():
             execute = self._connection.execute
             execute("SELECT set_config('lock_timeout', %s, true)", (f"{PATIENCE}s",))
-            execute(f"LOCK TABLE {EVENTS_TABLE} IN EXCLUSIVE MODE")  # the writers' own
+            execute(self._store.recorder.lock)
             _require_known_schema(self._connection)
             # Deleted first: whoever takes over from here on waits for the commit.
             if execute("DELETE FROM meta WHERE name = %s AND value = %s", (REBUILD, self._ours)).rowcount != 1:

@@ -150,14 +150,11 @@ def _tables(connection: Connection) -> Finding:
 
 def _schema(look: PostgresLook) -> list[Finding]:
     major = look.meta("major")
+    if major == "1":
+        return [Finding("schema", "warn", f"1 is older: whatever opens the store next makes it {MAJOR}")]
     if major != str(MAJOR):
-        return [
-            Finding(
-                "schema",
-                "bad",
-                f"the store has schema {shown(major or '')}, this holdlog knows {MAJOR}; upgrade holdlog",
-            )
-        ]
+        told = f"the store has schema {shown(major or '')}, this holdlog knows {MAJOR}; upgrade holdlog"
+        return [Finding("schema", "bad", told)]
     left = [REBUILD_LEFT] if look.meta(REBUILD) is not None else []
     return [Finding("schema", "ok", major), *left]
 

@@ -12,6 +12,7 @@ from holdlog.adapters.stores.postgres.place import place_of
 from holdlog.adapters.stores.postgres.rows import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.schema import CREATE, MAJOR, require_major
 from holdlog.adapters.stores.postgres.store import Clock, PostgresStore
+from holdlog.adapters.stores.schema import EVENTS_TABLE
 from holdlog.domain.refusals import StoreError
 
 PATIENCE = 10.0
@@ -30,6 +31,8 @@ def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = N
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_of(place.schema),))
             if not _is_there(connection, place.schema):
                 create(connection, place.schema, str(uuid.uuid4()))
+            elif connection.execute("SELECT 1 FROM meta WHERE name = 'major' AND value = '1'").fetchone():
+                _migrate(connection)
         row = connection.execute(f"SELECT {SELECT_NOW}, (SELECT value FROM meta WHERE name = 'major')").fetchone()
         assert row is not None
         store.heard_clock(row[0])
@@ -43,6 +46,12 @@ def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = N
     finally:
         connection.close()
     return store
+
+
+def _migrate(connection: Connection) -> None:
+    """The tables are the same. Servers of that build lock the log's, and look at the version when they have it."""
+    connection.execute(f"LOCK TABLE {EVENTS_TABLE} IN EXCLUSIVE MODE")
+    connection.execute("UPDATE meta SET value = '2' WHERE name = 'major'")
 
 
 def stands(url: str) -> bool:

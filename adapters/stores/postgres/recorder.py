@@ -41,8 +41,9 @@ class EventRecorder(PostgresApplicationRecorder):
     def __init__(self, place: Place) -> None:
         super().__init__(Datastore(place), events_table_name=EVENTS_TABLE)
         self.channel_name = channel_of(place.schema)
-        self.lock = self.lock_table_statements[-1].as_string()  # type: ignore[union-attr]
-        """The wait for it is the transaction's to bound."""
+        # The log's own table is VACUUM's and ANALYZE's to lock, and they would hold up every write. Not this small one.
+        self.lock = SQL("LOCK TABLE {}.meta IN EXCLUSIVE MODE").format(Identifier(place.schema)).as_string()
+        """The writers'. The wait for it is the transaction's to bound."""
         self._notify = SQL("NOTIFY {}").format(Identifier(self.channel_name)).as_string()
 
     def _insert_events(

@@ -10,8 +10,8 @@ from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
-MAJOR: Final = 1
-"""Of the tables here; servers of another major version are refused."""
+MAJOR: Final = 2
+"""Of the tables here; servers of another major version are refused. 1: writers locked the table of the log."""
 
 TYPE_NAMES: Final = {str: "text", int: "bigint", bytes: "bytea"}
 _TYPES: Final = TYPE_NAMES | {str: 'text COLLATE "C"'}
