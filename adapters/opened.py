@@ -10,6 +10,7 @@ from typing import Final
 from holdlog.adapters.call import Answered, Read, Settings, Stand, Wait, Write
 from holdlog.adapters.calls import Calls
 from holdlog.adapters.machine.bells import ProcessBell
+from holdlog.adapters.stores.sealing import SEAL, line_of
 from holdlog.adapters.stores.writer import Writer
 from holdlog.adapters.upkeep import Upkeep
 from holdlog.domain.claims.commands import Queued, StepBack, Sweep, TellLosses, Told
@@ -17,7 +18,7 @@ from holdlog.domain.claims.lease import SECOND, Loss
 from holdlog.domain.handle import Command, Outcome
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
-from holdlog.domain.refusals import HoldlogError
+from holdlog.domain.refusals import HoldlogError, SealedError
 from holdlog.projections.waiting import wait_until, wait_until_async
 
 _DONE: Final = object()
@@ -255,6 +256,8 @@ class Opened:
 
     def _timed_out(self, call: Wait[Answered], started: float) -> Answered:
         with self.store.reader() as reader:
+            if (moved := line_of(reader.meta(SEAL))) is not None:
+                raise SealedError(moved)  # nothing will ever come here
             return call.timed_out(reader, time.monotonic() - started)
 
 

@@ -19,7 +19,7 @@ from holdlog.adapters.claims.results import Board
 from holdlog.adapters.opened import Opened
 from holdlog.domain.message import Caller
 from holdlog.domain.names import agent_name
-from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError
+from holdlog.domain.refusals import HoldlogError, InvalidError, SealedError, StoreError
 
 PROGRESS_EVERY: Final = 5.0
 """Seconds between progress notifications of a call that waits."""
@@ -241,6 +241,8 @@ class Tools:
             except HoldlogError as refusal:
                 result = self._calls.refused(refusal)
             return self._answer(await self._with_losses(result, session, by))
+        except SealedError as error:
+            return failed(f"{error}. Nothing was written: tell the person you work for, who can start holdlog there.")
         except (InvalidError, StoreError) as error:
             return failed(str(error))
         except Exception:

@@ -382,6 +382,10 @@ def test_nothing_is_written_to_a_sealed_store(source: Place, somewhere: Somewher
         assert len(store.history("n", "a")) == 1
         assert store.status("src/").status == "claimed"
         assert store.wait("b.md").status == "available"
+        with pytest.raises(SealedError, match="use it there"):
+            store.wait("src/", timeout_seconds=0.1)
+        with pytest.raises(SealedError, match="use it there"):
+            store.watch("n", "a", since_version=1, timeout_seconds=0.1)
 
 
 def test_the_doctor_tells_that_a_store_is_sealed(source: Place, somewhere: Somewhere) -> None:

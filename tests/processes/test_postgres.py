@@ -48,7 +48,8 @@ def kill(server: PostgresServer) -> None:
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     until(lambda: not alive(pid))
-    Path(server.pgdata, "postmaster.pid").unlink(missing_ok=True)  # or a zombie, where nobody reaps it, would be taken for the server
+    # A zombie, where nobody reaps it, would be taken for the server.
+    Path(server.pgdata, "postmaster.pid").unlink(missing_ok=True)
 
 
 def restart(server: PostgresServer) -> None:
