@@ -605,7 +605,7 @@ def test_pages_end_with_what_memory_should_hold() -> None:
 
 def test_the_source_may_keep_a_copy_waiting(pair: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
     """Transactions of servers end when nothing is heard of them; those of a copy may rest."""
-    monkeypatch.setattr("holdlog.adapters.stores.postgres.store.STOPPED_SECONDS", 1)
+    monkeypatch.setattr("holdlog.adapters.stores.postgres.connection.STOPPED_SECONDS", 1)
     source, target = pair
     fill(source)
     for kind in (FileTarget, DatabaseTarget):

@@ -23,8 +23,9 @@ from psycopg import sql
 
 from holdlog import AsyncStateStore, StateStore
 from holdlog.adapters.compose import open_lead
+from holdlog.adapters.stores.postgres.connection import is_over
 from holdlog.adapters.stores.postgres.opening import open_postgres
-from holdlog.adapters.stores.postgres.store import PostgresStore, is_over
+from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.domain.handle import handle
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import ConflictError, InvalidError, StoreError, UnavailableError
@@ -358,7 +359,7 @@ def backend_of(store: PostgresStore) -> int:
 
 
 def test_who_reads_a_table_that_somebody_alters_is_told_after_a_while(postgres: str, monkeypatch: Patch) -> None:
-    monkeypatch.setattr("holdlog.adapters.stores.postgres.store.LOCK_SECONDS", 1)
+    monkeypatch.setattr("holdlog.adapters.stores.postgres.connection.LOCK_SECONDS", 1)
     with StateStore(postgres) as store, psycopg.connect(postgres.partition("&schema")[0]) as admin:
         store.set("n", "k", 1, updated_by="ann")
         admin.execute(f"LOCK TABLE {postgres.rpartition('=')[2]}.current")

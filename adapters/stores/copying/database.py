@@ -10,11 +10,12 @@ from psycopg import sql
 
 from holdlog.adapters.stores.copying.carried import BY_STREAM, EVENTS, POSITION, Carried, Row
 from holdlog.adapters.stores.copying.copy import OccupiedError, Source
+from holdlog.adapters.stores.postgres.connection import connect
 from holdlog.adapters.stores.postgres.faults import is_lost, refusal_of
 from holdlog.adapters.stores.postgres.opening import create, lock_of, open_postgres, require_utf8, stands
 from holdlog.adapters.stores.postgres.place import Place, name_of, place_of
 from holdlog.adapters.stores.postgres.rows import SELECT_NOW, Connection
-from holdlog.adapters.stores.postgres.store import PostgresStore, connect
+from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.adapters.stores.postgres.transaction import PostgresTransaction
 from holdlog.adapters.stores.sealing import PATIENCE, SEAL, Seal, give, schema_triggers, seal, seal_of
 from holdlog.domain.refusals import StoreError, UnavailableError

@@ -10,11 +10,12 @@ from typing import Any, Final
 import psycopg
 
 from holdlog.adapters.stores.postgres.arrays import arrays
+from holdlog.adapters.stores.postgres.connection import CONNECT_SECONDS
 from holdlog.adapters.stores.postgres.faults import refusal_of
 from holdlog.adapters.stores.postgres.rows import Connection
 from holdlog.adapters.stores.postgres.schema import MAJOR, create_view, insert_into, key_of, put_into, select_rows
 from holdlog.adapters.stores.postgres.standing import OF_VIEWS, indexes_there, views_to_replace
-from holdlog.adapters.stores.postgres.store import CONNECT_SECONDS, PostgresStore
+from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.adapters.stores.rebuilding import PATIENCE, STEP_COLUMNS, Row, name_aside, taken_over
 from holdlog.adapters.stores.schema import EVENTS_TABLE
 from holdlog.domain.refusals import StoreError

@@ -8,6 +8,7 @@ import psycopg
 from holdlog.adapters.machine.location import shown
 from holdlog.adapters.stores.findings import REBUILD_LEFT, Finding, contents, kept, leases, log
 from holdlog.adapters.stores.postgres.aside import REBUILD
+from holdlog.adapters.stores.postgres.connection import connect
 from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
 from holdlog.adapters.stores.postgres.look import PostgresLook
 from holdlog.adapters.stores.postgres.place import place_of
@@ -23,7 +24,6 @@ from holdlog.adapters.stores.postgres.standing import (
     tables_there,
     views_to_replace,
 )
-from holdlog.adapters.stores.postgres.store import connect
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
 

@@ -4,9 +4,9 @@ import zlib
 
 import psycopg
 
+from holdlog.adapters.stores.postgres.connection import connect, is_over
 from holdlog.adapters.stores.postgres.place import place_of
 from holdlog.adapters.stores.postgres.rows import Connection
-from holdlog.adapters.stores.postgres.store import connect, is_over
 
 
 class DatabaseLead:

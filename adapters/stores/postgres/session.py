@@ -15,10 +15,11 @@ from psycopg import sql
 
 from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.opened import Server
+from holdlog.adapters.stores.postgres.connection import connect
 from holdlog.adapters.stores.postgres.faults import refusal_of
 from holdlog.adapters.stores.postgres.recorder import channel_of
 from holdlog.adapters.stores.postgres.rows import Connection
-from holdlog.adapters.stores.postgres.store import FIRST_PAUSE, LAST_PAUSE, PostgresStore, connect
+from holdlog.adapters.stores.postgres.store import FIRST_PAUSE, LAST_PAUSE, PostgresStore
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
 LOOK_EVERY: Final = 1.0

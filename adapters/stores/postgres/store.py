@@ -1,7 +1,6 @@
 """The store in a PostgreSQL database that servers on many hosts share."""
 
 import os
-import select
 import threading
 import time
 from collections import deque
@@ -11,11 +10,9 @@ from types import TracebackType
 from typing import Any, Final
 
 import psycopg
-from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.types.numeric import Int8Dumper
 
 from holdlog.adapters.machine import host
+from holdlog.adapters.stores.postgres.connection import CONNECT_SECONDS, connect, has_failed, is_idle, is_over
 from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
 from holdlog.adapters.stores.postgres.patience import SILENT_SECONDS, PatientConnection
 from holdlog.adapters.stores.postgres.place import Place
@@ -27,25 +24,11 @@ from holdlog.domain.ports import Footprint
 from holdlog.domain.refusals import StoreError, UnavailableError
 
 IDLE_READERS: Final = 16
-CONNECT_SECONDS: Final = 5
-STOPPED_SECONDS: Final = 10
-"""After so many the database ends a transaction whose server does nothing any more, such as a stopped one."""
-LOCK_SECONDS: Final = 5
-"""For so long a statement waits for a lock: readers, too, for a table that somebody alters."""
 FIRST_PAUSE: Final = 0.02
 LAST_PAUSE: Final = 1.0
 """Seconds between attempts to connect; each pause is twice the one before."""
 RESOLVE_SECONDS: Final = 5.0
 """To learn what became of a commit whose answer was lost."""
-
-_PATIENCE: Final = {
-    "tcp_user_timeout": 5_000,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-}
-"""Of TCP, unless the URL says otherwise (https://www.postgresql.org/docs/current/libpq-connect.html): the system's own
-would leave callers without an answer for a quarter of an hour when the network is cut."""
 
 Clock = Callable[[], int]
 
@@ -191,12 +174,12 @@ class PostgresStore:
         """Undo what was not committed, and let the next one write."""
         try:
             writing = self._writing
-            if writing is not None and _has_failed(writing.connection):
+            if writing is not None and has_failed(writing.connection):
                 self.forget()  # psycopg may take for prepared what stood behind the error in its pipeline
-            elif writing is not None and not _is_idle(writing.connection):
+            elif writing is not None and not is_idle(writing.connection):
                 with suppress(psycopg.Error):
                     writing.connection.pgconn.exec_(b"ROLLBACK")  # psycopg's own would forget all prepared statements
-                if not _is_idle(writing.connection):
+                if not is_idle(writing.connection):
                     self.forget()
         finally:
             self._lock.release()
@@ -242,52 +225,9 @@ _inherited: list[Any] = []
 """Connections of a parent process, never closed here."""
 
 
-def connect(place: Place) -> PatientConnection:
-    """A new connection in the store's schema. Raises psycopg.Error."""
-    given = make_conninfo("", **{**_PATIENCE, **conninfo_to_dict(place.url)})
-    connection = PatientConnection.connect(
-        given,
-        autocommit=True,
-        connect_timeout=CONNECT_SECONDS,
-        application_name="holdlog",
-        client_encoding="utf8",
-    )
-    connection.adapters.register_dumper(int, Int8Dumper)  # else each size of number makes a statement of its own
-    # Plans are kept: planning anew costs more than it ever saves here. They use the keys, also when made for a table
-    # that was small still.
-    connection.execute(
-        "SELECT set_config('search_path', %s, false), set_config('synchronous_commit', 'on', false),"
-        " set_config('idle_in_transaction_session_timeout', %s, false), set_config('lock_timeout', %s, false),"
-        " set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false),"
-        " set_config('tcp_keepalives_idle', '5', false), set_config('tcp_keepalives_interval', '5', false),"
-        # That a host is gone is noticed by the database within 20 s: what it held is not kept for it longer.
-        " set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '20s', false)",
-        (sql.Identifier(place.schema).as_string(connection), f"{STOPPED_SECONDS}s", f"{LOCK_SECONDS}s"),
-    )
-    return connection
-
-
-def is_over(connection: Connection) -> bool:
-    """Whether the other side closed it, or sent what nobody asked for: then it is not used again. Asks nobody."""
-    if connection.closed:
-        return True
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
-
-
 def _cell(connection: Connection, select: str, parameter: object) -> object:
     row = connection.execute(select, (parameter,)).fetchone()
     return row[0] if row else None
-
-
-def _is_idle(connection: Connection) -> bool:
-    """Whether it is in no transaction."""
-    return connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-
-
-def _has_failed(connection: Connection) -> bool:
-    return connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR
 
 
 class _Lock:
@@ -354,7 +294,7 @@ class _Read:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if not _is_idle(self._connection):
+            if not is_idle(self._connection):
                 self._connection.execute("COMMIT")  # after a ROLLBACK psycopg forgets all prepared statements
         except psycopg.Error:
             self._connection.close()

@@ -1,0 +1,70 @@
+"""A connection to the store's database: how it is set up, and what state it is in."""
+
+import select
+from typing import Final
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.numeric import Int8Dumper
+
+from holdlog.adapters.stores.postgres.patience import PatientConnection
+from holdlog.adapters.stores.postgres.place import Place
+from holdlog.adapters.stores.postgres.rows import Connection
+
+CONNECT_SECONDS: Final = 5
+STOPPED_SECONDS: Final = 10
+"""After so many the database ends a transaction whose server does nothing any more, such as a stopped one."""
+LOCK_SECONDS: Final = 5
+"""For so long a statement waits for a lock: readers, too, for a table that somebody alters."""
+_PATIENCE: Final = {
+    "tcp_user_timeout": 5_000,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+}
+"""Of TCP, unless the URL says otherwise (https://www.postgresql.org/docs/current/libpq-connect.html): the system's own
+would leave callers without an answer for a quarter of an hour when the network is cut."""
+
+
+def connect(place: Place) -> PatientConnection:
+    """A new connection in the store's schema. Raises psycopg.Error."""
+    given = make_conninfo("", **{**_PATIENCE, **conninfo_to_dict(place.url)})
+    connection = PatientConnection.connect(
+        given,
+        autocommit=True,
+        connect_timeout=CONNECT_SECONDS,
+        application_name="holdlog",
+        client_encoding="utf8",
+    )
+    connection.adapters.register_dumper(int, Int8Dumper)  # else each size of number makes a statement of its own
+    # Plans are kept: planning anew costs more than it ever saves here. They use the keys, also when made for a table
+    # that was small still.
+    connection.execute(
+        "SELECT set_config('search_path', %s, false), set_config('synchronous_commit', 'on', false),"
+        " set_config('idle_in_transaction_session_timeout', %s, false), set_config('lock_timeout', %s, false),"
+        " set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false),"
+        " set_config('tcp_keepalives_idle', '5', false), set_config('tcp_keepalives_interval', '5', false),"
+        # That a host is gone is noticed by the database within 20 s: what it held is not kept for it longer.
+        " set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '20s', false)",
+        (sql.Identifier(place.schema).as_string(connection), f"{STOPPED_SECONDS}s", f"{LOCK_SECONDS}s"),
+    )
+    return connection
+
+
+def is_over(connection: Connection) -> bool:
+    """Whether the other side closed it, or sent what nobody asked for: then it is not used again. Asks nobody."""
+    if connection.closed:
+        return True
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def is_idle(connection: Connection) -> bool:
+    """Whether it is in no transaction."""
+    return connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+def has_failed(connection: Connection) -> bool:
+    return connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR
