@@ -25,6 +25,8 @@ def secret(environ: Mapping[str, str], variable: str) -> str | None:
         told = found.decode().removesuffix("\n").removesuffix("\r")
     except OSError as error:
         raise InvalidError(f"{named}: {path} cannot be read ({error.strerror})") from None
+    except RuntimeError:  # ~ of a user whom nobody knows
+        raise InvalidError(f"{named}: {path} cannot be read (there is no such home)") from None
     except UnicodeDecodeError:
         raise InvalidError(f"{named}: {path} is not UTF-8") from None
     if not told or "\n" in told or len(found) > LONGEST:

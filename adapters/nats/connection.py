@@ -29,6 +29,9 @@ FAILURES = (nats.errors.Error, OSError, TimeoutError, asyncio.InvalidStateError)
 
 _REFUSED: Final = ("authorization", "authentication", "credentials", "nonce", "user jwt", "permissions violation")
 
+_TOO_LATE: Final = "authentication timeout"
+"""What a server says when a slow network brought who we are too late."""
+
 logging.getLogger("nats").setLevel(logging.CRITICAL)  # we tell what happened ourselves, and once
 
 
@@ -65,8 +68,8 @@ async def connect(options: NatsOptions, what: str, lost: Callable[[], None] = la
         except FAILURES as error:
             if any(isinstance(it, ssl.SSLCertVerificationError) for it in (*errors, error)):
                 raise NatsError(f"the certificate of {options.place} is not trusted; see --nats-ca") from None
-            seen = [str(it) for it in (*errors, error)]
-            if any(word in text.lower() for text in seen for word in _REFUSED):
+            seen = [str(it).lower() for it in (*errors, error)]
+            if any(word in text for text in seen if _TOO_LATE not in text for word in _REFUSED):
                 raise NatsError(f"{options.place} refuses the credentials") from None
             raise (errors[-1] if errors else error) from None
         except Exception as error:  # a seed or credentials file that is none: the library throws what it met

@@ -143,6 +143,8 @@ def _readable(path: Path, what: str) -> Path:
             return path.expanduser()
     except OSError as error:
         raise NatsError(f"{what} {path} cannot be read: {error.strerror}") from None
+    except RuntimeError:  # ~ of a user whom nobody knows
+        raise NatsError(f"{what} {path} cannot be read: there is no such home") from None
 
 
 def _require_nkeys() -> None:

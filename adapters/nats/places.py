@@ -37,16 +37,11 @@ class Places:
                 self._bucket = await js.create_key_value(bucket=bucket, description="places of durable subscribers")
             except BadRequestError:  # somebody made it at the same moment
                 self._bucket = await js.key_value(bucket)
-        try:
-            entry = await self._bucket.get(self._name)
-        except KeyNotFoundError:
-            self._revision = 0
-            return None
-        told = json.loads(entry.value or b"{}")
-        if self._revision and told["by"] != self._by:
+        revision, position, by = await self._look()
+        if self._revision and position is not None and by != self._by:
             raise self._taken()
-        self._revision = entry.revision or 0
-        return int(told["position"])
+        self._revision = revision
+        return position
 
     async def keep(self, position: int) -> None:
         """Raises NatsError when another subscriber goes by this name now."""
@@ -55,10 +50,23 @@ class Places:
         try:
             self._revision = await self._bucket.update(self._name, value, last=self._revision)
         except KeyWrongLastSequenceError:
-            entry = await self._bucket.get(self._name)
-            if json.loads(entry.value or b"{}").get("by") != self._by:
+            revision, kept, by = await self._look()
+            if kept is not None and by != self._by:
                 raise self._taken() from None
-            self._revision = await self._bucket.update(self._name, value, last=entry.revision)
+            self._revision = await self._bucket.update(self._name, value, last=revision)
+
+    async def _look(self) -> tuple[int, int | None, str]:
+        """Revision, position, and who kept it; None when nobody did, or somebody deleted it. Raises NatsError."""
+        assert self._bucket is not None
+        try:
+            entry = await self._bucket.get(self._name)
+        except KeyNotFoundError as error:
+            return (error.entry.revision or 0) if error.entry is not None else 0, None, ""
+        try:
+            told = json.loads(entry.value or b"{}")
+            return entry.revision or 0, int(told["position"]), str(told["by"])
+        except (ValueError, KeyError, TypeError):
+            raise NatsError(f"the place of the durable name {self._name} cannot be read; delete that key") from None
 
     def _taken(self) -> NatsError:
         return NatsError(f"another subscriber took the durable name {self._name}; each needs a name of its own")

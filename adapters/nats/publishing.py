@@ -12,8 +12,8 @@ from nats.aio.msg import Msg
 _SEQUENCE: Final = re.compile(rb'"seq": ?([0-9]+)')
 
 NO_RESPONDERS: Final = "503"
-FENCED: Final = 10071
-"""JetStream's error code for another last sequence than expected."""
+FENCED: Final = (10070, 10071)
+"""JetStream's error codes for another last message and another last sequence than expected."""
 
 
 class Acknowledged(NamedTuple):

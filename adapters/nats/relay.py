@@ -210,7 +210,7 @@ class Relay:
         if not future.done():
             await asyncio.wait_for(future, ACKNOWLEDGED_WITHIN)
         answer = future.result()
-        if answer.code == FENCED or (answer.error is None and answer.sequence != head.sequence):
+        if answer.code in FENCED or (answer.error is None and answer.sequence != head.sequence):
             raise Fenced  # in the second case it was there already, published before its first answer got lost
         if answer.error is not None:
             raise RefusedError(f"{self._options.place} takes no event: {answer.error}")

@@ -26,14 +26,16 @@ class Sending:
         self._root = options.root(store_id)
         self._store_id = store_id
         self._largest = largest
+        self._before: str | None = None
 
     async def send(self, recorded: Recorded[Event]) -> tuple["asyncio.Future[Acknowledged]", Head]:
         envelope = recorded.envelope
         payload = text_of(self._store_id, recorded).encode()
         if len(payload) > self._largest:
             payload = text_of(self._store_id, recorded, omit=True).encode()
+        message_id = f"{self._store_id}:{envelope.position}"
         headers = {
-            Header.MSG_ID.value: f"{self._store_id}:{envelope.position}",
+            Header.MSG_ID.value: message_id,
             Header.EXPECTED_LAST_SEQUENCE.value: str(self.head.sequence),
             POSITION: str(envelope.position),
             PREVIOUS: str(self.head.position),
@@ -41,6 +43,9 @@ class Sending:
             "Version": str(envelope.version),
             "Content-Type": CONTENT_TYPE,
         }
+        if self._before is not None:  # the sequence alone would fit where a stranger's message took that of ours
+            headers[Header.EXPECTED_LAST_MSG_ID.value] = self._before
         future = await self._publisher.publish(f"{self._root}.{subject_in(envelope.stream)}", payload, headers=headers)
+        self._before = message_id
         self.head = Head(self.head.sequence + 1, envelope.position)
         return future, self.head

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from nats.js import JetStreamContext
-from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig, StreamInfo
+from nats.js.api import DiscardPolicy, RawStreamMsg, RetentionPolicy, StorageType, StreamConfig, StreamInfo
 from nats.js.errors import APIError, BadRequestError, NotFoundError, ServiceUnavailableError
 
 from holdlog.adapters.nats.errors import NatsError
@@ -100,22 +100,22 @@ async def find_head(js: JetStreamContext, info: StreamInfo, store_id: str, reade
     Counting is exact: each event of the log is one message, in order. Raises NatsError when the stream has events that
     the log has not.
     """
-    name, root = str(info.config.name), str((info.config.subjects or [""])[0])
-    last = info.state.last_seq
-    found = await _newest(js, name, root, last, store_id)
-    if found is None:
+    name, last = str(info.config.name), info.state.last_seq
+    newest, foreign = await _newest(js, info, store_id)
+    if newest is None:
         anchor = _anchor(reader, info)
         base = (info.config.first_seq or 1) - 1
         known = anchor if anchor is not None and anchor.sequence <= last else Anchor("", base, 0)
-        return Head(last, _count_on(reader, known.position, last - known.sequence))
-    sequence, position, digest, foreign = found
+        position, missing = _count_on(reader, known.position, last - known.sequence - foreign)
+        if missing:
+            raise _ahead(name, f"had {missing:,} events more than this store has")
+        return Head(last, position)
+    sequence = newest.seq or last
+    position, digest = placed(newest.headers, newest.data)
     events = reader.log(position - 1, 1)
     if not events or events[0].envelope.position != position or events[0].envelope.digest.hex() != digest:
-        raise NatsError(
-            f"the stream {name} has an event at position {position} that this store has not: the store is an older "
-            "copy, or another one took its place; take another name with --nats-name, or delete the stream"
-        )
-    return Head(max(last, sequence), _count_on(reader, position, max(0, last - sequence - foreign)))
+        raise _ahead(name, f"has an event at position {position} that this store has not")
+    return Head(max(last, sequence), _count_on(reader, position, last - sequence - foreign)[0])
 
 
 def anchor_text(info: StreamInfo, head: Head) -> str:
@@ -132,29 +132,27 @@ def _anchor(reader: Reader, info: StreamInfo) -> Anchor | None:
     return anchor if anchor is not None and anchor.created == str(info.created) else None
 
 
-async def _newest(
-    js: JetStreamContext, name: str, root: str, last: int, store_id: str
-) -> tuple[int, int, str, int] | None:
-    """Sequence, position and digest of the newest message that is ours, and how many foreign ones stand behind it."""
+async def _newest(js: JetStreamContext, info: StreamInfo, store_id: str) -> tuple[RawStreamMsg | None, int]:
+    """The newest message that is ours, if there is one, and how many foreign ones stand behind it."""
+    name, root = str(info.config.name), str((info.config.subjects or [""])[0])
     try:
         message = await js.get_last_msg(name, root)
     except NotFoundError:
-        return None
+        return None, 0
     foreign = 0
-    sequence = message.seq or last
+    sequence = message.seq or info.state.last_seq
     while not is_ours(message.headers, store_id):
         foreign += 1
         sequence -= 1
         if foreign > LOOK_BACK:
             raise NatsError(f"the stream {name} is written by others, too: only holdlog may publish below {root}")
+        if sequence < max(1, info.state.first_seq):
+            return None, foreign
         try:
             message = await js.get_msg(name, sequence)
         except NotFoundError:
-            if sequence < 1:
-                raise NatsError(f"the stream {name} holds messages that are not holdlog's; delete them") from None
             foreign -= 1  # one that was deleted: whose it was is not known, so it counts as an event
-    position, digest = placed(message.headers, message.data)
-    return sequence, position, digest, foreign
+    return message, foreign
 
 
 def is_ours(headers: dict[str, str] | None, store_id: str) -> bool:
@@ -168,15 +166,22 @@ def placed(headers: dict[str, str] | None, data: bytes | None) -> tuple[int, str
     return int((headers or {})[POSITION]), str(told.get("digest", ""))
 
 
-def _count_on(reader: Reader, position: int, events: int) -> int:
-    """The position of the n-th event above a position; of the newest when there are fewer."""
+def _count_on(reader: Reader, position: int, events: int) -> tuple[int, int]:
+    """The position of the n-th event above a position; of the newest when there are fewer, and how many are missing."""
     while events > 0:
         page = reader.log(position, min(events, PAGE))
         if not page:
             break
         events -= len(page)
         position = page[-1].envelope.position
-    return position
+    return position, max(0, events)
+
+
+def _ahead(name: str, what: str) -> NatsError:
+    return NatsError(
+        f"the stream {name} {what}: the store is an older copy, or another one took its place; "
+        "take another name with --nats-name, or delete the stream"
+    )
 
 
 def _limited(config: StreamConfig, options: NatsOptions) -> StreamConfig:

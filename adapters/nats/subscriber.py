@@ -66,6 +66,7 @@ class Subscription:
         self._worked = False
         self._complaint: str | None = None
         self._from_empty = False
+        self._followed: str | None = None
         self._js: JetStreamContext | None = None
         self._events = self._run()
 
@@ -114,6 +115,7 @@ class Subscription:
     async def _session(self, client: Any, js: JetStreamContext) -> AsyncGenerator[CloudEvent, None]:
         """Events through one connection."""
         source = await find(js, self._options, await asyncio.to_thread(self._store_id))
+        self._follow(source)
         await self._begin(js, source)
         assert self.position is not None
         self._worked = True
@@ -146,6 +148,12 @@ class Subscription:
             with suppress(*FAILURES):
                 await messages.aclose()  # type: ignore[attr-defined]
                 await self._keep()
+
+    def _follow(self, source: Source) -> None:
+        """Stay with the store that was found first, whoever else publishes there after an outage."""
+        if self._followed is None and self._options.name is None:
+            self._options = self._options._replace(name=source.root.removeprefix(f"{self._options.prefix}."))
+        self._followed = source.store_id
 
     def _complain(self, line: str) -> None:
         """Once, however often it is tried."""
@@ -236,7 +244,7 @@ class Subscription:
 
     def _store_id(self) -> str | None:
         if self._opened is None:
-            return None
+            return self._followed
         with self._opened.store.reader() as reader:
             return reader.meta("store_id")
 

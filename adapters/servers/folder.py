@@ -45,12 +45,23 @@ class Folder:
         try:
             self.path = Path(tempfile.mkdtemp(prefix="holdlog-up-")) if data is None else _made(data)
             if self.account is not None:
-                _require_passage(self.path, self.account)
+                self._require_passage(self.account)
             self._lock = _locked(self.path)
             self.path.chmod(0o700 if self.account is None else 0o711)
         except OSError as error:
             where = f"--data {data}" if data is not None else "a temporary folder"
             raise ServersError(f"{where} cannot be used: {error.strerror}; name a folder that you may write") from None
+
+    def _require_passage(self, account: str) -> None:
+        """Raises ServersError where the account could not reach the folder: its parents are not ours to open."""
+        for parent in self.path.parents:
+            if not parent.stat().st_mode & stat.S_IXOTH:
+                if self.is_temporary:
+                    self.path.rmdir()
+                raise ServersError(
+                    f"PostgreSQL refuses root, and user {account}, whom it runs as, may not pass through {parent}: "
+                    "name a folder elsewhere, or start holdlog up as another user"
+                )
 
     def given(self, name: str) -> Path:
         """A folder in it that belongs to the servers."""
@@ -110,7 +121,10 @@ def _account() -> str | None:
 
 def _made(data: Path) -> Path:
     """The folder, ours alone. Raises ServersError, OSError."""
-    path = data.expanduser().resolve()
+    try:
+        path = data.expanduser().resolve()
+    except RuntimeError:  # ~ of a user whom nobody knows
+        raise ServersError(f"--data {data} names no folder; write it out without ~") from None
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.stat().st_uid != os.geteuid():
         raise ServersError(f"--data {data} belongs to another user; name a folder of yours")
@@ -118,16 +132,6 @@ def _made(data: Path) -> Path:
     if names and _LOCK not in names:
         raise ServersError(f"--data {data} holds other files; name a new or an empty folder")
     return path
-
-
-def _require_passage(path: Path, account: str) -> None:
-    """Raises ServersError where the account could not reach the folder: its parents are not ours to open."""
-    for parent in path.parents:
-        if not parent.stat().st_mode & stat.S_IXOTH:
-            raise ServersError(
-                f"PostgreSQL refuses root, and user {account}, whom it runs as, may not pass through {parent}: "
-                "name a folder elsewhere, or start holdlog up as another user"
-            )
 
 
 def _locked(path: Path) -> int:

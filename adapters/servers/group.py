@@ -32,8 +32,11 @@ class Group:
         end_what_is_left(self._lock)
         self._held = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         fcntl.flock(self._held, fcntl.LOCK_EX)
+        self._watched = self._lock.open("rb")
+        watched = self._watched.fileno()
         self._keeper = subprocess.Popen(
-            [sys.executable, "-I", "-S", keeper.__file__, folder, self._lock, "remove" if removed else "keep"],
+            [sys.executable, "-I", "-S", keeper.__file__, folder, str(watched), "remove" if removed else "keep"],
+            pass_fds=(watched,),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -78,7 +81,9 @@ class Group:
         with suppress(OSError):
             self._keeper.stdin.close()
         self._keeper.wait()
-        if self._lock.exists() and not keeper.end_group(self._keeper.pid, self._lock):  # somebody killed the keeper
+        with self._watched:
+            ended = keeper.end_group(self._keeper.pid, self._watched)  # somebody may have killed the keeper
+        if not ended:
             raise ServersError(f"a server does not end; kill -9 -- -{self._keeper.pid}")
 
     def _may_not(self, program: Path) -> str:
@@ -96,12 +101,12 @@ def end_what_is_left(lock: Path) -> None:
         with lock.open("rb") as file:
             if keeper.is_free(file):
                 return
-            group = int(file.read() or b"0")
+            text = file.read().strip()
+            group = int(text) if text.isdigit() else 0
+            ended = group > 1 and keeper.end_group(group, file)
     except FileNotFoundError:
         return
-    except ValueError:
-        group = 0
-    if group <= 1 or not keeper.end_group(group, lock):
+    if not ended:
         raise ServersError(f"servers of an earlier holdlog up still run in {lock.parent}; end them first")
 
 

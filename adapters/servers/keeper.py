@@ -2,7 +2,8 @@
 
 A script of its own that needs the standard library only, so that it starts in no time and fails for no other reason.
 It leads the process group of the servers, and each of them holds a lock on a file: who finds the lock free knows that
-all have ended. `holdlog up` ends by closing our standard input, so a killed one takes the same way as any other.
+all have ended. It comes to us open, because somebody may remove the folder. `holdlog up` ends by closing our standard
+input, so a killed one takes the same way as any other.
 """
 
 import fcntl
@@ -21,22 +22,21 @@ KILLED_WITHIN: Final = 5.0
 LOOKED_EVERY: Final = 0.01
 
 
-def end_group(group: int, lock: Path) -> bool:
+def end_group(group: int, lock: IO[bytes]) -> bool:
     """Ask all processes of the group to end, then kill them; True once nobody holds the lock.
 
     SIGINT: both servers end in order, without waiting for their clients.
     """
-    with lock.open("rb") as file:
-        for how, seconds in ((signal.SIGINT, PATIENCE), (signal.SIGKILL, KILLED_WITHIN)):
-            if is_free(file):
+    for how, seconds in ((signal.SIGINT, PATIENCE), (signal.SIGKILL, KILLED_WITHIN)):
+        if is_free(lock):
+            return True
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, how)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if is_free(lock):
                 return True
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, how)
-            deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline:
-                if is_free(file):
-                    return True
-                time.sleep(LOOKED_EVERY)
+            time.sleep(LOOKED_EVERY)
     return False
 
 
@@ -49,7 +49,7 @@ def is_free(lock: IO[bytes]) -> bool:
     return True
 
 
-def main(folder: Path, lock: Path, removed: bool) -> None:
+def main(folder: Path, lock: IO[bytes], removed: bool) -> None:
     """Wait for the end of standard input, end the group, and remove the folder if it was a temporary one."""
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
@@ -60,4 +60,5 @@ def main(folder: Path, lock: Path, removed: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "remove")
+    with os.fdopen(int(sys.argv[2]), "rb") as handed:
+        main(Path(sys.argv[1]), handed, sys.argv[3] == "remove")

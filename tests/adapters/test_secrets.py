@@ -73,3 +73,8 @@ def test_a_command_tells_of_a_missing_file_in_one_line(
     assert told.out == ""
     assert told.err.count("\n") == 1
     assert "HOLDLOG_DB_FILE" in told.err
+
+
+def test_a_home_that_nobody_has_is_told_in_a_line() -> None:
+    with pytest.raises(InvalidError, match="HOLDLOG_X_FILE: ~nobody-at-all/x cannot be read"):
+        secret({"HOLDLOG_X_FILE": "~nobody-at-all/x"}, "HOLDLOG_X")

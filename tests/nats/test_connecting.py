@@ -1,5 +1,6 @@
 """URLs, users, keys and certificates: what is right gets in, what is wrong is told in one line without a secret."""
 
+import asyncio
 import base64
 import json
 import os
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import nkeys
@@ -77,6 +79,8 @@ def test_a_stream_is_named_after_prefix_and_store() -> None:
 def test_a_file_that_is_not_there_is_named(field: str, tmp_path: Path) -> None:
     with pytest.raises(NatsError, match="nothing-here"):
         nats_options("tls://one", **{field: tmp_path / "nothing-here"}).arguments()
+    with pytest.raises(NatsError, match="~nobody-at-all/x cannot be read: there is no such home"):
+        nats_options("tls://one", **{field: Path("~nobody-at-all/x")}).arguments()
 
 
 def test_without_nkeys_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,6 +114,34 @@ async def test_who_is_known_gets_in_and_nobody_else(
                 await reaches(opened, path, nats_options(server.url.replace("//", f"//{who}")))
             assert "s3cr" not in str(refused.value)
         assert await reaches(opened, path, nats_options(server.url.replace("//", f"//{right}")))
+
+
+async def test_a_server_that_hears_us_too_late_is_asked_again(opened: Opened, path: Path, tmp_path: Path) -> None:
+    config = tmp_path / "hasty.conf"
+    config.write_text("authorization { token: abc, timeout: 0.2 }")
+    late: list[bool] = []
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Bring what the server says; what the first client says comes when the server has given up."""
+        answers, words = await asyncio.open_connection("127.0.0.1", server.port)
+        is_first, late[:] = not late, [True]
+
+        async def bring(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+            with suppress(OSError):
+                while some := await source.read(65_536):
+                    to.write(some)
+            to.close()
+
+        back = asyncio.create_task(bring(answers, writer))
+        if is_first:
+            await back
+        await bring(reader, words)
+        await back
+
+    with nats_server(tmp_path / "nats", "-c", str(config)) as server:
+        async with await asyncio.start_server(hold, "127.0.0.1", 0) as slow:
+            await publish_all(opened, path, nats_options(f"abc@127.0.0.1:{slow.sockets[0].getsockname()[1]}"))
+    assert late
 
 
 async def test_an_nkey_gets_in(opened: Opened, path: Path, tmp_path: Path) -> None:

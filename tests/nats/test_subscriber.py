@@ -229,6 +229,63 @@ async def test_one_store_needs_no_name_and_one_of_several_does(opened: Opened, p
         assert [event.position for event in await some(events, 1)] == [1]
 
 
+async def test_it_stays_with_its_store_when_others_publish_after_an_outage(
+    opened: Opened, path: Path, server: NatsServer
+) -> None:
+    options = nats_options(server.url)
+    write(opened, 1)
+    await publish_all(opened, path, options)
+    other = open_holdlog(path.with_name("other.db"))
+    write(other, 5)
+    async with subscribe(server.url, after=0) as events:
+        assert [event.position for event in await some(events, 1)] == [1]
+        await publish_all(other, path.with_name("other.db"), options)
+        server.kill()
+        server.start()
+        write(opened, 1)
+        await publish_all(opened, path, options)
+        assert [event.source for event in await some(events, 1)] == [f"urn:uuid:{store_id(opened)}"]
+    other.close()
+
+
+async def test_a_stream_that_another_store_made_meanwhile_is_refused(
+    opened: Opened, path: Path, options: NatsOptions
+) -> None:
+    named = options._replace(name="taken")
+    write(opened, 1)
+    await publish_all(opened, path, named)
+    other = open_holdlog(path.with_name("other.db"))
+    write(other, 5)
+    async with Subscription(named, after=0) as events:
+        await some(events, 1)
+        async with client(options) as connection:
+            await connection.jetstream().delete_stream(named.stream(""))
+        await publish_all(other, path.with_name("other.db"), named)
+        with pytest.raises(NatsError, match="holdlog_taken does not belong to this store"):
+            await some(events, 1)
+    other.close()
+
+
+@pytest.mark.parametrize("how", ["delete", "purge"])
+async def test_a_durable_name_whose_place_was_deleted_begins_anew(
+    how: str, opened: Opened, path: Path, options: NatsOptions
+) -> None:
+    write(opened, 3)
+    await publish_all(opened, path, options)
+    async with Subscription(mine(options, opened), after=0, durable="robot") as events:
+        await some(events, 2)
+    async with client(options) as connection:
+        bucket = await connection.jetstream().key_value(f"{options.stream(store_id(opened))}_places")
+        await getattr(bucket, how)("robot")
+        async with Subscription(mine(options, opened), after=0, durable="robot") as events:
+            assert [event.position for event in await some(events, 2)] == [1, 2]
+            await getattr(bucket, how)("robot")
+            assert [event.position for event in await some(events, 1)] == [3]
+        await bucket.put("robot", b"mine")
+    with pytest.raises(NatsError, match="the place of the durable name robot cannot be read; delete that key"):
+        await some(Subscription(mine(options, opened), durable="robot"), 1)
+
+
 @pytest.mark.parametrize("bad", [{"after": -1}, {"durable": "a b"}, {"durable": ""}])
 def test_arguments_that_cannot_be_are_refused(bad: dict[str, object]) -> None:
     with pytest.raises(InvalidError, match=next(iter(bad))):

@@ -6,6 +6,7 @@ import pty
 import re
 import select
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,6 +52,15 @@ def test_a_killed_up_takes_its_servers_and_its_temporary_folder_along(up: StartU
     one.end(signal.SIGKILL)
     until(lambda: not processes_of(base) and os.listdir(base) == [])
     assert not is_open(one.postgres)
+    assert not is_open(one.nats)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_servers_end_where_their_folder_was_removed_below_them(how: signal.Signals, up: StartUp, base: Path) -> None:
+    one = up("--only", "nats", "--data", base / "data").ready()
+    shutil.rmtree(base / "data")
+    one.end(how)
+    until(lambda: not processes_of(base))
     assert not is_open(one.nats)
 
 

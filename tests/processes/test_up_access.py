@@ -141,3 +141,14 @@ def test_root_is_told_where_its_servers_may_not_go(up: StartUp, base: Path) -> N
     assert "PostgreSQL refuses root" in said
     assert f"may not pass through {base / 'closed'}: name a folder elsewhere" in said
     assert (base / "closed").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root runs servers as somebody else")
+def test_a_temporary_folder_where_servers_may_not_go_is_not_left_there(base: Path) -> None:
+    (base / "closed").mkdir(mode=0o700)
+    assert "may not pass through" in refused(Up(base / "closed"))
+    assert os.listdir(base / "closed") == []
+
+
+def test_a_home_that_nobody_has_is_told_in_one_line(up: StartUp) -> None:
+    assert "--data ~nobody-at-all/x names no folder" in refused(up("--data", "~nobody-at-all/x"))
