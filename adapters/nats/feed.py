@@ -7,6 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import nats.errors
 from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StreamInfo
 from nats.js.errors import NotFoundError
@@ -66,7 +68,7 @@ async def feed(
     try:
         while True:
             try:
-                message = await subscription.next_msg(TICK)
+                message = await _next(subscription)
             except nats.errors.TimeoutError:
                 if client.is_closed or loop.time() - heard > SILENCE:
                     raise ConnectionError("the connection was lost") from None
@@ -90,6 +92,17 @@ async def feed(
         with suppress(Exception):
             async with asyncio.timeout(1.0):
                 await js.delete_consumer(stream, consumer.name)
+
+
+async def _next(subscription: Subscription) -> Msg:
+    """Raises TimeoutError of NATS. Before Python 3.12 `wait_for`, which the library waits with, forgets that it was
+    cancelled when a message comes at the same moment."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    message = await subscription.next_msg(TICK)
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
+    return message
 
 
 async def first_above(js: JetStreamContext, info: StreamInfo, store_id: str, position: int) -> int:

@@ -9,7 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from typing import Final, Literal, NamedTuple
 
 from nats.aio.client import Client
@@ -208,7 +208,8 @@ class Relay:
         """Wait until the oldest message in flight is acknowledged. Raises Fenced when it stands elsewhere."""
         future, head = self._in_flight.popleft()
         if not future.done():
-            await asyncio.wait_for(future, ACKNOWLEDGED_WITHIN)
+            async with asyncio.timeout(ACKNOWLEDGED_WITHIN):  # `wait_for` of Python 3.11 may forget a cancellation
+                await future
         answer = future.result()
         if answer.code in FENCED or (answer.error is None and answer.sequence != head.sequence):
             raise Fenced  # in the second case it was there already, published before its first answer got lost
@@ -225,10 +226,9 @@ class Relay:
         self._kept = self._acknowledged.sequence
 
     async def _ring_or_time(self) -> None:
-        try:
-            await asyncio.wait_for(self._rung.wait(), LOOK_EVERY)
-        except TimeoutError:
-            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_EVERY):
+                await self._rung.wait()
 
     def _lost(self) -> None:
         """The connection is gone: no answer comes any more."""

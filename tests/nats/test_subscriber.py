@@ -266,6 +266,28 @@ async def test_a_stream_that_another_store_made_meanwhile_is_refused(
     other.close()
 
 
+async def test_who_is_cancelled_ends_while_messages_pour_in(opened: Opened, path: Path, options: NatsOptions) -> None:
+    write(opened, 300)
+    await publish_all(opened, path, options)
+
+    async def read(turns: int) -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def cancel_after(left: int) -> None:
+            loop.call_soon(cancel_after, left - 1) if left else task.cancel()
+
+        async with Subscription(mine(options, opened), after=0) as events:
+            async for event in events:
+                if event.position == 100:
+                    cancel_after(turns)
+
+    for turns in range(20):  # of the event loop: one of them is that in which the next message comes
+        reading = asyncio.create_task(read(turns))
+        await asyncio.wait({reading}, timeout=PATIENCE)
+        assert reading.cancelled()
+
+
 @pytest.mark.parametrize("how", ["delete", "purge"])
 async def test_a_durable_name_whose_place_was_deleted_begins_anew(
     how: str, opened: Opened, path: Path, options: NatsOptions
