@@ -127,8 +127,8 @@ def examine(place: str | Path, progress: Callable[[int, int], None] = lambda don
     return examine(place, progress)
 
 
-def open_lead(place: str | Path) -> "Lead":
-    """What several relays of one store agree by on which of them publishes."""
+def open_lead(place: str | Path, options: "NatsOptions") -> "Lead":
+    """What the relays of one store that publish to the same place agree by on which of them does."""
     from holdlog.adapters.nats.lead import FileLead, SoleLead
 
     if str(place) == MEMORY:
@@ -136,9 +136,9 @@ def open_lead(place: str | Path) -> "Lead":
     if is_url(str(place)):
         from holdlog.adapters.stores.postgres.lead import DatabaseLead
 
-        return DatabaseLead(str(place))
+        return DatabaseLead(str(place), options.target)
     path = Path(os.path.realpath(Path(place).expanduser()))
-    return FileLead(path.with_name(path.name + ".relay"))
+    return FileLead(path.with_name(f"{path.name}.relay-{options.target:08x}"))
 
 
 def tell_nats(opened: Opened, place: str | Path, options: "NatsOptions") -> "NatsBeside":
@@ -148,7 +148,7 @@ def tell_nats(opened: Opened, place: str | Path, options: "NatsOptions") -> "Nat
     """
     from holdlog.adapters.nats.background import NatsBeside
 
-    beside = NatsBeside(opened.store, opened.bell, open_lead(place), options)
+    beside = NatsBeside(opened.store, opened.bell, open_lead(place, options), options)
     beside.start()
     return beside
 

@@ -173,7 +173,8 @@ def run_relay(options: argparse.Namespace) -> int:
     opened = open_holdlog(place, what="holdlog relay", tell=tell)
     try:
         teller = _Teller(nats.place, options.json)
-        return run_until_ended(Relay(opened.store, opened.bell, open_lead(place), nats, teller.told).run(options.once))
+        relay = Relay(opened.store, opened.bell, open_lead(place, nats), nats, teller.told)
+        return run_until_ended(relay.run(options.once))
     finally:
         opened.close()
 

@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import ssl
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -53,6 +54,11 @@ class NatsOptions(NamedTuple):
     def place(self) -> str:
         """The servers, for people."""
         return ",".join(self.servers)
+
+    @property
+    def target(self) -> int:
+        """A number that relays of one store share when they publish to the same servers and subjects (32 bits)."""
+        return zlib.crc32(f"{','.join(sorted(self.servers))} {self.root('')}".encode())
 
     def root(self, store_id: str) -> str:
         """What all subjects of a store begin with."""

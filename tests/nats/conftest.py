@@ -55,7 +55,7 @@ def opened(path: Path) -> Iterator[Opened]:
 
 async def publish_all(opened: Opened, path: Place, options: NatsOptions) -> None:
     """Until the stream has all that the log has."""
-    await Relay(opened.store, opened.bell, open_lead(path), options).run(once=True)
+    await Relay(opened.store, opened.bell, open_lead(path, options), options).run(once=True)
 
 
 @asynccontextmanager
@@ -63,7 +63,7 @@ async def relaying(
     opened: Opened, path: Place, options: NatsOptions, tell: Callable[[Status], None] | None = None
 ) -> AsyncIterator[None]:
     """A relay that publishes while the block runs."""
-    running = asyncio.create_task(Relay(opened.store, opened.bell, open_lead(path), options, tell).run())
+    running = asyncio.create_task(Relay(opened.store, opened.bell, open_lead(path, options), options, tell).run())
     try:
         yield
     finally:

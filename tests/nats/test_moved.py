@@ -57,5 +57,5 @@ async def test_a_relay_of_a_sealed_store_keeps_its_place_and_rests(
     monkeypatch.setattr(relay, "ANCHOR_AFTER", 0.0)
     write(opened, 3)
     copy(path, tmp_path / "moved.db", seal=True)
-    await Relay(opened.store, opened.bell, open_lead(path), options).run(once=True)
+    await Relay(opened.store, opened.bell, open_lead(path, options), options).run(once=True)
     assert await positions(options, opened) == [1, 2, 3]

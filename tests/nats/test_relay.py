@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from nats.js.api import StreamConfig
 
-from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.compose import open_holdlog, open_lead
 from holdlog.adapters.nats.connection import connect
 from holdlog.adapters.nats.errors import NatsError
 from holdlog.adapters.nats.lead import FileLead, SoleLead
@@ -371,4 +371,11 @@ def test_only_one_has_the_lead(tmp_path: Path) -> None:
     one.leave()
     assert FileLead(tmp_path / "no" / "folder").take()
     assert (other.take(), one.take()) == (True, False)
+    other.leave()
+
+
+def test_relays_of_one_store_to_two_names_lead_each(path: Path, options: NatsOptions) -> None:
+    one, other = open_lead(path, options), open_lead(path, options._replace(name="team"))
+    assert [one.take(), other.take(), open_lead(path, options).take()] == [True, True, False]
+    one.leave()
     other.leave()

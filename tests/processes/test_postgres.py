@@ -23,6 +23,7 @@ from psycopg import sql
 
 from holdlog import AsyncStateStore, StateStore
 from holdlog.adapters.compose import open_lead
+from holdlog.adapters.nats.options import nats_options
 from holdlog.adapters.stores.postgres.connection import is_over
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.store import PostgresStore
@@ -498,8 +499,11 @@ def prepared(connection: "psycopg.Connection[tuple[str]]") -> set[str]:
 def test_one_relay_has_the_lead_until_its_connection_ends(server: PostgresServer) -> None:
     url = server.get_uri()
     open_postgres(url).close()
-    one, other = open_lead(url), open_lead(url)
-    assert [one.take(), other.take(), one.take()] == [True, False, True]
+    nats = nats_options("nats://one,nats://two")
+    one, other = open_lead(url, nats), open_lead(url, nats_options("nats://two,nats://one"))
+    elsewhere = open_lead(url, nats._replace(name="team"))
+    assert [one.take(), other.take(), one.take(), elsewhere.take()] == [True, False, True, True]
+    elsewhere.leave()
     one.leave()
     assert [other.take(), one.take()] == [True, False]
     cut(url)

@@ -10,9 +10,11 @@ from holdlog.adapters.stores.postgres.rows import Connection
 
 
 class DatabaseLead:
-    def __init__(self, url: str) -> None:
+    """`target`: of what the relays publish to, a number."""
+
+    def __init__(self, url: str, target: int) -> None:
         self._place = place_of(url)
-        self._number = (1 << 32) + zlib.crc32(f"holdlog relay {self._place.schema}".encode())
+        self._number = (1 << 32) + zlib.crc32(f"holdlog relay {self._place.schema} {target}".encode())
         self._connection: Connection | None = None
 
     def take(self) -> bool:
