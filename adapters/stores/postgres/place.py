@@ -28,12 +28,15 @@ class Place(NamedTuple):
 
 
 def name_of(url: str) -> str:
-    """Where that is, without anything that a person has to hide. Raises StoreError as `place_of`."""
+    """Where that is and as whom, without anything that a person has to hide. Raises StoreError as `place_of`."""
     place = place_of(url)
     parts = urlsplit(place.url)
-    kept = [(name, it) for name, it in parse_qsl(parts.query) if name in ("host", "hostaddr", "port", "dbname")]
-    query = urlencode([*kept, ("schema", place.schema)], safe="/")
-    return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}?{query}"
+    options = parse_qsl(parts.query)
+    who, _, host = parts.netloc.rpartition("@")
+    user = quote(dict(options).get("user", ""), safe="") or who.partition(":")[0]
+    kept = [(name, it) for name, it in options if name in ("host", "hostaddr", "port", "dbname")]
+    query = urlencode([*kept, ("schema", place.schema)], safe="/", quote_via=quote)
+    return f"postgresql://{user}{'@' if user else ''}{host}{parts.path}?{query}"
 
 
 def place_of(url: str) -> Place:
