@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from holdlog import StateStore
+from tests.servers import nats_server
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 TOLD = {
@@ -56,3 +59,31 @@ def test_an_example_comes_out_as_told(example: str, tmp_path: Path) -> None:
     for words in TOLD[example]:
         assert words in run.stdout
     assert not list(tmp_path.iterdir())
+
+
+def test_the_reviewer_says_what_it_waits_for_and_goes_on_when_it_is_there(tmp_path: Path) -> None:
+    with nats_server(tmp_path / "nats") as server, StateStore(tmp_path / "state.db") as store:
+        store.claim("src/a.md", agent="ann")
+        store.release("src/a.md", agent="ann", outcome="modified", note="two links")
+        command = [sys.executable, "-u", str(EXAMPLES / "nats/reviewer.py"), server.url]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as reviewer:
+            assert reviewer.stdout is not None
+            assert reviewer.stderr is not None
+            try:
+                told = "there is no stream holdlog_team yet; start: holdlog relay --nats-name team\n"
+                assert reviewer.stderr.readline() == told
+                words = [
+                    "relay",
+                    "--once",
+                    "--db",
+                    str(tmp_path / "state.db"),
+                    "--nats",
+                    server.url,
+                    "--nats-name",
+                    "team",
+                ]
+                subprocess.run([sys.executable, "-m", "holdlog", *words], check=True, capture_output=True, timeout=60)
+                assert reviewer.stdout.readline() == "reviewer  reads  src/a.md: two links (ann)\n"
+            finally:
+                reviewer.terminate()
+            assert reviewer.stderr.read() == ""

@@ -12,8 +12,8 @@ from holdlog.domain.refusals import StoreError
 _EXAMPLES = """\
 examples:
   holdlog copy .git/holdlog/state.db backup.db
-  holdlog copy --seal .git/holdlog/state.db postgresql://holdlog@db.example/team?schema=project
-  holdlog copy --seal postgresql://holdlog@db.example/team?schema=project state.db
+  holdlog copy --seal .git/holdlog/state.db 'postgresql://holdlog@db.example/team?schema=project'
+  holdlog copy --seal 'postgresql://holdlog@db.example/team?schema=project' state.db
 
 What stands behind PGPASSWORD or in ~/.pgpass need not stand in a URL. See docs/store.md.
 """

@@ -32,6 +32,10 @@ examples:
   holdlog set order-1 status '"paid"' --version 0
   holdlog history order-1 status
   holdlog doctor                                is the store sound, and who is connected?
+  holdlog --db 'postgresql://ann@db.example/team?schema=project' claims
+  holdlog copy state.db backup.db               also from and to PostgreSQL
+  holdlog up                                    a PostgreSQL and a NATS to try it with
+  holdlog subscribe --nats nats://127.0.0.1:4222 --subject 'claim.>'
 
 Each option of serve can stand in the environment: HOLDLOG_DB, HOLDLOG_TOOLS, HOLDLOG_TOOL_PREFIX …
 """

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from holdlog.adapters.cli.settings import named_place, place_of
+from holdlog.adapters.cli.settings import named_place, one_or_more, place_of
 from holdlog.domain.refusals import InvalidError, StoreError
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def add_subscribe(
     parser.add_argument(
         "--bookmarks", type=float, metavar="SECONDS", help="tell the position when nothing that fits came for so long"
     )
-    parser.add_argument("--limit", type=int, metavar="N", help="end after N events")
+    parser.add_argument("--limit", type=one_or_more, metavar="N", help="end after N events")
     parser.set_defaults(run=run_subscribe)
 
 

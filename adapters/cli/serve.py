@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import Final
 
 from holdlog.adapters.cli.commands import Parsers
 from holdlog.adapters.cli.nats import add_nats_options, nats_options_of
@@ -21,10 +22,22 @@ from holdlog.adapters.cli.settings import (
 )
 from holdlog.adapters.machine.location import without_password
 
+_EXAMPLES: Final = """\
+examples:
+  holdlog serve --tools claims,state
+  holdlog serve --db 'postgresql://ann@db.example/team?schema=project' --nats nats://127.0.0.1:4222
+
+Each option can stand in the environment, as HOLDLOG_TOOLS or HOLDLOG_DB.
+"""
+
 
 def add_serve(commands: Parsers, store: argparse.ArgumentParser, places: argparse.ArgumentParser) -> None:
     serve = commands.add_parser(
-        "serve", parents=[store, places], help="serve MCP over stdio (what holdlog does without a command)"
+        "serve",
+        parents=[store, places],
+        help="serve MCP over stdio (what holdlog does without a command)",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     serve.add_argument(
         "--tools",

@@ -55,11 +55,11 @@ def text(result: Result, place: Path | str, command: str = "") -> str:
         case claims.Board():
             return _board(result) or f"nothing is held in {store}"
         case claims.AlreadyClaimed():
-            return _sentence(result)  # its hint is for agents: each command is a session of its own
+            return _sentence(result) + _elsewhere(result)  # its hint is for agents: each command is a session
         case _:
             hint = getattr(result, "hint", None) or ""
             told = named(hint, "holdlog ").replace("wait_seconds=30", "--wait 30")
-            return _sentence(result) + (f"\n{told}" if told else "")
+            return _sentence(result) + _elsewhere(result) + (f"\n{told}" if told else "")
 
 
 def remark(result: Result) -> str:
@@ -167,6 +167,16 @@ def _beside(hold: claims.Held | claims.Busy | claims.WaitTimeout) -> str:
     asked = hold.current if isinstance(hold, claims.Held) else None
     current = "" if asked is None else f"; the version that you name is {'' if asked else 'not '}current"
     return covered + note + waiting + current
+
+
+def _elsewhere(result: Result) -> str:
+    """A line for each other worktree or workspace where the same path is claimed."""
+    match result:
+        case claims.Claimed() | claims.AlreadyClaimed() | claims.Available() | claims.Held():
+            found = result.also_claimed_in or ()
+            return "".join(f"\nalso claimed in workspace {it.workspace} by {it.held_by}" for it in found)
+        case _:
+            return ""
 
 
 def _past_of(result: claims.WithPast) -> str:

@@ -70,6 +70,12 @@ def subject_in(stream: str) -> str:
     return f"{kind}.{namespace if kind == 'agent' else token(namespace)}.{token(key)}"
 
 
+def subject_of_claim(resource: str) -> str:
+    """As `subject_in`."""
+    kind, namespace, key = _names_of_claim(resource)
+    return f"{kind}.{token(namespace)}.{token(key)}"
+
+
 def matches(pattern: str, subject: str) -> bool:
     """Whether a subject fits a pattern of NATS: `*` is one token, `>` at the end one or more."""
     wanted, given = pattern.split("."), subject.split(".")

@@ -17,10 +17,11 @@ from holdlog.adapters.nats.connection import FAILURES, Pause, connect, reason
 from holdlog.adapters.nats.errors import EventsLostError
 from holdlog.adapters.nats.feed import Published, feed, last_position
 from holdlog.adapters.nats.options import NatsOptions, nats_options
+from holdlog.adapters.nats.patterns import pattern_of
 from holdlog.adapters.nats.payload import CloudEvent
 from holdlog.adapters.nats.places import Places
 from holdlog.adapters.nats.source import Source, find
-from holdlog.adapters.nats.subjects import matches, subject_in
+from holdlog.adapters.nats.subjects import subject_in
 from holdlog.adapters.opened import Opened
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
@@ -53,7 +54,7 @@ class Subscription:
             raise InvalidError("after: is a position, 0 or more")
         self.position = after
         self._options = options
-        self._subjects = tuple(subjects)
+        self._patterns = [pattern_of(it, options.prefix) for it in subjects]
         self._places = Places(durable) if durable is not None else None
         self._opened = opened
         self._bookmarks = bookmarks
@@ -116,6 +117,8 @@ class Subscription:
         """Events through one connection."""
         source = await find(js, self._options, await asyncio.to_thread(self._store_id))
         self._follow(source)
+        for pattern in self._patterns:
+            pattern.require_of(source.root)
         await self._begin(js, source)
         assert self.position is not None
         self._worked = True
@@ -178,7 +181,7 @@ class Subscription:
             await self._keep(always=True)
 
     def _event(self, source: Source, message: Published) -> CloudEvent | None:
-        if not self._wants(message.subject.removeprefix(source.root + "."), source):
+        if not self._wants(message.subject.removeprefix(source.root + ".")):
             return None
         event = payload.read(message.text)
         if event.omitted and self._opened is not None:
@@ -188,10 +191,8 @@ class Subscription:
                 event = payload.read(payload.text_of(source.store_id, recorded[0]))
         return event
 
-    def _wants(self, subject: str, source: Source) -> bool:
-        return not self._subjects or any(
-            matches(pattern.removeprefix(source.root + "."), subject) for pattern in self._subjects
-        )
+    def _wants(self, subject: str) -> bool:
+        return not self._patterns or any(pattern.fits(subject) for pattern in self._patterns)
 
     async def _gap(self, source: Source, until: int) -> AsyncGenerator[CloudEvent, None]:
         """What is missing below a message, up to the position `until`."""
@@ -212,7 +213,7 @@ class Subscription:
                 if until is not None and recorded.envelope.position > until:
                     return
                 self.position = recorded.envelope.position
-                if self._wants(subject_in(recorded.envelope.stream), source):
+                if self._wants(subject_in(recorded.envelope.stream)):
                     self._marked = (time.monotonic(), self.position)
                     yield payload.read(payload.text_of(source.store_id, recorded))
             if not page:
@@ -284,6 +285,8 @@ def subscribe(
 
     options = nats_options(url, os.environ, name=name, prefix=prefix, **connection)
     options.arguments()
-    opened = open_holdlog(store, what="subscriber") if store is not None else None
     subjects = (subject,) if isinstance(subject, str) else tuple(subject)
+    for each in subjects:
+        pattern_of(each, prefix)  # before anything is opened
+    opened = open_holdlog(store, what="subscriber") if store is not None else None
     return Subscription(options, subjects, after, durable, opened, bookmarks)

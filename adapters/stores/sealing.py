@@ -5,6 +5,7 @@ tells this build, which then runs no command at all.
 """
 
 import json
+import re
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
@@ -25,7 +26,7 @@ PATIENCE: Final = 10.0
 class Seal(NamedTuple):
     """`at`: when, microseconds UTC; `steady`: the same moment on the clock of leases, which stands still from then on.
 
-    `to`: where the store goes, without credentials. `given`: its id is that one's now, so no other copy gets it.
+    `to`: where the store goes, without passwords. `given`: its id is that one's now, so no other copy gets it.
     `done`: it is there.
     """
 
@@ -42,6 +43,14 @@ class Seal(NamedTuple):
     @property
     def text(self) -> str:
         return json.dumps(self._asdict())
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether two names are of one place, whoever goes there."""
+    return _USER.sub(r"\1", one) == _USER.sub(r"\1", other)
+
+
+_USER: Final = re.compile("^(postgresql://)[^@/?]*@")
 
 
 def seal_of(text: str | None) -> Seal | None:
@@ -65,7 +74,7 @@ def seal(transaction: Writes, to: str, lay: Lay[Writes]) -> Seal:
     Raises StoreError where it was given to another.
     """
     found = seal_of(transaction.meta(SEAL))
-    if found is not None and found.given and found.to != to:
+    if found is not None and found.given and not is_same(found.to, to):
         raise elsewhere(found)
     sealed = found._replace(to=to) if found is not None else Seal(transaction.at, transaction.steady, shown(to))
     if sealed != found:

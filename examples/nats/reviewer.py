@@ -78,12 +78,14 @@ async def claimed_and_released(store: Any) -> None:
         print(f"writer    {outcome:8} {path}")
 
 
-async def until_there(connection: Client) -> None:
-    """Until the relay made the stream."""
+async def until_there(connection: Client, told: str = "") -> None:
+    """Until the relay made the stream; `told` is said where that takes a while."""
     while True:
         try:
             await connection.jetstream().stream_info(STREAM)
         except nats.js.errors.NotFoundError:
+            print(told, end="", file=sys.stderr)
+            told = ""
             await asyncio.sleep(0.05)
         else:
             return
@@ -112,7 +114,9 @@ async def run(*command: object) -> asyncio.subprocess.Process:
 
 async def main() -> None:
     if len(sys.argv) > 1:
-        await review(await nats.connect(sys.argv[1], max_reconnect_attempts=-1))
+        connection = await nats.connect(sys.argv[1], max_reconnect_attempts=-1)
+        await until_there(connection, f"there is no stream {STREAM} yet; start: holdlog relay --nats-name team\n")
+        await review(connection)
     else:
         logging.getLogger("nats").setLevel(logging.CRITICAL)  # its first attempts may come before the server
         await show()

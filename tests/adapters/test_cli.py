@@ -228,6 +228,26 @@ def test_the_help_of_a_command_shows_an_example_that_it_understands(command: str
         assert re.search(rf"{option} \w+\s[^(]*\(default: ", shown)
 
 
+@pytest.mark.parametrize("command", ["", "serve", "copy", "relay", "subscribe", "up"])
+def test_examples_are_understood_and_a_shell_leaves_them_alone(command: str, run: Terminal) -> None:
+    examples = re.findall(r"^  holdlog(?: (\S.*?))?(?: {3,}.*)?$", run(*command.split(), "--help").out, re.MULTILINE)
+    assert examples
+    for example in examples:
+        assert parsed(shlex.split(example)).command.startswith(command)
+        assert not set(re.sub(r"'[^']*'", "", example)) & set("?*>&")  # of which zsh would make something else
+
+
+def test_the_help_has_an_example_with_a_database_and_one_of_each_thing_beside(run: Terminal) -> None:
+    shown = run("--help").out.partition("examples:")[2]
+    for words in ("--db 'postgresql://", "holdlog up ", "holdlog copy ", "holdlog subscribe "):
+        assert words in shown
+
+
+def test_up_takes_no_store(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--db", "x.db", "up"]) == 2
+    assert capsys.readouterr().err == "holdlog: up starts a database of its own, and takes no --db\n"
+
+
 @pytest.mark.parametrize(("level", "told"), [("warning", False), ("info", True)])
 def test_bad_arguments_of_an_agent_are_logged_for_those_who_ask(level: str, told: bool, tmp_path: Path) -> None:
     wire = Wire("-m", "holdlog", "--db", tmp_path / "state.db", "--log-level", level)

@@ -9,6 +9,7 @@ import pytest
 
 from holdlog import StateStore
 from holdlog.adapters.cli.main import main
+from tests.adapters.test_workspaces import repository, worktree
 from tests.commands import until
 from tests.wire import Wire
 
@@ -57,6 +58,23 @@ def test_a_claim_its_refusal_and_its_release(run: Terminal) -> None:
     claimed = run("claim custom://db --agent ben")
     assert re.search(r"claimed custom://db \(version 3\) \(modified by ann at .*: new index\)", claimed)
     assert "Read it again" in claimed
+
+
+def test_whoever_comes_second_in_another_worktree_is_told(
+    run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
+    here = repository(tmp_path / "repo")
+    there = worktree(here, "../feature")
+    monkeypatch.chdir(here)
+    assert run("claim src/a.py --agent ann").count("\n") == 1
+    monkeypatch.chdir(there)
+    told = "also claimed in workspace main by ann"
+    assert run("status src/a.py").splitlines()[1:] == [told]
+    assert run("claim src/a.py --agent ben").splitlines()[1:] == [told]
+    assert run("claim src/a.py --agent ben").splitlines()[1:] == [told]
+    monkeypatch.chdir(here)
+    assert run("status src/a.py").splitlines()[1:] == ["also claimed in workspace feature by ben"]
 
 
 def test_several_or_the_first_that_is_free(run: Terminal) -> None:

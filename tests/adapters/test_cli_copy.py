@@ -141,4 +141,4 @@ def test_a_terminal_sees_progress_and_a_pipe_does_not(source: Path, tmp_path: Pa
 
 def test_help_has_an_example() -> None:
     told = holdlog("copy", "--help").stdout
-    assert "holdlog copy --seal .git/holdlog/state.db postgresql://" in told
+    assert "holdlog copy --seal .git/holdlog/state.db 'postgresql://" in told

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from holdlog import CopyReport, InvalidError, SealedError, StateStore, StoreError, UnavailableError
@@ -16,6 +17,7 @@ from holdlog.adapters.copying import copy
 from holdlog.adapters.stores.copying import carried, file
 from holdlog.adapters.stores.copying.database import DatabaseTarget
 from holdlog.adapters.stores.copying.file import FileTarget
+from holdlog.adapters.stores.postgres.place import name_of, place_of
 from holdlog.adapters.stores.postgres.rows import PostgresReader
 from holdlog.adapters.stores.rows import SqliteReader
 from holdlog.adapters.stores.sealing import SEAL, Seal
@@ -38,6 +40,7 @@ from tests.commands import (
     transact,
     until,
 )
+from tests.conftest import fresh_schema
 from tests.places import Place, Somewhere, opened, places, stands
 
 PAIRS = list(itertools.product(["file", "schema"], repeat=2))
@@ -630,12 +633,43 @@ def test_progress_is_told(source: Place, somewhere: Somewhere) -> None:
     assert {total for _, total in told} == {1_001}
 
 
-def test_a_url_is_told_without_what_has_to_be_hidden() -> None:
-    from holdlog.adapters.stores.postgres.place import name_of
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("postgres://ann:secret@db:5433/x?password=secret&sslkey=secret&schema=a", "ann@db:5433/x?schema=a"),
+        ("postgresql://:secret@db/x", "db/x?schema=holdlog"),
+        ("postgresql://db/x?user=o%40dd", "o%40dd@db/x?schema=holdlog"),
+        ("postgresql://ann%3Ab:secret@db/x?schema=50%25%20of%20it", "ann%3Ab@db/x?schema=50%25%20of%20it"),
+        ("postgresql:///x?host=/run/pg&user=ann", "ann@/x?host=/run/pg&schema=holdlog"),
+    ],
+)
+def test_a_url_is_told_with_its_user_and_without_what_has_to_be_hidden(url: str, told: str) -> None:
+    assert name_of(url) == f"postgresql://{told}"
+    assert place_of(name_of(url)).schema == place_of(url).schema
 
-    url = "postgres://ann:secret@db.example:5433/team?password=secret&sslkey=secret&schema=one"
-    assert name_of(url) == "postgresql://db.example:5433/team?schema=one"
-    assert name_of("postgresql://db/team?user=ann") == "postgresql://db/team?schema=holdlog"
+
+def test_a_move_tells_whom_to_go_on_as_and_no_password(source: Place, postgres_server: str) -> None:
+    with fresh_schema(f"{postgres_server}&password=hunter2") as to:
+        report = copy(source, to, seal=True)
+        with opened(source) as store, pytest.raises(SealedError) as refusal:
+            run(store, transact(put("k", 1)))
+        for told in (report.target, line_of(refusal.value)):
+            assert "postgresql://postgres@" in told
+            assert "hunter2" not in told
+        with StateStore(report.target) as store:
+            assert store.get("n", "a").value == 1
+
+
+def test_a_move_may_be_repeated_as_another_user(source: Place, postgres_server: str) -> None:
+    with fresh_schema(postgres_server) as target, psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS repeats")
+        connection.execute("CREATE ROLE repeats LOGIN SUPERUSER")
+        first = copy(source, target, seal=True)
+        assert copy(source, f"{target}&user=repeats", seal=True).already
+        assert copy(source, target, seal=True) == first._replace(already=True)
+        with pytest.raises(StoreError, match="both are the same store"):
+            copy(target, f"{target}&user=repeats")
+        connection.execute("DROP ROLE repeats")
 
 
 def test_a_seal_reads_as_it_was_written() -> None:

@@ -104,7 +104,8 @@ WRONG_URLS = [
     "postgresql://ann:s3cret@h:99999/x",
     "postgresql://ann:s3cret@h:0/x",
     "postgresql://ann:s3cret@h/x#here",
-    "postgresql://ann:s3cret@h/x?nonsense=x",
+    "postgresql://ann:12?s3cret=x@h/x",
+    "postgresql://ann:12?schema=a&s3cret=x@h/x",
     "postgresql://ann:s3cret@h/x?schema",
     "postgresql://ann:s3cret@h/x?schema=a%ff",
     "postgresql://ann:s3cret@h/x%ff",
@@ -118,6 +119,19 @@ WRONG_URLS = [
 @pytest.mark.parametrize("url", WRONG_URLS)
 def test_a_url_that_cannot_be_is_told_at_once_and_never_its_password(url: str, require_refused: Require) -> None:
     assert "%40" in require_refused(url, "the URL cannot be read; write postgresql://user@host:5432/database")
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("shema", "has no option shema; did you mean schema?"),
+        ("Schema", "has no option Schema; did you mean schema?"),
+        ("ssl_mode", "has no option ssl_mode; did you mean sslmode?"),
+        ("nonsense", "has no option nonsense; it may have schema, and those of libpq"),
+    ],
+)
+def test_a_misspelt_option_is_named(option: str, says: str, require_refused: Require) -> None:
+    require_refused(f"postgresql://ann:{SECRET}@h/x?connect_timeout=3&{option}=x", says)
 
 
 @pytest.mark.parametrize("schema", ["", "x" * 51, "é" * 26, "%00", "pg_mine", "%20", "a%20", "%0Aa", "$user"])

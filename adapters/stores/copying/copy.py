@@ -21,7 +21,7 @@ from holdlog.adapters.stores.copying.carried import (
     verified,
     view_pages,
 )
-from holdlog.adapters.stores.sealing import Seal, elsewhere
+from holdlog.adapters.stores.sealing import Seal, elsewhere, is_same
 from holdlog.domain.refusals import StoreError
 
 TELL_EVERY: Final = 1_000
@@ -32,7 +32,7 @@ Progress = Callable[[int, int], None]
 
 
 class CopyReport(NamedTuple):
-    """`source`, `target`: without credentials. `kept_id`: the copy has the store id of its source, which is sealed.
+    """`source`, `target`: without passwords. `kept_id`: the copy has the store id of its source, which is sealed.
 
     `already`: it was there from an earlier run, and was verified again.
     """
@@ -66,7 +66,7 @@ class Look(Protocol):
 
 
 class Source(Protocol):
-    """A store that is opened. `name`: where it is, without credentials."""
+    """A store that is opened. `name`: where it is, without passwords."""
 
     name: str
 
@@ -127,7 +127,7 @@ def copy_between(
     that was sealed before gives its id to one copy in any case. Killed at any moment, it leaves no store at the target,
     and may be run again. Raises StoreError, UnavailableError.
     """
-    if source.name == target.name:
+    if is_same(source.name, target.name):
         raise StoreError("both are the same store; name another place to copy to")
     try:
         with target.prepared():
@@ -146,7 +146,7 @@ def _copied(source: Source, target: Target, seal: bool, progress: Progress, tell
             tell(f"{source.name} is sealed from now on; should the copy fail, run it again")
         if sealed.done:
             raise elsewhere(sealed)
-    keeps = sealed is not None and not sealed.done and (not sealed.given or sealed.to == target.name)
+    keeps = sealed is not None and not sealed.done and (not sealed.given or is_same(sealed.to, target.name))
     with source.look() as look:
         steps = _Steps(look.count(), progress)
         expected, found = Fingerprint(), Fingerprint()
@@ -191,7 +191,7 @@ def _put_beside(look: Look, target: Target, then: int) -> None:
 def _there_already(source: Source, target: Target, occupied: OccupiedError, progress: Progress) -> CopyReport:
     """An earlier run got as far as that, and could not tell. What was written there since is left alone."""
     sealed = source.sealed()
-    if sealed is None or not sealed.given or sealed.to != target.name:
+    if sealed is None or not sealed.given or not is_same(sealed.to, target.name):
         raise occupied
     with source.look() as ours, target.as_source() as there, there.look() as theirs:
         store_id = ours.meta()["store_id"]

@@ -8,7 +8,7 @@ from holdlog.adapters.stores.audit import Row
 from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.postgres.rows import Connection
 from holdlog.adapters.stores.postgres.schema import SELECT_EVENTS, key_of, select_rows
-from holdlog.adapters.stores.postgres.standing import tables_there
+from holdlog.adapters.stores.postgres.standing import IN_SCHEMA, tables_there
 from holdlog.adapters.stores.schema import EVENTS_TABLE, select_from
 from holdlog.projections.claims import CLAIMS
 from holdlog.projections.fold import VIEWS
@@ -99,5 +99,5 @@ SELECT (SELECT COUNT(*) FROM {EVENTS_TABLE}),
        (SELECT COUNT(*) FROM current WHERE live = 1), (SELECT COUNT(*) FROM current WHERE live <> 1)"""
 _SELECT_LEASES: Final = """
 SELECT resource, version, CASE kind WHEN 'waits' THEN 'ticket' ELSE 'grant' END, agent, principal FROM leases"""
-_SELECT_SIZE: Final = """SELECT COALESCE(SUM(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
-    WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"""
+_SELECT_SIZE: Final = f"""SELECT COALESCE(SUM(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
+    WHERE {IN_SCHEMA} AND relkind = 'r'"""

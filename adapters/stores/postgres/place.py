@@ -1,10 +1,13 @@
 """Where a PostgreSQL store is: a URL, with the schema that holds its tables."""
 
+import re
+from difflib import get_close_matches
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 from holdlog.domain.refusals import StoreError
 
@@ -19,6 +22,8 @@ _UNREADABLE: Final = (
     " ?, %23 for # and %25 for % in names and passwords"
 )
 
+_WORD: Final = re.compile("[A-Za-z][A-Za-z0-9_-]{0,30}")
+
 
 class Place(NamedTuple):
     """`url`: as libpq takes it."""
@@ -28,12 +33,15 @@ class Place(NamedTuple):
 
 
 def name_of(url: str) -> str:
-    """Where that is, without anything that a person has to hide. Raises StoreError as `place_of`."""
+    """Where that is and as whom, without anything that a person has to hide. Raises StoreError as `place_of`."""
     place = place_of(url)
     parts = urlsplit(place.url)
-    kept = [(name, it) for name, it in parse_qsl(parts.query) if name in ("host", "hostaddr", "port", "dbname")]
-    query = urlencode([*kept, ("schema", place.schema)], safe="/")
-    return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}?{query}"
+    options = parse_qsl(parts.query)
+    who, _, host = parts.netloc.rpartition("@")
+    user = quote(dict(options).get("user", ""), safe="") or who.partition(":")[0]
+    kept = [(name, it) for name, it in options if name in ("host", "hostaddr", "port", "dbname")]
+    query = urlencode([*kept, ("schema", place.schema)], safe="/", quote_via=quote)
+    return f"postgresql://{user}{'@' if user else ''}{host}{parts.path}?{query}"
 
 
 def place_of(url: str) -> Place:
@@ -51,15 +59,27 @@ def place_of(url: str) -> Place:
 
 
 def _parsed(url: str) -> tuple[SplitResult, list[tuple[str, str]]]:
-    """Raises ValueError, ProgrammingError."""
+    """Raises ValueError, ProgrammingError; StoreError for an option that nobody knows."""
     parts = urlsplit(url)
     who, _, _ = parts.netloc.rpartition("@")
     if f"{parts.scheme}://" != url[: len(parts.scheme) + 3] or parts.port == 0 or "@" in who or "#" in url:
         raise ValueError
     plain = parts.query.replace("+", "%2B")  # libpq knows no other way to write a blank than %20
     options = parse_qsl(plain, keep_blank_values=True, strict_parsing=bool(plain), errors="strict", separator="&")
+    if "@" not in parts.query:  # else the names may be of a password that was not encoded
+        _require_known([name for name, _ in options])
     conninfo_to_dict(_without_schema(parts, options))
     return parts, options
+
+
+def _require_known(names: list[str]) -> None:
+    """Raises StoreError for an option that neither we nor libpq know."""
+    known = {"schema", "ssl", *(option.keyword.decode() for option in Conninfo.get_defaults())}
+    for name in names:
+        if name not in known and _WORD.fullmatch(name):
+            near = get_close_matches(name.lower(), known, n=1)
+            meant = f"did you mean {near[0]}?" if near else "it may have schema, and those of libpq"
+            raise StoreError(f"the URL has no option {name}; {meant}")
 
 
 def _without_schema(parts: SplitResult, options: list[tuple[str, str]]) -> str:

@@ -22,8 +22,10 @@ OF_VIEWS: Final = {
 
 _SELECT_COLUMNS: Final = """SELECT attname, format_type(atttypid, NULL) FROM pg_attribute
     WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"""
-_SELECT_INDEXES: Final = """SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid
-    WHERE relnamespace = current_schema()::regnamespace AND indisvalid"""
+IN_SCHEMA: Final = "relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
+"""Not `::regnamespace`, which folds and splits a name as if somebody had typed it."""
+_SELECT_INDEXES: Final = f"""SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid
+    WHERE {IN_SCHEMA} AND indisvalid"""
 
 
 def tables_there(connection: Connection) -> set[str]:

@@ -1,0 +1,86 @@
+"""Which subjects a subscriber wants. What nothing can have is refused: it would be waited for in silence."""
+
+import re
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from holdlog.adapters.nats.subjects import HASHED, NO_NAMESPACE, PLAIN_PATH, matches, subject_of_claim, token
+from holdlog.domain.refusals import InvalidError
+
+KINDS: Final = ("record", "claim", "agent")
+NAMES: Final = 3
+"""Of a subject behind its root: kind, namespace, key."""
+
+_STORE: Final = re.compile(r"[A-Za-z0-9_-]+|\*")
+_CUT: Final = re.compile(rf"[A-Za-z0-9_%-]{{1,80}}{HASHED}[0-9a-f]{{64}}|{HASHED}")
+_OF_CLAIMS: Final = re.compile(rf"{PLAIN_PATH}|custom|file%3A.*|\*")
+
+
+class Pattern(NamedTuple):
+    """`store`: its token in subjects, `*` for any; `rest`: the pattern behind `<prefix>.<store>`."""
+
+    store: str
+    rest: str
+
+    def fits(self, subject: str) -> bool:
+        """`subject`: behind its root."""
+        return matches(self.rest, subject)
+
+    def require_of(self, root: str) -> None:
+        """Raises InvalidError for the pattern of another store than the one that publishes below `root`."""
+        name = root.rpartition(".")[2]
+        if self.store not in ("*", name):
+            raise InvalidError(f"subject: is one of the store {self.store}; this one publishes as {name}")
+
+
+def pattern_of(text: str, prefix: str) -> Pattern:
+    """What a person wrote, with or without `<prefix>.<store>`. Raises InvalidError where no subject can fit."""
+    whole = text.removeprefix(f"{prefix}.")
+    store, _, rest = whole.partition(".") if whole != ">" else ("*", ".", ">")
+    is_kind = prefix.partition(".")[0] in KINDS
+    if whole == text or (is_kind and _wrong(rest)):
+        store, rest = "*", text
+    wrong = _wrong(rest) if _STORE.fullmatch(store) else "the name of its store has letters, digits, _ and - only"
+    if wrong:
+        raise InvalidError(f"subject: nothing can have {text!r}: {wrong}; see docs/nats.md")
+    return Pattern(store, rest)
+
+
+def _wrong(pattern: str) -> str:
+    """Why no subject behind a root fits; nothing for a good pattern."""
+    names = pattern.split(".")
+    last = names.pop() if names[-1] == ">" else None
+    if "" in names:
+        return "a name in it is empty"
+    if ">" in names:
+        return "> stands at its end only"
+    if names and names[0] not in (*KINDS, "*"):
+        return "it begins with record, claim, agent, * or >"
+    if any(set(it) & {"*", ">"} and it != "*" for it in names):
+        return "* and > stand for whole names"
+    if len(names) > NAMES or any(it != "*" and not _is_token(it) for it in names):
+        return f"names are percent-encoded, as in {_encoded(names)}"
+    if len(names) != NAMES - (last is not None) and (last is None or len(names) == NAMES):
+        return "it names kind, namespace and key, as in record.campaign.budget, record.campaign.* or claim.>"
+    if names[:1] == ["claim"] and len(names) > 1 and not _OF_CLAIMS.fullmatch(names[1]):
+        return f"claims are in {PLAIN_PATH}, custom or file%3A<workspace>"
+    if names[:1] == ["agent"] and len(names) > 1 and names[1] not in (NO_NAMESPACE, "*"):
+        return f"agents are in {NO_NAMESPACE}, as in agent.{NO_NAMESPACE}.{names[-1]}"
+    return ""
+
+
+def _is_token(name: str) -> bool:
+    return _CUT.fullmatch(name) is not None or _token(name) == name
+
+
+def _encoded(names: list[str]) -> str:
+    """What was meant, most likely: a dot that is not written as `%2E` has cut a key into several names."""
+    kind, namespace, *key = names
+    if kind == "claim" and "://" in ".".join(names):
+        return subject_of_claim(unquote(".".join(names[1:])))
+    return ".".join((kind, namespace if namespace == "*" else _token(namespace), _token(".".join(key) or "key")))
+
+
+def _token(name: str) -> str:
+    """What is encoded already stays; what no name can hold does not."""
+    return token(unquote(name).encode(errors="replace").decode())
