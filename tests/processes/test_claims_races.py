@@ -21,7 +21,7 @@ from tests.processes.claimants import (
     told_of,
     waiting,
 )
-from tests.processes.conftest import EVERY_STORE, Serve, Start
+from tests.processes.conftest import EVERY_STORE, EVERY_STORE_IN_TIME, Serve, Start
 from tests.processes.soundness import Place, require_sound
 from tests.processes.workers import Worker, until
 
@@ -64,7 +64,7 @@ def test_one_of_many_claimants_gets_it_every_time(
     require_sound(place)
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 def test_a_hundred_waiters_are_served_in_the_order_of_their_tickets(place: Place, claimant: Start) -> None:
     with StateStore(place) as holder:
         first: Any = holder.claim("a.md", agent="first")
@@ -79,7 +79,7 @@ def test_a_hundred_waiters_are_served_in_the_order_of_their_tickets(place: Place
     require_sound(place)
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 def test_waiters_that_time_out_and_come_back_have_their_old_places(place: Place, claimant: Start) -> None:
     with StateStore(place) as holder:
         first: Any = holder.claim("a.md", agent="first")
@@ -97,7 +97,7 @@ def test_waiters_that_time_out_and_come_back_have_their_old_places(place: Place,
     require_sound(place)
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 def test_waits_that_end_as_the_grant_is_made_lose_none_and_double_none(place: Place, claimant: Start) -> None:
     times = 40 if isinstance(place, str) else 60
     workers = [claimant("hurry", place, "a.md", f"p{it}", 5, times) for it in range(PROCESSES)]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.processes.claimants import leases, steady
-from tests.processes.conftest import EVERY_STORE, Serve
+from tests.processes.conftest import EVERY_STORE, EVERY_STORE_IN_TIME, Serve
 from tests.processes.soundness import Place, require_sound
 from tests.processes.workers import until
 
@@ -71,7 +71,7 @@ def test_who_only_asks_is_told_what_a_dead_holder_has_left_and_cuts_nothing(plac
     assert seconds_left(place) <= 9
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 @pytest.mark.parametrize("call", ["set", "release"])
 def test_whatever_a_returning_agent_calls_first_finds_its_claim(place: Place, serve: Serve, call: str) -> None:
     """Also after a kill -9 that nobody noticed yet."""
@@ -87,7 +87,7 @@ def test_whatever_a_returning_agent_calls_first_finds_its_claim(place: Place, se
     require_sound(place)
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 def test_a_client_that_starts_a_server_for_every_call_keeps_its_claims(place: Place, serve: Serve) -> None:
     def call(tool: str, **arguments: Any) -> dict[str, Any]:
         server = serve()
@@ -182,7 +182,7 @@ def test_sub_agents_work_below_their_parent_and_block_each_other(place: Place, s
     assert mine("status", resource="src/a.py")["held_by"] == "claude/tests"
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 @pytest.mark.parametrize("tool", ["status", "get", "claim", "wait", "list"])
 def test_a_loss_is_told_once_with_the_next_answer_of_any_kind(place: Place, serve: Serve, tool: str) -> None:
     server, other = serve("--lease-seconds", 1), serve()
@@ -205,7 +205,7 @@ def test_a_loss_is_told_once_with_the_next_answer_of_any_kind(place: Place, serv
     assert "lost" not in other(tool, **calls[tool])
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 def test_a_session_that_comes_back_in_another_server_is_told_what_it_lost(place: Place, serve: Serve) -> None:
     first, other = serve("--lease-seconds", 1, session="conversation-1"), serve("--grace-seconds", 0.1)
     first("claim", resource="a.md", agent="ann")
@@ -217,7 +217,7 @@ def test_a_session_that_comes_back_in_another_server_is_told_what_it_lost(place:
     assert "lost" not in second("status")
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 @pytest.mark.parametrize("tool", ["claim", "release", "set"])
 def test_an_agent_that_comes_back_in_another_session_is_told_what_it_lost(
     place: Place, serve: Serve, tool: str
@@ -239,7 +239,7 @@ def test_an_agent_that_comes_back_in_another_session_is_told_what_it_lost(
     assert "lost" not in second(tool, **calls[tool])
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 def test_so_is_one_whose_lease_had_ended_before_anybody_noticed_the_end_of_its_server(
     place: Place, serve: Serve
 ) -> None:

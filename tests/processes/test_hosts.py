@@ -202,6 +202,7 @@ async def pooler(server: PostgresOverTcp) -> AsyncIterator[int]:
         listening.close()
 
 
+@pytest.mark.slow
 async def test_the_bell_of_nats_wakes_where_that_of_the_database_is_silent(
     network: list[Host], server: PostgresOverTcp, tmp_path: Path
 ) -> None:
