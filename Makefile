@@ -1,7 +1,8 @@
 # Needs git, make and Python 3.11 or newer. uv is taken from PATH, or fetched into .uv/ when it is missing there.
 
 PYTHON ?= python3
-JOBS ?= auto
+# One more than there are processors: tests wait for a third of their time.
+JOBS ?= $(shell expr `getconf _NPROCESSORS_ONLN` + 1)
 ARGS ?=
 
 ifeq ($(origin UV), undefined)

@@ -1,5 +1,6 @@
 """Schemas of PostgreSQL whose names need quotes: every command takes them."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +32,8 @@ class Odd(NamedTuple):
 
 @pytest.fixture(params=NAMES)
 def odd(request: pytest.FixtureRequest, postgres_server: str) -> Iterator[Odd]:
-    odd = Odd(f"{postgres_server}&schema={quote(request.param, safe='')}", postgres_server, request.param)
+    schema = f"{request.param}_{os.getpid()}"  # others test on the same server now
+    odd = Odd(f"{postgres_server}&schema={quote(schema, safe='')}", postgres_server, schema)
     odd.drop()
     try:
         with StateStore(odd.url) as store:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -662,14 +663,14 @@ def test_a_move_tells_whom_to_go_on_as_and_no_password(source: Place, postgres_s
 
 def test_a_move_may_be_repeated_as_another_user(source: Place, postgres_server: str) -> None:
     with fresh_schema(postgres_server) as target, psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute("DROP ROLE IF EXISTS repeats")
-        connection.execute("CREATE ROLE repeats LOGIN SUPERUSER")
+        other = f"repeats_{os.getpid()}"
+        connection.execute(f"CREATE ROLE {other} LOGIN SUPERUSER")  # type: ignore[call-overload]
         first = copy(source, target, seal=True)
-        assert copy(source, f"{target}&user=repeats", seal=True).already
+        assert copy(source, f"{target}&user={other}", seal=True).already
         assert copy(source, target, seal=True) == first._replace(already=True)
         with pytest.raises(StoreError, match="both are the same store"):
-            copy(target, f"{target}&user=repeats")
-        connection.execute("DROP ROLE repeats")
+            copy(target, f"{target}&user={other}")
+        connection.execute(f"DROP ROLE {other}")  # type: ignore[call-overload]
 
 
 def test_a_seal_reads_as_it_was_written() -> None:

@@ -302,7 +302,7 @@ def test_openers_at_once_make_one_store(postgres: str) -> None:
         ("postgresql://u:SECRET%00@127.0.0.1:1/x", "cannot be read"),
         ("postgresql://u:SECRET\udcff@127.0.0.1:1/x", "cannot be read"),
         ("postgresql://u:SECRET@[::1]x/db", "cannot be read"),
-        ("postgresql://127.0.0.1:1/x?passwort=SECRET", "cannot be read"),
+        ("postgresql://127.0.0.1:1/x?passwort=SECRET", "no option passwort"),
         ("postgresql://h/x?schema=", "schema"),
         ("mysql://h/x", "is no store"),
     ],
@@ -473,6 +473,7 @@ def waits_for_a_lock(url: str) -> bool:
 
 @pytest.mark.parametrize("schema", ["50% of it", 'o"dd', "'; x", "%(a)s %s", "{ü}"])
 def test_a_schema_may_have_any_name(schema: str, postgres_server: str) -> None:
+    schema += f"_{os.getpid()}"
     with StateStore(f"{postgres_server}&schema={quote(schema)}") as store:
         store.set("n", "k", "value", updated_by="ann")
         store.claim("r", agent="ann")
