@@ -46,7 +46,7 @@ def _drained(bench: Bench, path: Path, options: NatsOptions) -> Figure:
         _write(opened, number_of, AT_ONCE)
     bench.progress("draining")
     started = time.perf_counter()
-    asyncio.run(Relay(opened.store, opened.bell, open_lead(path), options).run(once=True))
+    asyncio.run(Relay(opened.store, opened.bell, open_lead(path, options), options).run(once=True))
     seconds = time.perf_counter() - started
     opened.close()
     plain = asyncio.run(_published(options, min(events, 20_000)))
