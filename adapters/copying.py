@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdlog.adapters.compose import MEMORY, require_database
+from holdlog.adapters.machine.location import is_url
 from holdlog.domain.refusals import StoreError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _is_database(place: str | Path) -> bool:
     """Raises StoreError for what can be neither copied nor copied to."""
     if str(place) == MEMORY:
         raise StoreError("a store in memory ends with its process; copy files and databases")
-    if "://" not in str(place):
+    if not is_url(str(place)):
         return False
     require_database(str(place))
     return True

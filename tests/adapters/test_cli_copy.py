@@ -107,6 +107,8 @@ def test_names_count_from_the_working_folder(source: Path) -> None:
         (["state.db", "no/such/folder.db"], "does not exist"),
         (["state.db", f"postgresql://ann:{SECRET}@127.0.0.1:1/d"], "127.0.0.1"),
         (["state.db", f"mysql://ann:{SECRET}@h/d"], "is no store"),
+        (["state.db", f"postgresql:/ann:{SECRET}@h/d"], "cannot be read"),
+        ([f"postgresql:/ann:{SECRET}@h/d", "copy.db"], "cannot be read"),
         (["state.db", ":memory:"], "memory"),
         (["--db", "state.db", "state.db", "copy.db"], "copy"),
     ],
