@@ -1,6 +1,5 @@
 """A copy from a schema of PostgreSQL, and to one: made in one transaction."""
 
-import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any, Final
@@ -10,6 +9,7 @@ from psycopg import sql
 
 from holdlog.adapters.stores.copying.carried import BY_STREAM, EVENTS, POSITION, Carried, Row
 from holdlog.adapters.stores.copying.copy import OccupiedError, Source
+from holdlog.adapters.stores.copying.source import SealableSource
 from holdlog.adapters.stores.postgres.connection import connect
 from holdlog.adapters.stores.postgres.faults import is_lost, refusal_of
 from holdlog.adapters.stores.postgres.opening import create, lock_of, open_postgres, require_utf8, stands
@@ -17,7 +17,7 @@ from holdlog.adapters.stores.postgres.place import Place, name_of, place_of
 from holdlog.adapters.stores.postgres.rows import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.adapters.stores.postgres.transaction import PostgresTransaction
-from holdlog.adapters.stores.sealing import PATIENCE, SEAL, Seal, give, schema_triggers, seal, seal_of
+from holdlog.adapters.stores.sealing import schema_triggers
 from holdlog.domain.refusals import StoreError, UnavailableError
 
 _FOR_LONG: Final = "SET LOCAL idle_in_transaction_session_timeout = 0"
@@ -26,22 +26,10 @@ _COUNT_TABLES: Final = """SELECT COUNT(*) FROM pg_class JOIN pg_namespace ON pg_
 WHERE nspname = %s AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S')"""
 
 
-class DatabaseSource:
+class DatabaseSource(SealableSource[PostgresTransaction]):
     def __init__(self, url: str, store: PostgresStore) -> None:
-        self.name = name_of(url)
+        super().__init__(name_of(url), store, _lay)
         self._store = store
-
-    def sealed(self) -> Seal | None:
-        with self._store.reader() as reader:
-            return seal_of(reader.meta(SEAL))
-
-    def seal(self, to: str) -> Seal:
-        with self._store.transaction(time.monotonic() + PATIENCE) as transaction:
-            return seal(transaction, to, _lay)
-
-    def give(self, to: str, done: bool) -> None:
-        with self._store.transaction(time.monotonic() + PATIENCE) as transaction:
-            give(transaction, to, _lay, done)
 
     @contextmanager
     def look(self) -> Iterator["DatabaseLook"]:

@@ -13,12 +13,13 @@ from holdlog.adapters.machine.gate import Gate
 from holdlog.adapters.machine.location import LocationError, prepare_folder, require_local, shown
 from holdlog.adapters.stores.copying.carried import BY_STREAM, EVENTS, POSITION, Carried, Row
 from holdlog.adapters.stores.copying.copy import OccupiedError, Source
+from holdlog.adapters.stores.copying.source import SealableSource
 from holdlog.adapters.stores.faults import refusal_of
 from holdlog.adapters.stores.migrating import sync_folder
 from holdlog.adapters.stores.opening import create_tables, make_ours, open_sqlite
 from holdlog.adapters.stores.recorder import configure, uri_of
 from holdlog.adapters.stores.rows import SqliteTransaction
-from holdlog.adapters.stores.sealing import PATIENCE, SEAL, Seal, file_triggers, give, seal, seal_of
+from holdlog.adapters.stores.sealing import file_triggers
 from holdlog.adapters.stores.sqlite import SqliteStore
 from holdlog.domain.refusals import StoreError, UnavailableError
 
@@ -29,22 +30,10 @@ _BESIDE: Final = ("-journal", "-wal", "-shm")
 """What SQLite would apply to a file of that name."""
 
 
-class FileSource:
+class FileSource(SealableSource[SqliteTransaction]):
     def __init__(self, store: SqliteStore) -> None:
-        self.name = shown(store.path)
+        super().__init__(shown(store.path), store, _lay)
         self._store = store
-
-    def sealed(self) -> Seal | None:
-        with self._store.reader() as reader:
-            return seal_of(reader.meta(SEAL))
-
-    def seal(self, to: str) -> Seal:
-        with self._store.transaction(time.monotonic() + PATIENCE) as transaction:
-            return seal(transaction, to, _lay)
-
-    def give(self, to: str, done: bool) -> None:
-        with self._store.transaction(time.monotonic() + PATIENCE) as transaction:
-            give(transaction, to, _lay, done)
 
     @contextmanager
     def look(self) -> Iterator["FileLook"]:

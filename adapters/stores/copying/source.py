@@ -1,0 +1,40 @@
+"""What sources of both kinds have in common: everything but the look."""
+
+import time
+from contextlib import AbstractContextManager
+from typing import Generic, Protocol, TypeVar
+
+from holdlog.adapters.stores.sealing import PATIENCE, SEAL, Lay, Seal, give, seal, seal_of
+from holdlog.domain.ports import Reader, Transaction
+
+Writes = TypeVar("Writes", bound=Transaction)
+Written = TypeVar("Written", bound=Transaction, covariant=True)
+
+
+class Sealable(Protocol[Written]):
+    """A store of a known kind."""
+
+    def reader(self) -> AbstractContextManager[Reader]: ...
+
+    def transaction(self, deadline: float) -> AbstractContextManager[Written]: ...
+
+
+class SealableSource(Generic[Writes]):
+    """`lay` puts the triggers of this kind of store."""
+
+    def __init__(self, name: str, sealable: Sealable[Writes], lay: Lay[Writes]) -> None:
+        self.name = name
+        self._sealable = sealable
+        self._lay = lay
+
+    def sealed(self) -> Seal | None:
+        with self._sealable.reader() as reader:
+            return seal_of(reader.meta(SEAL))
+
+    def seal(self, to: str) -> Seal:
+        with self._sealable.transaction(time.monotonic() + PATIENCE) as transaction:
+            return seal(transaction, to, self._lay)
+
+    def give(self, to: str, done: bool) -> None:
+        with self._sealable.transaction(time.monotonic() + PATIENCE) as transaction:
+            give(transaction, to, self._lay, done)
