@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from holdlog.adapters.cli.settings import named_place, one_or_more, place_of
+from holdlog.adapters.cli.settings import environment, named_place, one_or_more, place_of
 from holdlog.domain.refusals import InvalidError, StoreError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def add_nats_options(parser: argparse.ArgumentParser, limits: bool = True) -> No
     )
 
     def add(name: str, metavar: str, help_text: str, kind: type = str, fallback: str | None = None) -> None:
-        given = os.environ.get("HOLDLOG_" + name.strip("-").replace("-", "_").upper()) or fallback
+        given = environment(name.strip("-").replace("-", "_").upper(), "") or fallback
         group.add_argument(name, metavar=metavar, type=kind, default=given, help=help_text)
 
     add("--nats", "URL", "nats://host:4222 or tls://host:4222, several with commas")

@@ -46,8 +46,6 @@ ACKNOWLEDGED_WITHIN: Final = 5.0
 """Seconds."""
 LOOK_EVERY: Final = 1.0
 """Seconds between looks at the log that nobody rang for, and at whether the lead is free."""
-ANCHOR_EVERY: Final = 10_000
-"""Events after which the place is kept beside the log; it is needed only where retention empties the stream."""
 ANCHOR_AFTER: Final = 30.0
 """Seconds without news after which it is kept, too."""
 

@@ -68,7 +68,6 @@ class Subscription:
         self._complaint: str | None = None
         self._from_empty = False
         self._followed: str | None = None
-        self._js: JetStreamContext | None = None
         self._events = self._run()
 
     def __aiter__(self) -> Self:
@@ -166,7 +165,6 @@ class Subscription:
 
     async def _begin(self, js: JetStreamContext, source: Source) -> None:
         """Know where to begin, the first time."""
-        self._js = js
         kept = await self._places.open(js, str(source.info.config.name)) if self._places is not None else None
         if self.position is None or (not self._worked and kept is not None):
             if kept is None and self._opened is not None:
