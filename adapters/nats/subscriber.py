@@ -138,7 +138,7 @@ class Subscription:
                             await self._finished()
                     self._from_empty = False
                     self._suspect = None
-                    event_or_none = self._event(source, message)
+                    event_or_none = await self._event(source, message)
                     self.position = message.position
                     if event_or_none is not None:
                         self._marked = (time.monotonic(), message.position)
@@ -178,13 +178,12 @@ class Subscription:
         if self._places is not None:
             await self._keep(always=True)
 
-    def _event(self, source: Source, message: Published) -> CloudEvent | None:
+    async def _event(self, source: Source, message: Published) -> CloudEvent | None:
         if not self._wants(message.subject.removeprefix(source.root + ".")):
             return None
         event = payload.read(message.text)
         if event.omitted and self._opened is not None:
-            with self._opened.store.reader() as reader:
-                recorded = reader.log(event.position - 1, 1)
+            recorded = await asyncio.to_thread(self._page, event.position - 1, 1)
             if recorded and recorded[0].envelope.position == event.position:
                 event = payload.read(payload.text_of(source.store_id, recorded[0]))
         return event
@@ -252,10 +251,10 @@ class Subscription:
         with self._opened.store.reader() as reader:
             return reader.position()
 
-    def _page(self, after: int) -> list[Recorded[Event]]:
+    def _page(self, after: int, limit: int = PAGE) -> list[Recorded[Event]]:
         assert self._opened is not None
         with self._opened.store.reader() as reader:
-            return reader.log(after, PAGE)
+            return reader.log(after, limit)
 
 
 def subscribe(
