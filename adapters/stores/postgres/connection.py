@@ -1,6 +1,7 @@
 """A connection to the store's database: how it is set up, and what state it is in."""
 
 import select
+from collections.abc import Sequence
 from typing import Final
 
 import psycopg
@@ -54,11 +55,15 @@ def connect(place: Place) -> PatientConnection:
 
 def is_over(connection: Connection) -> bool:
     """Whether the other side closed it, or sent what nobody asked for: then it is not used again. Asks nobody."""
-    if connection.closed:
-        return True
+    return connection.closed or bool(readable([connection.fileno()], 0))
+
+
+def readable(files: Sequence[int], seconds: float) -> set[int]:
+    """Those that can be read, or are broken, by then: `select.select` takes no numbers from 1,024 on."""
     poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
+    for file in files:
+        poll.register(file, select.POLLIN)
+    return {file for file, _ in poll.poll(seconds * 1000)}
 
 
 def is_idle(connection: Connection) -> bool:

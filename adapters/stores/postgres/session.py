@@ -3,10 +3,9 @@ there with every commit."""
 
 import os
 import secrets
-import select
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
@@ -15,7 +14,7 @@ from psycopg import sql
 
 from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.opened import Server
-from holdlog.adapters.stores.postgres.connection import connect
+from holdlog.adapters.stores.postgres.connection import connect, readable
 from holdlog.adapters.stores.postgres.faults import refusal_of
 from holdlog.adapters.stores.postgres.recorder import channel_of
 from holdlog.adapters.stores.postgres.rows import Connection
@@ -68,12 +67,8 @@ class Session(Server):
         number = _number(server)
         if number is None:
             return False
-        ask = (
-            "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND database ="
-            " (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid = %s AND objid = %s"
-        )
         with self._store.reader() as reader:
-            return bool(reader.rows(ask, (number >> 32, number & 0xFFFFFFFF)))
+            return bool(reader.rows(f"SELECT 1 {_HELD}", (number >> 32, number & 0xFFFFFFFF)))
 
     def close(self) -> None:
         with self._starting:
@@ -97,7 +92,7 @@ class Session(Server):
                     pause = FIRST_PAUSE
                 self._there.clear()
             if not self._ended:
-                _readable([self._ends[0]], pause)
+                readable([self._ends[0]], pause)
                 pause = min(2 * pause, LAST_PAUSE)
 
     def _listen(self, connection: Connection) -> None:
@@ -111,7 +106,7 @@ class Session(Server):
         self._there.set()
         self._wake()  # nobody knows what was missed
         while not self._ended:
-            if connection.fileno() in _readable([connection.fileno(), self._ends[0]], LOOK_EVERY):
+            if connection.fileno() in readable([connection.fileno(), self._ends[0]], LOOK_EVERY):
                 connection.execute("SELECT 1")  # reads what came; a lost connection is told here
             self._wake()
 
@@ -146,14 +141,6 @@ def connected(connection: Connection, schema: str) -> list[Connected]:
     return [Connected(f"pg-{high << 32 | low:014x}", host, started) for high, low, host, started in rows]
 
 
-def _readable(files: Sequence[int], seconds: float) -> set[int]:
-    """Those that can be read, or are broken, by then: `select.select` takes no numbers from 1,024 on."""
-    poll = select.poll()
-    for file in files:
-        poll.register(file, select.POLLIN)
-    return {file for file, _ in poll.poll(seconds * 1000)}
-
-
 def _number_of(schema: str) -> int:
     """Of a lock that all sessions of a store share: by it the doctor knows them."""
     return (2 << 32) + zlib.crc32(f"holdlog session {schema}".encode())
@@ -166,9 +153,10 @@ def _number(server: str) -> int | None:
     return None
 
 
-_END_OLD: Final = """SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1
-    AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND classid = %s AND objid = %s AND pid <> pg_backend_pid()"""
+_HELD: Final = """FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid = %s AND objid = %s"""
+"""Who has the advisory lock of a number, given as its two halves."""
+_END_OLD: Final = f"SELECT pg_terminate_backend(pid) {_HELD} AND pid <> pg_backend_pid()"
 _SELECT_CONNECTED: Final = """SELECT own.classid::bigint, own.objid::bigint,
     CASE WHEN backend_start IS NULL THEN '?' ELSE COALESCE(host(client_addr), 'a socket') END,
     COALESCE(to_char(backend_start, 'YYYY-MM-DD HH24:MI:SSOF'), '?')
