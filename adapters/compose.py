@@ -55,7 +55,7 @@ def open_holdlog(
         return _kept(_open_database(str(place), caller, settings))
     from holdlog.adapters.stores.opening import open_sqlite
 
-    path = Path(os.path.realpath(Path(place).expanduser()))
+    path = file_of(place)
     store = open_sqlite(path, tell=tell)
     bell = MachineBell(path.with_name(path.name + ".bells"), store.changed)
     server = MachineServer(path, caller.session or "", what)
@@ -72,6 +72,11 @@ def _open_database(url: str, caller: Caller, settings: Settings) -> Opened:
     bell = SessionBell()
     bell.session = server = Session(store, bell.wake)
     return Opened(store, bell, caller, Calls(settings, store.now, store.steady, server.connected), server, settings)
+
+
+def file_of(place: str | Path) -> Path:
+    """By the name that all processes use: the files beside a store must have one name for everybody."""
+    return Path(os.path.realpath(Path(place).expanduser()))
 
 
 def require_database(url: str) -> None:
@@ -137,7 +142,7 @@ def open_lead(place: str | Path, options: "NatsOptions") -> "Lead":
         from holdlog.adapters.stores.postgres.lead import DatabaseLead
 
         return DatabaseLead(str(place), options.target)
-    path = Path(os.path.realpath(Path(place).expanduser()))
+    path = file_of(place)
     return FileLead(path.with_name(f"{path.name}.relay-{options.target:08x}"))
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdlog.adapters.compose import MEMORY, require_database
+from holdlog.adapters.compose import MEMORY, file_of, require_database
 from holdlog.adapters.machine.location import is_url
 from holdlog.domain.refusals import StoreError
 
@@ -45,7 +45,7 @@ def _copy_source(place: str | Path, tell: Callable[[str], None], stack: ExitStac
     from holdlog.adapters.stores.copying.file import FileSource
     from holdlog.adapters.stores.opening import open_sqlite
 
-    path = _file_of(place)
+    path = file_of(place)
     if not os.path.lexists(path):
         raise StoreError(f"there is no store at {path}")
     return FileSource(stack.enter_context(closing(open_sqlite(path, tell=tell))))
@@ -58,7 +58,7 @@ def _copy_target(place: str | Path) -> "Target":
         return DatabaseTarget(str(place))
     from holdlog.adapters.stores.copying.file import FileTarget
 
-    return FileTarget(_file_of(place))
+    return FileTarget(file_of(place))
 
 
 def _is_database(place: str | Path) -> bool:
@@ -69,7 +69,3 @@ def _is_database(place: str | Path) -> bool:
         return False
     require_database(str(place))
     return True
-
-
-def _file_of(place: str | Path) -> Path:
-    return Path(os.path.realpath(Path(place).expanduser()))
