@@ -92,4 +92,4 @@ async def _first_in_line(holder: Agent, waiter: Agent) -> None:
 def _latency(asked: float, released: float, woken: float) -> str:
     if woken >= released:
         return f"{woken - released:.1f} ms after the release was answered"
-    return f"{woken - asked:.1f} ms after the release was sent, before its answer"
+    return f"{woken - asked:.1f} ms after the release was sent, unanswered"
