@@ -44,6 +44,10 @@ class Server:
 class Opened:
     """A store with its bell and writer. `caller`: who calls when a call does not say. Raises refusals as they come."""
 
+    keeps = True
+    """Whether this process keeps the leases of its callers alive; False: only their calls do, as over HTTP, where
+    another replica may get the next one."""
+
     def __init__(
         self, store: Store, bell: ProcessBell, caller: Caller, calls: Calls, server: Server, settings: Settings
     ) -> None:
@@ -192,6 +196,8 @@ class Opened:
 
     def _joined(self, caller: Caller) -> Caller:
         """`caller`, kept alive by this process."""
+        if not self.keeps:
+            return caller
         server = self.server.join()
         if self.caller.server != server:
             self.caller = self.caller.model_copy(update={"server": server})

@@ -259,6 +259,14 @@ class Failed(Result):
     message: str
 
 
+class Denied(Result):
+    """The caller's token does not allow the call; over MCP with `isError`. `needed`: the grant that would."""
+
+    status: Literal["denied"] = "denied"
+    needed: str
+    message: str
+
+
 class Fenced(Result):
     """A write relied on a claim that its writer does not hold (any more)."""
 

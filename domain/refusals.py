@@ -23,6 +23,16 @@ class InvalidError(HoldlogError, ValueError):
     code = "invalid"
 
 
+class DeniedError(HoldlogError):
+    """The caller's token does not allow it. `needed`: the grant that would, as `write:build-1`."""
+
+    code = "denied"
+
+    def __init__(self, needed: str) -> None:
+        super().__init__(f"the token does not allow this; it would take {needed}")
+        self.needed = needed
+
+
 class Conflict(Message):
     """What stands there instead of the expected version. `actual_version` 0: nothing lives there now; author and time
     are then those of the deletion, or None when the key never existed."""

@@ -1,4 +1,4 @@
-"""`holdlog serve`: MCP on standard input and output. Imports what it needs when it runs: it must start fast."""
+"""`holdlog serve`: MCP on standard input and output, or over HTTP. It must start fast: imports come when it runs."""
 
 import argparse
 import logging
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from holdlog.adapters.cli.commands import Parsers
+from holdlog.adapters.cli.http import add_http_options, serve_http
 from holdlog.adapters.cli.nats import add_nats_options, nats_options_of
 from holdlog.adapters.cli.settings import (
     LEVELS,
@@ -22,9 +23,14 @@ from holdlog.adapters.cli.settings import (
 )
 from holdlog.adapters.machine.location import without_password
 
+LEASE: Final = 300.0
+LEASE_OVER_HTTP: Final = 1800.0
+"""Seconds: nothing but calls keeps a lease alive there."""
+
 _EXAMPLES: Final = """\
 examples:
   holdlog serve --tools claims,state
+  holdlog serve --transport http --port 8420
   holdlog serve --db 'postgresql://ann@db.example/team?schema=project' --nats nats://127.0.0.1:4222
 
 Each option can stand in the environment, as HOLDLOG_TOOLS or HOLDLOG_DB.
@@ -35,7 +41,7 @@ def add_serve(commands: Parsers, store: argparse.ArgumentParser, places: argpars
     serve = commands.add_parser(
         "serve",
         parents=[store, places],
-        help="serve MCP over stdio (what holdlog does without a command)",
+        help="serve MCP over stdio (what holdlog does without a command) or HTTP",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -53,10 +59,10 @@ def add_serve(commands: Parsers, store: argparse.ArgumentParser, places: argpars
     )
     serve.add_argument(
         "--lease-seconds",
-        default=environment("LEASE_SECONDS", "300"),
+        default=environment("LEASE_SECONDS", "") or None,
         type=lease_seconds,
         metavar="SECONDS",
-        help="how long a claim lasts without a word from its agent (default: 300)",
+        help="how long a claim lasts without a word from its agent (default: 300; over HTTP 1800)",
     )
     serve.add_argument(
         "--grace-seconds",
@@ -101,6 +107,7 @@ def add_serve(commands: Parsers, store: argparse.ArgumentParser, places: argpars
         help=f"what is logged on stderr: {', '.join(LEVELS)} (default: warning)",
     )
     add_nats_options(serve)
+    add_http_options(serve)
     serve.set_defaults(run=run_serve)
 
 
@@ -110,7 +117,8 @@ def run_serve(options: argparse.Namespace) -> int:
     )
     os.environ.setdefault("FASTMCP_LOG_ENABLED", "false")
     place = place_of(options.db)
-    if sys.stdin.isatty():
+    over_http = options.transport == "http"
+    if sys.stdin.isatty() and not over_http:
         _greet(place)
     from holdlog.adapters.call import Settings
     from holdlog.adapters.cli.texts import tell
@@ -122,13 +130,15 @@ def run_serve(options: argparse.Namespace) -> int:
     settings = Settings(
         max_value_bytes=options.max_value_bytes,
         max_wait=options.max_wait,
-        lease=options.lease_seconds,
+        lease=options.lease_seconds or (LEASE_OVER_HTTP if over_http else LEASE),
         grace=options.grace_seconds,
         idle_limit=options.idle_limit,
         max_claims=options.max_claims,
         workspaces=workspaces_of(options),
     )
     nats = nats_options_of(options) if options.nats else None
+    if over_http:
+        return serve_http(options, place, settings, groups, nats)
     opened = open_holdlog(place, settings, session=local_session(), what="mcp stdio", tell=tell)
     opened.keep_sessions()
     beside = tell_nats(opened, place, nats) if nats is not None else None
@@ -139,6 +149,7 @@ def run_serve(options: argparse.Namespace) -> int:
         opened.close()
 
     run_stdio(build_server(opened, groups, options.tool_prefix), end)
+    return 0
 
 
 def _greet(place: Path | str) -> None:

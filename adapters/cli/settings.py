@@ -61,6 +61,10 @@ def whole_bytes(text: str) -> int:
     return _read(text, int, lambda it: 0 < it <= LARGEST_VALUE, f"a whole number of bytes from 1 to {LARGEST_VALUE}")
 
 
+def port(text: str) -> int:
+    return _read(text, int, lambda it: 0 <= it <= 65_535, "a port from 0 to 65535")
+
+
 def one_or_more(text: str) -> int:
     return _read(text, int, lambda it: it > 0, "a whole number, 1 or more")
 

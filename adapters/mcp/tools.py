@@ -15,18 +15,19 @@ from pydantic import Field
 from holdlog.adapters import answers, results
 from holdlog.adapters.arguments import caller
 from holdlog.adapters.call import Answered, Read, Stand, Wait, Write
+from holdlog.adapters.calls import Calls
 from holdlog.adapters.claims.results import Board
 from holdlog.adapters.opened import Opened
-from holdlog.domain.message import Caller
+from holdlog.adapters.served import Served
 from holdlog.domain.names import agent_name
-from holdlog.domain.refusals import HoldlogError, InvalidError, SealedError, StoreError
+from holdlog.domain.refusals import DeniedError, HoldlogError, InvalidError, SealedError, StoreError
 
 PROGRESS_EVERY: Final = 5.0
 """Seconds between progress notifications of a call that waits."""
 
 _log = logging.getLogger("holdlog")
-who: ContextVar[Caller] = ContextVar("holdlog_caller")
-"""Who makes the call that is served."""
+served: ContextVar[Served] = ContextVar("holdlog_served")
+"""The call that is served."""
 
 
 Names = list[str]
@@ -36,11 +37,17 @@ Guards = list[dict[str, Any]]
 class Tools:
     """The bodies of the tools. A docstring is what the agent reads; `wait()` in it becomes the tool's full name."""
 
-    def __init__(self, opened: Opened, prefix: str, progress_every: float) -> None:
-        self._opened = opened
-        self._calls = opened.calls
+    def __init__(self, prefix: str, progress_every: float) -> None:
         self._prefix = prefix
         self._progress_every = progress_every
+
+    @property
+    def _opened(self) -> Opened:
+        return served.get().opened
+
+    @property
+    def _calls(self) -> Calls:
+        return served.get().calls
 
     async def claim(
         self,
@@ -217,11 +224,13 @@ class Tools:
         return self._calls.board(agent, after=after)
 
     async def _write(self, by: str, call: Callable[[], Write[Answered]], reason: str | None = None) -> ToolResult:
-        return await self._told(lambda: self._opened.write_async(call(), caller(who.get(), reason=reason)), by)
+        return await self._told(
+            lambda: self._opened.write_async(call(), caller(served.get().caller, reason=reason)), by
+        )
 
     async def _claim(self, by: str, ctx: Context, call: Callable[[], Stand[Answered]]) -> ToolResult:
         return await self._told(
-            lambda: _with_progress(ctx, self._opened.claim_async(call(), who.get()), self._progress_every), by
+            lambda: _with_progress(ctx, self._opened.claim_async(call(), served.get().caller), self._progress_every), by
         )
 
     async def _read(self, call: Callable[[], Read[Answered]]) -> ToolResult:
@@ -233,7 +242,7 @@ class Tools:
     async def _told(self, run: Callable[[], Awaitable[Any]], by: str | None = None) -> ToolResult:
         """Every outcome as an answer; only bad arguments and bugs are errors of the call. `by`: the agent that calls,
         where it says so."""
-        session = who.get().session
+        session = served.get().caller.session
         self._opened.upkeep.heard(session)
         try:
             try:
@@ -241,6 +250,8 @@ class Tools:
             except HoldlogError as refusal:
                 result = self._calls.refused(refusal)
             return self._answer(await self._with_losses(result, session, by))
+        except DeniedError as error:
+            return _refused(results.Denied(needed=error.needed, message=str(error)))
         except SealedError as error:
             return failed(f"{error}. Nothing was written: tell the person you work for, who can start holdlog there.")
         except (InvalidError, StoreError) as error:
@@ -267,8 +278,11 @@ class Tools:
 
 
 def failed(message: str) -> ToolResult:
-    body = results.Failed(message=message).body()
-    return ToolResult(content=[TextContent(type="text", text=_compact(body))], is_error=True)
+    return _refused(results.Failed(message=message))
+
+
+def _refused(answer: results.Result) -> ToolResult:
+    return ToolResult(content=[TextContent(type="text", text=_compact(answer.body()))], is_error=True)
 
 
 def _tool_result(body: dict[str, Any]) -> ToolResult:

@@ -1,0 +1,53 @@
+"""Refusals and results as HTTP answers: the one place that knows which status stands for which."""
+
+import json
+import math
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdlog.adapters import results
+from holdlog.adapters.results import Result
+from holdlog.domain import refusals
+from holdlog.domain.refusals import HoldlogError
+
+STATUSES: Final[dict[type[HoldlogError], int]] = {
+    refusals.InvalidError: 400,
+    refusals.DeniedError: 403,
+    refusals.NotFoundError: 404,
+    refusals.ConflictError: 409,
+    refusals.FencedError: 409,
+    refusals.BusyError: 409,
+    refusals.UnavailableError: 503,
+    refusals.SealedError: 503,
+}
+
+
+def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return Response(text, status, {"cache-control": "no-store"} | (headers or {}), "application/json")
+
+
+def answer(result: Result, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return json_response(result.body(), status, headers)
+
+
+def failed(message: str, status: int, headers: dict[str, str] | None = None) -> Response:
+    """One line of what is wrong, as every surface tells it; never a stored value."""
+    return answer(results.Failed(message=message), status, headers)
+
+
+async def refused(request: Request, error: Exception) -> Response:
+    """The answer to a refusal that a route raised."""
+    assert isinstance(error, HoldlogError)
+    status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
+    headers = {}
+    if isinstance(error, refusals.UnavailableError):
+        headers["retry-after"] = str(math.ceil(error.retry_after))
+    if isinstance(error, refusals.DeniedError):
+        return answer(results.Denied(needed=error.needed, message=str(error)), status)
+    try:
+        return answer(request.scope["state"]["served"].calls.refused(error), status, headers)
+    except HoldlogError:
+        return failed(str(error), status, headers)

@@ -1,0 +1,20 @@
+"""One call as it came: which store it is for, who makes it, and what they may do."""
+
+from typing import NamedTuple
+
+from holdlog.adapters.access.grants import EVERYTHING, Grants
+from holdlog.adapters.access.permitted import Permitted
+from holdlog.adapters.calls import Calls
+from holdlog.adapters.opened import Opened
+from holdlog.domain.message import Caller
+
+
+class Served(NamedTuple):
+    opened: Opened
+    caller: Caller
+    grants: Grants = EVERYTHING
+
+    @property
+    def calls(self) -> Calls:
+        """Each raises DeniedError for what the grants do not allow."""
+        return self.opened.calls if self.grants is EVERYTHING else Permitted(self.opened.calls, self.grants)
