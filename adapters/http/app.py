@@ -14,14 +14,18 @@ from starlette.types import ASGIApp
 
 from holdlog.adapters.http.answers import json_response, refused
 from holdlog.adapters.http.authentication import Authentication, Verifier
+from holdlog.adapters.http.ending import Ending
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.http import mcp_over_http
 from holdlog.adapters.spaces import Spaces
 from holdlog.domain.refusals import HoldlogError
 
 
-def build_app(mcp: FastMCP[Any], spaces: Spaces, verifier: Verifier | None, options: HttpOptions) -> ASGIApp:
-    """`mcp`: a server built without a local store. Opens nothing; `spaces` are closed when the application ends."""
+def build_app(
+    mcp: FastMCP[Any], spaces: Spaces, verifier: Verifier | None, options: HttpOptions, ending: Ending
+) -> ASGIApp:
+    """`mcp`: a server built without a local store. Opens nothing; `spaces` are closed when the application ends.
+    Routes find `options`, `spaces` and `ending` in `request.app.state`."""
     endpoint, running = mcp_over_http(mcp)
 
     @asynccontextmanager
