@@ -196,7 +196,7 @@ class Calls(ClaimCalls):
         def timed_out(reader: Reader, elapsed: float) -> results.WatchTimeout:
             return answers.watch_timeout(Record(*place), since, elapsed, cap)
 
-        return Wait(look, timed_out, seconds)
+        return Wait(look, timed_out, seconds, (record_stream(*place),))
 
     def _export(self, reader: Reader, namespace: str, found: list[Record], next_after: str | None) -> results.Export:
         exported = [answers.exported(record, reader.history(record.stream, None, -1)) for record in found]

@@ -9,6 +9,7 @@ from typing import Final
 
 from holdlog.adapters.call import Answered, Read, Settings, Stand, Wait, Write
 from holdlog.adapters.calls import Calls
+from holdlog.adapters.follower import Follower
 from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.stores.sealing import SEAL, line_of
 from holdlog.adapters.stores.writer import Writer
@@ -17,6 +18,7 @@ from holdlog.domain.claims.commands import Queued, StepBack, Sweep, TellLosses, 
 from holdlog.domain.claims.lease import SECOND, Loss
 from holdlog.domain.handle import Command, Outcome
 from holdlog.domain.message import NOBODY, Caller
+from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import HoldlogError, SealedError
 from holdlog.projections.waiting import wait_until, wait_until_async
@@ -61,6 +63,17 @@ class Opened:
         self._grace = settings.grace
         self._began = calls.steady()
         self._process = os.getpid()
+        self._followers: dict[asyncio.AbstractEventLoop, Follower] = {}
+        self._waits_end = False
+
+    @property
+    def follower(self) -> Follower:
+        """Tells on the running event loop what came into the log."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._followers:
+            self._followers = {it: follower for it, follower in self._followers.items() if not it.is_closed()}
+            self._followers[loop] = Follower(self.store, self.bell)
+        return self._followers[loop]
 
     # --- for threads
 
@@ -74,7 +87,7 @@ class Opened:
         if isinstance(outcome, Queued) and call.seconds:
             try:
                 with self.upkeep.waiting():
-                    wait_until(self._ticket_gone(call, outcome), self.bell, call.seconds)
+                    wait_until(self._ticket_gone(call, outcome), self.bell, call.seconds, self._waiting_ended)
             except BaseException:
                 self.writer.run(_step_back(call, outcome), caller)
                 raise
@@ -89,7 +102,7 @@ class Opened:
     def wait(self, call: Wait[Answered]) -> Answered:
         started = time.monotonic()
         with self.upkeep.waiting():
-            found = wait_until(lambda: self._look(call, started), self.bell, call.seconds)
+            found = wait_until(lambda: self._look(call, started), self.bell, call.seconds, self._waiting_ended)
         return found if found is not None else self._timed_out(call, started)
 
     # --- for coroutines
@@ -111,7 +124,8 @@ class Opened:
             try:
                 with self.upkeep.waiting():
                     look = partial(self.aside, self._ticket_gone(call, outcome))
-                    await wait_until_async(look, self.bell, call.seconds)
+                    listening = self.follower.listen((claim_stream(call.command.resource),))
+                    await wait_until_async(look, listening, call.seconds, self._waiting_ended)
             except BaseException:
                 leave(outcome)
                 raise
@@ -127,7 +141,8 @@ class Opened:
         started = time.monotonic()
         with self.upkeep.waiting():
             look = partial(self.aside, partial(self._look, call, started))
-            found = await wait_until_async(look, self.bell, call.seconds)
+            listening = self.follower.listen(call.concerns)
+            found = await wait_until_async(look, listening, call.seconds, self._waiting_ended)
         return found if found is not None else await self.aside(partial(self._timed_out, call, started))
 
     async def aside(self, work: Callable[[], Answered]) -> Answered:
@@ -152,6 +167,13 @@ class Opened:
 
     # --- the end
 
+    def finish_waiting(self) -> None:
+        """Every call that waits, and every one that would from now on, is answered at once as when its time is over."""
+        self._waits_end = True
+        self.bell.wake()
+        for follower in tuple(self._followers.values()):
+            follower.wake_all()
+
     def close(self) -> None:
         """Finish what runs, then let go of everything; who waits learns that it is closed.
 
@@ -175,6 +197,7 @@ class Opened:
         self.store.abandon()
         self.bell.abandon()
         self.bell = ProcessBell()
+        self._followers = {}
 
     def _leave(self) -> None:
         """Say goodbye: what a short-lived process claimed lasts as told, for the agent's next one."""
@@ -193,6 +216,9 @@ class Opened:
             return  # then the next one that asks notices that this process is gone
 
     # --- steps
+
+    def _waiting_ended(self) -> bool:
+        return self._waits_end
 
     def _joined(self, caller: Caller) -> Caller:
         """`caller`, kept alive by this process."""
