@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
@@ -49,6 +49,9 @@ class Opened:
     keeps = True
     """Whether this process keeps the leases of its callers alive; False: only their calls do, as over HTTP, where
     another replica may get the next one."""
+
+    room: Callable[[Command], Awaitable[None]] | None = None
+    """Asked before each write of a coroutine; raises what keeps it from being made."""
 
     def __init__(
         self, store: Store, bell: ProcessBell, caller: Caller, calls: Calls, server: Server, settings: Settings
@@ -108,6 +111,8 @@ class Opened:
     # --- for coroutines
 
     async def write_async(self, call: Write[Answered], caller: Caller) -> Answered:
+        if self.room is not None:
+            await self.room(call.command)
         return call.answer(await self._decided_async(call.command, caller))
 
     async def claim_async(self, call: Stand[Answered], caller: Caller) -> Answered:

@@ -1,9 +1,10 @@
 """Spaces: each a store of its own beside the main one, opened when somebody needs it, closed when nobody does."""
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -11,35 +12,40 @@ from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import MEMORY, file_of, open_holdlog
 from holdlog.adapters.machine.location import is_url
 from holdlog.adapters.opened import Opened
-from holdlog.domain.refusals import HoldlogError, InvalidError, UnavailableError
+from holdlog.domain.refusals import InvalidError, UnavailableError
 
-SPACE: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
-"""As short as the schemas of PostgreSQL need it: docs/decisions/0024-one-server-for-many.md."""
+SPACE: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
 MOST_IDLE: Final = 32
 MOST_IDLE_IN_DATABASE: Final = 4
 """Spaces that stay open although nobody uses them: each holds files, in a database connections."""
 MOST_OPEN: Final = 256
-MOST_OPEN_IN_DATABASE: Final = 16
+MOST_OPEN_IN_DATABASE: Final = 24
+
+_log = logging.getLogger("holdlog")
 
 
 class Spaces:
-    """The main store and its spaces, for coroutines of one loop. `prepare`: called with each store before its first
-    use. Spaces in memory stay open: nothing else keeps what is in them."""
+    """The main store and its spaces, for coroutines of one loop. `most_open`: spaces at once, in use or not; `prepare`:
+    called with each space's store before its first use. Spaces in memory stay open: nothing else keeps what is there.
+    """
 
     def __init__(
         self,
         place: Path | str,
         main: Opened,
         settings: Settings,
+        most_open: int | None = None,
         prepare: Callable[[Opened], None] = lambda opened: None,
     ) -> None:
         self.main = main
         self._place = place
         self._settings = settings
         self._prepare = prepare
-        remote = isinstance(place, str) and is_url(place)
+        remote = main.store.remote
+        self._most_open = most_open or (MOST_OPEN_IN_DATABASE if remote else MOST_OPEN)
         self._most_idle = MOST_IDLE_IN_DATABASE if remote else MOST_IDLE
-        self._most_open = MOST_OPEN_IN_DATABASE if remote else MOST_OPEN
+        if place == MEMORY:
+            self._most_idle = self._most_open
         self._spaces: dict[str, _Space] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._ended = False
@@ -63,7 +69,7 @@ class Spaces:
     def place_of(self, name: str) -> Path | str:
         """Where the store of a space is. Raises InvalidError."""
         if not SPACE.fullmatch(name):
-            raise InvalidError("space: must have lower-case letters, digits and '-' only, and 32 at most")
+            raise InvalidError("space: must have lower-case letters, digits and '-' only, and 48 at most")
         if self._place == MEMORY:
             return MEMORY
         if isinstance(self._place, str) and is_url(self._place):
@@ -83,8 +89,6 @@ class Spaces:
         """All but the main one."""
         self._ended = True
         for name, space in list(self._spaces.items()):
-            with suppress(HoldlogError):
-                await asyncio.shield(space.opening)
             self._close(name, space)
         while self._closing:
             await asyncio.wait(self._closing)
@@ -92,18 +96,15 @@ class Spaces:
     async def _entered(self, name: str) -> "_Space":
         while (space := self._spaces.get(name)) is not None and space.closing is not None:
             await asyncio.shield(space.closing)  # its files are let go of before they are opened again
-        if space is None:
+        if space is None or space.failed:
             place = self.place_of(name)
-            if len(self._spaces) >= self._most_open and not self._make_room():
-                raise UnavailableError(f"{self._most_open} spaces are in use, which is the most; try again")
+            self._make_room()
             opening = asyncio.ensure_future(asyncio.to_thread(self._open, place))
             space = self._spaces[name] = _Space(opening)
         space.users += 1
         return space
 
     def _open(self, place: Path | str) -> Opened:
-        if isinstance(place, Path):
-            place.parent.mkdir(mode=0o700, exist_ok=True)
         opened = open_holdlog(place, self._settings, what="http")
         opened.keeps = False
         self._prepare(opened)
@@ -112,26 +113,45 @@ class Spaces:
         return opened
 
     def _left(self, name: str, space: "_Space") -> None:
-        """Nothing may be awaited here: whoever enters meanwhile would find what is about to be closed."""
-        if space.users:
+        """Awaits nothing: whoever entered meanwhile would be in what is about to be closed."""
+        if space.users or self._spaces.get(name) is not space:
             return
-        if space.opening.done() and space.opened is None:
-            self._spaces.pop(name, None)  # it could not be opened; the next one tries again
-            return
-        self._spaces[name] = self._spaces.pop(name)  # the one that was used last is closed last
-        idle = [(it, found) for it, found in self._spaces.items() if not found.users and found.closing is None]
-        for it, found in idle[: max(0, len(idle) - self._most_idle)]:
-            self._close(it, found)
+        del self._spaces[name]
+        if not space.failed:  # else the next one tries again
+            self._spaces[name] = space  # what was used last is closed last
+            idle = self._idle()
+            for other in idle[: max(0, len(idle) - self._most_idle)]:
+                self._close(other, self._spaces[other])
 
-    def _make_room(self) -> bool:
-        return False
+    def _make_room(self) -> None:
+        """For one more. Raises UnavailableError when all are in use."""
+        if sum(space.closing is None for space in self._spaces.values()) < self._most_open:
+            return
+        idle = [] if self._place == MEMORY else self._idle()
+        if not idle:
+            raise UnavailableError(f"{self._most_open} spaces are in use, which is the most (--max-spaces); try again")
+        self._close(idle[0], self._spaces[idle[0]])
+
+    def _idle(self) -> list[str]:
+        """What was used longest ago comes first."""
+        return [name for name, space in self._spaces.items() if not space.users and space.closing is None]
 
     def _close(self, name: str, space: "_Space") -> None:
-        opened = space.opened
-        if opened is None:
-            self._spaces.pop(name, None)
-        elif space.closing is None and self._place != MEMORY:
-            pass
+        """From now on nobody enters it as it is."""
+        if space.closing is None:
+            space.closing = asyncio.create_task(self._closed(name, space))
+            self._closing.add(space.closing)
+            space.closing.add_done_callback(self._closing.discard)
+
+    async def _closed(self, name: str, space: "_Space") -> None:
+        try:
+            opened = await space.opening
+            await asyncio.to_thread(opened.close)
+        except Exception as error:
+            _log.warning("the space %s was not closed as it should be: %s", name, error)
+        finally:
+            if self._spaces.get(name) is space:
+                del self._spaces[name]
 
 
 class _Space:
@@ -141,6 +161,10 @@ class _Space:
         self.opening = opening
         self.closing: asyncio.Task[None] | None = None
         self.users = 0
+
+    @property
+    def failed(self) -> bool:
+        return self.opening.done() and self.opened is None
 
     @property
     def opened(self) -> Opened | None:

@@ -20,6 +20,7 @@ STATUSES: Final[dict[type[HoldlogError], int]] = {
     refusals.ConflictError: 409,
     refusals.FencedError: 409,
     refusals.BusyError: 409,
+    refusals.OverLimitError: 429,
     refusals.UnavailableError: 503,
     refusals.SealedError: 503,
 }

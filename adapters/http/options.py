@@ -12,7 +12,7 @@ class HttpOptions:
 
     Limits, of one principal or, where nobody is authenticated, one address: `max_in_flight` requests at once, waits
     and streams included; `max_requests` and `max_upload` (bytes of bodies) per minute; 0 is no limit. Of a store:
-    `max_keys`, soft. Of the server: `max_connections`.
+    `max_keys`, soft. Of the server: `max_connections`, and `max_spaces` open at once (0: as many as suit the store).
     """
 
     host: str = "127.0.0.1"
@@ -28,4 +28,5 @@ class HttpOptions:
     max_in_flight: int = 256
     max_requests: int = 6_000
     max_upload: int = 64 * 1024 * 1024
-    max_keys: int = 0
+    max_keys: int = 1_000_000
+    max_spaces: int = 0
