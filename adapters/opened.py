@@ -19,6 +19,7 @@ from holdlog.domain.handle import Command, Outcome
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import HoldlogError, SealedError
+from holdlog.domain.token import TokenChanged, TokenCommand
 from holdlog.projections.waiting import wait_until, wait_until_async
 
 _DONE: Final = object()
@@ -61,6 +62,8 @@ class Opened:
         self._grace = settings.grace
         self._began = calls.steady()
         self._process = os.getpid()
+        self.token_changes = 0
+        """Counts what this process did to tokens."""
 
     # --- for threads
 
@@ -133,6 +136,20 @@ class Opened:
     async def aside(self, work: Callable[[], Answered]) -> Answered:
         """What reads a few rows: on the loop, where that takes some µs, but in a thread when the store is remote."""
         return await asyncio.to_thread(work) if self.store.remote else work()
+
+    # --- tokens
+
+    def change_token(self, command: TokenCommand, caller: Caller) -> TokenChanged:
+        """From the return on, this process knows the token as it is now; others within a second."""
+        return self._noted(self._decided(command, caller))
+
+    async def change_token_async(self, command: TokenCommand, caller: Caller) -> TokenChanged:
+        return self._noted(await self._decided_async(command, caller))
+
+    def _noted(self, outcome: Outcome) -> TokenChanged:
+        assert isinstance(outcome, TokenChanged)
+        self.token_changes += 1
+        return outcome
 
     # --- sessions
 

@@ -2,28 +2,37 @@
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Final, NamedTuple
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple, get_args
 
 from pydantic import AfterValidator, Field, Strict
 
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.message import Event, Message
-from holdlog.domain.names import Agent, Name, name, token_stream
+from holdlog.domain.names import Agent, name, token_stream
 from holdlog.domain.refusals import InvalidError, NotFoundError
 
-MAX_ALLOWED: Final = 100
+MAX_ALLOWED: Final = 64
 """Grants of one token."""
 MAX_LIFETIME_SECONDS: Final = 10 * 365 * 24 * 60 * 60
 MAX_OVERLAP_SECONDS: Final = 30 * 24 * 60 * 60
-SCOPES: Final = ("read", "write", "claim", "admin")
+Scope = Literal["read", "write", "claim", "admin"]
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 
 _NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
+_SPACE: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
 
 
 def token_name(text: str) -> str:
     """Raises ValueError."""
     if not _NAME.fullmatch(text):
         raise ValueError("must have 1 to 64 of a-z, 0-9 and -")
+    return text
+
+
+def space_name(text: str) -> str:
+    """Raises ValueError."""
+    if not _SPACE.fullmatch(text):
+        raise ValueError("must have 1 to 48 of a-z, 0-9 and -, and not begin with -")
     return text
 
 
@@ -38,6 +47,7 @@ def allowed(text: str) -> str:
 
 
 TokenName = Annotated[str, Strict(), AfterValidator(token_name)]
+SpaceName = Annotated[str, Strict(), AfterValidator(space_name)]
 Allowed = Annotated[str, Strict(), AfterValidator(allowed)]
 Allow = Annotated[tuple[Allowed, ...], Field(min_length=1, max_length=MAX_ALLOWED)]
 Hash = Annotated[str, Strict(), Field(pattern=r"^[0-9a-f]{64}$")]
@@ -54,7 +64,7 @@ class TokenIssued(Event):
     hash: Hash
     allow: Allow
     expires_at: int | None = None
-    space: Name | None = None
+    space: SpaceName | None = None
     by: Agent
 
 
@@ -85,7 +95,7 @@ class IssueToken(Message):
     hash: Hash
     allow: Allow
     lifetime_seconds: float | None = Field(default=None, gt=0, le=MAX_LIFETIME_SECONDS)
-    space: Name | None = None
+    space: SpaceName | None = None
     by: Agent
 
 
