@@ -80,7 +80,7 @@ class Grants(NamedTuple):
             case "token":
                 return self.allows("admin", unquote(rest))
             case _:
-                return kind == "agent"
+                return kind == "agent" and bool(self.grants)
 
 
 EVERYTHING: Final = Grants((Grant("admin", "*"),))

@@ -86,6 +86,8 @@ def _principal(claims: Mapping[str, Any]) -> Principal | None:
     if end <= now or start > now + LEEWAY_SECONDS:
         return None
     try:
+        if label(subject) != subject:
+            return None  # two subjects must not become one principal
         name = label(f"jwt:{subject}")
         space = space_name(claims[SPACE_CLAIM]) if SPACE_CLAIM in claims else None
     except (ValueError, TypeError):
