@@ -21,6 +21,7 @@ from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import HoldlogError, SealedError
+from holdlog.domain.token import TokenChanged, TokenCommand
 from holdlog.projections.waiting import wait_until, wait_until_async
 
 _DONE: Final = object()
@@ -68,6 +69,8 @@ class Opened:
         self._process = os.getpid()
         self._followers: dict[asyncio.AbstractEventLoop, Follower] = {}
         self._waits_end = False
+        self.token_changes = 0
+        """Counts what this process did to tokens."""
 
     @property
     def follower(self) -> Follower:
@@ -153,6 +156,20 @@ class Opened:
     async def aside(self, work: Callable[[], Answered]) -> Answered:
         """What reads a few rows: on the loop, where that takes some µs, but in a thread when the store is remote."""
         return await asyncio.to_thread(work) if self.store.remote else work()
+
+    # --- tokens
+
+    def change_token(self, command: TokenCommand, caller: Caller) -> TokenChanged:
+        """From the return on, this process knows the token as it is now; others within a second."""
+        return self._noted(self._decided(command, caller))
+
+    async def change_token_async(self, command: TokenCommand, caller: Caller) -> TokenChanged:
+        return self._noted(await self._decided_async(command, caller))
+
+    def _noted(self, outcome: Outcome) -> TokenChanged:
+        assert isinstance(outcome, TokenChanged)
+        self.token_changes += 1
+        return outcome
 
     # --- sessions
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,8 +12,8 @@ from holdlog.adapters.compose import MEMORY, file_of, open_holdlog
 from holdlog.adapters.machine.location import is_url
 from holdlog.adapters.opened import Opened
 from holdlog.domain.refusals import InvalidError, UnavailableError
+from holdlog.domain.token import space_name
 
-SPACE: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
 MOST_IDLE: Final = 32
 MOST_IDLE_IN_DATABASE: Final = 4
 """Spaces that stay open although nobody uses them: each holds files, in a database connections."""
@@ -68,8 +67,10 @@ class Spaces:
 
     def place_of(self, name: str) -> Path | str:
         """Where the store of a space is. Raises InvalidError."""
-        if not SPACE.fullmatch(name):
-            raise InvalidError("space: must have lower-case letters, digits and '-' only, and 48 at most")
+        try:
+            space_name(name)
+        except ValueError as error:
+            raise InvalidError(f"space: {error}") from None
         if self._place == MEMORY:
             return MEMORY
         if isinstance(self._place, str) and is_url(self._place):

@@ -10,6 +10,7 @@ from holdlog.domain.claims.lease import Lease, Loss, Who
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.record import Record, RecordEvent
+from holdlog.domain.token import Token, TokenEvent
 
 REQUEST_SECONDS: Final = 24 * 60 * 60
 """How long outcomes are remembered under their request_id."""
@@ -37,7 +38,14 @@ class AgentChange(NamedTuple):
     event: AgentRegistered
 
 
-Change = RecordChange | ClaimChange | AgentChange
+class TokenChange(NamedTuple):
+    """An event decided for a token as it was before."""
+
+    before: Token
+    event: TokenEvent
+
+
+Change = RecordChange | ClaimChange | AgentChange | TokenChange
 
 
 class Entry(NamedTuple):
@@ -151,6 +159,12 @@ class Reader(Protocol):
 
     def agents(self, names: Sequence[str]) -> list[Profile]:
         """Those of these agents that registered."""
+
+    def token(self, name: str) -> Token:
+        """One token as it is now."""
+
+    def tokens(self, after: str | None, limit: int) -> list[Token]:
+        """All tokens, revoked and expired ones too, by name, after a name."""
 
     def history(self, stream: str, before: int | None, limit: int) -> list[Recorded[Event]]:
         """The events of one stream, newest first, below a version. Raises StoreError for an unknown topic."""

@@ -58,7 +58,9 @@ def add_http_options(serve: argparse.ArgumentParser) -> None:
     several("--trusted-proxy", "ADDRESS", "a proxy that tells the client's address by X-Forwarded-For")
     switch("--insecure", "let everybody in who reaches an address beyond loopback")
     switch("--auth", "tokens are required, also before the first one is made (holdlog token create)")
-    add("--auth-token-file", "FILE", "one token that may do everything, or HOLDLOG_AUTH_TOKEN", kind=Path)
+    http.add_argument(
+        "--auth-token-file", metavar="FILE", help="one token for everything, or HOLDLOG_AUTH_TOKEN(_FILE)"
+    )
     add("--jwt-issuer", "URL", "take JWT of this issuer; with --jwt-audience and --jwt-jwks-url")
     add("--jwt-audience", "TEXT", "what they must be for")
     add("--jwt-jwks-url", "URL", "the issuer's public keys")

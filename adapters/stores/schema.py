@@ -11,7 +11,8 @@ APPLICATION_ID: Final = (
     0x686C6F67  # "hlog", in the file's header: https://www.sqlite.org/pragma.html#pragma_application_id
 )
 MAJOR: Final = 2
-MINOR: Final = 0
+MINOR: Final = 1
+"""1: the view `tokens`."""
 MINORS_PER_MAJOR: Final = 1000
 """`user_version` is major * 1000 + minor. Minors only add; servers of different minors share one file."""
 
