@@ -67,6 +67,11 @@ async def test_no_space_is_closed_while_somebody_is_in_it(tmp_path: Path, monkey
     monkeypatch.setattr(module, "MOST_IDLE", 0)
     numbers = itertools.count()
     async with opened_spaces(tmp_path / "state.db") as spaces:
+        async with spaces.enter("s0") as held:
+            for _ in range(2):
+                async with spaces.enter("s1"):
+                    pass  # it is closed, and opened again
+            assert await add(held, "held") == 1
 
         async def come_and_go(name: str) -> None:
             for _ in range(15):
