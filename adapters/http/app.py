@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from holdlog.adapters.http.answers import json_response, refused
 from holdlog.adapters.http.authentication import Authentication, Verifier
+from holdlog.adapters.http.kv import routes as key_value
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.http import mcp_over_http
 from holdlog.adapters.spaces import Spaces
@@ -31,7 +32,11 @@ def build_app(mcp: FastMCP[Any], spaces: Spaces, verifier: Verifier | None, opti
         await spaces.close()
 
     return Starlette(
-        routes=[Route(options.path, endpoint, methods=["GET", "POST", "DELETE"]), Route("/healthz", _healthz)],
+        routes=[
+            Route(options.path, endpoint, methods=["GET", "POST", "DELETE"]),
+            Route("/healthz", _healthz),
+            *key_value,
+        ],
         middleware=[Middleware(Authentication, spaces=spaces, verifier=verifier)],
         exception_handlers={HoldlogError: refused},
         lifespan=lifespan,
