@@ -62,10 +62,11 @@ def is_json(media: str) -> bool:
 def wants_json(accept: bytes | None) -> bool:
     """Whether JSON is preferred to text (RFC 9110 section 12.5.1): a higher quality, or the same and named more
     exactly."""
-    if accept is None or b"json" not in accept:
+    if accept is None or b"application/" not in accept:
         return False
     ranges = [_accepted(part) for part in accept.decode("latin-1").lower().split(",")]
-    return _preference(ranges, "application/json") > _preference(ranges, "text/plain")
+    preference = _preference(ranges, "application/json")
+    return preference[0] > 0 and preference > _preference(ranges, "text/plain")
 
 
 def _preference(ranges: list[tuple[str, float]], media: str) -> tuple[float, int]:
