@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from holdlog.adapters.http.answers import json_response, refused
 from holdlog.adapters.http.authentication import Authentication, Verifier
+from holdlog.adapters.http.claims import routes as claims
 from holdlog.adapters.http.kv import routes as key_value
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.http import mcp_over_http
@@ -36,6 +37,7 @@ def build_app(mcp: FastMCP[Any], spaces: Spaces, verifier: Verifier | None, opti
             Route(options.path, endpoint, methods=["GET", "POST", "DELETE"]),
             Route("/healthz", _healthz),
             *key_value,
+            *claims,
         ],
         middleware=[Middleware(Authentication, spaces=spaces, verifier=verifier)],
         exception_handlers={HoldlogError: refused},

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -32,7 +32,6 @@ DEFAULT_TTL: Final = 30 * 24 * 60 * 60
 """Seconds; that of echoValue."""
 ANYBODY: Final = "http"
 """Who wrote, when neither the request nor its token says."""
-METHODS: Final = "GET, HEAD, POST, PUT, PATCH, DELETE"
 
 _TTL: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 _SAFE: Final = [
@@ -102,13 +101,11 @@ class KeyValue:
             response = await _answered(asked)
         except HTTPException as error:
             response = failed(error.detail, error.status_code, dict(error.headers or {}))
-        except ClientDisconnect:
-            return  # nobody is there to be told
         response.raw_headers.extend(it for it in _SAFE if it[0].decode() not in response.headers)
         await response(scope, receive, send)
 
 
-routes: Final[list[Route]] = below("/kv", KeyValue())
+routes: Final[list[Route]] = below("/kv", KeyValue(), ["GET", "POST", "PUT", "PATCH", "DELETE"])
 
 
 async def _answered(asked: Asked) -> Response:
@@ -126,8 +123,8 @@ async def _answered(asked: Asked) -> Response:
             return await _patch(asked)
         case 2, "DELETE":
             return await _delete(asked)
-        case 0 | 1 | 2 as depth, _:
-            raise HTTPException(405, "this is not done here", {"allow": METHODS if depth == 2 else "GET, HEAD"})
+        case 1, _:
+            raise HTTPException(405, "a group is only listed", {"allow": "GET, HEAD"})
         case _:
             raise HTTPException(404, "a value is at /kv/{group}/{key}; a slash within a name is %2F")
 

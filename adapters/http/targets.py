@@ -1,11 +1,12 @@
 """What a request names by its target and headers: segments of the path, arguments of the query, fields."""
 
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from starlette.routing import Route
-from starlette.types import ASGIApp, Scope
+from starlette.types import Scope
 
 from holdlog.domain.refusals import InvalidError
 
@@ -13,14 +14,14 @@ MAX_ARGUMENTS: Final = 16
 _BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
-def below(path: str, app: ASGIApp) -> list[Route]:
-    """Routes to an ASGI application (an object, not a function) for a path and all below it, with any method.
+def below(path: str, endpoint: Callable[..., Any], methods: list[str]) -> list[Route]:
+    """Routes for a path, to read, and for all below it.
 
-    It reads the names from `segments`: the path that routes match by is decoded, so that a name with a slash in it
-    looks like two."""
-    tree = Route(f"{path}/{{rest:path}}", app)
+    The endpoint takes the names from `segments` or `raw_path`: the path that routes match by is decoded, so that a
+    name with a slash in it looks like two."""
+    tree = Route(f"{path}/{{rest:path}}", endpoint, methods=methods)
     tree.path_regex = re.compile(tree.path_regex.pattern, re.DOTALL)  # a line break is a bad name, not a foreign path
-    return [Route(path, app), tree]
+    return [Route(path, endpoint, methods=["GET"]), tree]
 
 
 def segments(scope: Scope) -> list[str]:

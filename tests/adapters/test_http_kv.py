@@ -311,7 +311,7 @@ async def test_an_unknown_or_wrong_argument_is_refused_by_name(curl: Curl, metho
 )
 async def test_another_method_is_told_which_are_allowed(curl: Curl, method: str, path: str, allowed: str) -> None:
     refused = await curl.request(method, path)
-    assert (refused.status_code, refused.headers["allow"]) == (405, allowed)
+    assert (refused.status_code, sorted(refused.headers["allow"].split(", "))) == (405, sorted(allowed.split(", ")))
 
 
 # --- versions and conditions
