@@ -20,16 +20,14 @@ from holdlog.adapters.http.bodies import patch_of, value_of, wants_json
 from holdlog.adapters.http.conditional import conflict, written
 from holdlog.adapters.http.conditions import Conditions, etag
 from holdlog.adapters.http.targets import arguments, below, decoded, fields, number, segments
+from holdlog.adapters.keyvalue import DEFAULT_TTL, author
 from holdlog.adapters.pages import MAX_PAGE
 from holdlog.adapters.results import DeleteResult, SetResult
 from holdlog.adapters.served import Served
-from holdlog.domain.names import agent_name
 from holdlog.domain.record import MAX_TTL_SECONDS, Record, not_found
 from holdlog.domain.refusals import InvalidError, NotFoundError
 from holdlog.domain.times import utc
 
-DEFAULT_TTL: Final = 30 * 24 * 60 * 60
-"""Seconds; that of echoValue."""
 ANYBODY: Final = "http"
 """Who wrote, when neither the request nor its token says."""
 
@@ -65,10 +63,7 @@ class Asked(NamedTuple):
                 return told.decode().strip()
             except UnicodeDecodeError:
                 raise InvalidError("X-Agent: must be UTF-8") from None
-        try:
-            return agent_name(self.served.caller.principal or ANYBODY)
-        except ValueError:
-            return ANYBODY
+        return author(self.served.caller, ANYBODY)
 
     @property
     def guard(self) -> list[dict[str, Any]]:
