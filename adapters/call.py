@@ -7,6 +7,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from holdlog.domain.claims.commands import Take
 from holdlog.domain.handle import Command, Outcome
 from holdlog.domain.ports import Reader
+from holdlog.projections.waiting import EVERYTHING
 
 Answered = TypeVar("Answered", covariant=True)
 
@@ -61,11 +62,14 @@ class Read(NamedTuple, Generic[Answered]):
 
 
 class Wait(NamedTuple, Generic[Answered]):
-    """Look, given the seconds gone by, until there is an answer; after `seconds` the last word is `timed_out`'s."""
+    """Look, given the seconds gone by, until there is an answer; after `seconds` the last word is `timed_out`'s.
+
+    `concerns`: what has to change before another look is worth its while (projections/waiting.py)."""
 
     look: Callable[[Reader, float], Answered | None]
     timed_out: Callable[[Reader, float], Answered]
     seconds: float
+    concerns: tuple[str, ...] = EVERYTHING
 
 
 class Stand(NamedTuple, Generic[Answered]):

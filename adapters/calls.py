@@ -238,7 +238,7 @@ class Calls(ClaimCalls):
         def timed_out(reader: Reader, elapsed: float) -> results.WatchTimeout:
             return answers.watch_timeout(Record(*place), since, elapsed, cap)
 
-        return Wait(look, timed_out, seconds)
+        return Wait(look, timed_out, seconds, (record_stream(*place),))
 
     # --- what the caller may
 

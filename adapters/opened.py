@@ -3,12 +3,13 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
 from holdlog.adapters.call import Answered, Read, Settings, Stand, Wait, Write
 from holdlog.adapters.calls import Calls
+from holdlog.adapters.follower import Follower
 from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.stores.sealing import SEAL, line_of
 from holdlog.adapters.stores.writer import Writer
@@ -17,6 +18,7 @@ from holdlog.domain.claims.commands import Queued, StepBack, Sweep, TellLosses, 
 from holdlog.domain.claims.lease import SECOND, Loss
 from holdlog.domain.handle import Command, Outcome
 from holdlog.domain.message import NOBODY, Caller
+from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import HoldlogError, SealedError
 from holdlog.domain.token import TokenChanged, TokenCommand
@@ -49,6 +51,9 @@ class Opened:
     """Whether this process keeps the leases of its callers alive; False: only their calls do, as over HTTP, where
     another replica may get the next one."""
 
+    room: Callable[[Command], Awaitable[None]] | None = None
+    """Asked before each write of a coroutine; raises what keeps it from being made."""
+
     def __init__(
         self, store: Store, bell: ProcessBell, caller: Caller, calls: Calls, server: Server, settings: Settings
     ) -> None:
@@ -62,8 +67,19 @@ class Opened:
         self._grace = settings.grace
         self._began = calls.steady()
         self._process = os.getpid()
+        self._followers: dict[asyncio.AbstractEventLoop, Follower] = {}
+        self._waits_end = False
         self.token_changes = 0
         """Counts what this process did to tokens."""
+
+    @property
+    def follower(self) -> Follower:
+        """Tells on the running event loop what came into the log."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._followers:
+            self._followers = {it: follower for it, follower in self._followers.items() if not it.is_closed()}
+            self._followers[loop] = Follower(self.store, self.bell)
+        return self._followers[loop]
 
     # --- for threads
 
@@ -77,7 +93,7 @@ class Opened:
         if isinstance(outcome, Queued) and call.seconds:
             try:
                 with self.upkeep.waiting():
-                    wait_until(self._ticket_gone(call, outcome), self.bell, call.seconds)
+                    wait_until(self._ticket_gone(call, outcome), self.bell, call.seconds, self._waiting_ended)
             except BaseException:
                 self.writer.run(_step_back(call, outcome), caller)
                 raise
@@ -92,12 +108,14 @@ class Opened:
     def wait(self, call: Wait[Answered]) -> Answered:
         started = time.monotonic()
         with self.upkeep.waiting():
-            found = wait_until(lambda: self._look(call, started), self.bell, call.seconds)
+            found = wait_until(lambda: self._look(call, started), self.bell, call.seconds, self._waiting_ended)
         return found if found is not None else self._timed_out(call, started)
 
     # --- for coroutines
 
     async def write_async(self, call: Write[Answered], caller: Caller) -> Answered:
+        if self.room is not None:
+            await self.room(call.command)
         return call.answer(await self._decided_async(call.command, caller))
 
     async def claim_async(self, call: Stand[Answered], caller: Caller) -> Answered:
@@ -114,7 +132,8 @@ class Opened:
             try:
                 with self.upkeep.waiting():
                     look = partial(self.aside, self._ticket_gone(call, outcome))
-                    await wait_until_async(look, self.bell, call.seconds)
+                    listening = self.follower.listen((claim_stream(call.command.resource),))
+                    await wait_until_async(look, listening, call.seconds, self._waiting_ended)
             except BaseException:
                 leave(outcome)
                 raise
@@ -130,7 +149,8 @@ class Opened:
         started = time.monotonic()
         with self.upkeep.waiting():
             look = partial(self.aside, partial(self._look, call, started))
-            found = await wait_until_async(look, self.bell, call.seconds)
+            listening = self.follower.listen(call.concerns)
+            found = await wait_until_async(look, listening, call.seconds, self._waiting_ended)
         return found if found is not None else await self.aside(partial(self._timed_out, call, started))
 
     async def aside(self, work: Callable[[], Answered]) -> Answered:
@@ -169,6 +189,13 @@ class Opened:
 
     # --- the end
 
+    def finish_waiting(self) -> None:
+        """Every call that waits, and every one that would from now on, is answered at once as when its time is over."""
+        self._waits_end = True
+        self.bell.wake()
+        for follower in tuple(self._followers.values()):
+            follower.wake_all()
+
     def close(self) -> None:
         """Finish what runs, then let go of everything; who waits learns that it is closed.
 
@@ -192,6 +219,7 @@ class Opened:
         self.store.abandon()
         self.bell.abandon()
         self.bell = ProcessBell()
+        self._followers = {}
 
     def _leave(self) -> None:
         """Say goodbye: what a short-lived process claimed lasts as told, for the agent's next one."""
@@ -210,6 +238,9 @@ class Opened:
             return  # then the next one that asks notices that this process is gone
 
     # --- steps
+
+    def _waiting_ended(self) -> bool:
+        return self._waits_end
 
     def _joined(self, caller: Caller) -> Caller:
         """`caller`, kept alive by this process."""

@@ -66,6 +66,11 @@ class Upkeep:
             with self._news:
                 self._waiters -= 1
 
+    @property
+    def waiters(self) -> int:
+        """How many calls wait now."""
+        return self._waiters
+
     def keep_sessions(self, server: str, session: str | None) -> None:
         """Renew from now on what the sessions hold that call through this server, and adopt what this one holds."""
         with self._news:

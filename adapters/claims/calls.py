@@ -25,6 +25,7 @@ from holdlog.domain.ports import Reader
 from holdlog.domain.record import Guard
 from holdlog.domain.refusals import DeniedError, HoldlogError, InvalidError
 from holdlog.domain.token import Scope
+from holdlog.projections.waiting import what_overlaps
 
 BOARD_PAGE: Final = 100
 LONGEST_LEASE: Final = 24 * 60 * 60.0
@@ -193,7 +194,7 @@ class ClaimCalls:
                 return self.shown(answers.available(resource, board, elapsed))
             return self.shown(answers.wait_timeout(resource, holds[0], self._moment(), elapsed, cap))
 
-        return Wait(look, timed_out, seconds)
+        return Wait(look, timed_out, seconds, what_overlaps(resource))
 
     def lost(self, losses: Sequence[Loss]) -> Read[list[Lost]]:
         """What was lost, and who has it now."""

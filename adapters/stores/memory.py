@@ -17,7 +17,7 @@ from holdlog.domain.claims.resource import covering, overlap
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.names import agent_stream, claim_stream, record_stream, token_stream
-from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Refusal
+from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Entry, Refusal
 from holdlog.domain.record import Record, seen
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.domain.token import Token
@@ -183,10 +183,14 @@ class MemoryReader:
         return _first(found, limit)
 
     def log(self, after: int, limit: int) -> list[Recorded[Event]]:
-        return [
-            self._recorded(index)
-            for index in range(after, len(self.events) if limit < 0 else min(after + limit, len(self.events)))
-        ]
+        return [self._recorded(index) for index in self._above(after, limit)]
+
+    def entries(self, after: int, limit: int) -> list[Entry]:
+        found = ((index, self.events[index]) for index in self._above(after, limit))
+        return [Entry(index + 1, str(it.stored.originator_id), it.stored.topic, it.extra[0]) for index, it in found]
+
+    def _above(self, after: int, limit: int) -> range:
+        return range(after, len(self.events) if limit < 0 else min(after + limit, len(self.events)))
 
     def meta(self, name: str) -> str | None:
         return self.remarks.get(name)

@@ -19,7 +19,7 @@ from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.resource import covering
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event
-from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Refusal
+from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Entry, Refusal
 from holdlog.domain.record import Record
 from holdlog.domain.token import Token
 from holdlog.projections import fold
@@ -58,6 +58,9 @@ _SELECT_HISTORY: Final = (
     f"{SELECT_EVENTS} WHERE originator_id = ? AND originator_version < ? ORDER BY originator_version DESC LIMIT ?"
 )
 _SELECT_LOG: Final = f"{SELECT_EVENTS} WHERE rowid > ? ORDER BY rowid LIMIT ?"
+_SELECT_ENTRIES: Final = (
+    f"SELECT rowid, originator_id, topic, at FROM {EVENTS_TABLE} WHERE rowid > ? ORDER BY rowid LIMIT ?"
+)
 _SELECT_LAST: Final = f"SELECT at FROM {EVENTS_TABLE} ORDER BY rowid DESC LIMIT 1"
 _SELECT_STAND: Final = f"SELECT ({_SELECT_LAST}), (SELECT value FROM meta WHERE name = '{SEAL}')"
 _SELECT_REQUEST: Final = "SELECT fingerprint, outcome FROM requests WHERE principal = ? AND request_id = ? AND at >= ?"
@@ -146,6 +149,9 @@ class SqliteReader:
 
     def log(self, after: int, limit: int) -> list[Recorded[Event]]:
         return [unseal(row) for row in self.rows(after, limit)]
+
+    def entries(self, after: int, limit: int) -> list[Entry]:
+        return [Entry(*row) for row in self.connection.execute(_SELECT_ENTRIES, (after, limit))]
 
     def meta(self, name: str) -> str | None:
         row = self.connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()

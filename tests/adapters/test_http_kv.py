@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from holdlog.adapters.call import Settings
 from holdlog.adapters.http.app import build_app
+from holdlog.adapters.http.ending import Ending
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.opened import Opened
@@ -31,7 +32,8 @@ class Curl(httpx2.AsyncClient):
     """A client whose `request` also takes a path that is sent as it is."""
 
     def __init__(self, store: Opened) -> None:
-        app = build_app(build_server(None, ("claims",)), Spaces(":memory:", store, Settings()), None, HttpOptions())
+        spaces = Spaces(":memory:", store, Settings())
+        app = build_app(build_server(None, ("claims",)), spaces, None, HttpOptions(max_requests=0), Ending())
         super().__init__(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1:8420")
         self.store = store
 

@@ -14,12 +14,14 @@ import pytest
 from holdlog.adapters import results
 from holdlog.adapters.call import Settings, Wait
 from holdlog.adapters.compose import MEMORY, open_holdlog
+from holdlog.adapters.follower import Follower
 from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.opened import Opened
+from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import InvalidError, StoreError
-from holdlog.projections.waiting import wait_until, wait_until_async
-from tests.commands import PATIENCE, aside, until
+from holdlog.projections.waiting import EVERYTHING, wait_until, wait_until_async
+from tests.commands import PATIENCE, aside, until, write
 
 LONG = 50.0
 """Seconds that no wait of these tests should last; a wake-up that is lost ends in a timeout that the test sees."""
@@ -74,15 +76,20 @@ class InCoroutine:
         self._thread.start()
 
     def start(self, opened: Opened, call: Wait[Any]) -> Future[Any]:
-        before = len(opened.bell._wakers)
+        before = listeners(opened)
         future = asyncio.run_coroutine_threadsafe(opened.wait_async(call), self._loop)
-        until(lambda: len(opened.bell._wakers) > before or future.done())
+        until(lambda: listeners(opened) > before or future.done())
         return future
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def listeners(opened: Opened) -> int:
+    """How many coroutines wait."""
+    return sum(follower._listeners for follower in opened._followers.values())
 
 
 @pytest.fixture(params=[InThread, InCoroutine])
@@ -221,31 +228,35 @@ def test_no_wake_up_is_lost_however_close_the_race(opened: Opened, waiter: Waite
 def test_a_ring_between_listening_and_looking_is_heard() -> None:
     """The order that loses a wake-up when `wait_until` looks first and listens then."""
     for make in (_wait_until, _wait_until_async):
-        bell = ProcessBell()
+        bell, store = ProcessBell(), MemoryStore()
         looks = 0
 
-        def look(bell: ProcessBell = bell) -> str | None:
+        def look(bell: ProcessBell = bell, store: MemoryStore = store) -> str | None:
             nonlocal looks
             looks += 1
             if looks == 1:
-                bell.ring()  # the log grew right after this look
+                write(store, "k", 1)  # the log grows right after this look
+                bell.ring()
                 return None
             return "found"
 
-        assert make(look, bell) == "found"
+        assert make(look, bell, store) == "found"
         assert (looks, bell._wakers) == (2, [])
         looks = 0
 
 
-def _wait_until(look: Callable[[], str | None], bell: ProcessBell) -> str | None:
+def _wait_until(look: Callable[[], str | None], bell: ProcessBell, store: MemoryStore) -> str | None:
     return wait_until(look, bell, LONG)
 
 
-def _wait_until_async(look: Callable[[], str | None], bell: ProcessBell) -> str | None:
+def _wait_until_async(look: Callable[[], str | None], bell: ProcessBell, store: MemoryStore) -> str | None:
     async def look_async() -> str | None:
         return look()
 
-    return asyncio.run(wait_until_async(look_async, bell, LONG))
+    async def wait() -> str | None:
+        return await wait_until_async(look_async, Follower(store, bell).listen(EVERYTHING), LONG)
+
+    return asyncio.run(wait())
 
 
 def test_rings_for_no_reason_wake_nobody_up(opened: Opened, waiter: Waiter) -> None:
@@ -287,7 +298,7 @@ async def test_a_cancelled_wait_leaves_no_listener(opened: Opened) -> None:
     claim(opened)
     for _ in range(3):
         waiting = [asyncio.create_task(opened.wait_async(wait(opened))) for _ in range(5)]
-        await aside(lambda: len(opened.bell._wakers) == 5)
+        await aside(lambda: listeners(opened) == 5)
         for task in waiting:
             task.cancel()
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)

@@ -15,6 +15,7 @@ from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.resource import covering
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
+from holdlog.domain.ports import Entry
 from holdlog.domain.record import Record
 from holdlog.domain.token import Token
 from holdlog.projections.agents import AGENTS, profile_of
@@ -130,6 +131,13 @@ class PostgresReader:
     def log(self, after: int, limit: int) -> list[Recorded[Event]]:
         select = f"{SELECT_EVENTS} WHERE notification_id > %s ORDER BY notification_id LIMIT %s"
         return [unseal(row) for row in self.rows(select, (after, _limit(limit)))]
+
+    def entries(self, after: int, limit: int) -> list[Entry]:
+        select = (
+            f"SELECT notification_id, originator_id, topic, at FROM {EVENTS_TABLE} WHERE notification_id > %s"
+            " ORDER BY notification_id LIMIT %s"
+        )
+        return [Entry(*row) for row in self.rows(select, (after, _limit(limit)))]
 
     def _claims(self, select: str, parameters: object) -> list[Claim]:
         return [claim_of(row) for row in self.rows(select, parameters)]

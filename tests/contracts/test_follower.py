@@ -1,0 +1,226 @@
+"""The log is read once for all that wait on a loop, and only those look again whom it concerns."""
+
+import asyncio
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdlog.adapters import follower
+from holdlog.adapters.call import Wait
+from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.follower import Follower
+from holdlog.adapters.machine.bells import ProcessBell
+from holdlog.adapters.opened import Opened
+from holdlog.adapters.stores.memory import MemoryStore
+from holdlog.domain.claims.resource import overlap
+from holdlog.domain.message import NOBODY
+from holdlog.domain.names import claim_stream, record_stream
+from holdlog.domain.ports import Entry, Store
+from holdlog.projections.waiting import EVERYTHING, concerned, what_overlaps, whole_namespace
+from tests.commands import PATIENCE, aside, change, claim, put, whole_log, write
+
+LONG = 50.0
+
+
+def entries(store: Store, after: int, limit: int = -1) -> list[Entry]:
+    with store.reader() as reader:
+        return reader.entries(after, limit)
+
+
+def test_entries_tell_where_every_event_of_the_log_stands(store: Store) -> None:
+    for number in range(5):
+        write(store, f"k{number}", number)
+    claim(store, "src/a b.py")
+    expected = [Entry(*_place(it.envelope)) for it in whole_log(store)]
+    assert entries(store, 0) == expected
+    assert (entries(store, 2, 2), entries(store, 6), entries(store, 0, 0)) == (expected[2:4], [], [])
+
+
+def _place(envelope: Any) -> tuple[int, str, str, int]:
+    return envelope.position, envelope.stream, envelope.topic, envelope.at
+
+
+# --- who is concerned
+
+PARTS = st.lists(st.sampled_from(["a", "b", "a.b", "a b", "é"]), min_size=1, max_size=4)
+RESOURCES = st.builds(
+    lambda root, parts, end: root + "/".join(parts) + end,
+    st.sampled_from(["", "/", "file://tree/", "custom://", "custom://a//"]),
+    PARTS,
+    st.sampled_from(["", "/"]),
+)
+
+
+@given(RESOURCES, RESOURCES)
+def test_a_claim_concerns_exactly_those_who_wait_for_what_overlaps_it(waited: str, changed: str) -> None:
+    asked = set(what_overlaps(waited)) & set(concerned(claim_stream(changed)))
+    assert bool(asked) == overlap(waited, changed)
+
+
+@given(*[st.sampled_from(["a", "a/b", "a b", "*", "b"])] * 3)
+def test_a_record_concerns_exactly_those_who_wait_for_its_namespace(waited: str, namespace: str, key: str) -> None:
+    asked = set(whole_namespace(waited)) & set(concerned(record_stream(namespace, key)))
+    assert bool(asked) == (waited == namespace)
+    assert set(EVERYTHING) & set(concerned(record_stream(namespace, key)))
+
+
+# --- what is told
+
+
+async def told(opened: Opened, *changes: Any) -> list[frozenset[str] | None]:
+    """What a subscriber is told of changes, each told before the next; it has been told something before."""
+    heard: list[frozenset[str] | None] = []
+    with opened.follower.subscribe(heard.append):
+        opened.bell.ring()
+        await aside(lambda: bool(heard))
+        for each in changes:
+            before = len(heard)
+            each()
+            opened.bell.ring()
+            await aside(lambda before=before: len(heard) > before)  # type: ignore[misc]
+    return heard
+
+
+async def test_a_subscriber_is_told_which_streams_grew(opened: Opened) -> None:
+    heard = await told(
+        opened,
+        lambda: change(opened.store, put("k", 1), put("l", 1)),
+        lambda: claim(opened.store, "src/"),
+    )
+    assert heard == [None, {"record:n/k", "record:n/l"}, {"claim:src/"}]
+
+
+async def test_rings_without_news_tell_nothing(opened: Opened) -> None:
+    def ring() -> None:
+        for _ in range(50):
+            opened.bell.ring()
+        write(opened.store, "k", 1)
+
+    assert await told(opened, ring) == [None, {"record:n/k"}]
+
+
+async def test_more_events_than_are_read_at_once_are_all_told(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower, "READ_AT_ONCE", 7)
+    keys = [f"{number}" for number in range(100)]
+    heard: set[str] = set()
+    with opened.follower.subscribe(lambda streams: heard.update(streams or ())):
+        write(opened.store, "first", 0)
+        opened.bell.ring()
+        await aside(lambda: opened.follower._position is not None)
+        change(opened.store, *(put(key, 1) for key in keys))
+        opened.bell.ring()
+        await aside(lambda: len(heard) == 100)
+    assert heard == {record_stream("n", key) for key in keys}
+
+
+async def test_a_log_that_was_set_back_makes_everybody_look() -> None:
+    """As after the fail-over to a database that had not everything yet."""
+    store, bell = MemoryStore(), ProcessBell()
+    for number in range(3):
+        write(store, "k", number)
+    heard: list[frozenset[str] | None] = []
+    following = Follower(store, bell)
+    with following.subscribe(heard.append):
+        bell.ring()
+        await aside(lambda: heard == [None])
+        store._committed = [], {}, {}, []
+        bell.ring()
+        await aside(lambda: heard == [None, None])
+        write(store, "other", 1)
+        bell.ring()
+        await aside(lambda: heard == [None, None, {"record:n/other"}])
+
+
+# --- who looks
+
+
+class Looks:
+    """A wait that never finds anything and counts how often it looked."""
+
+    def __init__(self, concerns: tuple[str, ...]) -> None:
+        self.count = 0
+        self.call: Wait[Any] = Wait(self._look, lambda reader, elapsed: "over", LONG, concerns)
+
+    def _look(self, reader: Any, elapsed: float) -> None:
+        self.count += 1
+
+
+async def test_only_those_look_again_whom_an_event_concerns(opened: Opened) -> None:
+    concerned_one, others = Looks((record_stream("n", "k"),)), Looks((record_stream("n", "other"), *what_overlaps("k")))
+    all_of_it, everything = Looks(whole_namespace("n")), Looks(EVERYTHING)
+    tasks = [
+        asyncio.create_task(opened.wait_async(it.call)) for it in (concerned_one, others, all_of_it, everything, others)
+    ]
+    await aside(lambda: opened.upkeep.waiters == 5)
+    opened.bell.ring()
+    await aside(lambda: others.count == 4)  # nobody knows what came before the first bell
+    for number in range(10):
+        before = concerned_one.count, all_of_it.count, everything.count
+        write(opened.store, "k", number)
+        opened.bell.ring()
+        now = concerned_one, all_of_it, everything
+        await aside(lambda before=before, now=now: all(it.count > n for it, n in zip(now, before, strict=True)))  # type: ignore[misc]
+    assert others.count == 4
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert opened.follower._waiters == {}
+    assert opened.follower._to_wake == {}
+    assert opened.bell._wakers == []
+
+
+async def test_others_have_their_turns_while_many_waiters_are_woken() -> None:
+    opened = open_holdlog(":memory:")
+    opened.claim(opened.calls.claim("r", "ann"), NOBODY)
+    waiting = [asyncio.create_task(opened.wait_async(opened.calls.wait("r", LONG))) for _ in range(400)]
+    await aside(lambda: opened.upkeep.waiters == 400)
+    opened.write(opened.calls.release("r", "ann"), NOBODY)
+    turns = 0
+    while any(not it.done() for it in waiting):
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 400 / follower.WOKEN_AT_ONCE
+    assert {(await it).status for it in waiting} == {"available"}
+    opened.close()
+
+
+async def test_many_listeners_are_one_waker_of_the_bell(opened: Opened) -> None:
+    with ExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(opened.follower.listen(EVERYTHING))
+        assert len(opened.bell._wakers) == 1
+    assert opened.bell._wakers == []
+
+
+# --- the end of all waits
+
+
+async def test_when_waiting_is_over_all_who_wait_are_answered_as_when_their_time_is_over(opened: Opened) -> None:
+    opened.claim(opened.calls.claim("r", "ann"), NOBODY)
+    in_line = opened.calls.claim("r", "bob", wait_seconds=LONG)
+    waiting = [
+        asyncio.create_task(opened.wait_async(opened.calls.wait("r", LONG))),
+        asyncio.create_task(opened.wait_async(opened.calls.watch("n", "k", 0, LONG))),
+        asyncio.create_task(opened.claim_async(in_line, NOBODY)),
+        asyncio.create_task(asyncio.to_thread(opened.wait, opened.calls.wait("r", LONG))),
+        asyncio.create_task(asyncio.to_thread(opened.claim, opened.calls.claim("r", "cid", wait_seconds=LONG), NOBODY)),
+    ]
+    await aside(lambda: opened.upkeep.waiters == 5)
+    opened.finish_waiting()
+    answers: list[Any] = await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE)
+    assert [it.status for it in answers] == ["timeout", "timeout", "busy", "timeout", "busy"]
+    assert answers[2].ticket is not None
+    assert answers[2].held_by == "ann"
+
+
+async def test_when_waiting_is_over_nobody_begins_to_wait(opened: Opened) -> None:
+    opened.claim(opened.calls.claim("r", "ann"), NOBODY)
+    opened.finish_waiting()
+    async with asyncio.timeout(PATIENCE):
+        assert (await opened.wait_async(opened.calls.wait("r", LONG))).status == "timeout"
+        assert (await opened.claim_async(opened.calls.claim("r", "bob", wait_seconds=LONG), NOBODY)).status == "busy"
+    assert opened.wait(opened.calls.watch("n", "k", 0, LONG)).status == "timeout"
+    assert opened.wait(opened.calls.wait("free", LONG)).status == "available"
