@@ -20,6 +20,7 @@ from holdlog.adapters.http.guards import Guards
 from holdlog.adapters.http.kv import routes as key_value
 from holdlog.adapters.http.limits import Limits
 from holdlog.adapters.http.options import HttpOptions
+from holdlog.adapters.http.token import routes as token
 from holdlog.adapters.mcp.http import mcp_over_http
 from holdlog.adapters.spaces import Spaces
 from holdlog.domain.refusals import HoldlogError
@@ -45,6 +46,7 @@ def build_app(
             Route("/readyz", _readyz),
             *key_value,
             *claims,
+            *token,
         ],
         exception_handlers={
             HoldlogError: refused,

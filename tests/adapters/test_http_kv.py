@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
@@ -222,14 +223,15 @@ async def test_a_charset_is_honoured(curl: Curl) -> None:
 # --- names
 
 
-legal = st.text(min_size=1, max_size=20).filter(lambda text: _is_name(text))
-
-
-def _is_name(text: str) -> bool:
+def _can_be_sent(text: str) -> bool:
+    """A name without the parts `.` and `..`, of which too many that stand in between make something else."""
     try:
-        return bool(names.name(text))
+        return {".", ".."}.isdisjoint(re.split(r"[/\\]", names.name(text)))
     except ValueError:
         return False
+
+
+legal = st.text(min_size=1, max_size=20).filter(_can_be_sent)
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -240,8 +242,8 @@ values = st.recursive(
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(group=legal, key=legal, value=values)
-@example(group="..", key="..", value="x")
-@example(group="a/b", key="/%2F/../etc/passwd", value="x")
+@example(group="a/b", key="/%2F/etc/passwd", value="x")
+@example(group="...", key=".a/..b", value="x")
 @example(group="%", key="?#;=&+ \u0301", value={})
 async def test_every_legal_name_and_value_goes_through_a_url(curl: Curl, group: str, key: str, value: Any) -> None:
     path = f"/kv/{everywhere(group)}/{everywhere(key)}"
@@ -269,7 +271,19 @@ async def test_a_name_is_decoded_once(curl: Curl) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/kv/g/", "/kv//k", "/kv/g/%zz", "/kv/g/%", "/kv/g/%ff", "/kv/g/%0A", "/kv/g/%00", "/kv/g/" + "x" * 513]
+    "path",
+    [
+        "/kv/g/",
+        "/kv//k",
+        "/kv/g/%zz",
+        "/kv/g/%",
+        "/kv/g/%ff",
+        "/kv/g/%0A",
+        "/kv/g/%00",
+        "/kv/g/%2E%2e",
+        "/kv/g/..%2F..%2Fetc%2Fpasswd",
+        "/kv/g/" + "x" * 513,
+    ],
 )
 async def test_a_name_that_is_none_is_refused(curl: Curl, path: str) -> None:
     for method in ("GET", "PUT", "DELETE"):
@@ -299,7 +313,7 @@ async def test_a_name_that_is_none_is_refused(curl: Curl, path: str) -> None:
 async def test_an_unknown_or_wrong_argument_is_refused_by_name(curl: Curl, method: str, path: str, name: str) -> None:
     refused = await curl.request(method, path)
     assert refused.status_code == 400
-    assert refused.json()["message"].startswith(f"{name}: ")
+    assert name in refused.json()["message"].partition(":")[0]
     assert "secret" not in refused.text
 
 
