@@ -57,7 +57,7 @@ def add_http_options(serve: argparse.ArgumentParser) -> None:
     several("--allowed-origin", "ORIGIN", "web pages that may call (CORS), as https://app.example")
     several("--trusted-proxy", "ADDRESS", "a proxy that tells the client's address by X-Forwarded-For")
     switch("--insecure", "let everybody in who reaches an address beyond loopback")
-    switch("--auth", "tokens are required, also before the first one is made (holdlog token create)")
+    switch("--auth", "require tokens, and do not start where there is none (default: where there is any)")
     http.add_argument(
         "--auth-token-file", metavar="FILE", help="one token for everything, or HOLDLOG_AUTH_TOKEN(_FILE)"
     )
@@ -88,7 +88,7 @@ def serve_http(
     from holdlog.adapters.http.app import build_app
     from holdlog.adapters.http.ending import Ending
     from holdlog.adapters.http.room import Room
-    from holdlog.adapters.http.running import bound_socket, run_http, url_of
+    from holdlog.adapters.http.running import bound_socket, server_of, url_of
     from holdlog.adapters.mcp.server import build_server
     from holdlog.adapters.spaces import Spaces
 
@@ -110,9 +110,9 @@ def serve_http(
         spaces = Spaces(place, opened, settings, http.max_spaces or None, prepare)
         ending = Ending()
         app = build_app(mcp, spaces, verifier, http, ending)
-        who = "tokens are required" if verifier is not None else "no token is required: everybody is let in"
+        who = "tokens are required" if verifier is not None else "no token is required"
         ready = f"serving {url_of(bound)} (MCP at {http.path}), store {without_password(place)}; {who}"
-        run_http(app, http, bound, ending, lambda: tell(ready), spaces.finish_waiting)
+        server_of(app, http, ending, lambda: tell(ready), spaces.finish_waiting).run(sockets=[bound])
     finally:
         bound.close()
         if beside is not None:

@@ -95,4 +95,4 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 async def _failed(request: Request, error: Exception) -> Response:
     """A bug; the traceback is in the log."""
-    return failed("internal error of holdlog; its log on stderr tells more", 500)
+    return failed("internal error of holdlog; its log on stderr tells more", 500, {"connection": "close"})

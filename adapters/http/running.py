@@ -68,17 +68,17 @@ def url_of(bound: socket.socket) -> str:
     return f"http://{shown}:{port}"
 
 
-def run_http(
+def server_of(
     app: ASGIApp,
     options: HttpOptions,
-    bound: socket.socket,
     ending: Ending,
     on_ready: Callable[[], None] = lambda: None,
     on_end: Callable[[], None] = lambda: None,
-) -> None:
-    """Serve until SIGTERM or SIGINT, which `ending` learns first. `on_ready`: called when requests are answered;
-    `on_end`: in the loop, when nothing new is accepted any more and calls in flight should come to their ends. A second
-    signal ends the process at once."""
+) -> uvicorn.Server:
+    """What serves on the sockets that its `run` is given until SIGTERM or SIGINT, which `ending` learns first.
+
+    `on_ready`: called when requests are answered; `on_end`: in the loop, when nothing new is accepted any more and
+    calls in flight should come to their ends. A second signal ends the process at once."""
     most = _files(options.max_connections + _SPARE_FILES) - _SPARE_FILES
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # one bad request is no news
     config = uvicorn.Config(
@@ -96,7 +96,7 @@ def run_http(
         backlog=BACKLOG,
         lifespan="on",
     )
-    _Server(config, options.drain, ending, on_ready, on_end).run(sockets=[bound])
+    return _Server(config, options.drain, ending, on_ready, on_end)
 
 
 class _Server(uvicorn.Server):
@@ -132,9 +132,10 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        last = threading.Timer(SHUTDOWN_SECONDS, _give_up)
-        last.daemon = True
-        last.start()
+        if threading.current_thread() is threading.main_thread():
+            last = threading.Timer(SHUTDOWN_SECONDS, _give_up)
+            last.daemon = True
+            last.start()
         asyncio.get_running_loop().call_soon(self._on_end)  # comes when nothing is accepted any more
         await super().shutdown(sockets)
         for connection in list(self.server_state.connections):
