@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 from starlette.responses import Response
 
 from holdlog.adapters import results
-from holdlog.adapters.call import Read, Write
+from holdlog.adapters.call import Write
 from holdlog.adapters.http.answers import answer, json_response
 from holdlog.adapters.http.conditions import UNCONDITIONAL, Conditions
 from holdlog.adapters.served import Served
@@ -21,10 +21,14 @@ Done = TypeVar("Done", bound=results.Result, covariant=True)
 
 
 async def written(
-    served: Served, read: Read[Record], conditions: Conditions, call: Callable[[int | None], Write[Done]], creates: bool
+    served: Served,
+    place: tuple[str, str],
+    conditions: Conditions,
+    call: Callable[[int | None], Write[Done]],
+    creates: bool,
 ) -> Done | Response:
-    """What the write did, or the answer 412. `read` tells what stands there; `call` makes the write that expects a
-    version, None: any; `creates`: whether it may where nothing stands. Raises NotFoundError where it may not."""
+    """What the write did, or the answer 412. `call` makes the write that expects a version, None: any; `creates`:
+    whether it may where nothing stands. Raises NotFoundError where it may not."""
     expected = conditions.expected
     if expected is not None or conditions is UNCONDITIONAL:
         try:
@@ -33,16 +37,17 @@ async def written(
             return answer(served.calls.refused(error), 412)
     if served.caller.request_id is not None:
         raise InvalidError("Idempotency-Key: goes with If-Match of one version or with If-None-Match: *, no others")
+    call(None)  # what is wrong or denied is told first
+    read = served.calls.record(*place)
     for _ in range(ATTEMPTS):
         record = await served.opened.read_async(read)
         version = record.version if record.live else 0
-        write = call(version)
         if not record.live and not creates:
             raise not_found(record)
         if not conditions.allow(version):
             return conflict(served, record, conditions)
         try:
-            return await served.opened.write_async(write, served.caller)
+            return await served.opened.write_async(call(version), served.caller)
         except ConflictError:
             continue
     raise UnavailableError("others write here all the time; nothing was written")

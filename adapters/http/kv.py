@@ -224,9 +224,9 @@ async def _delete(asked: Asked) -> Response:
 async def _written(asked: Asked, call: Callable[[int | None], Write[SetResult] | Write[DeleteResult]]) -> Response:
     """`call`: makes the write for the version that it expects."""
     group, key = asked.names
-    conditions, read = Conditions.of(asked.fields), asked.served.calls.record(group, key)
+    conditions, creates = Conditions.of(asked.fields), asked.scope["method"] != "DELETE"
     try:
-        result = await written(asked.served, read, conditions, call, creates=asked.scope["method"] != "DELETE")
+        result = await written(asked.served, (group, key), conditions, call, creates)
     except NotFoundError as error:
         return _missing(asked, error)
     if isinstance(result, Response):

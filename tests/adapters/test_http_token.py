@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from holdlog.adapters.access.tokens import fresh
 from holdlog.adapters.access.verifier import Verifier
 from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import open_holdlog
@@ -17,6 +18,8 @@ from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.spaces import Spaces
+from holdlog.domain.message import NOBODY
+from holdlog.domain.token import IssueToken
 
 TOKEN = r"holdlog_open-[0-9a-f]{16}_[A-Za-z0-9_-]{43}"
 
@@ -117,3 +120,31 @@ async def test_without_a_token_nobody_gets_in(curl: httpx2.AsyncClient) -> None:
     for path in ("/token", "/kv", "/kv/g/k", "/claims", "/claims/a.py"):
         assert (await curl.get(path)).status_code == 401
         assert (await curl.get(f"{path}?token=x")).status_code == 401
+
+
+async def test_a_token_may_do_what_it_allows_and_no_more(curl: httpx2.AsyncClient, store: Opened) -> None:
+    token = fresh("ci")
+    command = IssueToken(name="ci", hash=token.hash, allow=("write:build-*", "read:docs", "claim:src/*"), by="ann")
+    await store.change_token_async(command, NOBODY)
+    ci = {"x-token": token.text}
+    patch = {"content-type": "application/merge-patch+json"}
+    for method, path, needed in (
+        ("PUT", "/kv/docs/k", "write:docs"),
+        ("DELETE", "/kv/docs/k", "write:docs"),
+        ("PATCH", "/kv/docs/k", "write:docs"),
+        ("GET", "/kv/other/k", "read:other"),
+        ("GET", "/kv/other/k?history=1", "read:other"),
+        ("GET", "/kv/other", "read:other"),
+        ("PUT", "/kv/other/k", "write:other"),
+    ):
+        for condition in ({}, {"if-match": "*"}, {"if-none-match": '"1"'}):
+            refused = await curl.request(method, path, content="{}", headers=ci | patch | condition)
+            assert (refused.status_code, refused.json()["status"], refused.json()["needed"]) == (403, "denied", needed)
+    assert (await curl.put("/kv/build-1/k", content="x", headers=ci)).status_code == 201
+    assert (await curl.get("/kv/build-1/k", headers=ci)).text == "x"
+    assert (await curl.get("/kv/docs/k", headers=ci)).status_code == 404
+    await curl.put("/kv/secret/k", content="x", headers={"x-token": await new_token(curl)})
+    assert [it["namespace"] for it in (await curl.get("/kv", headers=ci)).json()["namespaces"]] == ["build-1"]
+    assert (await curl.get("/claims/src/a.py", headers=ci)).json()["status"] == "available"
+    assert (await curl.get("/claims/other.py", headers=ci)).status_code == 403
+    assert (await curl.get("/token", headers=ci)).json()["principal"] == "token:ci"

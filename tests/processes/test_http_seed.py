@@ -6,8 +6,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import requests
@@ -75,3 +77,32 @@ def test_a_value_lives_for_a_day_as_the_program_says_unless_told(url: str) -> No
         updated, ends = (answer.headers[f"holdlog-{name}-at"] for name in ("updated", "expires"))
         lives = (datetime.fromisoformat(ends) - datetime.fromisoformat(updated)).total_seconds()
         assert least < lives <= most
+
+
+@pytest.mark.parametrize("name", ["a/b", "%2F", "%", "ü €", "a?b#c&d=e;f", "+ +", "日本", "\\", '"', "a" * 512])
+def test_a_name_goes_through_a_real_server_as_it_is(url: str, name: str) -> None:
+    headers = {"x-token": new_token(url)}
+    place = f"{url}/kv/{quote(name, safe='')}/{quote(name, safe='')}"
+    assert requests.put(place, data=name.encode(), headers=headers, timeout=10).status_code == 201
+    read = requests.get(place, headers=headers, timeout=10)
+    assert (read.text, read.headers["content-type"]) == (name, "text/plain; charset=utf-8")
+    listed = requests.get(f"{url}/kv", headers=headers, timeout=10).json()
+    assert listed["namespaces"] == [{"namespace": name, "count": 1}]
+
+
+def test_answers_without_a_body_leave_the_connection_in_step(url: str) -> None:
+    headers = {"x-token": new_token(url)}
+    connection = HTTPConnection(url.removeprefix("http://"), timeout=10)
+
+    def ask(method: str, path: str, body: str | None = None, **more: str) -> tuple[int, str]:
+        connection.request(method, path, body, headers | {name.replace("_", "-"): told for name, told in more.items()})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+    assert ask("PUT", "/kv/g/k", "done") == (201, "OK")
+    for _ in range(3):
+        assert ask("HEAD", "/kv/g/k") == (200, "")
+        assert ask("GET", "/kv/g/k", if_none_match='"1"') == (304, "")
+        assert ask("HEAD", "/kv/g/none") == (404, "")
+        assert ask("GET", "/kv/g/k") == (200, "done")
+    connection.close()
