@@ -30,12 +30,13 @@ from holdlog.domain.record import (
     Check,
     ClearNamespace,
     Delete,
+    Merge,
     Record,
     Set,
     Transact,
     seen,
 )
-from holdlog.domain.refusals import InvalidError
+from holdlog.domain.refusals import InvalidError, TooLargeError
 from holdlog.domain.times import utc
 from holdlog.domain.value import Json
 
@@ -74,6 +75,38 @@ class Calls(ClaimCalls):
         """Its answer raises NotFoundError."""
         place = self._readable(namespace, key)
         return Read(lambda reader: answers.state_record(*_now(reader, *place)))
+
+    def merge(
+        self,
+        namespace: str,
+        key: str,
+        patch: Any,
+        by: str,
+        expected_version: int | None,
+        guard: object = (),
+        ttl_seconds: float | None = None,
+        keeps_end: bool = True,
+    ) -> Write[results.SetResult]:
+        """A JSON merge patch (RFC 7396); `ttl_seconds` is that of a new value, or of any unless it `keeps_end`."""
+        arguments = {
+            "namespace": namespace,
+            "key": key,
+            "patch": self._json(patch),
+            "expected_version": None if expected_version is None else whole(expected_version, "expected_version"),
+            "ttl_seconds": None if ttl_seconds is None else time_to_live(ttl_seconds),
+            "keeps_end": keeps_end,
+            "max_bytes": self._settings.max_value_bytes,
+        }
+        operation = checked(lambda: Merge.model_validate(arguments))
+        guards = self.guards(guard)
+        command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards))
+        self._require_to_change(command)
+        return Write(command, answers.set_result)
+
+    def record(self, namespace: str, key: str) -> Read[Record]:
+        """The record as it is now, live or not: what `get` answers from."""
+        place = self._readable(namespace, key)
+        return Read(lambda reader: _now(reader, *place)[0])
 
     def delete(
         self, namespace: str, key: str, by: str, expected_version: int | None, guard: object = ()
@@ -254,7 +287,7 @@ class Calls(ClaimCalls):
             raise InvalidError(f"value: {error}") from None
         limit = self._settings.max_value_bytes
         if len(json_value.text) * 4 > limit and len(json_value.text.encode()) > limit:
-            raise InvalidError(f"value: must have {limit} bytes as JSON at most")
+            raise TooLargeError(limit)
         return json_value
 
 

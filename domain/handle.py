@@ -27,7 +27,7 @@ from holdlog.domain.claims.settling import MAX_DUE, end_what_is_due, load_to_wri
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import AgentChange, Footprint, RecordChange, TokenChange, Transaction
 from holdlog.domain.record import ClearNamespace, Delete, Guard, Operation, Record, Transact, Written
-from holdlog.domain.refusals import ConflictError, FencedError, InvalidError
+from holdlog.domain.refusals import ConflictError, FencedError, ReusedError
 from holdlog.domain.token import IssueToken, RevokeToken, RotateToken, TokenChanged, TokenCommand
 
 Command = Transact | ClearNamespace | Take | Release | StepBack | Register | Sweep | Renew | TellLosses | TokenCommand
@@ -81,7 +81,7 @@ def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcom
     earlier = transaction.repeated(caller)
     if earlier is not None:
         if earlier[0] != fingerprint:
-            raise InvalidError("request_id: was used for another request")
+            raise ReusedError("request_id: was used for another request")
         remembered: Outcome = kind.validate_json(earlier[1])
         return remembered
     outcome = _decide(command, caller, transaction)

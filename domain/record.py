@@ -8,9 +8,9 @@ from holdlog.domain.claims.resource import Resource
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.message import Event, Message
 from holdlog.domain.names import Agent, Name, record_stream
-from holdlog.domain.refusals import Conflict, ConflictError, NotFoundError
+from holdlog.domain.refusals import Conflict, ConflictError, NotFoundError, TooLargeError
 from holdlog.domain.times import utc
-from holdlog.domain.value import NULL, Json
+from holdlog.domain.value import NULL, Json, merged
 
 MAX_GUARDS: Final = 100
 MIN_TTL_SECONDS: Final = 0.000_001
@@ -64,6 +64,18 @@ class Set(Operation):
     ttl_seconds: float | None = Field(default=None, ge=MIN_TTL_SECONDS, le=MAX_TTL_SECONDS)
 
 
+class Merge(Operation):
+    """A JSON merge patch onto the value that stands there; where none does, onto an empty object.
+
+    `ttl_seconds`: as of Set. `keeps_end`: that counts only where none stood; else the value ends when it was to.
+    `max_bytes`: of what comes of it, as JSON."""
+
+    patch: Json
+    max_bytes: int
+    ttl_seconds: float | None = Field(default=None, ge=MIN_TTL_SECONDS, le=MAX_TTL_SECONDS)
+    keeps_end: bool = True
+
+
 class Delete(Operation):
     pass
 
@@ -84,7 +96,7 @@ class Transact(Message):
 
     Refused unless the writer holds every claim of `guard`, now and in the named version."""
 
-    operations: tuple[Set | Delete | Check, ...]
+    operations: tuple[Set | Merge | Delete | Check, ...]
     by: Agent
     guard: tuple[Guard, ...] = Field(default=(), max_length=MAX_GUARDS)
 
@@ -134,7 +146,7 @@ class Record(NamedTuple):
 def decide(operation: Operation, by: str, record: Record, at: int) -> list[RecordEvent]:
     """What the operation does at a time (microseconds UTC); the end of a value that was due comes first.
 
-    Raises NotFoundError, then ConflictError; either means that nothing happens.
+    Raises NotFoundError, then ConflictError, then TooLargeError; each means that nothing happens.
     """
     standing = seen(record, at)
     if isinstance(operation, Delete) and not standing.live:
@@ -142,10 +154,10 @@ def decide(operation: Operation, by: str, record: Record, at: int) -> list[Recor
     _require_version(operation.expected_version, standing)
     match operation:
         case Set(value=value, ttl_seconds=ttl):
-            expires_at = None if ttl is None else at + round(ttl * 1_000_000)
-            written = ValueWritten(value=value, by=by, expires_at=expires_at)
-            ended = end_of(record, at)
-            return [written] if ended is None else [ended, written]
+            return _written(value, by, _after(ttl, at), end_of(record, at))
+        case Merge(ttl_seconds=ttl, keeps_end=keeps):
+            expires_at = standing.expires_at if keeps and standing.live else _after(ttl, at)
+            return _written(_merged(operation, standing), by, expires_at, end_of(record, at))
         case Delete():
             return [ValueDeleted(by=by)]
         case _:
@@ -184,6 +196,22 @@ def not_found(record: Record) -> NotFoundError:
     return NotFoundError.of_record(
         record.namespace, record.key, record.version, record.updated_by, record.updated_at, record.expires_at
     )
+
+
+def _after(ttl: float | None, at: int) -> int | None:
+    return None if ttl is None else at + round(ttl * 1_000_000)
+
+
+def _written(value: Json, by: str, expires_at: int | None, ended: ValueExpired | None) -> list[RecordEvent]:
+    written = ValueWritten(value=value, by=by, expires_at=expires_at)
+    return [written] if ended is None else [ended, written]
+
+
+def _merged(operation: Merge, standing: Record) -> Json:
+    value = merged(standing.value, operation.patch)
+    if len(value.text) * 4 > operation.max_bytes and len(value.text.encode()) > operation.max_bytes:
+        raise TooLargeError(operation.max_bytes)
+    return value
 
 
 def _require_version(expected: int | None, record: Record) -> None:

@@ -23,6 +23,21 @@ class InvalidError(HoldlogError, ValueError):
     code = "invalid"
 
 
+class TooLargeError(InvalidError):
+    """A value has more bytes as JSON than are allowed."""
+
+    code = "too_large"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"value: must have {limit} bytes as JSON at most")
+
+
+class ReusedError(InvalidError):
+    """A request_id comes again with another request."""
+
+    code = "reused"
+
+
 class DeniedError(HoldlogError):
     """The caller's token does not allow it. `needed`: the grant that would, as `write:build-1`."""
 

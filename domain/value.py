@@ -76,6 +76,23 @@ class Json:
 NULL: Final = Json("null")
 
 
+def merged(value: Json, patch: Json) -> Json:
+    """What a JSON merge patch makes of a value (RFC 7396 section 2)."""
+    return Json.of(_merged(value.value, patch.value))
+
+
+def _merged(value: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(value) if isinstance(value, dict) else {}
+    for name, part in patch.items():
+        if part is None:
+            result.pop(name, None)
+        else:
+            result[name] = _merged(result.get(name), part)
+    return result
+
+
 def _nesting(text: str) -> int:
     """Levels of lists and objects in a JSON text; only counted where there are enough brackets for too many."""
     if text.count("[") + text.count("{") <= MAX_NESTING:

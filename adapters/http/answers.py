@@ -14,6 +14,8 @@ from holdlog.domain import refusals
 from holdlog.domain.refusals import HoldlogError
 
 STATUSES: Final[dict[type[HoldlogError], int]] = {
+    refusals.TooLargeError: 413,
+    refusals.ReusedError: 422,
     refusals.InvalidError: 400,
     refusals.DeniedError: 403,
     refusals.NotFoundError: 404,
@@ -57,6 +59,8 @@ async def refused(request: Request, error: Exception) -> Response:
         headers["retry-after"] = str(math.ceil(error.retry_after))
     if isinstance(error, refusals.DeniedError):
         return answer(results.Denied(needed=error.needed, message=str(error)), status)
+    if isinstance(error, refusals.ReusedError):
+        return failed("Idempotency-Key: was used for another request", status)
     try:
         return answer(request.scope["state"]["served"].calls.refused(error), status, headers)
     except HoldlogError:

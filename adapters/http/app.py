@@ -14,10 +14,13 @@ from starlette.types import ASGIApp
 
 from holdlog.adapters.http.answers import failed, json_response, refused
 from holdlog.adapters.http.authentication import Authentication, Verifier
+from holdlog.adapters.http.claims import routes as claims
 from holdlog.adapters.http.ending import Ending
 from holdlog.adapters.http.guards import Guards
+from holdlog.adapters.http.kv import routes as key_value
 from holdlog.adapters.http.limits import Limits
 from holdlog.adapters.http.options import HttpOptions
+from holdlog.adapters.http.token import routes as token
 from holdlog.adapters.mcp.http import mcp_over_http
 from holdlog.adapters.spaces import Spaces
 from holdlog.domain.refusals import HoldlogError
@@ -41,6 +44,9 @@ def build_app(
             Route(options.path, endpoint, methods=["GET", "POST", "DELETE"]),
             Route("/healthz", _healthz),
             Route("/readyz", _readyz),
+            *key_value,
+            *claims,
+            *token,
         ],
         exception_handlers={
             HoldlogError: refused,

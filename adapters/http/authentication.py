@@ -64,7 +64,7 @@ class Authentication:
                 await failed("the store of this token cannot be had now; try again", 503, _SOON)(scope, receive, send)
                 return
             grants = principal.grants if principal is not None else EVERYTHING
-            scope.setdefault("state", {})["served"] = Served(opened, who, grants)
+            scope.setdefault("state", {}).update(served=Served(opened, who, grants), principal=principal)
             await self._app(scope, receive, send)
 
     async def _principal(self, headers: Headers, scope: Scope) -> Principal | Response | None:

@@ -10,7 +10,7 @@ from typing import Final
 from holdlog.adapters.opened import Opened
 from holdlog.domain.handle import Command
 from holdlog.domain.ports import Reader
-from holdlog.domain.record import Set, Transact, seen
+from holdlog.domain.record import Merge, Set, Transact, seen
 from holdlog.domain.refusals import HoldlogError, OverLimitError
 
 COUNTED_EVERY: Final = 10.0
@@ -54,7 +54,9 @@ class Room:
 
     def _adds(self, command: Transact) -> bool:
         with self._opened.store.reader() as reader:
-            return any(isinstance(it, Set) and not _lives(reader, it.namespace, it.key) for it in command.operations)
+            return any(
+                isinstance(it, Set | Merge) and not _lives(reader, it.namespace, it.key) for it in command.operations
+            )
 
 
 def _lives(reader: Reader, namespace: str, key: str) -> bool:

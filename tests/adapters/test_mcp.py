@@ -55,6 +55,8 @@ EVERY_CALL: dict[str, dict[str, Any]] = {
     "clear_namespace": {"namespace": "n", "deleted_by": "ann"},
     "export": {"namespace": "n"},
     "watch": {"namespace": "n", "key": "k", "since_version": 0, "timeout_seconds": 0},
+    "save_state": {"group": "n", "key": "k", "value": "STORED"},
+    "read_state": {"group": "n", "key": "k"},
 }
 
 
@@ -130,6 +132,9 @@ async def every_answer(agent: Agent, clock: Clock) -> None:
         ("watch", {**at, "since_version": 1}),
         ("delete", {**at, "deleted_by": "ann", "force": True}),
         ("set", {**at, "value": "STORED", "updated_by": "ben", "expected_version": 1}),
+        ("read_state", {"group": "n", "key": "saved"}),
+        ("save_state", {"group": "n", "key": "saved", "value": "STORED"}),
+        ("read_state", {"group": "n", "key": "saved"}),
     ):
         await agent(tool, **arguments)
 

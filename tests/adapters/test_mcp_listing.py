@@ -52,13 +52,19 @@ async def test_every_tool_says_what_it_does_to_the_world() -> None:
         "history",
         "export",
         "watch",
+        "read_state",
     }
     assert {name for name, annotations in told.items() if annotations["destructiveHint"]} == {
         "set",
         "delete",
         "clear_namespace",
+        "save_state",
     }
-    assert {name for name, annotations in told.items() if not annotations["idempotentHint"]} == {"set", "delete"}
+    assert {name for name, annotations in told.items() if not annotations["idempotentHint"]} == {
+        "set",
+        "delete",
+        "save_state",
+    }
     assert all(tool["title"] for tool in tools)
 
 
@@ -76,7 +82,9 @@ async def test_the_list_of_tools_stays_in_its_budget(groups: tuple[str, ...], mo
     assert size <= most
 
 
-@pytest.mark.parametrize(("groups", "first"), [(("claims",), "claim"), (("state",), "get"), (ALL, "claim")])
+@pytest.mark.parametrize(
+    ("groups", "first"), [(("claims",), "claim"), (("state",), "get"), (("kv",), "save_state"), (ALL, "claim")]
+)
 async def test_texts_are_short_and_begin_with_when_to_use_them(groups: tuple[str, ...], first: str) -> None:
     tools, instructions = await listing(groups)
     assert len(instructions.encode()) <= 2048

@@ -9,6 +9,7 @@ from holdlog.domain.record import (
     MAX_TTL_SECONDS,
     Check,
     Delete,
+    Merge,
     Operation,
     Set,
     Transact,
@@ -17,7 +18,7 @@ from holdlog.domain.record import (
     ValueWritten,
     seen,
 )
-from holdlog.domain.refusals import ConflictError, NotFoundError
+from holdlog.domain.refusals import ConflictError, NotFoundError, TooLargeError
 from holdlog.domain.value import NULL, Json
 from tests.given import SECOND, given
 
@@ -41,6 +42,18 @@ def set_(value: Any, expected_version: int | None = None, ttl: float | None = No
 
 def delete(expected_version: int | None = None) -> Delete:
     return Delete(namespace="shop", key="tea", expected_version=expected_version)
+
+
+def merge(patch: Any, expected_version: int | None = None, ttl: float | None = None, keeps: bool = True) -> Merge:
+    return Merge(
+        namespace="shop",
+        key="tea",
+        patch=Json.of(patch),
+        max_bytes=20,
+        expected_version=expected_version,
+        ttl_seconds=ttl,
+        keeps_end=keeps,
+    )
 
 
 def check(expected_version: int | None = None) -> Check:
@@ -263,3 +276,31 @@ def test_a_deletion_and_a_new_value_forget_the_end() -> None:
 def test_a_time_to_live_has_its_bounds(seconds: float) -> None:
     with pytest.raises(ValueError, match="ttl_seconds"):
         set_(1, ttl=seconds)
+
+
+def test_a_merge_is_made_onto_what_stands_and_onto_nothing() -> None:
+    given(written({"a": 1, "b": 2})).when(merge({"a": None, "c": 3}), by="bob").then(
+        written({"b": 2, "c": 3}, by="bob")
+    )
+    given().when(merge({"a": 1, "b": None}), by="ann").then(written({"a": 1}))
+    given(written({"a": 1}), deleted()).when(merge({"b": 2}), by="ann").then(written({"b": 2}))
+    given(written({"a": 1}, until=2)).when(merge({"b": 2}), by="ann", at=5).then(expired(2), written({"b": 2}))
+
+
+def test_a_merge_on_another_version_is_refused() -> None:
+    given(written({})).when(merge({}, expected_version=0)).refused(ConflictError)
+    given().when(merge({}, expected_version=1)).refused(ConflictError)
+
+
+def test_a_merge_keeps_the_end_of_what_stood_there_unless_it_sets_one() -> None:
+    given(written({}, until=9)).when(merge({"a": 1}, ttl=60), by="ann", at=5).then(written({"a": 1}, until=9))
+    given(written({}, until=9)).when(merge({"a": 1}, ttl=60, keeps=False), at=5, by="ann").then(
+        written({"a": 1}, until=65)
+    )
+    given(written({}, until=9)).when(merge({"a": 1}, keeps=False), at=5, by="ann").then(written({"a": 1}))
+    given().when(merge({"a": 1}, ttl=60), at=5, by="ann").then(written({"a": 1}, until=65))
+
+
+def test_a_merge_that_would_make_a_value_too_large_is_refused() -> None:
+    given(written({"a": "0123456"})).when(merge({"b": "01234"})).refused(TooLargeError)
+    given(written({"a": "0123456"})).when(merge({"a": "01234567890"}), by="ann").then(written({"a": "01234567890"}))

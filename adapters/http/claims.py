@@ -1,0 +1,28 @@
+"""Who holds what, to read: the board, and one resource. Claiming itself goes over MCP and the library."""
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from holdlog.adapters.claims.calls import BOARD_PAGE
+from holdlog.adapters.http.answers import answer
+from holdlog.adapters.http.authentication import served_of
+from holdlog.adapters.http.targets import arguments, below, decoded, number, raw_path
+
+
+async def claims(request: Request) -> Response:
+    """`/claims`: the board. `/claims/src/a.py`: the claim of `src/a.py`; slashes may be encoded."""
+    served = served_of(request)
+    _, below_it, resource = raw_path(request.scope)[1:].partition("/")
+    if below_it:
+        given = arguments(request.scope, "version")
+        version = number(given, "version", 0) if "version" in given else None
+        return answer(await served.opened.read_async(served.calls.status(decoded(resource), version)))
+    given = arguments(request.scope, "agent", "after", "limit")
+    board = served.calls.board(given.get("agent"), number(given, "limit", BOARD_PAGE), given.get("after"))
+    return answer(await served.opened.read_async(board))
+
+
+routes: Final[list[Route]] = below("/claims", claims, ["GET"])

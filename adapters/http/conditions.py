@@ -1,0 +1,84 @@
+"""Conditions of a request on what stands there (RFC 9110 section 13). The entity tag of a value is its version."""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from holdlog.adapters.arguments import MAX_VERSION
+from holdlog.domain.refusals import InvalidError
+
+_TAG: Final = re.compile(r'\s*(W/)?"([\x21\x23-\x7e\x80-\xff]*)"\s*(?:,|$)')
+_EMPTY: Final = re.compile(r"\s*,")
+_VERSION: Final = re.compile(r"[1-9][0-9]{0,18}")
+
+
+class Tags(NamedTuple):
+    """`*`, or versions; tags that are no versions match nothing."""
+
+    any: bool
+    versions: frozenset[int] = frozenset()
+
+    def match(self, version: int) -> bool:
+        """0: nothing stands there."""
+        return version in self.versions or (self.any and version > 0)
+
+
+class Conditions(NamedTuple):
+    if_match: Tags | None
+    if_none_match: Tags | None
+
+    @classmethod
+    def of(cls, headers: Mapping[bytes, bytes]) -> "Conditions":
+        """Raises InvalidError."""
+        match, none_match = headers.get(b"if-match"), headers.get(b"if-none-match")
+        if match is None and none_match is None:
+            return UNCONDITIONAL
+        return cls(
+            None if match is None else _tags(match, "If-Match", strong=True),
+            None if none_match is None else _tags(none_match, "If-None-Match", strong=False),
+        )
+
+    def allow(self, version: int) -> bool:
+        """Whether a write may replace this version; 0: nothing."""
+        return (self.if_match is None or self.if_match.match(version)) and not (
+            self.if_none_match is not None and self.if_none_match.match(version)
+        )
+
+    @property
+    def expected(self) -> int | None:
+        """The only version that a write may replace; None: there are none or more."""
+        match self:
+            case (Tags(any=False, versions=versions), None) if len(versions) == 1:
+                return next(iter(versions))
+            case (None, Tags(any=True)):
+                return 0
+            case _:
+                return None
+
+
+UNCONDITIONAL: Final = Conditions(None, None)
+
+
+def etag(version: int) -> str:
+    return f'"{version}"'
+
+
+def _tags(header: bytes, name: str, strong: bool) -> Tags:
+    text = header.decode("latin-1").strip()
+    if text == "*":
+        return Tags(any=True)
+    versions, place = set[int](), 0
+    while place < len(text):
+        if empty := _EMPTY.match(text, place):  # a list may have empty elements (section 5.6.1)
+            place = empty.end()
+            continue
+        tag = _TAG.match(text, place)
+        if tag is None:
+            break
+        place = tag.end()
+        weak, opaque = tag.groups()
+        if _VERSION.fullmatch(opaque) and int(opaque) <= MAX_VERSION and not (weak and strong):
+            versions.add(int(opaque))
+    if place < len(text) or '"' not in text:
+        raise InvalidError(f'{name}: must be * or entity tags in quotes, as "7"')
+    return Tags(any=False, versions=frozenset(versions))

@@ -1,0 +1,252 @@
+"""The key-value API: `/kv/{group}/{key}` as echoValue has it, with versions, conditions, lists and histories.
+
+A group is a namespace. What a value is told as: a string as text, all else as JSON.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from holdlog.adapters.call import Write
+from holdlog.adapters.http.answers import answer, failed, json_response
+from holdlog.adapters.http.bodies import patch_of, value_of, wants_json
+from holdlog.adapters.http.conditional import conflict, written
+from holdlog.adapters.http.conditions import Conditions, etag
+from holdlog.adapters.http.targets import arguments, below, decoded, fields, number, segments
+from holdlog.adapters.keyvalue import DEFAULT_TTL, author
+from holdlog.adapters.pages import MAX_PAGE
+from holdlog.adapters.results import DeleteResult, SetResult
+from holdlog.adapters.served import Served
+from holdlog.domain.record import MAX_TTL_SECONDS, Record, not_found
+from holdlog.domain.refusals import InvalidError, NotFoundError
+from holdlog.domain.times import utc
+
+ANYBODY: Final = "http"
+"""Who wrote, when neither the request nor its token says."""
+
+_TTL: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
+_SAFE: Final = [
+    (b"cache-control", b"no-store"),
+    (b"vary", b"accept"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; sandbox"),
+]
+"""A value is never a page, whatever stands in it."""
+
+
+class Asked(NamedTuple):
+    """A request as its handler needs it."""
+
+    scope: Scope
+    receive: Receive
+    served: Served
+    fields: dict[bytes, bytes]
+    names: list[str]
+
+    @property
+    def json(self) -> bool:
+        return wants_json(self.fields.get(b"accept"))
+
+    @property
+    def by(self) -> str:
+        """Who writes: as the request says, else its token."""
+        told = self.fields.get(b"x-agent")
+        if told is not None:
+            try:
+                return told.decode().strip()
+            except UnicodeDecodeError:
+                raise InvalidError("X-Agent: must be UTF-8") from None
+        return author(self.served.caller, ANYBODY)
+
+    @property
+    def guard(self) -> list[dict[str, Any]]:
+        """The claims that a write relies on: `X-Guard: src%2Fa.py@3, custom:%2F%2Fdeploy@1`."""
+        told = self.fields.get(b"x-guard")
+        claims = []
+        for text in told.decode("latin-1").split(",") if told is not None else ():
+            resource, _, version = text.strip().rpartition("@")
+            if not resource or not re.fullmatch(r"[0-9]{1,18}", version):
+                raise InvalidError("X-Guard: must be resource@version, percent-encoded, with commas between several")
+            claims.append({"resource": decoded(resource, "X-Guard"), "version": int(version)})
+        return claims
+
+    async def body(self) -> bytes:
+        if b"content-range" in self.fields:
+            raise InvalidError("Content-Range: a value is written as a whole")  # RFC 9110 section 14.5
+        return await Request(self.scope, self.receive).body()
+
+
+class KeyValue:
+    """An ASGI application for `/kv` and all below it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            names = segments(scope)[1:]
+            asked = Asked(scope, receive, scope["state"]["served"], fields(scope), names)
+            if len(names) == 2 and scope["method"] in ("GET", "HEAD") and not scope["query_string"]:
+                await _get(asked, send)
+                return
+            response = await _answered(asked)
+        except HTTPException as error:
+            response = failed(error.detail, error.status_code, dict(error.headers or {}))
+        response.raw_headers.extend(it for it in _SAFE if it[0].decode() not in response.headers)
+        await response(scope, receive, send)
+
+
+routes: Final[list[Route]] = below("/kv", KeyValue(), ["GET", "POST", "PUT", "PATCH", "DELETE"])
+
+
+async def _answered(asked: Asked) -> Response:
+    method = asked.scope["method"]
+    match len(asked.names), method:
+        case 0, "GET" | "HEAD":
+            return await _groups(asked)
+        case 1, "GET" | "HEAD":
+            return await _list(asked)
+        case 2, "GET" | "HEAD":
+            return await _history(asked)
+        case 2, "PUT" | "POST":
+            return await _set(asked)
+        case 2, "PATCH":
+            return await _patch(asked)
+        case 2, "DELETE":
+            return await _delete(asked)
+        case 1, _:
+            raise HTTPException(405, "a group is only listed", {"allow": "GET, HEAD"})
+        case _:
+            raise HTTPException(404, "a value is at /kv/{group}/{key}; a slash within a name is %2F")
+
+
+# --- reading
+
+
+async def _get(asked: Asked, send: Send) -> None:
+    """The most frequent request, so without what a response object and a model of the answer cost."""
+    group, key = asked.names
+    record = await asked.served.opened.read_async(asked.served.calls.record(group, key))
+    if not record.live:
+        await _missing(asked, not_found(record))(asked.scope, asked.receive, send)
+        return
+    conditions = Conditions.of(asked.fields)
+    if conditions.if_match is not None and not conditions.if_match.match(record.version):
+        await conflict(asked.served, record, conditions)(asked.scope, asked.receive, send)
+        return
+    headers = [(b"etag", etag(record.version).encode()), *_facts(record), *_SAFE]
+    if conditions.if_none_match is not None and conditions.if_none_match.match(record.version):
+        await send({"type": "http.response.start", "status": 304, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+        return
+    plain = record.value.text.startswith('"') and not asked.json
+    body = (record.value.value if plain else record.value.text).encode()
+    headers += [
+        (b"content-type", b"text/plain; charset=utf-8" if plain else b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if asked.scope["method"] == "HEAD" else body})
+
+
+def _facts(record: Record) -> list[tuple[bytes, bytes]]:
+    facts = [
+        (b"holdlog-updated-by", quote(record.updated_by, safe="/:@ ").encode()),
+        (b"holdlog-updated-at", _time(record.updated_at)),
+    ]
+    if record.expires_at is not None:
+        facts.append((b"holdlog-expires-at", _time(record.expires_at)))
+    return facts
+
+
+def _time(at: int) -> bytes:
+    return utc(at).isoformat(timespec="microseconds").encode()
+
+
+async def _groups(asked: Asked) -> Response:
+    given = arguments(asked.scope, "after", "limit")
+    call = asked.served.calls.list_namespaces(number(given, "limit", MAX_PAGE), given.get("after"))
+    return answer(await asked.served.opened.read_async(call))
+
+
+async def _list(asked: Asked) -> Response:
+    given = arguments(asked.scope, "prefix", "after", "limit")
+    call = asked.served.calls.list_records(
+        asked.names[0], given.get("prefix", ""), number(given, "limit", MAX_PAGE), given.get("after")
+    )
+    return answer(await asked.served.opened.read_async(call))
+
+
+async def _history(asked: Asked) -> Response:
+    given = arguments(asked.scope, "history", "limit", "before")
+    if given.get("history") not in ("", "1", "true"):
+        raise InvalidError("history: must be there, as ?history=1, where limit or before are")
+    before = number(given, "before", 0) if "before" in given else None
+    group, key = asked.names
+    call = asked.served.calls.history(group, key, number(given, "limit", 100), before)
+    return answer(await asked.served.opened.read_async(call))
+
+
+def _missing(asked: Asked, error: NotFoundError) -> Response:
+    if asked.json:
+        return answer(asked.served.calls.refused(error), 404)
+    return Response("Key Not Found", 404, {"cache-control": "no-store"}, "text/plain")
+
+
+# --- writing
+
+
+async def _set(asked: Asked) -> Response:
+    seconds = _seconds(arguments(asked.scope, "ttl").get("ttl"))
+    value = value_of(await asked.body(), asked.fields)
+    (group, key), by, guard, calls = asked.names, asked.by, asked.guard, asked.served.calls
+    return await _written(asked, lambda version: calls.set(group, key, value, by, version, guard, seconds))
+
+
+async def _patch(asked: Asked) -> Response:
+    told = arguments(asked.scope, "ttl").get("ttl")
+    seconds, keeps = _seconds(told), told is None
+    patch = patch_of(await asked.body(), asked.fields)
+    (group, key), by, guard, calls = asked.names, asked.by, asked.guard, asked.served.calls
+    return await _written(asked, lambda version: calls.merge(group, key, patch, by, version, guard, seconds, keeps))
+
+
+async def _delete(asked: Asked) -> Response:
+    arguments(asked.scope)
+    (group, key), by, guard, calls = asked.names, asked.by, asked.guard, asked.served.calls
+    return await _written(asked, lambda version: calls.delete(group, key, by, version, guard))
+
+
+async def _written(asked: Asked, call: Callable[[int | None], Write[SetResult] | Write[DeleteResult]]) -> Response:
+    """`call`: makes the write for the version that it expects."""
+    group, key = asked.names
+    conditions, creates = Conditions.of(asked.fields), asked.scope["method"] != "DELETE"
+    try:
+        result = await written(asked.served, (group, key), conditions, call, creates)
+    except NotFoundError as error:
+        return _missing(asked, error)
+    if isinstance(result, Response):
+        return result
+    headers, status = {}, 200
+    if isinstance(result, SetResult):
+        headers["etag"] = etag(result.version)
+        if result.previous_version is None and asked.scope["method"] != "POST":
+            status = 201  # RFC 9110 section 9.3.4; a POST answers as echoValue does
+    if asked.json:
+        return json_response(result.body(), status, headers)
+    return Response("OK", status, {"cache-control": "no-store"} | headers, "text/plain")
+
+
+def _seconds(ttl: str | None) -> float | None:
+    """None: for ever."""
+    if ttl == "never":
+        return None
+    if ttl is None:
+        return DEFAULT_TTL
+    if not _TTL.fullmatch(ttl) or float(ttl) > MAX_TTL_SECONDS:
+        raise InvalidError(f"ttl: must be seconds up to {MAX_TTL_SECONDS}, 0 for 30 days, or never")
+    return float(ttl) or DEFAULT_TTL

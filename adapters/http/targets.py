@@ -1,0 +1,88 @@
+"""What a request names by its target and headers: segments of the path, arguments of the query, fields."""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes
+
+from starlette.routing import Route
+from starlette.types import Scope
+
+from holdlog.domain.refusals import InvalidError
+
+MAX_ARGUMENTS: Final = 16
+_BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+def below(path: str, endpoint: Callable[..., Any], methods: list[str]) -> list[Route]:
+    """Routes for a path, to read, and for all below it.
+
+    The endpoint takes the names from `segments` or `raw_path`: the path that routes match by is decoded, so that a
+    name with a slash in it looks like two."""
+    tree = Route(f"{path}/{{rest:path}}", endpoint, methods=methods)
+    tree.path_regex = re.compile(tree.path_regex.pattern, re.DOTALL)  # a line break is a bad name, not a foreign path
+    return [Route(path, endpoint, methods=["GET"]), tree]
+
+
+def segments(scope: Scope) -> list[str]:
+    """The segments of the path, each decoded exactly once. Raises InvalidError."""
+    return [decoded(segment) for segment in raw_path(scope).split("/")[1:]]
+
+
+def raw_path(scope: Scope) -> str:
+    """The path as it came, still encoded."""
+    raw: bytes = scope["raw_path"]
+    return raw.decode("latin-1").removeprefix(scope.get("root_path", ""))
+
+
+def decoded(text: str, argument: str = "path") -> str:
+    """Percent-encoded UTF-8 (RFC 3986 section 2.1), decoded once. Raises InvalidError."""
+    if "%" not in text and text.isascii():
+        return text
+    if _BROKEN.search(text):
+        raise InvalidError(f"{argument}: must be percent-encoded; a percent sign is %25")
+    try:
+        return unquote_to_bytes(text.encode("latin-1")).decode()
+    except UnicodeDecodeError:
+        raise InvalidError(f"{argument}: must be percent-encoded UTF-8") from None
+
+
+def arguments(scope: Scope, *known: str) -> dict[str, str]:
+    """The arguments of the query. Raises InvalidError for one that is none of the known, or comes twice."""
+    query: bytes = scope["query_string"]
+    if not query:
+        return {}
+    given: dict[str, str] = {}
+    parts = query.decode("latin-1").replace("+", " ").split("&")
+    if len(parts) > MAX_ARGUMENTS:
+        raise InvalidError(f"query: must have {MAX_ARGUMENTS} arguments at most")
+    for part in filter(None, parts):
+        name, _, value = (decoded(text, "query") for text in part.partition("="))
+        if name not in known:
+            shown = name if name.isidentifier() and name.isascii() and len(name) <= 32 else "query"
+            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise InvalidError(f"{shown}: is no argument of this request; {takes}")
+        if name in given:
+            raise InvalidError(f"{name}: is given twice")
+        given[name] = value
+    return given
+
+
+def number(given: dict[str, str], name: str, default: int) -> int:
+    """A whole number of the query. Raises InvalidError."""
+    text = given.get(name)
+    if text is None:
+        return default
+    if not re.fullmatch(r"[0-9]{1,19}", text):
+        raise InvalidError(f"{name}: must be a whole number")
+    return int(text)
+
+
+def fields(scope: Scope) -> dict[bytes, bytes]:
+    """The headers by their names in lower case; one that comes more than once is joined by commas (RFC 9110
+    section 5.3)."""
+    headers: list[tuple[bytes, bytes]] = scope["headers"]
+    found: dict[bytes, bytes] = {}
+    for name, value in headers:
+        found[name] = found[name] + b", " + value if name in found else value
+    return found

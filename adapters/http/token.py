@@ -1,0 +1,65 @@
+"""`POST /token`: anybody gets a token with a space of its own, if the server was told so. `GET /token`: whose it is."""
+
+import secrets
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from holdlog.adapters.access.grants import Grants
+from holdlog.adapters.access.principal import Principal
+from holdlog.adapters.access.tokens import fresh
+from holdlog.adapters.http.answers import failed, json_response
+from holdlog.adapters.http.authentication import served_of
+from holdlog.adapters.http.targets import arguments
+from holdlog.adapters.served import Served
+from holdlog.adapters.spaces import Spaces
+from holdlog.domain.message import NOBODY
+from holdlog.domain.refusals import InvalidError
+from holdlog.domain.times import utc
+from holdlog.domain.token import IssueToken
+
+ASKED: Final = b"token=new"
+"""What echoValue's documents send."""
+ALLOW: Final = ("read:*", "write:*", "claim:*")
+LIFETIME: Final = 2 * 365 * 24 * 60 * 60
+"""Seconds."""
+ISSUER: Final = "http"
+
+
+async def issue(request: Request) -> Response:
+    """How many an address may have is bounded in limits.py. The space comes to be when the token is first used."""
+    spaces: Spaces = request.app.state.spaces
+    request.scope.setdefault("state", {})["served"] = Served(spaces.main, NOBODY, Grants(()))  # for refusals
+    if not request.app.state.options.open_tokens:
+        return failed("tokens are given by who runs this server: holdlog token create, or --open-tokens", 403)
+    arguments(request.scope)
+    if (await request.body()).strip() != ASKED:
+        raise InvalidError("body: must be token=new")
+    name = f"open-{secrets.token_hex(8)}"
+    token = fresh(name)
+    command = IssueToken(name=name, hash=token.hash, allow=ALLOW, lifetime_seconds=LIFETIME, space=name, by=ISSUER)
+    await spaces.main.change_token_async(command, NOBODY)
+    return Response(token.text, headers={"cache-control": "no-store"}, media_type="text/plain")
+
+
+async def whoami(request: Request) -> Response:
+    """Who the token stands for, what it allows, where and until when; nothing of it itself."""
+    arguments(request.scope)
+    principal: Principal | None = request.scope["state"]["principal"]
+    told: dict[str, Any] = {"status": "ok"}
+    if principal is not None:
+        told["principal"] = principal.name
+    told["allow"] = [str(grant) for grant in served_of(request).grants.grants]
+    if principal is not None and principal.space is not None:
+        told["space"] = principal.space
+    if principal is not None and principal.expires_at is not None:
+        told["expires_at"] = utc(principal.expires_at).isoformat(timespec="microseconds")
+    return json_response(told)
+
+
+routes: Final[list[Route]] = [
+    Route("/token", whoami, methods=["GET"]),
+    Route("/token", issue, methods=["POST"]),
+]
