@@ -67,3 +67,12 @@ def header(name: str, description: str, schema: Schema) -> Schema:
 
 def path(name: str, description: str, schema: Schema) -> Schema:
     return {"name": name, "in": "path", "required": True, "description": description, "schema": schema}
+
+
+NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 512}
+LABEL: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 128}
+SESSION: Final = header("Holdlog-Session", "The conversation that asks, where one is known", LABEL)
+
+
+def limit(most: int) -> Schema:
+    return query("limit", "Rows of a page", {"type": "integer", "minimum": 1, "maximum": most})
