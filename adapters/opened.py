@@ -140,7 +140,7 @@ class Opened:
     async def wait_async(self, call: Wait[Answered]) -> Answered:
         started = time.monotonic()
         with self.upkeep.waiting():
-            look = partial(self.aside, partial(self._look, call, started))
+            look = partial(asyncio.to_thread if call.large else self.aside, partial(self._look, call, started))
             listening = self.follower.listen(call.concerns)
             found = await wait_until_async(look, listening, call.seconds, self._waiting_ended)
         return found if found is not None else await self.aside(partial(self._timed_out, call, started))

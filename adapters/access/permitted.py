@@ -8,7 +8,9 @@ from holdlog.adapters.access.grants import Grants, Scope
 from holdlog.adapters.call import Read, Stand, Write
 from holdlog.adapters.calls import Calls
 from holdlog.adapters.claims import results as claims
+from holdlog.adapters.events.choice import Choice
 from holdlog.adapters.results import Result
+from holdlog.domain.names import claim_stream
 
 
 class Permitted(Calls):
@@ -17,6 +19,23 @@ class Permitted(Calls):
     def __init__(self, calls: Calls, grants: Grants) -> None:
         super().__init__(calls._settings, calls._clock, calls.steady, calls._connected)
         self.grants = grants
+        self.sees = grants.sees
+
+    def choice(
+        self,
+        namespace: str | None = None,
+        prefix: str | None = None,
+        kinds: Sequence[str] | None = None,
+        resource: str | None = None,
+        agent: str | None = None,
+    ) -> Choice:
+        """Raises DeniedError for a namespace or resource whose events may not be seen: nothing would ever come."""
+        choice = super().choice(namespace, prefix, kinds, resource, agent)
+        if choice.namespace is not None:
+            self.grants.require("read", choice.namespace)
+        if choice.resource is not None and not self.grants.sees(claim_stream(choice.resource)):
+            self.grants.require("read", self._spelled(choice.resource))
+        return choice
 
     def claim(self, resource: str, agent: str, also: Sequence[str] = (), *rest: Any, **named: Any) -> Stand[Result]:
         alternatives = rest[0] if rest else named.get("alternatives") or ()
