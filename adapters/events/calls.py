@@ -21,6 +21,12 @@ class EventCalls(ClaimCalls):
 
     sees: Callable[[str], bool] | None = None
 
+    @property
+    def spelled(self) -> Callable[[str], str] | None:
+        """How a stored resource is told; None: as it is."""
+        workspaces = self._settings.workspaces
+        return None if workspaces is None else workspaces.shown
+
     def choice(
         self,
         namespace: str | None = None,
@@ -69,6 +75,5 @@ class EventCalls(ClaimCalls):
 
     def _events(self, reader: Reader, choice: Choice, after: int, limit: int) -> Events:
         page = read_page(reader, choice, after, limit)
-        shown = None if self._settings.workspaces is None else self._settings.workspaces.shown
-        events = [told(recorded, shown, choice.sees) for recorded in page.events]
+        events = [told(recorded, self.spelled, choice.sees) for recorded in page.events]
         return Events(events=events, next_position=page.looked, bookmark=page.end)

@@ -50,6 +50,11 @@ def told(
     )
 
 
+def names_others(event: Event) -> bool:
+    """Whether it names resources besides that of its stream."""
+    return any(getattr(event, name, None) for name in (*_OTHERS, "moved_to"))
+
+
 def _hide(fields: dict[str, Any], sees: Callable[[str], bool] | None) -> None:
     for name in _OTHERS:
         fields[name] = [it for it in fields.get(name, ()) if sees is None or sees(claim_stream(it))]

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from holdlog.adapters.http import events
 from holdlog.adapters.http.answers import json_response, refused
 from holdlog.adapters.http.authentication import Authentication, Verifier
 from holdlog.adapters.http.options import HttpOptions
@@ -31,7 +32,11 @@ def build_app(mcp: FastMCP[Any], spaces: Spaces, verifier: Verifier | None, opti
         await spaces.close()
 
     return Starlette(
-        routes=[Route(options.path, endpoint, methods=["GET", "POST", "DELETE"]), Route("/healthz", _healthz)],
+        routes=[
+            Route(options.path, endpoint, methods=["GET", "POST", "DELETE"]),
+            Route("/healthz", _healthz),
+            *events.routes,
+        ],
         middleware=[Middleware(Authentication, spaces=spaces, verifier=verifier)],
         exception_handlers={HoldlogError: refused},
         lifespan=lifespan,
