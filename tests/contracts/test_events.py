@@ -1,10 +1,12 @@
 """The log as an answer: ordered, unique, complete, in pages that split no commit, and by what was chosen."""
 
 import asyncio
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -399,3 +401,17 @@ def test_a_long_poll_lasts_no_longer_than_any_wait(place: str) -> None:
     calls = opened.calls
     assert opened.wait(calls.coming_events(calls.choice(), 0, 1, 3600.0)).events == []
     opened.close()
+
+
+# --- its document
+
+DOCUMENT = (Path(__file__).parents[2] / "docs/events.md").read_text()
+
+
+def test_the_document_names_every_kind_with_its_fields() -> None:
+    told = dict(re.findall(r"^\| `([A-Z]\w+)` \| (.*) \|$", DOCUMENT, re.MULTILINE))
+    told |= dict.fromkeys(re.findall(r"^\| `([A-Z]\w+)` \| \|$", DOCUMENT, re.MULTILINE), "")
+    assert set(told) == set(fold.EVENTS)
+    for kind, event in fold.EVENTS.items():
+        named = {name.rstrip("?") for name in re.findall(r"`(\w+\??)`", told[kind])}
+        assert set(event.model_fields) - {"by", "principal"} <= named, kind
