@@ -64,12 +64,14 @@ class Read(NamedTuple, Generic[Answered]):
 class Wait(NamedTuple, Generic[Answered]):
     """Look, given the seconds gone by, until there is an answer; after `seconds` the last word is `timed_out`'s.
 
-    `concerns`: what has to change before another look is worth its while (projections/waiting.py)."""
+    `concerns`: what has to change before another look is worth its while (projections/waiting.py). `large`: a look may
+    take longer than a coroutine should block its loop."""
 
     look: Callable[[Reader, float], Answered | None]
     timed_out: Callable[[Reader, float], Answered]
     seconds: float
     concerns: tuple[str, ...] = EVERYTHING
+    large: bool = False
 
 
 class Stand(NamedTuple, Generic[Answered]):

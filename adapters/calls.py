@@ -18,7 +18,7 @@ from holdlog.adapters.arguments import (
     whole,
 )
 from holdlog.adapters.call import Read, Wait, Write
-from holdlog.adapters.claims.calls import ClaimCalls
+from holdlog.adapters.events.calls import EventCalls
 from holdlog.adapters.pages import MAX_PAGE, chunks, event_bytes, page, record_bytes, up_to_a_page
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
@@ -44,7 +44,7 @@ EXPORT_PAGE: Final = 100
 """Records in a page of an export; the whole history of each comes with it."""
 
 
-class Calls(ClaimCalls):
+class Calls(EventCalls):
     """Every method raises InvalidError for an argument that breaks a rule, then DeniedError for what the caller may
     not."""
 

@@ -145,6 +145,29 @@ class StateStore:
         """Block until the key has a version above `since_version` (0: until it exists), or the time is over."""
         return self._opened.wait(self._calls.watch(namespace, key, since_version, timeout_seconds))
 
+    def events(
+        self,
+        after: int = 0,
+        *,
+        namespace: str | None = None,
+        prefix: str | None = None,
+        kinds: Sequence[str] | None = None,
+        resource: str | None = None,
+        agent: str | None = None,
+        limit: int = 100,
+        wait_seconds: float = 0,
+    ) -> results.Events:
+        """A page of the log above a position: ordered, unique, complete, and no commit is split (docs/events.md).
+
+        Pass `next_position` as `after` to go on; when it is the `bookmark`, that was all. `wait_seconds`: block so long
+        until there is something. `namespace`, with the `prefix` of keys, and `resource`, with what overlaps it, choose
+        places; `kinds`: such as `ValueWritten`, `claim`; `agent`: what it did, or its sub-agents.
+        """
+        choice = self._calls.choice(namespace, prefix, kinds, resource, agent)
+        if wait_seconds:
+            return self._opened.wait(self._calls.coming_events(choice, after, limit, wait_seconds))
+        return self._opened.read(self._calls.events(choice, after, limit))
+
     def claim(
         self,
         resource: str,
@@ -351,6 +374,23 @@ class AsyncStateStore:
 
     async def watch(self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10) -> WatchAnswer:
         return await self._opened.wait_async(self._calls.watch(namespace, key, since_version, timeout_seconds))
+
+    async def events(
+        self,
+        after: int = 0,
+        *,
+        namespace: str | None = None,
+        prefix: str | None = None,
+        kinds: Sequence[str] | None = None,
+        resource: str | None = None,
+        agent: str | None = None,
+        limit: int = 100,
+        wait_seconds: float = 0,
+    ) -> results.Events:
+        choice = self._calls.choice(namespace, prefix, kinds, resource, agent)
+        if wait_seconds:
+            return await self._opened.wait_async(self._calls.coming_events(choice, after, limit, wait_seconds))
+        return await self._opened.read_async(self._calls.events(choice, after, limit))
 
     async def claim(
         self,

@@ -93,7 +93,7 @@ class Opened:
         if isinstance(outcome, Queued) and call.seconds:
             try:
                 with self.upkeep.waiting():
-                    wait_until(self._ticket_gone(call, outcome), self.bell, call.seconds, self._waiting_ended)
+                    wait_until(self._ticket_gone(call, outcome), self.bell, call.seconds, self.waiting_is_over)
             except BaseException:
                 self.writer.run(_step_back(call, outcome), caller)
                 raise
@@ -108,7 +108,7 @@ class Opened:
     def wait(self, call: Wait[Answered]) -> Answered:
         started = time.monotonic()
         with self.upkeep.waiting():
-            found = wait_until(lambda: self._look(call, started), self.bell, call.seconds, self._waiting_ended)
+            found = wait_until(lambda: self._look(call, started), self.bell, call.seconds, self.waiting_is_over)
         return found if found is not None else self._timed_out(call, started)
 
     # --- for coroutines
@@ -133,7 +133,7 @@ class Opened:
                 with self.upkeep.waiting():
                     look = partial(self.aside, self._ticket_gone(call, outcome))
                     listening = self.follower.listen((claim_stream(call.command.resource),))
-                    await wait_until_async(look, listening, call.seconds, self._waiting_ended)
+                    await wait_until_async(look, listening, call.seconds, self.waiting_is_over)
             except BaseException:
                 leave(outcome)
                 raise
@@ -148,9 +148,9 @@ class Opened:
     async def wait_async(self, call: Wait[Answered]) -> Answered:
         started = time.monotonic()
         with self.upkeep.waiting():
-            look = partial(self.aside, partial(self._look, call, started))
+            look = partial(asyncio.to_thread if call.large else self.aside, partial(self._look, call, started))
             listening = self.follower.listen(call.concerns)
-            found = await wait_until_async(look, listening, call.seconds, self._waiting_ended)
+            found = await wait_until_async(look, listening, call.seconds, self.waiting_is_over)
         return found if found is not None else await self.aside(partial(self._timed_out, call, started))
 
     async def aside(self, work: Callable[[], Answered]) -> Answered:
@@ -197,6 +197,9 @@ class Opened:
         for follower in tuple(self._followers.values()):
             follower.wake_all()
 
+    def waiting_is_over(self) -> bool:
+        return self._waits_end
+
     def close(self) -> None:
         """Finish what runs, then let go of everything; who waits learns that it is closed.
 
@@ -239,9 +242,6 @@ class Opened:
             return  # then the next one that asks notices that this process is gone
 
     # --- steps
-
-    def _waiting_ended(self) -> bool:
-        return self._waits_end
 
     def _joined(self, caller: Caller) -> Caller:
         """`caller`, kept alive by this process."""

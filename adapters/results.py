@@ -244,6 +244,29 @@ class WatchTimeout(Result):
     hint: str
 
 
+class HappenedEvent(BaseModel):
+    """One event of the log. Its further fields, which its kind decides (docs/events.md), are JSON already."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    position: int
+    id: str
+    stream: str
+    version: int
+    kind: str
+    at: Time
+    by: str
+
+
+class Events(Result):
+    """`next_position`: to go on after. `bookmark`: where the log ended; `next_position` is there: that was all."""
+
+    status: Literal["ok"] = "ok"
+    events: list[HappenedEvent]
+    next_position: int
+    bookmark: int
+
+
 class Unavailable(Result):
     status: Literal["unavailable"] = "unavailable"
     message: str

@@ -16,6 +16,7 @@ from holdlog.adapters.http.answers import failed, refused
 from holdlog.adapters.http.authentication import Authentication, Verifier
 from holdlog.adapters.http.claims import routes as claims
 from holdlog.adapters.http.ending import Ending
+from holdlog.adapters.http.events import routes as events
 from holdlog.adapters.http.guards import Guards
 from holdlog.adapters.http.kv import routes as key_value
 from holdlog.adapters.http.limits import Limits
@@ -55,6 +56,7 @@ def build_app(
             *operations.routes,
             *key_value,
             *claims,
+            *events,
             *token,
         ],
         exception_handlers={

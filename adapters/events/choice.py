@@ -1,0 +1,104 @@
+"""Which events somebody wants, and may have."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from holdlog.domain.claims.claim import Claim
+from holdlog.domain.claims.resource import overlap
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
+from holdlog.domain.record import Record
+from holdlog.domain.refusals import InvalidError
+from holdlog.projections import fold
+from holdlog.projections.fold import State
+from holdlog.projections.waiting import EVERYTHING, what_overlaps, whole_namespace
+
+MAX_KINDS: Final = 32
+
+_names_of: Final = lru_cache(4096)(fold.initial)
+
+
+class Choice(NamedTuple):
+    """None chooses all. `namespace` with `prefix`, the beginning of keys, and `resource`, with what overlaps it, choose
+    streams: where both are given, those of either. `topics`: kinds of events. `agent`: what it did, or one of its
+    sub-agents. `sees`: whether the streams of these names may be seen."""
+
+    namespace: str | None = None
+    prefix: str = ""
+    resource: str | None = None
+    topics: frozenset[str] | None = None
+    agent: str | None = None
+    sees: Callable[[str], bool] | None = None
+
+    def may_fit(self, stream: str, topic: str) -> bool:
+        """Whether an event of that stream may be one of them; `fits` knows."""
+        if self.topics is not None and topic not in self.topics:
+            return False
+        if (self.namespace is not None or self.resource is not None) and not self._names(_names_of(stream)):
+            return False
+        return self.sees is None or self.sees(stream)
+
+    def fits(self, recorded: Recorded[Event]) -> bool:
+        """Of an event that may fit."""
+        if self.agent is None:
+            return True
+        by = done_by(recorded)
+        return by == self.agent or by.startswith(self.agent + "/")
+
+    @property
+    def concerns(self) -> tuple[str, ...]:
+        """What has to change before there may be more of them (projections/waiting.py)."""
+        places = () if self.namespace is None else whole_namespace(self.namespace)
+        if self.resource is not None:
+            places += what_overlaps(self.resource)
+        return places or EVERYTHING
+
+    def _names(self, state: State) -> bool:
+        match state:
+            case Record(namespace=namespace, key=key):
+                return namespace == self.namespace and key.startswith(self.prefix)
+            case Claim(resource=resource):
+                return self.resource is not None and overlap(resource, self.resource)
+            case _:
+                return False
+
+
+def done_by(recorded: Recorded[Event]) -> str:
+    """Who did it: the author of a value, the holder or waiter of a claim unless a person took it away, the agent that
+    registered. What ended by itself is told of whose it was."""
+    event = recorded.event
+    for field in ("forced_by", "by", "agent"):
+        if name := getattr(event, field, None):
+            return str(name)
+    return names_in(recorded.envelope.stream).get("agent", "")
+
+
+def names_in(stream: str) -> dict[str, str]:
+    """What the events of a stream are about: `namespace` and `key`, `resource`, `agent` …"""
+    state = _names_of(stream)
+    if isinstance(state, Record):
+        return {"namespace": state.namespace, "key": state.key}
+    return {state._fields[0]: state[0]}
+
+
+def topics_of(kinds: object) -> frozenset[str] | None:
+    """The topics that `kinds` names, each itself or by its kind of stream, as `record`. Raises InvalidError."""
+    if kinds is None:
+        return None
+    if isinstance(kinds, str) or not isinstance(kinds, Sequence) or not 1 <= len(kinds) <= MAX_KINDS:
+        raise InvalidError(f"kinds: must be a list of 1 to {MAX_KINDS}")
+    found: set[str] = set()
+    for kind in kinds:
+        if not isinstance(kind, str) or not (kind in fold.EVENTS or kind in _GROUPS):
+            raise InvalidError(f"kinds: must be {', '.join(_GROUPS)} or among {', '.join(fold.EVENTS)}")
+        found |= _GROUPS.get(kind, {kind})
+    return frozenset(found)
+
+
+_STREAMS: Final = {"Record": "record", "Claim": "claim", "Profile": "agent"}
+_GROUPS: Final = {
+    _STREAMS.get(state.__name__, state.__name__.lower()): {event.topic for event in events}
+    for state, events in fold.KINDS.items()
+}
+"""The topics of each kind of stream, by the word that its streams begin with."""

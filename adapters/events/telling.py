@@ -1,0 +1,73 @@
+"""An event as all surfaces tell it."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from holdlog.adapters.events.choice import done_by, names_in
+from holdlog.adapters.results import HappenedEvent
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
+from holdlog.domain.names import claim_stream
+from holdlog.domain.times import utc
+from holdlog.domain.value import Json
+
+_TIMES: Final = ("expires_at", "due")
+_OTHERS: Final = ("also", "alternatives")
+_CALLER: Final = ("principal", "request_id", "correlation_id", "reason")
+"""Sessions are told to nobody: who knows one could call in its name."""
+
+
+def told(
+    recorded: Recorded[Event], shown: Callable[[str], str] | None = None, sees: Callable[[str], bool] | None = None
+) -> HappenedEvent:
+    """`shown`: how resources are spelled. `sees`: which streams may be named; other names that the event holds are left
+    out."""
+    envelope, event, payload = recorded.envelope, recorded.event, recorded.event.payload_field
+    fields: dict[str, Any] = {**names_in(envelope.stream)}
+    fields |= event.model_dump(mode="json", exclude={"by", payload or "by"}, exclude_none=True)
+    for name in _TIMES:
+        if name in fields:
+            fields[name] = utc(fields[name]).isoformat(timespec="microseconds")
+    _hide(fields, sees)
+    if shown is not None:
+        _respell(fields, shown)
+    if recorded.redacted:
+        fields |= {"redacted": True, str(payload): None}
+    elif payload is not None and (content := getattr(event, payload)) is not None:
+        fields[payload] = content.value if isinstance(content, Json) else content
+    for name in _CALLER:
+        if (said := getattr(envelope.caller, name)) is not None:
+            fields[name] = said
+    return HappenedEvent(
+        **fields,
+        position=envelope.position,
+        id=f"{envelope.stream}@{envelope.version}",
+        stream=envelope.stream,
+        version=envelope.version,
+        kind=envelope.topic,
+        at=utc(envelope.at),
+        by=done_by(recorded),
+    )
+
+
+def names_others(event: Event) -> bool:
+    """Whether it names resources besides that of its stream."""
+    return any(getattr(event, name, None) for name in (*_OTHERS, "moved_to"))
+
+
+def _hide(fields: dict[str, Any], sees: Callable[[str], bool] | None) -> None:
+    for name in _OTHERS:
+        fields[name] = [it for it in fields.get(name, ()) if sees is None or sees(claim_stream(it))]
+        if not fields[name]:
+            del fields[name]
+    if "moved_to" in fields and sees is not None and not sees(claim_stream(fields["moved_to"])):
+        del fields["moved_to"]
+
+
+def _respell(fields: dict[str, Any], shown: Callable[[str], str]) -> None:
+    for name in ("resource", "moved_to"):
+        if name in fields:
+            fields[name] = shown(fields[name])
+    for name in _OTHERS:
+        if name in fields:
+            fields[name] = [shown(it) for it in fields[name]]

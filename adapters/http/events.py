@@ -1,0 +1,163 @@
+"""`GET /events`: pages as JSON, or a stream of Server-Sent Events (docs/events.md).
+
+https://html.spec.whatwg.org/multipage/server-sent-events.html
+"""
+
+import asyncio
+import json
+import logging
+import math
+import re
+from contextlib import aclosing
+from typing import Final
+
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from holdlog.adapters.arguments import number_of_seconds, whole
+from holdlog.adapters.events.calls import EVENTS_PAGE
+from holdlog.adapters.events.choice import Choice
+from holdlog.adapters.events.following import follow
+from holdlog.adapters.events.tail import Happened
+from holdlog.adapters.http.answers import answer
+from holdlog.adapters.http.authentication import served_of
+from holdlog.adapters.http.leaving import unless_gone
+from holdlog.adapters.opened import Opened
+from holdlog.adapters.served import Served
+from holdlog.domain.refusals import HoldlogError, InvalidError
+
+HEARTBEAT: Final = 15.0
+"""Seconds without an event after which a stream says that it lives."""
+SEND_SECONDS: Final = 30.0
+"""That one piece may take to be sent: who takes nothing so long is cut off."""
+LONGEST_STREAM: Final = 300.0
+"""Seconds of a stream that a token opened: the client comes again, and so does the question who it is."""
+RETRY: Final = 1000
+"""Milliseconds after which a client connects again."""
+
+STREAM: Final = "text/event-stream"
+_PLACES: Final = ("namespace", "prefix", "resource", "agent")
+_PAGE: Final = ("limit", "wait")
+_WHOLE: Final = re.compile("[0-9]{1,19}")
+
+_log = logging.getLogger("holdlog")
+
+
+async def events(request: Request) -> Response:
+    served, asked = served_of(request), request.query_params
+    streams = STREAM in request.headers.get("accept", "") and request.method == "GET"
+    _require_known(asked, () if streams else _PAGE)
+    kinds = [kind for given in asked.getlist("kinds") for kind in given.split(",")] or None
+    choice = served.calls.choice(kinds=kinds, **{name: asked[name] for name in _PLACES if name in asked})
+    if streams:
+        return await _stream(request, served, choice)
+    after, limit = _number(asked.get("after", "0"), "after"), _number(asked.get("limit", str(EVENTS_PAGE)), "limit")
+    seconds = _seconds(asked.get("wait", "0"))
+    if not seconds:
+        return answer(await served.opened.read_async(served.calls.events(choice, after, limit)))
+    waiting = served.opened.wait_async(served.calls.coming_events(choice, after, limit, seconds))
+    found = await unless_gone(request.receive, waiting)
+    return Response(status_code=204) if found is None else answer(found)
+
+
+async def _stream(request: Request, served: Served, choice: Choice) -> Response:
+    """Without a position: what comes from now on."""
+    end = await served.opened.aside(lambda: _end(served.opened))
+    given = request.headers.get("last-event-id") or request.query_params.get("after")
+    after = end if given is None else _number(given, "Last-Event-ID or after")
+    if after > end:
+        raise InvalidError(f"after: is {after}, beyond the end of the log, which is at {end}")
+    lasts = None if served.caller.principal is None else LONGEST_STREAM
+    return EventStream(served.opened, choice, after, lasts)
+
+
+class EventStream(Response):
+    """Answers until the client leaves, or the server ends, or after `lasts` seconds."""
+
+    media_type = STREAM
+
+    def __init__(self, opened: Opened, choice: Choice, after: int, lasts: float | None) -> None:
+        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._opened = opened
+        self._choice = choice
+        self._after = after
+        self._lasts = lasts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await unless_gone(receive, self._answer(send))
+
+    async def _answer(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        try:
+            await _say(send, f"retry: {RETRY}\n\n")
+            await self._tell(send)
+            async with asyncio.timeout(SEND_SECONDS):
+                await send({"type": "http.response.body", "body": b""})
+        except TimeoutError:
+            _log.info("a stream of events was cut off: its client takes nothing")
+
+    async def _tell(self, send: Send) -> None:
+        """Raises TimeoutError when the client takes nothing."""
+        loop = asyncio.get_running_loop()
+        ends = math.inf if self._lasts is None else loop.time() + self._lasts
+        position, marked = self._after, -1
+        try:
+            async with aclosing(follow(self._opened, self._choice, position, HEARTBEAT)) as coming:
+                async for came in coming:
+                    position = came.position
+                    if came.events:
+                        await _say(send, "".join(_event(happened, self._choice) for happened in came.events))
+                    else:
+                        await _say(send, _bookmark(position) if position > marked else ":\n\n")
+                        marked = position
+                    if loop.time() >= ends:
+                        break
+            await _say(send, _bookmark(position))
+        except HoldlogError as error:
+            await _say(send, f"event: end\ndata: {json.dumps({'message': str(error)})}\n\n")
+
+
+async def _say(send: Send, text: str) -> None:
+    async with asyncio.timeout(SEND_SECONDS):
+        await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+
+
+def _event(happened: Happened, choice: Choice) -> str:
+    return f"id: {happened.position}\nevent: {happened.kind}\ndata: {happened.text(choice.sees)}\n\n"
+
+
+def _bookmark(position: int) -> str:
+    return f'id: {position}\nevent: bookmark\ndata: {{"position":{position}}}\n\n'
+
+
+def _end(opened: Opened) -> int:
+    with opened.store.reader() as reader:
+        return reader.position()
+
+
+def _require_known(asked: QueryParams, more: tuple[str, ...]) -> None:
+    known = ("after", "kinds", *_PLACES, *more)
+    for name in asked:
+        if name not in known:
+            what = "is no argument of this call" if name not in _PAGE else "is for pages; a stream goes on"
+            raise InvalidError(f"{name if name in _PAGE else 'arguments'}: {what}; there are {', '.join(known)}")
+
+
+def _number(given: str, argument: str) -> int:
+    if not _WHOLE.fullmatch(given):
+        raise InvalidError(f"{argument}: must be a whole number")
+    return whole(int(given), argument)
+
+
+def _seconds(given: str) -> float:
+    try:
+        return number_of_seconds(float(given), "wait")
+    except ValueError:
+        raise InvalidError("wait: must be a finite number of seconds, 0 or more") from None
+
+
+routes: Final = [Route("/events", events, methods=["GET"])]

@@ -1,0 +1,28 @@
+"""Clients that go away while something is done for them."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from starlette.types import Receive
+
+Done = TypeVar("Done")
+
+
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, Done]) -> Done | None:
+    """What the work gives; None when the client is gone before: then it is cancelled, and has ended. For requests whose
+    body was read."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,130 @@
+"""Who follows the log passes from its pages to its end without a gap and without a double."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import pytest
+
+from holdlog.adapters.events import following, tail
+from holdlog.adapters.events.choice import Choice
+from holdlog.adapters.events.following import Came, follow
+from holdlog.adapters.opened import Opened
+from holdlog.domain.refusals import InvalidError, StoreError
+from tests.commands import PATIENCE, aside, change, put, write
+
+LONG = 50.0
+
+
+async def end_of(coming: AsyncGenerator[Came, None]) -> list[int]:
+    """The positions of all events up to the end of the log; who follows is then about to wait there."""
+    found: list[int] = []
+    async with asyncio.timeout(PATIENCE):
+        while (came := await anext(coming)).events:
+            found += [happened.position for happened in came.events]
+    return found
+
+
+async def some(coming: AsyncGenerator[Came, None], count: int) -> list[int]:
+    found: list[int] = []
+    async with asyncio.timeout(PATIENCE):
+        while len(found) < count:
+            found += [happened.position for happened in (await anext(coming)).events]
+    return found
+
+
+def grow(opened: Opened, count: int, ring: bool = True) -> None:
+    for number in range(count):
+        write(opened.store, f"k{number}", number)
+    if ring:
+        opened.bell.ring()
+
+
+async def test_all_is_told_from_pages_and_then_as_it_comes(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "PAGE", 3)
+    grow(opened, 10)
+    async with aclosing(follow(opened, Choice(), 2, LONG)) as coming:
+        assert await end_of(coming) == list(range(3, 11))
+        waiting = asyncio.ensure_future(some(coming, 2))
+        await aside(lambda: bool(tail._tails))
+        change(opened.store, put("a", 1), put("b", 1))
+        opened.bell.ring()
+        assert await waiting == [11, 12]
+    assert tail._tails == {}
+    assert opened.bell._wakers == []
+
+
+async def test_what_comes_between_the_last_page_and_the_waiting_is_told_without_a_ring(opened: Opened) -> None:
+    async with aclosing(follow(opened, Choice(), 0, LONG)) as coming:
+        assert await end_of(coming) == []
+        grow(opened, 3, ring=False)
+        assert await some(coming, 3) == [1, 2, 3]
+
+
+async def test_who_comes_to_the_end_when_others_are_beyond_it_reads_what_lies_between(opened: Opened) -> None:
+    async with (
+        aclosing(follow(opened, Choice(), 0, LONG)) as one,
+        aclosing(follow(opened, Choice(), 0, LONG)) as other,
+    ):
+        assert await end_of(one) == await end_of(other) == []
+        waiting = asyncio.ensure_future(some(one, 5))
+        await aside(lambda: bool(tail._tails))
+        grow(opened, 5)
+        assert await waiting == [1, 2, 3, 4, 5]
+        assert await some(other, 5) == [1, 2, 3, 4, 5]
+        grow(opened, 1)
+        assert (await some(one, 1), await some(other, 1)) == ([6], [6])
+
+
+async def test_who_read_further_than_all_others_is_told_nothing_twice(opened: Opened) -> None:
+    async with aclosing(follow(opened, Choice(), 0, LONG)) as one, aclosing(follow(opened, Choice(), 0, 0.01)) as other:
+        assert await end_of(one) == []
+        waiting = asyncio.ensure_future(some(one, 4))
+        await aside(lambda: bool(tail._tails))
+        grow(opened, 3, ring=False)
+        found = await end_of(other)
+        following_on = asyncio.ensure_future(some(other, 1))
+        grow(opened, 1)
+        assert await waiting == [1, 2, 3, 4]
+        assert found + await following_on == [1, 2, 3, 4]
+
+
+async def test_who_takes_too_slowly_reads_on_from_the_log(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "BACKLOG_BYTES", 2_000)
+    async with aclosing(follow(opened, Choice(), 0, LONG)) as coming:
+        assert await end_of(coming) == []
+        grow(opened, 1, ring=False)
+        assert await some(coming, 1) == [1]
+        grow(opened, 50)
+        (backlog,) = next(iter(tail._tails.values()))._backlogs
+        await aside(lambda: backlog.overflowed)
+        assert backlog._events == []
+        assert await some(coming, 50) == list(range(2, 52))
+
+
+async def test_an_answer_without_events_moves_the_position_on(opened: Opened) -> None:
+    async with aclosing(follow(opened, Choice(namespace="m"), 0, 0.01)) as coming:
+        assert await anext(coming) == Came([], 0)
+        grow(opened, 3)
+        async with asyncio.timeout(PATIENCE):
+            while (came := await anext(coming)).position < 3:
+                assert came.events == []
+
+
+async def test_it_ends_when_waiting_is_over_and_with_the_store(opened: Opened) -> None:
+    async with aclosing(follow(opened, Choice(), 0, LONG)) as coming:
+        await end_of(coming)
+        waiting = asyncio.ensure_future(anext(coming, None))
+        await aside(lambda: bool(tail._tails))
+        opened.close()
+        with pytest.raises(StoreError, match="closed"):
+            await asyncio.wait_for(waiting, PATIENCE)
+    opened.finish_waiting()
+    async with aclosing(follow(opened, Choice(), 0, LONG)) as coming:
+        assert await anext(coming, None) is None
+
+
+async def test_a_position_beyond_the_end_is_refused(opened: Opened) -> None:
+    async with aclosing(follow(opened, Choice(), 1, LONG)) as coming:
+        with pytest.raises(InvalidError, match="beyond the end"):
+            await anext(coming)
