@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from holdlog.adapters.mcp.following import Follower
+from holdlog.adapters.mcp.following import Changes
 from holdlog.adapters.opened import Opened
 from holdlog.domain.claims.resource import covering
 from holdlog.domain.names import claim_stream
@@ -65,15 +65,15 @@ class Subscriber:
 
 
 class Feed:
-    """Of one store, with one follower of its log for all who follow something there. `idle`: called when nobody does
+    """Of one store, for all who follow something there. `idle`: called when nobody does
     any more, or nobody can."""
 
     def __init__(self, opened: Opened, idle: Callable[[Opened], None]) -> None:
         self._opened = opened
         self._idle = idle
         self._followed: dict[str, set[tuple[Subscriber, str]]] = {}
-        self._follower = Follower(opened, self._touched, self._failed)
-        self._starting = asyncio.ensure_future(self._follower.start())
+        self._changes = Changes(opened, self._touched, self._failed)
+        self._starting = asyncio.ensure_future(self._changes.start())
 
     async def add(self, subscriber: Subscriber, uri: str, follow: Follow) -> None:
         """When this returns, every later event is told. Raises refusals; then nothing is."""
@@ -93,7 +93,7 @@ class Feed:
                 del self._followed[place]
         if not self._followed:
             self._starting.cancel()
-            self._follower.stop()
+            self._changes.stop()
             self._idle(self._opened)
 
     def _failed(self) -> None:

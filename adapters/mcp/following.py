@@ -1,9 +1,9 @@
-"""One follower of the log per store: says on the event loop which streams may read differently now."""
+"""Which streams of a store may read differently now, told on the event loop."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import Final
 from urllib.parse import unquote
 
@@ -18,20 +18,21 @@ from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import HoldlogError, UnavailableError
 
-PAGE: Final = 64
-"""Events that are read at once; each may hold a value of the largest size."""
+PAGE: Final = 256
+"""Entries of the log that are read at once."""
 AGAIN: Final = 1.0
 """Seconds until a store that could not be read is tried again."""
 
+_BEAR_ON_OTHERS: Final = frozenset(it.topic for it in (AgentRegistered, ClaimGranted, ClaimQueued, ClaimUnqueued))
 _log = logging.getLogger("holdlog")
 
 
-class Follower:
-    """Follows the log of one store from `start` to `stop`. `touched`: called with the streams that new events bear on.
-    `failed`: called once when the log cannot be followed any more; it stops then.
+class Changes:
+    """Of one store, from `start` to `stop`. `touched`: called with the streams that new events bear on. `failed`:
+    called once when the log cannot be followed any more; nothing comes then.
 
-    What is due ends in time meanwhile. Other processes are heard by the bell; no event is read twice, however many
-    want to know of it.
+    The store's one follower of the log wakes; read are places in the log and, of a few kinds, events, never a value.
+    What is due ends in time meanwhile.
     """
 
     def __init__(self, opened: Opened, touched: Callable[[frozenset[str]], None], failed: Callable[[], None]) -> None:
@@ -44,20 +45,14 @@ class Follower:
 
     async def start(self) -> None:
         """Events from now on are told. Raises refusals; nothing is left open then."""
-        loop = asyncio.get_running_loop()
-
-        def wake() -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody follows any more
-                loop.call_soon_threadsafe(self._rung.set)
-
         self._open.enter_context(self._opened.upkeep.waiting())
-        self._open.enter_context(self._opened.bell.listen(wake))
+        self._open.enter_context(self._opened.follower.subscribe(lambda _: self._rung.set()))
         try:
             after = await self._opened.read_async(Read(lambda reader: reader.position()))
         except BaseException:
             self._open.close()
             raise
-        self._task = asyncio.create_task(self._follow(after), name="holdlog-follower")
+        self._task = asyncio.create_task(self._follow(after), name="holdlog-changes")
 
     def stop(self) -> None:
         if self._task is not None:
@@ -76,8 +71,8 @@ class Follower:
                     await asyncio.sleep(AGAIN)
                 await self._rung.wait()
                 self._rung.clear()
-        except HoldlogError as error:  # closed; or a newer server wrote what this one does not know
-            _log.warning("resources are not followed any more: %s", error)
+        except HoldlogError as error:  # closed
+            _log.info("resources are not followed any more: %s", error)
         except Exception:
             _log.exception("resources are not followed any more")
         self._failed()
@@ -87,18 +82,21 @@ def _page(after: int) -> Read[tuple[frozenset[str], int] | None]:
     """The streams that the next events bear on, and the position of the last of these."""
 
     def answer(reader: Reader) -> tuple[frozenset[str], int] | None:
-        events = reader.log(after, PAGE)
-        if not events:
+        entries = reader.entries(after, PAGE)
+        if not entries:
             return None
-        return frozenset(it for event in events for it in _bears_on(event, reader)), events[-1].envelope.position
+        streams = {entry.stream for entry in entries}
+        for entry in entries:
+            if entry.topic in _BEAR_ON_OTHERS:
+                streams.update(it for event in reader.log(entry.position - 1, 1) for it in _bears_on(event, reader))
+        return frozenset(streams), entries[-1].position
 
-    return Read(answer, large=True)
+    return Read(answer)
 
 
 def _bears_on(recorded: Recorded[Event], reader: Reader) -> Iterator[str]:
-    """The stream of an event, and those of other claims whose status it changes: a ticket stands in the line of
-    all that it asks for, and a claim tells what its holder is called."""
-    yield recorded.envelope.stream
+    """The streams of other claims whose status an event changes: a ticket stands in the line of all that it asks for,
+    and a claim tells what its holder is called."""
     match recorded.event:
         case ClaimQueued(also=also, alternatives=alternatives):
             yield from map(claim_stream, (*also, *alternatives))
