@@ -65,8 +65,7 @@ class Subscriber:
 
 
 class Feed:
-    """Of one store, for all who follow something there. `idle`: called when nobody does
-    any more, or nobody can."""
+    """Of one store, for all who follow something there. `idle`: called when nobody does any more, or nobody can."""
 
     def __init__(self, opened: Opened, idle: Callable[[Opened], None]) -> None:
         self._opened = opened
