@@ -253,6 +253,12 @@ class ClaimCalls:
         found = chunks(reader.claims, after, lambda it: it.resource)
         return list(islice((it for it in found if self.grants.sees_claim(it.resource)), limit))
 
+    def places(self, given: str) -> tuple[str, ...]:
+        """The resources whose claims bear on the status of this one: itself, and the same path in other workspaces."""
+        resource = self.resource(given)
+        workspaces = self._settings.workspaces
+        return (resource, *(other for _, other in (workspaces.elsewhere(resource) if workspaces is not None else ())))
+
     def _resources(self, given: Sequence[str], argument: str) -> tuple[str, ...]:
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise InvalidError(f"{argument}: must be a list of resources")

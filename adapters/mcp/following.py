@@ -1,0 +1,113 @@
+"""Which streams of a store may read differently now, told on the event loop."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Final
+from urllib.parse import unquote
+
+from holdlog.adapters.call import Read
+from holdlog.adapters.opened import Opened
+from holdlog.domain.agent import AgentRegistered
+from holdlog.domain.claims.claim import ClaimGranted, ClaimQueued, ClaimUnqueued
+from holdlog.domain.claims.lease import Who
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
+from holdlog.domain.names import claim_stream
+from holdlog.domain.ports import Reader
+from holdlog.domain.refusals import HoldlogError, UnavailableError
+
+PAGE: Final = 256
+"""Entries of the log that are read at once."""
+AGAIN: Final = 1.0
+"""Seconds until a store that could not be read is tried again."""
+
+_BEAR_ON_OTHERS: Final = frozenset(it.topic for it in (AgentRegistered, ClaimGranted, ClaimQueued, ClaimUnqueued))
+_log = logging.getLogger("holdlog")
+
+
+class Changes:
+    """Of one store, from `start` to `stop`. `touched`: called with the streams that new events bear on. `failed`:
+    called once when the log cannot be followed any more; nothing comes then.
+
+    The store's one follower of the log wakes; read are places in the log and, of a few kinds, events, never a value.
+    What is due ends in time meanwhile.
+    """
+
+    def __init__(self, opened: Opened, touched: Callable[[frozenset[str]], None], failed: Callable[[], None]) -> None:
+        self._opened = opened
+        self._touched = touched
+        self._failed = failed
+        self._rung = asyncio.Event()
+        self._open = ExitStack()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Events from now on are told. Raises refusals; nothing is left open then."""
+        self._open.enter_context(self._opened.upkeep.waiting())
+        self._open.enter_context(self._opened.follower.subscribe(lambda _: self._rung.set()))
+        try:
+            after = await self._opened.read_async(Read(lambda reader: reader.position()))
+        except BaseException:
+            self._open.close()
+            raise
+        self._task = asyncio.create_task(self._follow(after), name="holdlog-changes")
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        self._open.close()
+
+    async def _follow(self, after: int) -> None:
+        try:
+            while True:
+                try:
+                    while found := await self._opened.read_async(_page(after)):
+                        streams, after = found
+                        self._touched(streams)
+                except UnavailableError:
+                    self._rung.set()
+                    await asyncio.sleep(AGAIN)
+                await self._rung.wait()
+                self._rung.clear()
+        except HoldlogError as error:  # closed
+            _log.info("resources are not followed any more: %s", error)
+        except Exception:
+            _log.exception("resources are not followed any more")
+        self._failed()
+
+
+def _page(after: int) -> Read[tuple[frozenset[str], int] | None]:
+    """The streams that the next events bear on, and the position of the last of these."""
+
+    def answer(reader: Reader) -> tuple[frozenset[str], int] | None:
+        entries = reader.entries(after, PAGE)
+        if not entries:
+            return None
+        streams = {entry.stream for entry in entries}
+        for entry in entries:
+            if entry.topic in _BEAR_ON_OTHERS:
+                streams.update(it for event in reader.log(entry.position - 1, 1) for it in _bears_on(event, reader))
+        return frozenset(streams), entries[-1].position
+
+    return Read(answer)
+
+
+def _bears_on(recorded: Recorded[Event], reader: Reader) -> Iterator[str]:
+    """The streams of other claims whose status an event changes: a ticket stands in the line of all that it asks for,
+    and a claim tells what its holder is called."""
+    match recorded.event:
+        case ClaimQueued(also=also, alternatives=alternatives):
+            yield from map(claim_stream, (*also, *alternatives))
+        case ClaimUnqueued(ticket=int(ticket)) | ClaimGranted(ticket=int(ticket)):
+            for asked in reader.history(recorded.envelope.stream, ticket + 1, 1):
+                if isinstance(asked.event, ClaimQueued):
+                    yield from map(claim_stream, (*asked.event.also, *asked.event.alternatives))
+        case AgentRegistered():
+            caller = recorded.envelope.caller
+            agent = recorded.envelope.stream.partition(":")[2]
+            for lease in reader.leases.of_agent(Who(unquote(agent), caller.principal, caller.session)):
+                yield claim_stream(lease.resource)
+        case _:
+            pass
