@@ -13,6 +13,7 @@ from holdlog.adapters.mcp.errors import told
 from holdlog.adapters.mcp.resources import Context, ServedOf
 from holdlog.adapters.pages import chunks
 from holdlog.adapters.served import Served
+from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Reader
 
 MOST: Final = 100
@@ -88,13 +89,8 @@ async def _resources(served: Served, start: str) -> list[str]:
     while len(found) <= MOST:
         board = await served.opened.read_async(served.calls.board(after=after))
         names = [*(claim.resource for claim in board.claims), *(queue.resource for queue in board.queues)]
-        found |= {name for name in names if name.startswith(start) and _sees(served, name)}
+        found |= {name for name in names if name.startswith(start) and served.grants.sees(claim_stream(name))}
         after = board.next_after
         if after is None:
             break
     return sorted(found)
-
-
-def _sees(served: Served, resource: str) -> bool:
-    """`resource`: as it is told."""
-    return served.grants.allows("claim", resource) or served.grants.allows("read", resource)

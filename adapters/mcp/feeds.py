@@ -6,7 +6,7 @@ bounded by what it follows, and nobody waits for it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from holdlog.adapters.mcp.following import Follower
@@ -17,15 +17,20 @@ from holdlog.domain.names import claim_stream
 ALL_RECORDS: Final = "record:"
 ALL_CLAIMS: Final = "claim:"
 
-Places = tuple[str, ...]
-"""Streams, or one of the above for all of a kind."""
+
+class Follow(NamedTuple):
+    """`places`: streams, or one of the above for all of a kind; of these those that the client `sees`."""
+
+    feed: "Feed"
+    places: tuple[str, ...]
+    sees: Callable[[str], bool]
 
 
 class Subscriber:
     """One client: what it follows, by URI as the client spells it. `send`: one update; may take as long as it likes."""
 
     def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:
-        self.follows: dict[str, tuple[Feed, Places]] = {}
+        self.follows: dict[str, Follow] = {}
         self.ended = False
         self._send = send
         self._owed: dict[str, None] = {}
@@ -55,9 +60,8 @@ class Subscriber:
 
     def unfollow(self, uri: str) -> None:
         """Also what it does not follow."""
-        feed, places = self.follows.pop(uri, (None, ()))
-        if feed is not None:
-            feed.remove(self, uri, places)
+        if (follow := self.follows.pop(uri, None)) is not None:
+            follow.feed.remove(self, uri, follow.places)
 
 
 class Feed:
@@ -71,10 +75,10 @@ class Feed:
         self._follower = Follower(opened, self._touched, self._failed)
         self._starting = asyncio.ensure_future(self._follower.start())
 
-    async def add(self, subscriber: Subscriber, uri: str, places: Places) -> None:
+    async def add(self, subscriber: Subscriber, uri: str, follow: Follow) -> None:
         """When this returns, every later event is told. Raises refusals; then nothing is."""
-        subscriber.follows[uri] = (self, places)
-        for place in places:
+        subscriber.follows[uri] = follow
+        for place in follow.places:
             self._followed.setdefault(place, set()).add((subscriber, uri))
         try:
             await asyncio.shield(self._starting)
@@ -82,7 +86,7 @@ class Feed:
             subscriber.unfollow(uri)
             raise
 
-    def remove(self, subscriber: Subscriber, uri: str, places: Places) -> None:
+    def remove(self, subscriber: Subscriber, uri: str, places: tuple[str, ...]) -> None:
         for place in places:
             self._followed[place].discard((subscriber, uri))
             if not self._followed[place]:
@@ -99,14 +103,17 @@ class Feed:
             subscriber.unfollow(uri)
 
     def _touched(self, streams: frozenset[str]) -> None:
+        for stream in streams:
+            for subscriber, uri in self._followed.get(stream.partition(":")[0] + ":", ()):
+                if subscriber.follows[uri].sees(stream):
+                    subscriber.owe(uri)
         for place in {place for stream in streams for place in self._places(stream)}:
             for subscriber, uri in self._followed.get(place, ()):
                 subscriber.owe(uri)
 
     def _places(self, stream: str) -> Iterator[str]:
         """Where a change of a stream shows: that of a claim also in whatever overlaps it."""
-        kind, colon, rest = stream.partition(":")
-        yield kind + colon
+        kind, _, rest = stream.partition(":")
         yield stream
         if kind == "claim":
             yield from map(claim_stream, covering(unquote(rest)))

@@ -24,7 +24,7 @@ from mcp_types import (
 
 from holdlog.adapters.mcp.addresses import CLAIMS, Address, OfClaim, OfValue, address_of
 from holdlog.adapters.mcp.errors import told
-from holdlog.adapters.mcp.feeds import ALL_CLAIMS, ALL_RECORDS, Feed, Places, Subscriber
+from holdlog.adapters.mcp.feeds import ALL_CLAIMS, ALL_RECORDS, Feed, Follow, Subscriber
 from holdlog.adapters.mcp.resources import Context, ServedOf, reading
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.served import Served
@@ -156,13 +156,14 @@ class Subscriptions:
         opened = served.opened
         if opened not in self._feeds:
             self._feeds[opened] = Feed(opened, self._idle)
-        await self._feeds[opened].add(subscriber, uri, _places(address, opened))
+        feed = self._feeds[opened]
+        await feed.add(subscriber, uri, Follow(feed, _places(address, opened), served.grants.sees))
 
     def _idle(self, opened: Opened) -> None:
         self._feeds.pop(opened, None)
 
 
-def _places(address: Address, opened: Opened) -> Places:
+def _places(address: Address, opened: Opened) -> tuple[str, ...]:
     match address:
         case OfValue(namespace=namespace, key=key):
             return (record_stream(name(namespace), name(key)),)

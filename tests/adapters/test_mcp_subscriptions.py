@@ -14,9 +14,10 @@ from mcp.client.subscriptions import ResourceUpdated, listen
 from mcp.shared.exceptions import MCPError
 from mcp_types import ResourceUpdatedNotification
 
+from holdlog.adapters.access.grants import EVERYTHING
 from holdlog.adapters.mcp import subscriptions as limits
 from holdlog.adapters.mcp.addresses import CLAIMS, NAMESPACES, claim_uri, value_uri
-from holdlog.adapters.mcp.feeds import Feed, Subscriber
+from holdlog.adapters.mcp.feeds import Feed, Follow, Subscriber
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.package import StateStore
@@ -74,11 +75,18 @@ def nothing_is_left(store: Opened) -> bool:
     return not store.bell._wakers and not store.upkeep._waiters
 
 
+@pytest.fixture(params=["file", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "file":
+        return str(tmp_path / "state.db")
+    url: str = request.getfixturevalue("postgres")
+    return url
+
+
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_client_of_a_server_process_hears_of_writes_by_other_processes(mode: str, tmp_path: Path) -> None:
-    place = tmp_path / "state.db"
+async def test_a_client_of_a_server_process_hears_of_writes_by_other_processes(mode: str, place: str) -> None:
     value, claim = value_uri("Order/1 é", "a?b#c"), "claim://src/main.py"
-    server = process("serve", "--db", str(place), "--tools", "claims,state")
+    server = process("serve", "--db", place, "--tools", "claims,state")
     async with following(server, mode, value, claim) as (client, updated):
         with StateStore(place) as other:
             other.set("Order/1 é", "a?b#c", 1, updated_by="ann")
@@ -234,8 +242,8 @@ async def test_a_slow_client_holds_up_nobody_and_hears_once_of_many_changes() ->
         quick, slow = Subscriber(to_quick), Subscriber(to_slow)
         running = [asyncio.create_task(it.run()) for it in (quick, slow)]
         for subscriber in (quick, slow):
-            await feed.add(subscriber, "a", ("record:n/a",))
-            await feed.add(subscriber, "b", ("record:n/b",))
+            for key in "ab":
+                await feed.add(subscriber, key, Follow(feed, (f"record:n/{key}",), EVERYTHING.sees))
         for number in range(1, 6):
             for key in "ab":
                 await store.write_async(store.calls.set("n", key, number, "ann", None), store.caller)
