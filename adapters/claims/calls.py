@@ -217,6 +217,12 @@ class ClaimCalls:
                 raise InvalidError(f"{argument}: {error}") from None
         return text(given, argument, _RESOURCE)
 
+    def places(self, given: str) -> tuple[str, ...]:
+        """The resources whose claims bear on the status of this one: itself, and the same path in other workspaces."""
+        resource = self.resource(given)
+        workspaces = self._settings.workspaces
+        return (resource, *(other for _, other in (workspaces.elsewhere(resource) if workspaces is not None else ())))
+
     def _resources(self, given: Sequence[str], argument: str) -> tuple[str, ...]:
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise InvalidError(f"{argument}: must be a list of resources")

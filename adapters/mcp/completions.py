@@ -1,0 +1,96 @@
+"""What may stand in the URI of a resource: names that exist now, for people who type them."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice, takewhile
+from typing import Final
+
+from mcp_types import CompleteRequestParams, CompleteResult, Completion, ResourceTemplateReference
+
+from holdlog.adapters.arguments import BEGINNING, NAME, text
+from holdlog.adapters.call import Read
+from holdlog.adapters.mcp.addresses import CLAIM, STATE, templates
+from holdlog.adapters.mcp.errors import told
+from holdlog.adapters.mcp.resources import Context, ServedOf
+from holdlog.adapters.pages import chunks
+from holdlog.adapters.served import Served
+from holdlog.domain.names import claim_stream
+from holdlog.domain.ports import Reader
+
+MOST: Final = 100
+"""Names in an answer, by the protocol."""
+
+
+class Completions:
+    """The request that completes. Answers with names as they are, not percent-encoded: the client expands a template
+    with them."""
+
+    def __init__(self, served_of: ServedOf, groups: Sequence[str], prefix: str) -> None:
+        self._served_of = served_of
+        self._groups = groups
+        self._prefix = prefix
+
+    async def complete(self, ctx: Context, params: CompleteRequestParams) -> CompleteResult:
+        """`total` where it is known: with up to 100 names. What is no argument of a template has no names."""
+        uri = params.ref.uri if isinstance(params.ref, ResourceTemplateReference) else ""
+        if uri not in templates(self._groups):
+            return CompleteResult(completion=Completion(values=[], total=0, has_more=False))
+        served = self._served_of(ctx)
+        given = (params.context.arguments if params.context else None) or {}
+        with told(ctx, uri, served.calls, self._prefix):
+            start = text(params.argument.value, params.argument.name, BEGINNING)
+            found: list[str] = []
+            match params.argument.name:
+                case "namespace" if uri == STATE:
+                    found = await served.opened.read_async(_namespaces(served, start))
+                case "key" if uri == STATE and "namespace" in given:
+                    found = await served.opened.read_async(_keys(served, given["namespace"], start))
+                case "resource" if uri == CLAIM:
+                    found = await _resources(served, start)
+                case _:
+                    pass
+        more = len(found) > MOST
+        return CompleteResult(
+            completion=Completion(values=found[:MOST], total=None if more else len(found), has_more=more)
+        )
+
+
+def _namespaces(served: Served, start: str) -> Read[list[str]]:
+    def answer(reader: Reader) -> list[str]:
+        return list(islice((it for it in _beginning(reader, start) if served.grants.allows("read", it)), MOST + 1))
+
+    return Read(answer, large=True)
+
+
+def _beginning(reader: Reader, start: str) -> Iterator[str]:
+    """Namespaces, by name: first the one of that very name, then those that go on."""
+    if start and reader.records(start, "", None, 1, False):
+        yield start
+    rows = chunks(reader.namespaces, start or None, lambda row: row[0])
+    yield from takewhile(lambda name: name.startswith(start), (name for name, _ in rows))
+
+
+def _keys(served: Served, namespace: str, start: str) -> Read[list[str]]:
+    namespace = text(namespace, "namespace", NAME)
+    served.grants.require("read", namespace)
+
+    def answer(reader: Reader) -> list[str]:
+        rows = chunks(
+            lambda after, size: reader.records(namespace, start, after, size, False), None, lambda record: record.key
+        )
+        return [record.key for record in islice(rows, MOST + 1)]
+
+    return Read(answer, large=True)
+
+
+async def _resources(served: Served, start: str) -> list[str]:
+    """Resources that somebody holds or waits for, by the names that this server tells."""
+    found: set[str] = set()
+    after: str | None = None
+    while len(found) <= MOST:
+        board = await served.opened.read_async(served.calls.board(after=after))
+        names = [*(claim.resource for claim in board.claims), *(queue.resource for queue in board.queues)]
+        found |= {name for name in names if name.startswith(start) and served.grants.sees(claim_stream(name))}
+        after = board.next_after
+        if after is None:
+            break
+    return sorted(found)

@@ -1,0 +1,173 @@
+"""Clients are told which resources changed: `resources/subscribe` up to 2025-11-25, `subscriptions/listen` since."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY, ResourceUpdated, event_to_notification
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    EmptyResult,
+    SubscribeRequestParams,
+    SubscriptionFilter,
+    SubscriptionsAcknowledgedNotification,
+    SubscriptionsAcknowledgedNotificationParams,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
+    UnsubscribeRequestParams,
+)
+
+from holdlog.adapters.mcp.addresses import CLAIMS, Address, OfClaim, OfValue, address_of
+from holdlog.adapters.mcp.errors import told
+from holdlog.adapters.mcp.feeds import ALL_CLAIMS, ALL_RECORDS, Feed, Follow, Subscriber
+from holdlog.adapters.mcp.resources import Context, ServedOf, reading
+from holdlog.adapters.opened import Opened
+from holdlog.adapters.served import Served
+from holdlog.domain.names import claim_stream, name, record_stream
+from holdlog.domain.refusals import DeniedError, InvalidError
+
+MOST_OF_ONE: Final = 256
+"""Resources that one client may follow: a connection, or a stream that listens."""
+MOST_CLIENTS: Final = 1024
+MOST_IN_ALL: Final = 16 * 1024
+"""Resources that all clients together may follow."""
+
+_STATE: Final = "holdlog/subscriber"
+_log = logging.getLogger("holdlog")
+
+
+class Subscriptions:
+    """The requests that subscribe. A client that is gone is dropped by itself."""
+
+    def __init__(self, served_of: ServedOf, groups: Sequence[str], prefix: str) -> None:
+        self._served_of = served_of
+        self._groups = groups
+        self._prefix = prefix
+        self._feeds: dict[Opened, Feed] = {}
+        self._clients: set[Subscriber] = set()
+        self._serving: set[asyncio.Task[None]] = set()
+
+    async def subscribe(self, ctx: Context, params: SubscribeRequestParams) -> EmptyResult:
+        """Until `unsubscribe` or the end of the connection. Also to what is not there yet."""
+        served = self._served(ctx)
+        with told(ctx, params.uri, served.calls, self._prefix):
+            await self._follow(self._connected(ctx), params.uri, served)
+        return EmptyResult()
+
+    async def unsubscribe(self, ctx: Context, params: UnsubscribeRequestParams) -> EmptyResult:
+        """Also from what was not subscribed to."""
+        subscriber: Subscriber | None = ctx.session._connection.state.get(_STATE)
+        if subscriber is not None:
+            subscriber.unfollow(params.uri)
+        return EmptyResult()
+
+    async def listen(self, ctx: Context, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
+        """Acknowledges what the client may read of what it asks for, and no changes of lists: ours never change.
+
+        Lasts until the client goes, or `close`.
+        """
+        if ctx.request_id is None:
+            raise MCPError(INVALID_REQUEST, "subscriptions/listen: needs a request id")
+        meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: ctx.request_id}
+
+        async def send(uri: str) -> None:
+            update = event_to_notification(ResourceUpdated(uri), meta)
+            await ctx.session.send_notification(update, related_request_id=ctx.request_id)
+
+        served = self._served(ctx)
+        subscriber = self._client(Subscriber(send))
+        try:
+            for uri in dict.fromkeys(params.notifications.resource_subscriptions or ()):
+                with told(ctx, uri, served.calls, self._prefix), suppress(InvalidError, DeniedError):
+                    await self._follow(subscriber, uri, served)
+            honored = SubscriptionFilter(resource_subscriptions=list(subscriber.follows) or None)
+            acknowledged = SubscriptionsAcknowledgedNotification(
+                params=SubscriptionsAcknowledgedNotificationParams(notifications=honored, meta=meta)
+            )
+            await ctx.session.send_notification(acknowledged, related_request_id=ctx.request_id)
+            await subscriber.run()
+        finally:
+            self._leave(subscriber)
+        return SubscriptionsListenResult(meta=meta)
+
+    def close(self) -> None:
+        """Every stream that listens ends in good order, after what it is owed."""
+        for subscriber in self._clients:
+            subscriber.end()
+
+    def _served(self, ctx: Context) -> Served:
+        served = self._served_of(ctx)
+        served.opened.upkeep.heard(served.caller.session)
+        return served
+
+    def _connected(self, ctx: Context) -> Subscriber:
+        """The subscriber that a connection is, from its first subscription to its end."""
+        connection = ctx.session._connection
+        found: Subscriber | None = connection.state.get(_STATE)
+        if found is not None and not found.ended:
+            return found
+        session = ctx.session
+
+        async def send(uri: str) -> None:
+            await session.send_resource_updated(uri)
+
+        connection.state[_STATE] = subscriber = self._client(Subscriber(send))
+        serving = asyncio.create_task(self._serve(subscriber), name="holdlog-subscriber")
+        self._serving.add(serving)
+        serving.add_done_callback(self._serving.discard)
+        connection.exit_stack.callback(serving.cancel)
+        return subscriber
+
+    async def _serve(self, subscriber: Subscriber) -> None:
+        try:
+            await subscriber.run()
+        except Exception as error:
+            _log.debug("a subscriber is gone: %s", type(error).__name__)
+        finally:
+            subscriber.ended = True
+            self._leave(subscriber)
+
+    def _client(self, subscriber: Subscriber) -> Subscriber:
+        if len(self._clients) >= MOST_CLIENTS:
+            raise MCPError(INTERNAL_ERROR, f"{MOST_CLIENTS} clients follow resources already; try again later")
+        self._clients.add(subscriber)
+        return subscriber
+
+    def _leave(self, subscriber: Subscriber) -> None:
+        self._clients.discard(subscriber)
+        for uri in list(subscriber.follows):
+            subscriber.unfollow(uri)
+
+    async def _follow(self, subscriber: Subscriber, uri: str, served: Served) -> None:
+        """Raises refusals, also for what the caller may not read."""
+        address = address_of(uri, self._groups)
+        reading(address, served.calls)
+        if uri in subscriber.follows:
+            return
+        if len(subscriber.follows) >= MOST_OF_ONE:
+            raise MCPError(INVALID_PARAMS, f"one client may follow {MOST_OF_ONE} resources", {"uri": uri})
+        if sum(len(client.follows) for client in self._clients) >= MOST_IN_ALL:
+            raise MCPError(INTERNAL_ERROR, f"{MOST_IN_ALL} resources are followed already; try again later")
+        opened = served.opened
+        if opened not in self._feeds:
+            self._feeds[opened] = Feed(opened, self._idle)
+        feed = self._feeds[opened]
+        await feed.add(subscriber, uri, Follow(feed, _places(address, opened), served.grants.sees))
+
+    def _idle(self, opened: Opened) -> None:
+        self._feeds.pop(opened, None)
+
+
+def _places(address: Address, opened: Opened) -> tuple[str, ...]:
+    match address:
+        case OfValue(namespace=namespace, key=key):
+            return (record_stream(name(namespace), name(key)),)
+        case OfClaim(resource=resource):
+            return tuple(map(claim_stream, opened.calls.places(resource)))
+        case _:
+            return (ALL_CLAIMS if address.uri == CLAIMS else ALL_RECORDS,)

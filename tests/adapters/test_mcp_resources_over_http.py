@@ -1,0 +1,104 @@
+"""Resources of a server for many: each client reads, completes and follows what its grants allow."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+from fastmcp import Client
+from fastmcp.client.transports import StreamableHttpTransport
+from mcp.client.subscriptions import ResourceUpdated, listen
+from mcp.shared.exceptions import MCPError
+from mcp_types import ResourceTemplateReference
+
+from holdlog.adapters.access.grants import Grants
+from holdlog.adapters.access.principal import Principal
+from holdlog.adapters.call import Settings
+from holdlog.adapters.compose import MEMORY
+from holdlog.adapters.http.app import build_app
+from holdlog.adapters.http.options import HttpOptions
+from holdlog.adapters.mcp.addresses import CLAIM, CLAIMS, NAMESPACES, STATE
+from holdlog.adapters.mcp.server import build_server
+from holdlog.adapters.opened import Opened
+from holdlog.adapters.spaces import Spaces
+from tests.agent import ALL, ERAS, opened
+
+pytestmark = pytest.mark.filterwarnings("ignore:resources/(un)?subscribe is removed")
+
+
+class Known:
+    """Whose tokens say what they allow: `read:a-*+claim:src/*`."""
+
+    async def verify(self, text: str) -> Principal | None:
+        return Principal(f"token:{text}", Grants.parse(text.split("+")))
+
+
+@asynccontextmanager
+async def serving(store: Opened) -> AsyncIterator[str]:
+    app = build_app(build_server(None, ALL), Spaces(MEMORY, store, Settings()), Known(), HttpOptions())
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1))
+    running = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
+    server.should_exit = True
+    await running
+
+
+def client(url: str, allowed: str, mode: Any) -> "Client[Any]":
+    return Client(StreamableHttpTransport(url, auth=allowed), mode=mode)
+
+
+async def write(store: Opened, namespace: str, key: str) -> None:
+    await store.write_async(store.calls.set(namespace, key, "STORED", "ann", None), store.caller)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_client_reads_and_completes_what_its_grants_allow(mode: str) -> None:
+    with opened() as store:
+        for namespace in ("a-1", "a-2", "b-1"):
+            await write(store, namespace, "k")
+        for name in ("src/a.py", "lib/b.py"):
+            await store.claim_async(store.calls.claim(name, "ann"), store.caller)
+        async with serving(store) as url, client(url, "read:a-*+claim:src/*", mode) as allowed:
+            assert "STORED" in (await allowed.read_resource("state://a-1/k"))[0].text  # type: ignore[union-attr]
+            assert "ann" in (await allowed.read_resource("claim://src/a.py"))[0].text  # type: ignore[union-attr]
+            for uri, needed in (("state://b-1/k", "read:b-1"), ("state://b-1/other", "read:b-1")):
+                with pytest.raises(MCPError, match=needed) as caught:
+                    await allowed.read_resource(uri)
+                assert caught.value.data == {"uri": uri, "status": "denied", "needed": needed}
+            state, claim = ResourceTemplateReference(uri=STATE), ResourceTemplateReference(uri=CLAIM)
+            found = await allowed.complete(state, {"name": "namespace", "value": ""})
+            assert (found.values, found.total) == (["a-1", "a-2"], 2)
+            found = await allowed.complete(claim, {"name": "resource", "value": ""})
+            assert found.values == ["src/a.py"]
+            with pytest.raises(MCPError, match="read:b-1"):
+                await allowed.complete(state, {"name": "key", "value": ""}, context_arguments={"namespace": "b-1"})
+
+
+async def test_a_client_is_told_of_nothing_that_it_may_not_read() -> None:
+    with opened() as store:
+        async with serving(store) as url:
+            async with client(url, "read:a-*", "legacy") as allowed:
+                with pytest.raises(MCPError, match="read:b-1"):
+                    await allowed.session.subscribe_resource("state://b-1/k")
+            uris = ["state://b-1/k", "state://a-1/k", NAMESPACES, CLAIMS]
+            async with (
+                client(url, "read:a-*", "auto") as allowed,
+                listen(allowed.session, resource_subscriptions=uris) as stream,
+                asyncio.timeout(20),
+            ):
+                assert stream.honored.resource_subscriptions == uris[1:]
+                await write(store, "b-1", "k")
+                await store.claim_async(store.calls.claim("b.md", "ann"), store.caller)
+                await write(store, "a-1", "other")
+                assert await anext(stream) == ResourceUpdated(NAMESPACES)
+                await store.claim_async(store.calls.claim("a-1.md", "ann"), store.caller)
+                assert await anext(stream) == ResourceUpdated(CLAIMS)
+                await write(store, "a-1", "k")
+                assert {await anext(stream), await anext(stream)} == {
+                    ResourceUpdated("state://a-1/k"),
+                    ResourceUpdated(NAMESPACES),
+                }
