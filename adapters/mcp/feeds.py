@@ -67,11 +67,11 @@ class Subscriber:
 class Feed:
     """Of one store, for all who follow something there. `idle`: called when nobody does any more, or nobody can."""
 
-    def __init__(self, opened: Opened, idle: Callable[[Opened], None]) -> None:
-        self._opened = opened
+    def __init__(self, opened: Opened, idle: Callable[["Feed"], None]) -> None:
+        self.opened = opened
         self._idle = idle
         self._followed: dict[str, set[tuple[Subscriber, str]]] = {}
-        self._changes = Changes(opened, self._touched, self._failed)
+        self._changes = Changes(opened, self._touched, self._ended)
         self._starting = asyncio.ensure_future(self._changes.start())
 
     async def add(self, subscriber: Subscriber, uri: str, follow: Follow) -> None:
@@ -93,13 +93,13 @@ class Feed:
         if not self._followed:
             self._starting.cancel()
             self._changes.stop()
-            self._idle(self._opened)
+            self._idle(self)
 
-    def _failed(self) -> None:
-        """Whoever follows something here may subscribe again, and learns then what is wrong."""
-        for subscriber, uri in {it for found in self._followed.values() for it in found}:
+    def _ended(self) -> None:
+        """Whoever follows something here is told what it is owed; who subscribes again learns what is wrong."""
+        self._idle(self)
+        for subscriber in {it for found in self._followed.values() for it, _ in found}:
             subscriber.end()
-            subscriber.unfollow(uri)
 
     def _touched(self, streams: frozenset[str]) -> None:
         for stream in streams:

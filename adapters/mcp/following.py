@@ -28,17 +28,17 @@ _log = logging.getLogger("holdlog")
 
 
 class Changes:
-    """Of one store, from `start` to `stop`. `touched`: called with the streams that new events bear on. `failed`:
-    called once when the log cannot be followed any more; nothing comes then.
+    """Of one store, from `start` to `stop`. `touched`: called with the streams that new events bear on. `ended`: called
+    once when the log cannot be followed any more, or all waiting is over; nothing comes then.
 
     The store's one follower of the log wakes; read are places in the log and, of a few kinds, events, never a value.
     What is due ends in time meanwhile.
     """
 
-    def __init__(self, opened: Opened, touched: Callable[[frozenset[str]], None], failed: Callable[[], None]) -> None:
+    def __init__(self, opened: Opened, touched: Callable[[frozenset[str]], None], ended: Callable[[], None]) -> None:
         self._opened = opened
         self._touched = touched
-        self._failed = failed
+        self._ended = ended
         self._rung = asyncio.Event()
         self._open = ExitStack()
         self._task: asyncio.Task[None] | None = None
@@ -69,13 +69,15 @@ class Changes:
                 except UnavailableError:
                     self._rung.set()
                     await asyncio.sleep(AGAIN)
+                if self._opened.waiting_is_over():
+                    break
                 await self._rung.wait()
                 self._rung.clear()
         except HoldlogError as error:  # closed
             _log.info("resources are not followed any more: %s", error)
         except Exception:
             _log.exception("resources are not followed any more")
-        self._failed()
+        self._ended()
 
 
 def _page(after: int) -> Read[tuple[frozenset[str], int] | None]:

@@ -159,8 +159,9 @@ class Subscriptions:
         feed = self._feeds[opened]
         await feed.add(subscriber, uri, Follow(feed, _places(address, opened), served.grants.sees))
 
-    def _idle(self, opened: Opened) -> None:
-        self._feeds.pop(opened, None)
+    def _idle(self, feed: Feed) -> None:
+        if self._feeds.get(feed.opened) is feed:
+            del self._feeds[feed.opened]
 
 
 def _places(address: Address, opened: Opened) -> tuple[str, ...]:

@@ -318,6 +318,19 @@ async def test_listening_streams_end_in_good_order_when_the_server_closes() -> N
         await until(lambda: nothing_is_left(store))
 
 
+async def test_listening_streams_end_when_all_waiting_is_over() -> None:
+    """As when a server over HTTP is told to end; what happened before is told."""
+    with opened() as store:
+        async with Client(build_server(store, ALL)) as client, Client(build_server(store, ALL)) as other:
+            async with listen(client.session, resource_subscriptions=["state://n/a"]) as stream:
+                await write(other, "a")
+                store.finish_waiting()
+                assert [event async for event in stream] == [ResourceUpdated("state://n/a")]
+            async with listen(client.session, resource_subscriptions=["state://n/a"]) as stream:
+                assert [event async for event in stream] == []
+        await until(lambda: nothing_is_left(store))
+
+
 async def test_a_store_that_closes_ends_what_listens_to_it() -> None:
     with opened() as store:
         async with Client(build_server(store, ALL)) as client:
