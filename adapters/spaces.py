@@ -119,7 +119,6 @@ class Spaces:
 
     def _open(self, place: Path | str) -> Opened:
         opened = open_holdlog(place, self._settings, what="http")
-        opened.keeps = False
         opened.writer.watch = self._watch
         self._prepare(opened)
         if self._ended:
