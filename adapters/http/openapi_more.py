@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from holdlog.adapters.http.openapi_parts import (
+    AGENT,
     ANYBODY,
+    BEGINNING,
     JSON,
-    LABEL,
     NAME,
+    RESOURCE,
     SESSION,
     TEXT,
     Schema,
@@ -18,9 +20,10 @@ from holdlog.adapters.http.openapi_parts import (
     refusals,
     told,
 )
+from holdlog.projections.fold import EVENTS
 
-_RESOURCE: Final = path("resource", "A path in the repository, or `custom:%2F%2Fname`; slashes may be encoded", NAME)
-_AFTER: Final = query("after", "Of the page before: `next_after`", {"type": "string"})
+_RESOURCE: Final = path("resource", "A path in the repository, or `custom:%2F%2Fname`", RESOURCE)
+_AFTER: Final = query("after", "Of the page before: `next_after`", BEGINNING)
 _POSITION: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
 _EVENT: Final[Schema] = {
     "type": "object",
@@ -46,6 +49,8 @@ _PAGE: Final[Schema] = {
     },
     "required": ["status", "events", "next_position", "bookmark"],
 }
+_KIND: Final = f"({'|'.join(['record', 'claim', 'agent', 'token', *EVENTS])})"
+_KINDS: Final[Schema] = {"type": "string", "pattern": f"^{_KIND}(,{_KIND})*$"}
 _EVENTS: Final[Schema] = {
     JSON: {"schema": _PAGE},
     "text/event-stream": {
@@ -69,7 +74,7 @@ MORE: Final[Mapping[str, Schema]] = {
         "get": {
             "summary": "Who holds and who waits for what",
             "description": "One snapshot of a page, ordered by resource.",
-            "parameters": [query("agent", "Only of this one and its sub-agents", LABEL), _AFTER, limit(1000), SESSION],
+            "parameters": [query("agent", "Only of this one and its sub-agents", AGENT), _AFTER, limit(1000), SESSION],
             "responses": {"200": told("A page of the board.", model("Board")), **refusals()},
         }
     },
@@ -91,10 +96,10 @@ MORE: Final[Mapping[str, Schema]] = {
             "parameters": [
                 query("after", "A position; only events above it", _POSITION),
                 query("namespace", "Only of values in it", NAME),
-                query("prefix", "Only of keys that begin with it; needs a namespace", {"type": "string"}),
-                query("resource", "Only of claims that overlap it", NAME),
-                query("agent", "Only what it or its sub-agents did", LABEL),
-                query("kinds", "Only of these kinds, with commas between them, as ValueWritten", {"type": "string"}),
+                query("prefix", "Only of keys that begin with it; needs a namespace", BEGINNING),
+                query("resource", "Only of claims that overlap it", RESOURCE),
+                query("agent", "Only what it or its sub-agents did", AGENT),
+                query("kinds", "Only of these kinds, with commas between them, as ValueWritten", _KINDS),
                 query("wait", "Seconds until an empty page is told", {"type": "number", "minimum": 0}),
                 limit(1000),
                 SESSION,

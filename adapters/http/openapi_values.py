@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from holdlog.adapters.http.openapi_parts import (
+    AGENT,
+    BEGINNING,
     LABEL,
     NAME,
     SESSION,
@@ -18,7 +20,8 @@ from holdlog.adapters.http.openapi_parts import (
     told,
 )
 
-_TAGS: Final[Schema] = {"type": "string", "pattern": r'^(\*|"[1-9][0-9]{0,17}"(, "[1-9][0-9]{0,17}")*)$'}
+_GUARDS: Final[Schema] = {"type": "string", "pattern": r"^[A-Za-z0-9._~%-]+@[0-9]{1,9}$"}
+_TAGS: Final[Schema] = {"type": "string", "pattern": r'^(\*|("[1-9][0-9]{0,17}")(, "[1-9][0-9]{0,17}")*)$'}
 _VERSION: Final[Schema] = {"type": "string", "pattern": '^"[1-9][0-9]*"$'}
 _PAGE: Final = limit(1000)
 
@@ -43,7 +46,7 @@ _TTL: Final = query(
     {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 315_360_000}, {"const": "never"}]},
 )
 _WRITING: Final = [
-    header("X-Agent", "Who writes, told to others; else the token's name", LABEL),
+    header("X-Agent", "Who writes, told to others; else the token's name", AGENT),
     header(
         "X-Guard", "Claims that this relies on, as src%2Fa.py@3; without one of them it is fenced", {"type": "string"}
     ),
@@ -76,7 +79,7 @@ VALUES: Final[Mapping[str, Schema]] = {
     "/kv": {
         "get": {
             "summary": "Groups with values",
-            "parameters": [query("after", "Of the page before: `next_after`", {"type": "string"}), _PAGE, SESSION],
+            "parameters": [query("after", "Of the page before: `next_after`", BEGINNING), _PAGE, SESSION],
             "responses": {"200": told("A page of them.", model("NamespaceList")), **_REFUSED},
         }
     },
@@ -86,8 +89,8 @@ VALUES: Final[Mapping[str, Schema]] = {
             "summary": "Values of a group",
             "description": "One snapshot of a page, ordered by key.",
             "parameters": [
-                query("prefix", "Only keys that begin with this", {"type": "string"}),
-                query("after", "Of the page before: `next_after`", {"type": "string"}),
+                query("prefix", "Only keys that begin with this", BEGINNING),
+                query("after", "Of the page before: `next_after`", BEGINNING),
                 _PAGE,
                 SESSION,
             ],
