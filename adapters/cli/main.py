@@ -8,6 +8,7 @@ from typing import Final, NoReturn
 
 from holdlog.adapters.cli.commands import Parsers, add_calls
 from holdlog.adapters.cli.copy import add_copy
+from holdlog.adapters.cli.log import add_log
 from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.serve import add_serve
 from holdlog.adapters.cli.settings import environment
@@ -145,6 +146,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     commands: Parsers = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     add_serve(commands, store, places)
     add_calls(commands, store, places)
+    add_log(commands, store, places)
     add_rebuild(commands, store)
     add_doctor(commands, store)
     add_copy(commands)

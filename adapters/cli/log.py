@@ -1,0 +1,117 @@
+"""`holdlog log`: the events of a store, and with --follow whatever comes."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from contextlib import aclosing
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from holdlog.adapters.cli.commands import Parsers
+from holdlog.adapters.cli.nats import run_until_ended
+from holdlog.adapters.cli.settings import one_or_more, place_of, workspaces_of
+
+if TYPE_CHECKING:
+    from holdlog.adapters.events.choice import Choice
+    from holdlog.adapters.opened import Opened
+    from holdlog.adapters.results import HappenedEvent
+
+WIDEST: Final = 60
+"""Characters of what an event says besides its names."""
+PAGE: Final = 1000
+HEARTBEAT: Final = 60.0
+
+_NAMED: Final = frozenset({"position", "id", "stream", "version", "kind", "at", "by", "namespace", "key", "resource"})
+_EXAMPLES: Final = """\
+examples:
+  holdlog log --namespace campaign
+  holdlog log --follow --kinds claim,ValueDeleted
+  holdlog log --after 17 --limit 1 --json
+"""
+
+
+def add_log(commands: Parsers, store: argparse.ArgumentParser, places: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser(
+        "log",
+        parents=[store, places],
+        help="what happened, in order (docs/events.md)",
+        description="What happened, in order; with --follow also what comes.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--after", type=int, metavar="POSITION", help="go on from there (default: 0; to follow: now)")
+    parser.add_argument("--follow", action="store_true", help="go on with whatever comes, until Ctrl-C")
+    parser.add_argument("--namespace", metavar="NAMESPACE", help="values of this namespace")
+    parser.add_argument("--prefix", metavar="TEXT", help="whose keys begin so")
+    parser.add_argument("--resource", metavar="RESOURCE", help="claims that overlap this")
+    parser.add_argument("--kinds", metavar="KINDS", help="with commas: record, claim, agent, ValueWritten …")
+    parser.add_argument("--agent", metavar="NAME", help="what this agent did, or its sub-agents")
+    parser.add_argument("--limit", type=one_or_more, metavar="N", help="end after N events")
+    parser.add_argument("--json", action="store_true", help="print each event as JSON, one a line")
+    parser.set_defaults(run=run_log)
+
+
+def run_log(options: argparse.Namespace) -> int:
+    """Raises HoldlogError, LocationError."""
+    from holdlog.adapters.call import Settings
+    from holdlog.adapters.cli.texts import no_store, tell
+    from holdlog.adapters.compose import open_holdlog, stands
+
+    place = place_of(options.db)
+    if not stands(place):
+        return no_store(place)
+    opened = open_holdlog(place, Settings(workspaces=workspaces_of(options)), what="holdlog log", tell=tell)
+    try:
+        kinds = None if options.kinds is None else options.kinds.split(",")
+        choice = opened.calls.choice(options.namespace, options.prefix, kinds, options.resource, options.agent)
+        if options.follow:
+            return run_until_ended(_follow(opened, choice, options))
+        for event in islice(_all(opened, choice, options.after or 0), options.limit):
+            _show(event, options.json)
+        return 0
+    finally:
+        opened.close()
+
+
+def _all(opened: "Opened", choice: "Choice", after: int) -> "Iterable[HappenedEvent]":
+    while True:
+        page = opened.read(opened.calls.events(choice, after, PAGE))
+        yield from page.events
+        after = page.next_position
+        if after >= page.bookmark:
+            return
+
+
+async def _follow(opened: "Opened", choice: "Choice", options: argparse.Namespace) -> None:
+    from holdlog.adapters.events.following import follow
+    from holdlog.adapters.events.telling import told
+
+    left = options.limit
+    with opened.store.reader() as reader:
+        after = reader.position() if options.after is None else options.after
+    async with aclosing(follow(opened, choice, after, HEARTBEAT)) as coming:
+        async for came in coming:
+            for happened in islice(came.events, left):
+                _show(told(happened.recorded, opened.calls.spelled), options.json)
+            left = None if left is None else left - len(came.events)
+            if left is not None and left <= 0:
+                return
+
+
+def _show(event: "HappenedEvent", as_json: bool) -> None:
+    from holdlog.adapters.cli.texts import printable
+
+    line = event.model_dump_json() if as_json else _line(event.model_dump(mode="json"))
+    sys.stdout.write(printable(line, kept="") + "\n")
+    sys.stdout.flush()
+
+
+def _line(event: dict[str, Any]) -> str:
+    place = f"{event['namespace']}/{event['key']}" if "namespace" in event else event.get("resource", "")
+    rest = {name: value for name, value in event.items() if name not in _NAMED and value != event["by"]}
+    said = json.dumps(rest.pop("value"), ensure_ascii=False) if "value" in rest else ""
+    said = " ".join([said, *(f"{name}={value}" for name, value in rest.items())]).strip()
+    short = said if len(said) <= WIDEST else said[: WIDEST - 1] + "…"
+    moment = event["at"][:19].replace("T", " ")
+    return "  ".join(filter(None, (str(event["position"]), moment, event["by"], event["kind"], place, short)))
