@@ -297,12 +297,15 @@ def test_it_ends_in_time_whatever_clients_do(path: Path) -> None:
         idle = socket.create_connection(("127.0.0.1", server.port), PATIENCE)
         half = socket.create_connection(("127.0.0.1", server.port), PATIENCE)
         half.sendall(b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\nx")
+        early = socket.create_connection(("127.0.0.1", server.port), PATIENCE)
+        early.sendall(b"POST /healthz HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\nx")
+        assert early.recv(100).startswith(b"HTTP/1.1 405")
         kept = socket.create_connection(("127.0.0.1", server.port), PATIENCE)
         kept.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert kept.recv(1)
         assert server.stop() == 0
         assert server.said == [server.ready]
-        for connection in (idle, half, kept):
+        for connection in (idle, half, early, kept):
             connection.close()
     with http_server(path) as server:
         assert server.stop(signal.SIGINT) == 0
