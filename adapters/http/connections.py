@@ -109,6 +109,8 @@ class Connection(HttpToolsProtocol):
         super().shutdown()
         if self._phase == "body" and self._in_flight:
             self._refuse("this server is about to end", 503)
+        elif self._phase == "lingering":
+            self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse("this is no valid HTTP request", 400)
