@@ -120,7 +120,9 @@ def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outco
             transaction.leases.renew(server, sessions, grants, transaction.steady)
             return Swept(False)
         case TellLosses(session=session, agent=name, gone=gone):
-            losses = [it for it in transaction.leases.losses(session, name) if it.is_for(session, gone)]
+            losses = [
+                it for it in transaction.leases.losses(caller.principal, session, name) if it.is_for(session, gone)
+            ]
             transaction.leases.forget(losses)
             return Told(tuple(losses))
 

@@ -75,8 +75,8 @@ class Leases(Protocol):
     def servers(self) -> list[str]:
         """The servers that keep leases alive."""
 
-    def losses(self, session: str | None, agent: str | None) -> list[Loss]:
-        """What a session lost, and what the agent of that name lost in any."""
+    def losses(self, principal: str | None, session: str | None, agent: str | None) -> list[Loss]:
+        """What a principal's session lost, and what its agent of that name lost in any."""
 
 
 class LeaseWrites(Leases, Protocol):
@@ -96,12 +96,13 @@ class LeaseWrites(Leases, Protocol):
         is gone left it."""
 
     def held(self, who: Who, now: int) -> int:
-        """How many live grants an agent has."""
+        """How many live grants a principal has, by whatever names; without a principal, an agent."""
 
     def renew(
         self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[tuple[str, int]], now: int
     ) -> None:
-        """Renew what the sessions hold, and make it this server's; renew these grants."""
+        """Renew what the sessions hold without a principal, and make it this server's; renew these grants. A session's
+        name is what callers say: what an authenticated one holds, only its own calls renew."""
 
     def end(self, servers: Sequence[str], now: int, grace: int | None) -> bool:
         """These servers are gone: cut what they held to `grace` unless its length was chosen, and what was offered to

@@ -178,8 +178,8 @@ def _add_what_is_new(connection: sqlite3.Connection) -> None:
     if connection.execute("PRAGMA user_version").fetchone()[0] >= ours:
         return
     connection.execute("BEGIN IMMEDIATE")
-    for view in VIEWS:
-        connection.execute(create_view(view))
+    for statement in (*CREATE_SIDE_TABLES, *map(create_view, VIEWS)):
+        connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {ours}")
     connection.execute("COMMIT")
 

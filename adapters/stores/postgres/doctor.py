@@ -136,7 +136,7 @@ def _tables(connection: Connection, look: PostgresLook) -> Finding:
     there = tables_there(connection)
     later = ADDED if "meta" in there and is_behind(look.meta("minor")) else frozenset[str]()
     tables = sorted(TABLES - later - there)
-    indexes = sorted(INDEXES.keys() - indexes_there(connection))
+    indexes = sorted(INDEXES.keys() - later - indexes_there(connection))
     told_already = tuple({*tables, *(view.name for view in VIEWS)})
     keys = sorted(it for it in KEYS - indexes_there(connection) if not it.startswith(told_already))
     odd = sorted(views_to_replace(connection) & there)

@@ -10,12 +10,11 @@ from psycopg import sql
 from holdlog.adapters.stores.postgres.faults import refusal_of
 from holdlog.adapters.stores.postgres.place import place_of
 from holdlog.adapters.stores.postgres.rows import SELECT_NOW, Connection
-from holdlog.adapters.stores.postgres.schema import CREATE, MAJOR, MINOR, create_view, is_behind, require_major
-from holdlog.adapters.stores.postgres.standing import tables_there
+from holdlog.adapters.stores.postgres.schema import ADDED, CREATE, MAJOR, MINOR, is_behind, require_major
+from holdlog.adapters.stores.postgres.standing import MADE, indexes_there, tables_there
 from holdlog.adapters.stores.postgres.store import Clock, PostgresStore
 from holdlog.adapters.stores.schema import EVENTS_TABLE
 from holdlog.domain.refusals import StoreError
-from holdlog.projections.fold import VIEWS
 
 PATIENCE = 10.0
 """Seconds that a database may take to come up."""
@@ -64,10 +63,9 @@ def _migrate(connection: Connection) -> None:
 
 def _add_what_is_new(connection: Connection) -> None:
     """The tables of later minors. Servers of earlier ones go on beside them."""
-    there = tables_there(connection)
-    for view in VIEWS:
-        if view.name not in there:
-            connection.execute(create_view(view))
+    missing = ADDED - tables_there(connection) - indexes_there(connection)
+    for statement in (it for name, it in MADE.items() if name in missing):
+        connection.execute(statement)
     put = "INSERT INTO meta VALUES ('minor', %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
     connection.execute(put, (str(MINOR),))
 
