@@ -47,10 +47,6 @@ class Server:
 class Opened:
     """A store with its bell and writer. `caller`: who calls when a call does not say. Raises refusals as they come."""
 
-    keeps = True
-    """Whether this process keeps the leases of its callers alive; False: only their calls do, as over HTTP, where
-    another replica may get the next one."""
-
     room: Callable[[Command], Awaitable[None]] | None = None
     """Asked before each write of a coroutine; raises what keeps it from being made."""
 
@@ -65,6 +61,7 @@ class Opened:
         self.writer = Writer(store, bell)
         self.upkeep = Upkeep(store, self.writer, calls.steady, server.connected, settings.grace, settings.idle_limit)
         self._grace = settings.grace
+        self.keeps = settings.keeps
         self._began = calls.steady()
         self._process = os.getpid()
         self._followers: dict[asyncio.AbstractEventLoop, Follower] = {}

@@ -107,7 +107,6 @@ class Spaces:
 
     def _open(self, place: Path | str) -> Opened:
         opened = open_holdlog(place, self._settings, what="http")
-        opened.keeps = False
         self._prepare(opened)
         if self._ended:
             opened.finish_waiting()

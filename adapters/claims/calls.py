@@ -95,7 +95,7 @@ class ClaimCalls:
                 return self.shown(answers.queued(outcome, self._moment(), cap))
             assert isinstance(outcome, Taken)
             elsewhere, folder = self._elsewhere(outcome.resource, reader), self._is_folder(outcome)
-            return self.shown(answers.taken(outcome, self._moment(), elsewhere, folder))
+            return self.shown(answers.taken(outcome, self._moment(), elsewhere, folder, self._settings.keeps))
 
         return Stand(command, again, answer, wait)
 

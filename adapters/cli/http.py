@@ -93,7 +93,6 @@ def serve_http(
     from holdlog.adapters.spaces import Spaces
 
     def prepare(store: "Opened") -> None:
-        store.keeps = False
         if http.max_keys:
             store.room = Room(store, http.max_keys).require
 

@@ -104,6 +104,12 @@ class Connection(HttpToolsProtocol):
             else:
                 self._refuse("the request did not come in time", 408)
 
+    def shutdown(self) -> None:
+        """Of what has not come in whole nothing has happened; the client sends it to another server."""
+        super().shutdown()
+        if self._phase == "body" and self._in_flight:
+            self._refuse("this server is about to end", 503)
+
     def send_400_response(self, msg: str) -> None:
         self._refuse("this is no valid HTTP request", 400)
 

@@ -81,6 +81,7 @@ def server_of(
     calls in flight should come to their ends. A second signal ends the process at once."""
     most = _files(options.max_connections + _SPARE_FILES) - _SPARE_FILES
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # one bad request is no news
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
     config = uvicorn.Config(
         app,
         http=_protocol(max(1, most)),
@@ -158,6 +159,11 @@ class _Server(uvicorn.Server):
         if self.should_exit:
             os._exit(128 + sig)  # nothing in memory is owed to anybody: what was acknowledged is in the store
         self.should_exit = self._ending.began = True
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """That calls are cut at the end is no fault of theirs, and no traceback tells more."""
+    return not (record.exc_info and record.exc_info[0] is asyncio.CancelledError)
 
 
 def _give_up() -> None:

@@ -109,7 +109,6 @@ def application(
         raise RuntimeError("a secret")
 
     main = open_holdlog(":memory:")
-    main.keeps = False
     if http.max_keys:
         main.room = Room(main, http.max_keys).require
     app = build_app(build_server(None, ["claims"]), Spaces(":memory:", main, Settings()), tokens, http, ending)

@@ -63,6 +63,13 @@ async def test_a_slash_within_a_name_does_not_part_it(curl: Curl) -> None:
     assert "%2F" in (await curl.put("/kv/a/b/c", content="3")).json()["message"]
 
 
+async def test_a_slash_after_the_api_cannot_be_encoded(curl: Curl) -> None:
+    await curl.put("/kv/k/k", content="x")
+    for path in ("/kv%2Fk", "/kv%2Fk/k", "/kv%2fg/k/k", "/claims%2Fk"):
+        assert (await curl.get(path)).status_code == 404
+    assert (await curl.get("/%6Bv/k/k")).text == "x"
+
+
 async def test_a_name_is_decoded_once(curl: Curl) -> None:
     await curl.put("/kv/g/%2525", content="1")
     assert [it["key"] for it in (await curl.get("/kv/g")).json()["records"]] == ["%25"]

@@ -52,7 +52,6 @@ async def test_spaces_know_nothing_of_each_other_nor_of_the_main_store(place: Pl
                 assert await add(opened) == 1
         async with spaces.enter("one") as opened:
             assert await add(opened) == 2
-            assert opened.keeps is False
 
 
 async def test_what_is_in_a_space_is_there_when_it_is_opened_again(place: Place) -> None:

@@ -228,6 +228,7 @@ def test_a_claim_outlives_the_server_that_granted_it_and_is_renewed_and_released
         ann, bob = Agent(first.url, session="of-ann"), Agent(second.url, session="of-bob")
         claimed = ann("claim", resource="custom://x", agent="ann")
         assert claimed["status"] == "claimed"
+        assert claimed["renewal"] == "by your calls only"
         assert claimed["expires_in_seconds"] > 1700
         busy = bob("claim", resource="custom://x", agent="bob")
         assert (busy["status"], busy["held_by"]) == ("busy", "ann")
@@ -301,7 +302,8 @@ def test_it_ends_in_time_whatever_clients_do(path: Path) -> None:
         assert kept.recv(1)
         began = time.monotonic()
         assert server.stop() == 0
-        assert time.monotonic() - began < 12
+        assert time.monotonic() - began < 5
+        assert server.said == [server.ready]
         for connection in (idle, half, kept):
             connection.close()
     with http_server(path) as server:
