@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-STARTS_WITHIN = 30.0
-ENDS_WITHIN = 20.0
+STARTS_WITHIN = 60.0
+ENDS_WITHIN = 30.0
 
 
 class HttpServer:

@@ -1,10 +1,10 @@
 """Who calls: a token by header becomes a principal, and the call gets the store of its space."""
 
 import logging
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager
+from functools import lru_cache
 from typing import Final, Protocol
 
-from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -15,8 +15,10 @@ from holdlog.adapters.arguments import caller
 from holdlog.adapters.http.addresses import address_of
 from holdlog.adapters.http.answers import failed
 from holdlog.adapters.http.guesses import Guesses
+from holdlog.adapters.opened import Opened
 from holdlog.adapters.served import Served
 from holdlog.adapters.spaces import Spaces
+from holdlog.domain.message import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError
 
 OPEN: Final = frozenset({"/", "/healthz", "/readyz", "/openapi.json"})
@@ -43,31 +45,37 @@ class Authentication:
         if scope["type"] != "http" or scope["path"] in OPEN or (scope["path"], scope["method"]) == ("/token", "POST"):
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        async with AsyncExitStack() as stack:
-            try:
-                principal = await self._principal(headers, scope)
-                if isinstance(principal, Response):
-                    await principal(scope, receive, send)
-                    return
-                who = caller(
-                    principal=principal and principal.name,
-                    session=headers.get("holdlog-session"),
-                    request_id=headers.get("idempotency-key"),
-                )
-                opened = await stack.enter_async_context(self._spaces.enter(principal and principal.space))
-            except InvalidError as error:
-                await failed(str(error), 400)(scope, receive, send)
+        headers = dict(scope["headers"])
+        entered: AbstractAsyncContextManager[Opened] | None = None
+        try:
+            principal = await self._principal(headers, scope)
+            if isinstance(principal, Response):
+                await principal(scope, receive, send)
                 return
-            except HoldlogError as error:
-                _log.warning("a store or the keys of tokens cannot be had: %s", error)
-                await failed("the store of this token cannot be had now; try again", 503, _SOON)(scope, receive, send)
-                return
-            grants = principal.grants if principal is not None else EVERYTHING
-            scope.setdefault("state", {}).update(served=Served(opened, who, grants), principal=principal)
+            who = _caller(
+                principal and principal.name, headers.get(b"holdlog-session"), headers.get(b"idempotency-key")
+            )
+            if principal is None or principal.space is None:
+                opened = self._spaces.main
+            else:
+                entered = self._spaces.enter(principal.space)
+                opened = await entered.__aenter__()
+        except InvalidError as error:
+            await failed(str(error), 400)(scope, receive, send)
+            return
+        except HoldlogError as error:
+            _log.warning("a store or the keys of tokens cannot be had: %s", error)
+            await failed("the store of this token cannot be had now; try again", 503, _SOON)(scope, receive, send)
+            return
+        grants = principal.grants if principal is not None else EVERYTHING
+        scope.setdefault("state", {}).update(served=Served(opened, who, grants), principal=principal)
+        try:
             await self._app(scope, receive, send)
+        finally:
+            if entered is not None:
+                await entered.__aexit__(None, None, None)
 
-    async def _principal(self, headers: Headers, scope: Scope) -> Principal | Response | None:
+    async def _principal(self, headers: dict[bytes, bytes], scope: Scope) -> Principal | Response | None:
         """None: the local user. Raises UnavailableError."""
         if self._verifier is None:
             return None
@@ -89,11 +97,27 @@ _CHALLENGE: Final = {"www-authenticate": 'Bearer realm="holdlog"'}
 _CHALLENGE_INVALID: Final = {"www-authenticate": 'Bearer realm="holdlog", error="invalid_token"'}
 
 
-def token_of(headers: Headers) -> str | None:
-    kind, _, text = headers.get("authorization", "").partition(" ")
+def token_of(headers: dict[bytes, bytes]) -> str | None:
+    kind, _, text = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
     if kind.lower() == "bearer" and text.strip():
         return text.strip()
-    return headers.get("x-token") or None
+    return headers.get(b"x-token", b"").decode("latin-1") or None
+
+
+def _caller(principal: str | None, session: bytes | None, request_id: bytes | None) -> Caller:
+    """Raises InvalidError."""
+    if request_id is None:
+        return _known_caller(principal, session)
+    return caller(principal=principal, session=_text(session), request_id=_text(request_id))
+
+
+@lru_cache(1024)
+def _known_caller(principal: str | None, session: bytes | None) -> Caller:
+    return caller(principal=principal, session=_text(session))
+
+
+def _text(header: bytes | None) -> str | None:
+    return None if header is None else header.decode("utf-8", "replace")
 
 
 def served_of(request: HTTPConnection) -> Served:

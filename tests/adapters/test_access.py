@@ -21,7 +21,6 @@ from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Calls
 from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.opened import Opened
-from holdlog.adapters.spaces import SPACE
 from holdlog.domain import token
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import DeniedError, InvalidError
@@ -106,10 +105,6 @@ def test_events_are_seen_by_what_their_stream_is_about() -> None:
 def test_what_is_no_grant_is_refused(texts: list[str]) -> None:
     with pytest.raises(InvalidError, match=r"^allow: "):
         Grants.parse(texts)
-
-
-def test_spaces_have_the_names_that_tokens_may_be_bound_to() -> None:
-    assert token._SPACE.pattern == SPACE.pattern
 
 
 # --- calls within grants
