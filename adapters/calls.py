@@ -310,6 +310,8 @@ def _now(reader: Reader, namespace: str, key: str) -> tuple[Record, int]:
     if record.expires_at is None:
         return record, 0
     at = reader.at
+    if at < record.expires_at:
+        return record, at
     # Read again after the time: a value that was renewed in between must not be taken for ended.
     return seen(reader.record(namespace, key), at), at
 

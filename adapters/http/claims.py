@@ -9,14 +9,14 @@ from starlette.routing import Route
 from holdlog.adapters.claims.calls import BOARD_PAGE
 from holdlog.adapters.http.answers import answer
 from holdlog.adapters.http.authentication import served_of
-from holdlog.adapters.http.targets import arguments, below, decoded, number, raw_path
+from holdlog.adapters.http.targets import arguments, behind, below, decoded, number
 
 
 async def claims(request: Request) -> Response:
     """`/claims`: the board. `/claims/src/a.py`: the claim of `src/a.py`; slashes may be encoded."""
     served = served_of(request)
-    _, below_it, resource = raw_path(request.scope)[1:].partition("/")
-    if below_it:
+    resource = behind(request.scope, "claims")
+    if resource is not None:
         given = arguments(request.scope, "version")
         version = number(given, "version", 0) if "version" in given else None
         return answer(await served.opened.read_async(served.calls.status(decoded(resource), version)))

@@ -9,9 +9,12 @@ from starlette.types import Message, Send
 METHODS: Final = "GET, HEAD, POST, PUT, PATCH, DELETE"
 SENT: Final = (
     "accept, authorization, content-type, holdlog-session, idempotency-key, if-match, if-none-match, last-event-id,"
-    " mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, x-token"
+    " mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, x-agent, x-guard, x-token"
 )
-READ: Final = "etag, location, mcp-session-id, retry-after, www-authenticate"
+READ: Final = (
+    "accept-patch, etag, holdlog-expires-at, holdlog-updated-at, holdlog-updated-by, location, mcp-session-id,"
+    " retry-after, www-authenticate"
+)
 MAX_AGE: Final = "600"
 
 

@@ -5,31 +5,27 @@ A group is a namespace. What a value is told as: a string as text, all else as J
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final
 from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from holdlog.adapters.call import Write
 from holdlog.adapters.http.answers import answer, failed, json_response
-from holdlog.adapters.http.bodies import patch_of, value_of, wants_json
+from holdlog.adapters.http.asked import Asked
+from holdlog.adapters.http.bodies import patch_of, value_of
 from holdlog.adapters.http.conditional import conflict, written
 from holdlog.adapters.http.conditions import Conditions, etag
-from holdlog.adapters.http.targets import arguments, below, decoded, fields, number, segments
-from holdlog.adapters.keyvalue import DEFAULT_TTL, author
+from holdlog.adapters.http.targets import arguments, below, fields, number, segments
+from holdlog.adapters.keyvalue import DEFAULT_TTL
 from holdlog.adapters.pages import MAX_PAGE
 from holdlog.adapters.results import DeleteResult, SetResult
-from holdlog.adapters.served import Served
 from holdlog.domain.record import MAX_TTL_SECONDS, Record, not_found
 from holdlog.domain.refusals import InvalidError, NotFoundError
 from holdlog.domain.times import utc
-
-ANYBODY: Final = "http"
-"""Who wrote, when neither the request nor its token says."""
 
 _TTL: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 _SAFE: Final = [
@@ -41,54 +37,12 @@ _SAFE: Final = [
 """A value is never a page, whatever stands in it."""
 
 
-class Asked(NamedTuple):
-    """A request as its handler needs it."""
-
-    scope: Scope
-    receive: Receive
-    served: Served
-    fields: dict[bytes, bytes]
-    names: list[str]
-
-    @property
-    def json(self) -> bool:
-        return wants_json(self.fields.get(b"accept"))
-
-    @property
-    def by(self) -> str:
-        """Who writes: as the request says, else its token."""
-        told = self.fields.get(b"x-agent")
-        if told is not None:
-            try:
-                return told.decode().strip()
-            except UnicodeDecodeError:
-                raise InvalidError("X-Agent: must be UTF-8") from None
-        return author(self.served.caller, ANYBODY)
-
-    @property
-    def guard(self) -> list[dict[str, Any]]:
-        """The claims that a write relies on: `X-Guard: src%2Fa.py@3, custom:%2F%2Fdeploy@1`."""
-        told = self.fields.get(b"x-guard")
-        claims = []
-        for text in told.decode("latin-1").split(",") if told is not None else ():
-            resource, _, version = text.strip().rpartition("@")
-            if not resource or not re.fullmatch(r"[0-9]{1,18}", version):
-                raise InvalidError("X-Guard: must be resource@version, percent-encoded, with commas between several")
-            claims.append({"resource": decoded(resource, "X-Guard"), "version": int(version)})
-        return claims
-
-    async def body(self) -> bytes:
-        if b"content-range" in self.fields:
-            raise InvalidError("Content-Range: a value is written as a whole")  # RFC 9110 section 14.5
-        return await Request(self.scope, self.receive).body()
-
-
 class KeyValue:
     """An ASGI application for `/kv` and all below it."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            names = segments(scope)[1:]
+            names = segments(scope, "kv")
             asked = Asked(scope, receive, scope["state"]["served"], fields(scope), names)
             if len(names) == 2 and scope["method"] in ("GET", "HEAD") and not scope["query_string"]:
                 await _get(asked, send)

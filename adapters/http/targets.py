@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
+from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import Scope
 
@@ -17,22 +18,28 @@ _BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 def below(path: str, endpoint: Callable[..., Any], methods: list[str]) -> list[Route]:
     """Routes for a path, to read, and for all below it.
 
-    The endpoint takes the names from `segments` or `raw_path`: the path that routes match by is decoded, so that a
+    The endpoint takes the names from `segments` or `behind`: the path that routes match by is decoded, so that a
     name with a slash in it looks like two."""
     tree = Route(f"{path}/{{rest:path}}", endpoint, methods=methods)
     tree.path_regex = re.compile(tree.path_regex.pattern, re.DOTALL)  # a line break is a bad name, not a foreign path
     return [Route(path, endpoint, methods=["GET"]), tree]
 
 
-def segments(scope: Scope) -> list[str]:
-    """The segments of the path, each decoded exactly once. Raises InvalidError."""
-    return [decoded(segment) for segment in raw_path(scope).split("/")[1:]]
+def segments(scope: Scope, first: str) -> list[str]:
+    """The segments of the path behind the first, each decoded once. Raises InvalidError, HTTPException (404)."""
+    rest = behind(scope, first)
+    return [] if rest is None else [decoded(segment) for segment in rest.split("/")]
 
 
-def raw_path(scope: Scope) -> str:
-    """The path as it came, still encoded."""
+def behind(scope: Scope, first: str) -> str | None:
+    """What stands behind the first segment and its slash, still encoded; None where there is no slash. Raises
+    HTTPException (404) where the first is another one, as `kv%2Fgroup` is."""
     raw: bytes = scope["raw_path"]
-    return raw.decode("latin-1").removeprefix(scope.get("root_path", ""))
+    path = raw.decode("latin-1").removeprefix(scope.get("root_path", ""))
+    named, slash, rest = path[1:].partition("/")
+    if decoded(named) != first:
+        raise HTTPException(404)
+    return rest if slash else None
 
 
 def decoded(text: str, argument: str = "path") -> str:

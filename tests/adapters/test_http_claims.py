@@ -1,19 +1,9 @@
 """Claims to look at over HTTP."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from holdlog.domain.message import NOBODY
-from tests.adapters.test_http_kv import Curl
-from tests.agent import opened
-
-
-@pytest.fixture
-async def curl() -> AsyncIterator[Curl]:
-    with opened() as store:
-        async with Curl(store) as client:
-            yield client
+from tests.curl import Curl
 
 
 def claim(curl: Curl, resource: str, agent: str) -> None:

@@ -1,0 +1,21 @@
+"""Fixtures that tests of several surfaces share."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.agent import opened
+from tests.clock import Clock
+from tests.curl import Curl
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def curl(clock: Clock) -> AsyncIterator[Curl]:
+    with opened(clock=clock) as store:
+        async with Curl(store) as client:
+            yield client

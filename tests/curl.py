@@ -1,0 +1,31 @@
+"""A client of the application in memory, as curl would be of a server."""
+
+import httpx2
+
+from holdlog.adapters.call import Settings
+from holdlog.adapters.http.app import build_app
+from holdlog.adapters.http.ending import Ending
+from holdlog.adapters.http.options import HttpOptions
+from holdlog.adapters.mcp.server import build_server
+from holdlog.adapters.opened import Opened
+from holdlog.adapters.results import StateRecord
+from holdlog.adapters.spaces import Spaces
+
+JSON = {"content-type": "application/json"}
+AS_JSON = {"accept": "application/json"}
+PATCH = {"content-type": "application/merge-patch+json"}
+MONTH = 30 * 24 * 60 * 60
+
+
+class Curl(httpx2.AsyncClient):
+    """`store`: what the application serves; `app`: itself."""
+
+    def __init__(self, store: Opened) -> None:
+        spaces = Spaces(":memory:", store, Settings())
+        app = build_app(build_server(None, ("claims",)), spaces, None, HttpOptions(max_requests=0), Ending())
+        self.app = app
+        super().__init__(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1:8420")
+        self.store = store
+
+    def record(self, group: str, key: str) -> StateRecord:
+        return self.store.read(self.store.calls.get(group, key))
