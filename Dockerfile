@@ -31,5 +31,6 @@ ENV PATH=/opt/holdlog/bin:$PATH \
 USER 10001:10001
 WORKDIR /data
 VOLUME ["/data"]
-# No HEALTHCHECK: over stdio there is nobody to ask but the client, and a relay that stands by is as healthy as one that publishes.
+# No HEALTHCHECK: over stdio there is nobody to ask but the client, and a relay that stands by is as healthy as one that
+# publishes. Servers over HTTP have /readyz: compose.yaml asks there.
 ENTRYPOINT ["holdlog"]

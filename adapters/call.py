@@ -18,8 +18,9 @@ class Settings:
 
     `max_wait`: that one call may wait; many hosts cut calls at 60. `lease`: of a claim that names none. `grace`: what
     is left of a lease when its holder's server ended. `idle_limit`: how long after a session's last call its server
-    renews what it holds. `max_claims`: that one agent may hold. `workspaces`: which paths are where; None: paths are
-    names, as told.
+    renews what it holds. `max_claims`: that one agent may hold. `keeps`: whether this process keeps the leases of
+    its callers alive; over HTTP only their calls do, because another replica may get the next one. `workspaces`: which
+    paths are where; None: paths are names, as told.
     """
 
     max_value_bytes: int = 256 * 1024
@@ -28,6 +29,7 @@ class Settings:
     grace: float = 60.0
     idle_limit: float = 1800.0
     max_claims: int = 64
+    keeps: bool = True
     workspaces: "Workspaces | None" = None
 
 

@@ -2,9 +2,11 @@
 
 import heapq
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 from holdlog.adapters import answers, results
+from holdlog.adapters.access.grants import EVERYTHING
 from holdlog.adapters.arguments import (
     BEGINNING,
     NAME,
@@ -25,6 +27,7 @@ from holdlog.domain.ports import Reader
 from holdlog.domain.record import (
     MAX_TTL_SECONDS,
     MIN_TTL_SECONDS,
+    Check,
     ClearNamespace,
     Delete,
     Record,
@@ -41,7 +44,8 @@ EXPORT_PAGE: Final = 100
 
 
 class Calls(EventCalls):
-    """Every method raises InvalidError for an argument that breaks a rule."""
+    """Every method raises InvalidError for an argument that breaks a rule, then DeniedError for what the caller may
+    not."""
 
     # --- state
 
@@ -62,11 +66,13 @@ class Calls(EventCalls):
             lambda: Set(namespace=namespace, key=key, value=json_value, expected_version=expected, ttl_seconds=ttl)
         )
         guards = self.guards(guard)
-        return Write(checked(lambda: Transact(operations=(operation,), by=by, guard=guards)), answers.set_result)
+        command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards))
+        self._require_to_change(command)
+        return Write(command, answers.set_result)
 
     def get(self, namespace: str, key: str) -> Read[results.StateRecord]:
         """Its answer raises NotFoundError."""
-        place = _place(namespace, key)
+        place = self._readable(namespace, key)
         return Read(lambda reader: answers.state_record(*_now(reader, *place)))
 
     def delete(
@@ -76,10 +82,12 @@ class Calls(EventCalls):
         operation = checked(lambda: Delete(namespace=namespace, key=key, expected_version=expected))
         guards = self.guards(guard)
         command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards), by="deleted_by")
+        self._require_to_change(command)
         return Write(command, lambda outcome: answers.delete_result(outcome, command.by))
 
     def clear_namespace(self, namespace: str, by: str) -> Write[results.ClearResult]:
         command = checked(lambda: ClearNamespace(namespace=namespace, by=by), by="deleted_by")
+        self._require("admin", command.namespace)
         return Write(command, lambda outcome: answers.clear_result(outcome, command.namespace, command.by))
 
     def list_records(
@@ -87,6 +95,7 @@ class Calls(EventCalls):
     ) -> Read[results.RecordList]:
         namespace, size = text(namespace, "namespace", NAME), page_size(limit)
         prefix, after = text(prefix, "prefix", BEGINNING), after_argument(after, "after_key")
+        self._require("read", namespace)
 
         def answer(reader: Reader) -> results.RecordList:
             found, more = page(_records(reader, namespace, prefix, after, deleted), size, record_bytes)
@@ -104,7 +113,7 @@ class Calls(EventCalls):
         size, after = page_size(limit), after_argument(after, "after_key")
 
         def answer(reader: Reader) -> results.NamespaceList:
-            found, more = page(reader.namespaces(after, size + 1), size)
+            found, more = page(self._namespaces(reader, after, size + 1), size)
             return results.NamespaceList(
                 count=len(found),
                 namespaces=[results.ListedNamespace(namespace=name, count=count) for name, count in found],
@@ -115,7 +124,7 @@ class Calls(EventCalls):
         return Read(answer, large=True)
 
     def all_records(self, namespace: str) -> Read[list[results.StateRecord]]:
-        namespace = text(namespace, "namespace", NAME)
+        namespace = self._readable_namespace(namespace)
         return Read(
             lambda reader: [
                 answers.state_record(it, reader.at) for it in reader.records(namespace, "", None, -1, False)
@@ -124,14 +133,14 @@ class Calls(EventCalls):
         )
 
     def all_namespaces(self) -> Read[list[str]]:
-        return Read(lambda reader: [namespace for namespace, _ in reader.namespaces(None, -1)], True)
+        return Read(lambda reader: [namespace for namespace, _ in self._namespaces(reader, None, -1)], True)
 
     def history(
         self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
     ) -> Read[results.History]:
-        namespace, key = _place(namespace, key)
         size = page_size(limit)
         before = None if before_version is None else whole(before_version, "before_version")
+        namespace, key = self._readable(namespace, key)
 
         def answer(reader: Reader) -> results.History:
             found, more = page(_history(reader, record_stream(namespace, key), before), size, event_bytes)
@@ -148,14 +157,14 @@ class Calls(EventCalls):
         self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
     ) -> Read[list[results.Past]]:
         """As many entries as asked for, however large: a list cannot tell that it was cut."""
-        namespace, key = _place(namespace, key)
         size = page_size(limit)
         before = None if before_version is None else whole(before_version, "before_version")
+        namespace, key = self._readable(namespace, key)
         stream = record_stream(namespace, key)
         return Read(lambda reader: [answers.past(it) for it in reader.history(stream, before, size)], large=True)
 
     def export(self, namespace: str, include_deleted: bool = False, after: str | None = None) -> Read[results.Export]:
-        namespace, after = text(namespace, "namespace", NAME), after_argument(after, "after_key")
+        after, namespace = after_argument(after, "after_key"), self._readable_namespace(namespace)
 
         def answer(reader: Reader) -> results.Export:
             found, more = page(
@@ -170,7 +179,7 @@ class Calls(EventCalls):
         return Read(answer, large=True)
 
     def all_exported(self, namespace: str, include_deleted: bool = False) -> Read[results.Export]:
-        namespace = text(namespace, "namespace", NAME)
+        namespace = self._readable_namespace(namespace)
         return Read(
             lambda reader: self._export(
                 reader, namespace, list(_exported(reader, namespace, None, include_deleted)), None
@@ -181,9 +190,9 @@ class Calls(EventCalls):
     def watch(
         self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10
     ) -> Wait[results.StateRecord | results.Deleted | results.WatchTimeout]:
-        place = _place(namespace, key)
         since = whole(since_version, "since_version")
         seconds, cap = self._capped(number_of_seconds(timeout_seconds, "timeout_seconds"))
+        place = self._readable(namespace, key)
         known: int | None = None
 
         def look(reader: Reader, elapsed: float) -> results.StateRecord | results.Deleted | None:
@@ -197,6 +206,34 @@ class Calls(EventCalls):
             return answers.watch_timeout(Record(*place), since, elapsed, cap)
 
         return Wait(look, timed_out, seconds, (record_stream(*place),))
+
+    # --- what the caller may
+
+    def _require_to_change(self, command: Transact) -> None:
+        for operation in command.operations:
+            self._require("read" if isinstance(operation, Check) else "write", operation.namespace)
+        for claim in command.guard:
+            self._require("claim", claim.resource)
+
+    def _readable(self, namespace: str, key: str) -> tuple[str, str]:
+        place = text(namespace, "namespace", NAME), text(key, "key", NAME)
+        self._require("read", place[0])
+        return place
+
+    def _readable_namespace(self, namespace: str) -> str:
+        namespace = text(namespace, "namespace", NAME)
+        self._require("read", namespace)
+        return namespace
+
+    def _namespaces(self, reader: Reader, after: str | None, limit: int) -> list[tuple[str, int]]:
+        """As the reader's, of those that the caller may read."""
+        if self.grants is EVERYTHING:
+            return reader.namespaces(after, limit)
+        found = chunks(reader.namespaces, after, lambda it: it[0])
+        seen = (it for it in found if self.grants.allows("read", it[0]))
+        return list(seen if limit < 0 else islice(seen, limit))
+
+    # --- steps
 
     def _export(self, reader: Reader, namespace: str, found: list[Record], next_after: str | None) -> results.Export:
         exported = [answers.exported(record, reader.history(record.stream, None, -1)) for record in found]
@@ -232,10 +269,6 @@ def time_to_live(seconds: object) -> float:
             f"ttl_seconds: must be a number of seconds from {MIN_TTL_SECONDS:f} to {MAX_TTL_SECONDS} (ten years)"
         )
     return float(seconds)
-
-
-def _place(namespace: str, key: str) -> tuple[str, str]:
-    return text(namespace, "namespace", NAME), text(key, "key", NAME)
 
 
 def _now(reader: Reader, namespace: str, key: str) -> tuple[Record, int]:

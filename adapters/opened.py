@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
@@ -21,6 +21,7 @@ from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import HoldlogError, SealedError
+from holdlog.domain.token import TokenChanged, TokenCommand
 from holdlog.projections.waiting import wait_until, wait_until_async
 
 _DONE: Final = object()
@@ -46,9 +47,8 @@ class Server:
 class Opened:
     """A store with its bell and writer. `caller`: who calls when a call does not say. Raises refusals as they come."""
 
-    keeps = True
-    """Whether this process keeps the leases of its callers alive; False: only their calls do, as over HTTP, where
-    another replica may get the next one."""
+    room: Callable[[Command], Awaitable[None]] | None = None
+    """Asked before each write of a coroutine; raises what keeps it from being made."""
 
     def __init__(
         self, store: Store, bell: ProcessBell, caller: Caller, calls: Calls, server: Server, settings: Settings
@@ -61,10 +61,13 @@ class Opened:
         self.writer = Writer(store, bell)
         self.upkeep = Upkeep(store, self.writer, calls.steady, server.connected, settings.grace, settings.idle_limit)
         self._grace = settings.grace
+        self.keeps = settings.keeps
         self._began = calls.steady()
         self._process = os.getpid()
         self._followers: dict[asyncio.AbstractEventLoop, Follower] = {}
         self._waits_end = False
+        self.token_changes = 0
+        """Counts what this process did to tokens."""
 
     @property
     def follower(self) -> Follower:
@@ -108,6 +111,8 @@ class Opened:
     # --- for coroutines
 
     async def write_async(self, call: Write[Answered], caller: Caller) -> Answered:
+        if self.room is not None:
+            await self.room(call.command)
         return call.answer(await self._decided_async(call.command, caller))
 
     async def claim_async(self, call: Stand[Answered], caller: Caller) -> Answered:
@@ -149,6 +154,20 @@ class Opened:
         """What reads a few rows: on the loop, where that takes some µs, but in a thread when the store is remote."""
         return await asyncio.to_thread(work) if self.store.remote else work()
 
+    # --- tokens
+
+    def change_token(self, command: TokenCommand, caller: Caller) -> TokenChanged:
+        """From the return on, this process knows the token as it is now; others within a second."""
+        return self._noted(self._decided(command, caller))
+
+    async def change_token_async(self, command: TokenCommand, caller: Caller) -> TokenChanged:
+        return self._noted(await self._decided_async(command, caller))
+
+    def _noted(self, outcome: Outcome) -> TokenChanged:
+        assert isinstance(outcome, TokenChanged)
+        self.token_changes += 1
+        return outcome
+
     # --- sessions
 
     def keep_sessions(self) -> None:
@@ -156,12 +175,13 @@ class Opened:
         self.caller = self._joined(self.caller)
         self.upkeep.keep_sessions(self.caller.server, self.caller.session)
 
-    async def losses(self, session: str | None, agent: str | None) -> tuple[Loss, ...]:
-        """What the session lost, or the agent in one that is gone, since this was asked last."""
-        gone = await self.aside(partial(self._lost, session, agent))
+    async def losses(self, caller: Caller, agent: str | None) -> tuple[Loss, ...]:
+        """What the caller's session lost, or its agent in one that is gone, since this was asked last."""
+        gone = await self.aside(partial(self._lost, caller, agent))
         if gone is None:
             return ()
-        outcome = await self.writer.run_async(TellLosses(session=session, agent=agent, gone=gone), NOBODY)
+        asked = TellLosses(session=caller.session, agent=agent, gone=gone)
+        outcome = await self.writer.run_async(asked, Caller(principal=caller.principal))
         assert isinstance(outcome, Told)
         return outcome.losses
 
@@ -263,12 +283,12 @@ class Opened:
     async def _notice_async(self, servers: tuple[str, ...]) -> Sweep | None:
         return await self.aside(partial(self._notice, servers)) if servers else None
 
-    def _lost(self, session: str | None, agent: str | None) -> tuple[str, ...] | None:
+    def _lost(self, caller: Caller, agent: str | None) -> tuple[str, ...] | None:
         """None: nothing that is theirs; else the servers among its losses that are gone."""
         with self.store.reader() as reader:
-            found = reader.leases.losses(session, agent)
+            found = reader.leases.losses(caller.principal, caller.session, agent)
         gone = tuple({it.server for it in found if it.server and not self.server.connected(it.server)})
-        return gone if any(it.is_for(session, gone) for it in found) else None
+        return gone if any(it.is_for(caller.session, gone) for it in found) else None
 
     def _answered(self, call: Stand[Answered], outcome: Outcome) -> Answered:
         with self.store.reader() as reader:

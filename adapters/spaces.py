@@ -1,70 +1,174 @@
-"""Spaces: each a store of its own beside the main one, opened when somebody needs it."""
+"""Spaces: each a store of its own beside the main one, opened when somebody needs it, closed when nobody does."""
 
 import asyncio
-import re
-from collections import Counter
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 from holdlog.adapters.call import Settings
-from holdlog.adapters.compose import MEMORY, open_holdlog
+from holdlog.adapters.compose import MEMORY, file_of, open_holdlog
+from holdlog.adapters.machine.location import is_url
 from holdlog.adapters.opened import Opened
-from holdlog.domain.refusals import InvalidError, StoreError
+from holdlog.domain.refusals import InvalidError, UnavailableError
+from holdlog.domain.token import space_name
 
-SPACE: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
-MOST_OPEN: Final = 64
-"""Spaces that stay open although nobody uses them."""
+MOST_IDLE: Final = 32
+MOST_IDLE_IN_DATABASE: Final = 4
+"""Spaces that stay open although nobody uses them: each holds files, in a database connections."""
+MOST_OPEN: Final = 256
+MOST_OPEN_IN_DATABASE: Final = 24
+
+_log = logging.getLogger("holdlog")
 
 
 class Spaces:
-    """The main store and its spaces, for coroutines of one loop. Raises refusals as `open_holdlog` does."""
+    """The main store and its spaces, for coroutines of one loop. `most_open`: spaces at once, in use or not; `prepare`:
+    called with each space's store before its first use. Spaces in memory stay open: nothing else keeps what is there.
+    """
 
-    def __init__(self, place: Path | str, main: Opened, settings: Settings) -> None:
+    def __init__(
+        self,
+        place: Path | str,
+        main: Opened,
+        settings: Settings,
+        most_open: int | None = None,
+        prepare: Callable[[Opened], None] = lambda opened: None,
+    ) -> None:
         self.main = main
         self._place = place
         self._settings = settings
-        self._opened: dict[str, Opened] = {}
-        self._used: Counter[str] = Counter()
-        self._opening = asyncio.Lock()
+        self._prepare = prepare
+        remote = main.store.remote
+        self._most_open = most_open or (MOST_OPEN_IN_DATABASE if remote else MOST_OPEN)
+        self._most_idle = MOST_IDLE_IN_DATABASE if remote else MOST_IDLE
+        if place == MEMORY:
+            self._most_idle = self._most_open
+        self._spaces: dict[str, _Space] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._ended = False
 
     @asynccontextmanager
     async def enter(self, name: str | None) -> AsyncIterator[Opened]:
-        """The store of a space, or the main one; it stays open while the block runs."""
+        """The store of a space, or the main one; it stays open while the block runs.
+
+        Raises InvalidError for a name that is none; StoreError or UnavailableError when that space cannot be had now.
+        """
         if name is None:
             yield self.main
             return
-        self._used[name] += 1
+        space = await self._entered(name)
         try:
-            yield self._opened.get(name) or await self._open(name)
+            yield await asyncio.shield(space.opening)
         finally:
-            self._used[name] -= 1
-            await self._close_idle()
+            space.users -= 1
+            self._left(name, space)
 
     def place_of(self, name: str) -> Path | str:
         """Where the store of a space is. Raises InvalidError."""
-        if not SPACE.fullmatch(name):
-            raise InvalidError("space: must have lower-case letters, digits and '-' only, and 48 at most")
-        if isinstance(self._place, Path):
-            return self._place.with_name(self._place.name + ".spaces") / f"{name}.db"
+        try:
+            space_name(name)
+        except ValueError as error:
+            raise InvalidError(f"space: {error}") from None
         if self._place == MEMORY:
             return MEMORY
-        raise StoreError("spaces of a PostgreSQL store: to come")
+        if isinstance(self._place, str) and is_url(self._place):
+            from holdlog.adapters.stores.postgres.place import place_of_space
+
+            return place_of_space(self._place, name)
+        path = file_of(self._place)
+        return path.with_name(path.name + ".spaces") / f"{name}.db"
+
+    def finish_waiting(self) -> None:
+        """Calls that wait, in whichever space, are answered at once, and so are those that would from now on."""
+        self._ended = True
+        for opened in (self.main, *filter(None, (space.opened for space in self._spaces.values()))):
+            opened.finish_waiting()
 
     async def close(self) -> None:
-        for opened in self._opened.values():
+        """All but the main one."""
+        self._ended = True
+        for name, space in list(self._spaces.items()):
+            self._close(name, space)
+        while self._closing:
+            await asyncio.wait(self._closing)
+
+    async def _entered(self, name: str) -> "_Space":
+        while (space := self._spaces.get(name)) is not None and space.closing is not None:
+            await asyncio.shield(space.closing)  # its files are let go of before they are opened again
+        if space is None or space.failed:
+            place = self.place_of(name)
+            self._make_room()
+            opening = asyncio.ensure_future(asyncio.to_thread(self._open, place))
+            space = self._spaces[name] = _Space(opening)
+        space.users += 1
+        return space
+
+    def _open(self, place: Path | str) -> Opened:
+        opened = open_holdlog(place, self._settings, what="http")
+        self._prepare(opened)
+        if self._ended:
+            opened.finish_waiting()
+        return opened
+
+    def _left(self, name: str, space: "_Space") -> None:
+        """Awaits nothing: whoever entered meanwhile would be in what is about to be closed."""
+        if space.users or self._spaces.get(name) is not space:
+            return
+        del self._spaces[name]
+        if not space.failed:  # else the next one tries again
+            self._spaces[name] = space  # what was used last is closed last
+            idle = self._idle()
+            for other in idle[: max(0, len(idle) - self._most_idle)]:
+                self._close(other, self._spaces[other])
+
+    def _make_room(self) -> None:
+        """For one more. Raises UnavailableError when all are in use."""
+        if sum(space.closing is None for space in self._spaces.values()) < self._most_open:
+            return
+        idle = [] if self._place == MEMORY else self._idle()
+        if not idle:
+            raise UnavailableError(f"{self._most_open} spaces are in use, which is the most (--max-spaces); try again")
+        self._close(idle[0], self._spaces[idle[0]])
+
+    def _idle(self) -> list[str]:
+        """What was used longest ago comes first."""
+        return [name for name, space in self._spaces.items() if not space.users and space.closing is None]
+
+    def _close(self, name: str, space: "_Space") -> None:
+        """From now on nobody enters it as it is."""
+        if space.closing is None:
+            space.closing = asyncio.create_task(self._closed(name, space))
+            self._closing.add(space.closing)
+            space.closing.add_done_callback(self._closing.discard)
+
+    async def _closed(self, name: str, space: "_Space") -> None:
+        try:
+            opened = await space.opening
             await asyncio.to_thread(opened.close)
+        except Exception as error:
+            _log.warning("the space %s was not closed as it should be: %s", name, error)
+        finally:
+            if self._spaces.get(name) is space:
+                del self._spaces[name]
 
-    async def _open(self, name: str) -> Opened:
-        async with self._opening:
-            if name not in self._opened:
-                opened = await asyncio.to_thread(open_holdlog, self.place_of(name), self._settings)
-                opened.keeps = False
-                self._opened[name] = opened
-            return self._opened[name]
 
-    async def _close_idle(self) -> None:
-        idle = [name for name in self._opened if not self._used[name]]
-        for name in idle[: max(0, len(self._opened) - MOST_OPEN)]:
-            await asyncio.to_thread(self._opened.pop(name).close)
+class _Space:
+    """`users`: blocks that are in it. `closing`: set once nobody may enter it any more."""
+
+    def __init__(self, opening: "asyncio.Future[Opened]") -> None:
+        self.opening = opening
+        self.closing: asyncio.Task[None] | None = None
+        self.users = 0
+
+    @property
+    def failed(self) -> bool:
+        return self.opening.done() and self.opened is None
+
+    @property
+    def opened(self) -> Opened | None:
+        """None while it is being opened, and when that failed."""
+        if not self.opening.done() or self.opening.cancelled() or self.opening.exception() is not None:
+            return None
+        return self.opening.result()

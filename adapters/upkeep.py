@@ -176,7 +176,8 @@ class Upkeep:
             sessions = tuple(self._heard.items())
             grants = tuple(self._grants)
         with self._store.reader() as reader:
-            kept = [lease for session, _ in sessions for lease in reader.leases.of_session(session)]
+            of_sessions = (lease for session, _ in sessions for lease in reader.leases.of_session(session))
+            kept = [lease for lease in of_sessions if lease.principal is None]
             kept += [lease for lease in reader.leases.of([it for it, _ in grants]) if lease.key in grants]
         kept = [lease for lease in kept if lease.kind == "held"]
         worn = [lease.deadline - lease.length + lease.length // PARTS for lease in kept]

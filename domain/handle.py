@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
 
-from holdlog.domain import agent, record
+from holdlog.domain import agent, record, token
 from holdlog.domain.agent import Profile, Register, Registered
 from holdlog.domain.claims import fencing, releasing, serving, taking
 from holdlog.domain.claims.commands import (
@@ -25,11 +25,12 @@ from holdlog.domain.claims.commands import (
 from holdlog.domain.claims.lease import Who
 from holdlog.domain.claims.settling import MAX_DUE, end_what_is_due, load_to_write, settle
 from holdlog.domain.message import NOBODY, Caller
-from holdlog.domain.ports import AgentChange, Footprint, RecordChange, Transaction
+from holdlog.domain.ports import AgentChange, Footprint, RecordChange, TokenChange, Transaction
 from holdlog.domain.record import ClearNamespace, Delete, Guard, Operation, Record, Transact, Written
 from holdlog.domain.refusals import ConflictError, FencedError, InvalidError
+from holdlog.domain.token import IssueToken, RevokeToken, RotateToken, TokenChanged, TokenCommand
 
-Command = Transact | ClearNamespace | Take | Release | StepBack | Register | Sweep | Renew | TellLosses
+Command = Transact | ClearNamespace | Take | Release | StepBack | Register | Sweep | Renew | TellLosses | TokenCommand
 
 
 class Changed(NamedTuple):
@@ -39,7 +40,7 @@ class Changed(NamedTuple):
     position: int
 
 
-Outcome = Changed | Taken | Queued | Let | Registered | Swept | Told
+Outcome = Changed | Taken | Queued | Let | Registered | Swept | Told | TokenChanged
 
 _OUTCOMES: Final[dict[type[Command], TypeAdapter[Any]]] = {
     Transact: TypeAdapter(Changed),
@@ -109,6 +110,8 @@ def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outco
             return Swept(bool(board.changes))
         case Register():
             return _register(command, caller, transaction)
+        case IssueToken() | RotateToken() | RevokeToken():
+            return _change_token(command, caller, transaction)
         case Sweep(ended=servers, grace=grace, cut=cut):
             ended = transaction.leases.end(servers, transaction.steady, grace if cut else None)
             claims, values = end_what_is_due(transaction, gone=ended), expire_values(transaction, MAX_DUE)
@@ -117,7 +120,9 @@ def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outco
             transaction.leases.renew(server, sessions, grants, transaction.steady)
             return Swept(False)
         case TellLosses(session=session, agent=name, gone=gone):
-            losses = [it for it in transaction.leases.losses(session, name) if it.is_for(session, gone)]
+            losses = [
+                it for it in transaction.leases.losses(caller.principal, session, name) if it.is_for(session, gone)
+            ]
             transaction.leases.forget(losses)
             return Told(tuple(losses))
 
@@ -209,6 +214,16 @@ def _register(command: Register, caller: Caller, transaction: Transaction) -> Re
     changes = [AgentChange(before, event) for event in events]
     position = transaction.append(changes, caller)[-1] if changes else transaction.position()
     return Registered(command.agent, before.version + len(events), position)
+
+
+def _change_token(command: TokenCommand, caller: Caller, transaction: Transaction) -> TokenChanged:
+    before = after = transaction.token(command.name)
+    events = token.decide(command, before, transaction.at)
+    for event in events:
+        after = token.evolve(after, event, transaction.at, before.digest)
+    changes = [TokenChange(before, event) for event in events]
+    position = transaction.append(changes, caller)[-1] if changes else transaction.position()
+    return TokenChanged(after, position, already=not events)
 
 
 def _who(name: str, caller: Caller) -> Who:

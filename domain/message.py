@@ -17,11 +17,13 @@ class Event(Message):
     """Something that happened to one aggregate; named in the past tense.
 
     `topic` names it in the log and never changes. `payload_field` names the field that holds what an agent wrote:
-    it is stored beside the event, so that it can be redacted without breaking the chain of digests.
+    it is stored beside the event, so that it can be redacted without breaking the chain of digests. `kept_back`: fields
+    that nobody outside is told: they stand in the log alone, and are left out of whatever is published or shown.
     """
 
     topic: ClassVar[str]
     payload_field: ClassVar[str | None] = None
+    kept_back: ClassVar[frozenset[str]] = frozenset()
 
 
 class Caller(Message):

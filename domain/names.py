@@ -124,3 +124,8 @@ def claim_stream(resource: str) -> str:
 def agent_stream(agent: str) -> str:
     """`agent:<name>`, percent-encoded but for its slashes."""
     return f"agent:{quote(agent, safe='/')}"
+
+
+def token_stream(name: str) -> str:
+    """`token:<name>`, percent-encoded, though no token's name needs it."""
+    return f"token:{quote(name, safe='')}"

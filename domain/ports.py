@@ -10,6 +10,7 @@ from holdlog.domain.claims.lease import Lease, Loss, Who
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.record import Record, RecordEvent
+from holdlog.domain.token import Token, TokenEvent
 
 REQUEST_SECONDS: Final = 24 * 60 * 60
 """How long outcomes are remembered under their request_id."""
@@ -37,7 +38,14 @@ class AgentChange(NamedTuple):
     event: AgentRegistered
 
 
-Change = RecordChange | ClaimChange | AgentChange
+class TokenChange(NamedTuple):
+    """An event decided for a token as it was before."""
+
+    before: Token
+    event: TokenEvent
+
+
+Change = RecordChange | ClaimChange | AgentChange | TokenChange
 
 
 class Entry(NamedTuple):
@@ -67,8 +75,8 @@ class Leases(Protocol):
     def servers(self) -> list[str]:
         """The servers that keep leases alive."""
 
-    def losses(self, session: str | None, agent: str | None) -> list[Loss]:
-        """What a session lost, and what the agent of that name lost in any."""
+    def losses(self, principal: str | None, session: str | None, agent: str | None) -> list[Loss]:
+        """What a principal's session lost, and what its agent of that name lost in any."""
 
 
 class LeaseWrites(Leases, Protocol):
@@ -88,12 +96,13 @@ class LeaseWrites(Leases, Protocol):
         is gone left it."""
 
     def held(self, who: Who, now: int) -> int:
-        """How many live grants an agent has."""
+        """How many live grants a principal has, by whatever names; without a principal, an agent."""
 
     def renew(
         self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[tuple[str, int]], now: int
     ) -> None:
-        """Renew what the sessions hold, and make it this server's; renew these grants."""
+        """Renew what the sessions hold without a principal, and make it this server's; renew these grants. A session's
+        name is what callers say: what an authenticated one holds, only its own calls renew."""
 
     def end(self, servers: Sequence[str], now: int, grace: int | None) -> bool:
         """These servers are gone: cut what they held to `grace` unless its length was chosen, and what was offered to
@@ -151,6 +160,12 @@ class Reader(Protocol):
 
     def agents(self, names: Sequence[str]) -> list[Profile]:
         """Those of these agents that registered."""
+
+    def token(self, name: str) -> Token:
+        """One token as it is now."""
+
+    def tokens(self, after: str | None, limit: int) -> list[Token]:
+        """All tokens, revoked and expired ones too, by name, after a name."""
 
     def history(self, stream: str, before: int | None, limit: int) -> list[Recorded[Event]]:
         """The events of one stream, newest first, below a version. Raises StoreError for an unknown topic."""

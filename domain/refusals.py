@@ -209,6 +209,10 @@ class UnavailableError(HoldlogError):
         self.in_doubt = in_doubt
 
 
+class OverLimitError(UnavailableError):
+    """The store has as much as it may have; whoever lets go of something makes room."""
+
+
 class StoreError(HoldlogError):
     """The store cannot be opened or understood; the message is one line that says what to do."""
 

@@ -4,26 +4,29 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
-from holdlog.domain import agent, record
+from holdlog.domain import agent, record, token
 from holdlog.domain.agent import AgentRegistered, Profile
 from holdlog.domain.claims import claim
 from holdlog.domain.claims.claim import Claim, ClaimEvent
 from holdlog.domain.envelope import Envelope
 from holdlog.domain.message import Event
 from holdlog.domain.record import Record, RecordEvent
+from holdlog.domain.token import Token, TokenEvent
 from holdlog.projections.agents import AGENTS, profile_of, put_agent
 from holdlog.projections.claims import CLAIMS, claim_of, put_claim
 from holdlog.projections.current import CURRENT, put_record, record_of
 from holdlog.projections.projection import Put, Table
+from holdlog.projections.tokens import TOKENS, put_token, token_of
 
-State = Record | Claim | Profile
+State = Record | Claim | Profile | Token
 
-VIEWS: tuple[Table, ...] = (CURRENT, CLAIMS, AGENTS)
+VIEWS: tuple[Table, ...] = (CURRENT, CLAIMS, AGENTS, TOKENS)
 
 KINDS: dict[type[State], tuple[type[Event], ...]] = {
     Record: (record.ValueWritten, record.ValueDeleted, record.ValueExpired),
     Claim: (claim.ClaimGranted, claim.ClaimReleased, claim.ClaimExpired, claim.ClaimQueued, claim.ClaimUnqueued),
     Profile: (agent.AgentRegistered,),
+    Token: (token.TokenIssued, token.TokenRotated, token.TokenRevoked),
 }
 """The events of each kind of stream."""
 
@@ -31,7 +34,9 @@ EVENTS: dict[str, type[Event]] = {event.topic: event for events in KINDS.values(
 """Every topic that this build knows; a row with another topic is an error, never an import."""
 
 
-def evolve(state: State, event: RecordEvent | ClaimEvent | AgentRegistered, at: int, digest: bytes) -> State:
+def evolve(
+    state: State, event: RecordEvent | ClaimEvent | AgentRegistered | TokenEvent, at: int, digest: bytes
+) -> State:
     match state:
         case Record():
             return record.evolve(state, event, at, digest)  # type: ignore[arg-type]
@@ -39,6 +44,8 @@ def evolve(state: State, event: RecordEvent | ClaimEvent | AgentRegistered, at: 
             return claim.evolve(state, event, at, digest)  # type: ignore[arg-type]
         case Profile():
             return agent.evolve(state, event, at, digest)  # type: ignore[arg-type]
+        case Token():
+            return token.evolve(state, event, at, digest)  # type: ignore[arg-type]
 
 
 def put(state: State) -> Put:
@@ -49,6 +56,8 @@ def put(state: State) -> Put:
             return put_claim(state)
         case Profile():
             return put_agent(state)
+        case Token():
+            return put_token(state)
 
 
 def state_of(view: Table, row: tuple[Any, ...]) -> State:
@@ -79,9 +88,11 @@ _INITIAL: dict[str, Callable[[str], State]] = {
     "record": _initial_record,
     "claim": lambda rest: Claim(unquote(rest)),
     "agent": lambda rest: Profile(unquote(rest)),
+    "token": lambda rest: Token(unquote(rest)),
 }
 _STATES: dict[str, Callable[[tuple[Any, ...]], State]] = {
     CURRENT.name: record_of,
     CLAIMS.name: claim_of,
     AGENTS.name: profile_of,
+    TOKENS.name: token_of,
 }

@@ -17,6 +17,7 @@ from holdlog.domain.handle import Changed, Command, Outcome, handle
 from holdlog.domain.message import NOBODY, Caller, Event
 from holdlog.domain.ports import Reader, Refusal, Store
 from holdlog.domain.record import Check, ClearNamespace, Delete, Record, Set, Transact, Written, seen
+from holdlog.domain.token import Token
 from holdlog.domain.value import Json
 from holdlog.projections import fold
 
@@ -174,6 +175,8 @@ def require_views_equal_the_log(store: Store) -> None:
                     assert reader.record(state.namespace, state.key) == state
                 case Claim():
                     assert reader.claim(state.resource) == state
+                case Token():
+                    assert reader.token(state.name) == state
                 case Profile():
                     assert reader.agents([state.agent]) == [state]
         live = {state[:2] for state in states.values() if isinstance(state, Record) and seen(state, reader.at).live}

@@ -18,9 +18,11 @@ import pytest
 import yaml
 
 from holdlog.adapters.cli.main import parsed
+from holdlog.adapters.http.running import SHUTDOWN_SECONDS
 from holdlog.adapters.servers import postgres
 from holdlog.adapters.servers.nats import answers, program
 from holdlog.adapters.servers.ports import free_port
+from tests.http import serving
 from tests.processes.workers import until
 from tests.servers import passable_folder
 
@@ -50,7 +52,7 @@ def test_every_service_is_confined(name: str) -> None:
 
 def test_no_password_has_a_default() -> None:
     variables = re.findall(r"\$\{(\w+)([^}]*)\}", (ROOT / "compose.yaml").read_text())
-    assert {name for name, _ in variables} == {"POSTGRES_PASSWORD", "NATS_TOKEN"}
+    assert {name for name, _ in variables} == {"POSTGRES_PASSWORD", "NATS_TOKEN", "HOLDLOG_AUTH_TOKEN"}
     assert {rest for _, rest in variables} == {":?write it into .env, see docs/servers.md"}
     written = [value for service in SERVICES.values() for value in service.get("environment", {}).items()]
     assert all("${" in value for name, value in written if re.search("PASSWORD|TOKEN", name))
@@ -78,11 +80,25 @@ def test_holdlog_understands_the_command_and_variables_of_its_service(
     assert options.nats == "nats://nats:4222"
 
 
-def test_two_relays_take_turns_and_an_mcp_server_waits_for_its_client() -> None:
-    assert SERVICES["relay"]["deploy"]["replicas"] == 2
-    assert SERVICES["mcp"]["profiles"] == ["mcp"]
-    assert SERVICES["mcp"]["stdin_open"] is True
-    assert "tty" not in SERVICES["mcp"]
+def test_there_are_two_relays_and_two_servers_that_ask_for_a_token() -> None:
+    assert SERVICES["relay"]["deploy"]["replicas"] == SERVICES["mcp"]["deploy"]["replicas"] == 2
+    server = SERVICES["mcp"]
+    assert server["command"][:3] == ["serve", "--transport", "http"]
+    assert "--insecure" not in server["command"]
+    assert server["environment"]["HOLDLOG_AUTH_TOKEN"]
+    assert server["environment"].items() > SERVICES["relay"]["environment"].items()
+    assert float(server["stop_grace_period"].removesuffix("s")) > SHUTDOWN_SECONDS
+
+
+def test_the_health_check_of_a_server_tells_whether_it_is_ready(tmp_path: Path) -> None:
+    kind, *words = SERVICES["mcp"]["healthcheck"]["test"]
+    assert kind == "CMD"
+    assert words[0] == "python"
+    with serving(tmp_path, env={"HOLDLOG_AUTH_TOKEN": "a-token-of-the-tests"}) as url:
+        asked = [sys.executable, *(word.replace("http://127.0.0.1:8420", url) for word in words[1:])]
+        assert asked[1:] != words[1:]
+        assert subprocess.run(asked, check=False).returncode == 0
+    assert subprocess.run(asked, stderr=subprocess.DEVNULL, check=False).returncode != 0
 
 
 def test_the_servers_are_of_the_versions_that_the_tests_use() -> None:

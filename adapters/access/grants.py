@@ -1,18 +1,13 @@
 """What a principal may do: scopes on namespaces and resources, by patterns."""
 
-import re
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, NamedTuple, cast
 from urllib.parse import unquote
 
 from holdlog.domain.refusals import DeniedError, InvalidError
-
-Scope = Literal["read", "write", "claim", "admin"]
-
-MAX_PATTERN: Final = 512
-MAX_GRANTS: Final = 64
-SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+from holdlog.domain.token import MAX_ALLOWED, SCOPES, Scope, allowed
 
 _INCLUDED: Final[dict[Scope, frozenset[Scope]]] = {
     "read": frozenset({"read"}),
@@ -23,7 +18,7 @@ _INCLUDED: Final[dict[Scope, frozenset[Scope]]] = {
 
 
 class Grant(NamedTuple):
-    """`pattern`: of a namespace or resource; `*` stands for any text, all else for itself."""
+    """`pattern`: of a namespace or resource; `*` stands for any text, also for none; all else for itself."""
 
     scope: Scope
     pattern: str
@@ -33,7 +28,10 @@ class Grant(NamedTuple):
 
 
 class Grants(NamedTuple):
-    """All that one principal may do. `write` includes `read`, `admin` includes everything."""
+    """All that one principal may do. `write` includes `read`, `admin` includes everything.
+
+    Names are namespaces as they are stored, and resources by their canonical name: the path in the default workspace,
+    `file://<workspace>/<path>` in another one, `custom://<name>`."""
 
     grants: tuple[Grant, ...]
 
@@ -41,17 +39,34 @@ class Grants(NamedTuple):
     def parse(cls, texts: Iterable[str]) -> "Grants":
         """From `scope:pattern`, as `write:build-*`. Raises InvalidError."""
         grants = tuple(dict.fromkeys(_grant(text) for text in texts))
-        if not grants or len(grants) > MAX_GRANTS:
-            raise InvalidError(f"allow: must hold 1 to {MAX_GRANTS} grants, as write:build-*")
+        if not grants or len(grants) > MAX_ALLOWED:
+            raise InvalidError(f"allow: must hold 1 to {MAX_ALLOWED} grants, as write:build-*")
         return cls(grants)
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> "Grants":
+        """As `parse`, but what is no grant is passed over; without one, nothing is allowed."""
+        found: dict[Grant, None] = {}
+        for text in texts:
+            with suppress(InvalidError):
+                found[_grant(text)] = None
+        return cls(tuple(found))
 
     def allows(self, scope: Scope, name: str) -> bool:
         return any(scope in _INCLUDED[grant.scope] and _matches(grant.pattern, name) for grant in self.grants)
+
+    def allows_some(self, *scopes: Scope) -> bool:
+        """Whether any of these is allowed of anything."""
+        return any(scope in _INCLUDED[grant.scope] for grant in self.grants for scope in scopes)
 
     def require(self, scope: Scope, name: str) -> None:
         """Raises DeniedError."""
         if not self.allows(scope, name):
             raise DeniedError(f"{scope}:{name}")
+
+    def sees_claim(self, resource: str) -> bool:
+        """Whether it may be known who holds it."""
+        return self.allows("read", resource) or self.allows("claim", resource)
 
     def sees(self, stream: str) -> bool:
         """Whether the events of a stream may be read: of a record with `read` on its namespace, of a claim with `read`
@@ -61,27 +76,40 @@ class Grants(NamedTuple):
             case "record":
                 return self.allows("read", unquote(rest.partition("/")[0]))
             case "claim":
-                return self.allows("read", unquote(rest)) or self.allows("claim", unquote(rest))
+                return self.sees_claim(unquote(rest))
             case "token":
                 return self.allows("admin", unquote(rest))
             case _:
-                return kind == "agent"
+                return kind == "agent" and bool(self.grants)
 
 
 EVERYTHING: Final = Grants((Grant("admin", "*"),))
 
 
 def _grant(text: str) -> Grant:
-    scope, colon, pattern = text.partition(":")
-    if not colon or scope not in SCOPES or not pattern or len(pattern) > MAX_PATTERN or not pattern.isprintable():
-        raise InvalidError(f"allow: must be {', '.join(SCOPES)}, a colon and a pattern, as write:build-*")
-    return Grant(scope, pattern)
+    try:
+        scope, _, pattern = allowed(text).partition(":")
+    except ValueError as error:
+        raise InvalidError(f"allow: {error}") from None
+    return Grant(cast(Scope, scope), pattern)
 
 
 def _matches(pattern: str, name: str) -> bool:
-    return pattern == "*" or _expression(pattern).fullmatch(name) is not None
+    """In one pass over the name, however many stars there are: whoever may issue a token may stop no server."""
+    if "*" not in pattern:
+        return pattern == name
+    first, *middle, last = _parts(pattern)
+    if len(name) < len(first) + len(last) or not (name.startswith(first) and name.endswith(last)):
+        return False
+    at, end = len(first), len(name) - len(last)
+    for part in middle:
+        found = name.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 @lru_cache(1024)
-def _expression(pattern: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, re.split(r"\*+", pattern))), re.DOTALL)
+def _parts(pattern: str) -> tuple[str, ...]:
+    return tuple(pattern.split("*"))

@@ -28,15 +28,16 @@ class Moment(NamedTuple):
 
 
 def taken(
-    outcome: Taken, moment: Moment, elsewhere: list[results.Elsewhere], folder: bool = False
+    outcome: Taken, moment: Moment, elsewhere: list[results.Elsewhere], folder: bool = False, is_kept: bool = True
 ) -> results.Claimed | results.AlreadyClaimed:
-    """`folder`: one was claimed by its name alone."""
+    """`folder`: one was claimed by its name alone. `is_kept`: something else than calls renews it."""
     facts: dict[str, Any] = {
         "resource": outcome.resource,
         "version": outcome.version,
         "claimed_at": utc(outcome.claimed_at),
         "expires_at": utc(outcome.at + outcome.expires_in),
         "expires_in_seconds": _seconds(outcome.expires_in),
+        "renewal": None if is_kept else "by your calls only",
         "also": [results.Version(resource=name, version=version) for name, version in outcome.also] or None,
         "waiting": [_in_line(it, moment) for it in outcome.waiting] or None,
         "also_claimed_in": elsewhere or None,

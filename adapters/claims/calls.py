@@ -1,18 +1,21 @@
 """The calls about claims: arguments checked, then what to run and how to answer."""
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
+from holdlog.adapters.access.grants import EVERYTHING, Grants
 from holdlog.adapters.arguments import AGENT, after_argument, checked, number_of_seconds, page_size, text, whole
 from holdlog.adapters.call import Read, Settings, Stand, Wait, Write
 from holdlog.adapters.claims import answers, results
 from holdlog.adapters.claims.answers import Moment
-from holdlog.adapters.pages import page
+from holdlog.adapters.pages import chunks, page
 from holdlog.adapters.results import Lost, Result, renamed
 from holdlog.domain.agent import Register, Registered
 from holdlog.domain.claims.board import Board
+from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.commands import MAX_RESOURCES, Let, Queued, Release, Take, Taken
 from holdlog.domain.claims.lease import SECOND, Loss
 from holdlog.domain.claims.resource import Resource
@@ -20,7 +23,8 @@ from holdlog.domain.claims.settling import load
 from holdlog.domain.handle import Outcome
 from holdlog.domain.ports import Reader
 from holdlog.domain.record import Guard
-from holdlog.domain.refusals import HoldlogError, InvalidError
+from holdlog.domain.refusals import DeniedError, HoldlogError, InvalidError
+from holdlog.domain.token import Scope
 from holdlog.projections.waiting import what_overlaps
 
 BOARD_PAGE: Final = 100
@@ -35,6 +39,9 @@ _RESOURCE: Final = TypeAdapter[str](Resource)
 class ClaimCalls:
     """`clock`: microseconds UTC; `steady`: the clock of leases; `connected`: whether a server lives."""
 
+    grants: Grants = EVERYTHING
+    """What the caller may; lists show only that."""
+
     def __init__(
         self,
         settings: Settings,
@@ -46,6 +53,10 @@ class ClaimCalls:
         self._clock = clock
         self.steady = steady
         self._connected = connected
+
+    def now(self) -> int:
+        """By the store's clock: microseconds UTC."""
+        return self._clock()
 
     def claim(
         self,
@@ -75,6 +86,8 @@ class ClaimCalls:
             "most": self._settings.max_claims,
         }
         command = checked(lambda: Take(**arguments, wait=round(wait * SECOND)))
+        for name in (command.resource, *command.also, *command.alternatives):
+            self._require("claim", name)
         again = command.model_copy(update={"wait": 0}) if wait else command
 
         def answer(outcome: Outcome, reader: Reader) -> Result:
@@ -82,7 +95,7 @@ class ClaimCalls:
                 return self.shown(answers.queued(outcome, self._moment(), cap))
             assert isinstance(outcome, Taken)
             elsewhere, folder = self._elsewhere(outcome.resource, reader), self._is_folder(outcome)
-            return self.shown(answers.taken(outcome, self._moment(), elsewhere, folder))
+            return self.shown(answers.taken(outcome, self._moment(), elsewhere, folder, self._settings.keeps))
 
         return Stand(command, again, answer, wait)
 
@@ -109,6 +122,8 @@ class ClaimCalls:
             "forced": forced,
         }
         command = checked(lambda: Release(**arguments))
+        for name in (*filter(None, [command.resource]), *command.also):
+            self._require("admin" if forced else "claim", name)
 
         def answer(outcome: Outcome) -> results.Released | results.AlreadyFree:
             assert isinstance(outcome, Let)
@@ -121,6 +136,8 @@ class ClaimCalls:
         self, agent: str, name: str | None = None, model: str | None = None, purpose: str | None = None
     ) -> Write[results.Registered]:
         command = checked(lambda: Register(agent=agent, name=name, model=model, purpose=purpose))
+        if not self.grants.allows_some("claim", "write"):
+            raise DeniedError("claim or write of something")
 
         def answer(outcome: Outcome) -> results.Registered:
             assert isinstance(outcome, Registered)
@@ -132,6 +149,7 @@ class ClaimCalls:
         resource = self.resource(resource)
         if version is not None:
             whole(version, "version")
+        self._require_to_see(resource)
 
         def answer(reader: Reader) -> results.Available | results.Held:
             board = self._board(reader, [resource])
@@ -149,7 +167,7 @@ class ClaimCalls:
             agent = text(agent, "agent", AGENT)
 
         def answer(reader: Reader) -> results.Board:
-            found, more = page(reader.claims(after, size + 1), size)
+            found, more = page(self._claims(reader, after, size + 1), size)
             names = [claim.resource for claim in found]
             board = self._board(reader, names)
             agents = {lease.agent for lease in board.leases.values()}
@@ -161,6 +179,7 @@ class ClaimCalls:
     def wait(self, resource: str, timeout_seconds: float = 30) -> Wait[results.Available | results.WaitTimeout]:
         resource = self.resource(resource)
         seconds, cap = self._capped(number_of_seconds(timeout_seconds, "timeout_seconds"))
+        self._require_to_see(resource)
 
         def look(reader: Reader, elapsed: float) -> results.Available | None:
             board = self._board(reader, [resource])
@@ -218,6 +237,22 @@ class ClaimCalls:
                 raise InvalidError(f"{argument}: {error}") from None
         return text(given, argument, _RESOURCE)
 
+    def _require(self, scope: Scope, name: str) -> None:
+        """`name` as it is stored. Raises DeniedError."""
+        if self.grants is not EVERYTHING:
+            self.grants.require(scope, name)
+
+    def _require_to_see(self, resource: str) -> None:
+        if self.grants is not EVERYTHING and not self.grants.sees_claim(resource):
+            raise DeniedError(f"read:{resource}")
+
+    def _claims(self, reader: Reader, after: str | None, limit: int) -> list[Claim]:
+        """As the reader's, of those that the caller may see."""
+        if self.grants is EVERYTHING:
+            return reader.claims(after, limit)
+        found = chunks(reader.claims, after, lambda it: it.resource)
+        return list(islice((it for it in found if self.grants.sees_claim(it.resource)), limit))
+
     def _resources(self, given: Sequence[str], argument: str) -> tuple[str, ...]:
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise InvalidError(f"{argument}: must be a list of resources")
@@ -241,6 +276,8 @@ class ClaimCalls:
     def _elsewhere(self, resource: str, reader: Reader) -> list[results.Elsewhere]:
         workspaces = self._settings.workspaces
         places = workspaces.elsewhere(resource) if workspaces is not None else []
+        if self.grants is not EVERYTHING:
+            places = [(name, other) for name, other in places if self.grants.sees_claim(other)]
         if not places:
             return []
         board = self._board(reader, [other for _, other in places])

@@ -64,6 +64,7 @@ class Claimed(WithPast):
     claimed_at: Time
     expires_at: Time
     expires_in_seconds: float
+    renewal: str | None = None
     also: list[Version] | None = None
     waiting: list[Waiter] | None = None
     also_claimed_in: list[Elsewhere] | None = None
@@ -77,6 +78,7 @@ class AlreadyClaimed(Result):
     claimed_at: Time
     expires_at: Time
     expires_in_seconds: float
+    renewal: str | None = None
     also: list[Version] | None = None
     waiting: list[Waiter] | None = None
     also_claimed_in: list[Elsewhere] | None = None

@@ -152,7 +152,7 @@ def _add_claims(add: Add) -> None:
     release.add_argument("--force", action="store_true", help="take it from whoever holds it; needs --reason")
     release.add_argument("--reason", metavar="TEXT", help="why it is taken, told to the holder")
     for parser in (claim, release):
-        parser.add_argument("--agent", default=_user(), metavar="NAME", help="who (default: your user name)")
+        parser.add_argument("--agent", default=user(), metavar="NAME", help="who (default: your user name)")
 
     status = add("status", "who holds a resource", lambda it, o: it.read(it.calls.status(o.resource, o.version)))
     status.add_argument("--version", type=int, metavar="N", help="tell whether this version of a claim is current")
@@ -322,7 +322,7 @@ def _value(given: str) -> Any:
         return text
 
 
-def _user() -> str:
+def user() -> str:
     try:
         return os.environ.get("HOLDLOG_AGENT") or getpass.getuser()
     except (OSError, KeyError):
@@ -335,7 +335,7 @@ def _place(parser: argparse.ArgumentParser) -> None:
 
 
 def _version(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--by", default=_user(), metavar="NAME", help="who (default: your user name)")
+    parser.add_argument("--by", default=user(), metavar="NAME", help="who (default: your user name)")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--version", type=int, metavar="N", help="the version you read; 0: it must not exist")
     which.add_argument("--force", action="store_true", help="whatever the version is")

@@ -1,15 +1,30 @@
 """The options of `holdlog serve --transport http`, and how it starts."""
 
 import argparse
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Callable, Sequence
+from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.cli.settings import environment, port
+from holdlog.adapters.cli.settings import LARGEST_VALUE, environment, port, whole_from
+from holdlog.adapters.machine.location import shown, without_password
+from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
+    from holdlog.adapters.access.jwt import JwtOptions
     from holdlog.adapters.call import Settings
+    from holdlog.adapters.http.authentication import Verifier
+    from holdlog.adapters.http.options import HttpOptions
     from holdlog.adapters.nats.options import NatsOptions
+    from holdlog.adapters.opened import Opened
+
+_TRUE: Final = ("1", "true", "yes")
+_PATH: Final = re.compile(r"(/[A-Za-z0-9._~-]+)+/?")
+_HOST: Final = re.compile(r"\*|(\*\.)?[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9._\[\]:-]+/?")
+_TAKEN: Final = ("/kv", "/events", "/token", "/metrics", "/healthz", "/readyz", "/openapi.json")
 
 
 def add_http_options(serve: argparse.ArgumentParser) -> None:
@@ -19,10 +34,45 @@ def add_http_options(serve: argparse.ArgumentParser) -> None:
         choices=("stdio", "http"),
         help="stdio: one client, on standard input and output; http: many (default: stdio)",
     )
-    http = serve.add_argument_group("over HTTP (docs/http.md)")
-    http.add_argument("--host", default=environment("HOST", "127.0.0.1"), help="address to bind (default: 127.0.0.1)")
-    http.add_argument("--port", default=environment("PORT", "8420"), type=port, help="0: any free one (default: 8420)")
-    http.add_argument("--path", default=environment("PATH", "/mcp"), help="path of MCP (default: /mcp)")
+    http = serve.add_argument_group("over HTTP", "What is checked and bounded, and why: docs/http.md.")
+
+    def add(name: str, metavar: str, help_text: str, fallback: str = "", kind: Any = str) -> None:
+        given = environment(_variable(name), fallback)
+        told = f"{help_text} (default: {fallback})" if fallback else help_text
+        http.add_argument(name, metavar=metavar, type=kind, default=given or None, help=told)
+
+    def several(name: str, metavar: str, help_text: str) -> None:
+        given = [word.strip() for word in environment(_variable(name), "").split(",") if word.strip()]
+        http.add_argument(name, metavar=metavar, action="append", default=given, help=f"{help_text}; repeatable")
+
+    def switch(name: str, help_text: str) -> None:
+        http.add_argument(
+            name, action="store_true", default=environment(_variable(name), "").lower() in _TRUE, help=help_text
+        )
+
+    add("--host", "ADDRESS", "where to listen", "127.0.0.1")
+    add("--port", "PORT", "0: any free one, told when it is ready", "8420", port)
+    add("--path", "PATH", "of MCP", "/mcp")
+    several("--allowed-host", "NAME", "a name in URLs besides loopback, as holdlog.example")
+    several("--allowed-origin", "ORIGIN", "web pages that may call (CORS), as https://app.example")
+    several("--trusted-proxy", "ADDRESS", "a proxy that tells the client's address by X-Forwarded-For")
+    switch("--insecure", "let everybody in who reaches an address beyond loopback")
+    switch("--auth", "require tokens, and do not start where there is none (default: where there is any)")
+    http.add_argument(
+        "--auth-token-file", metavar="FILE", help="one token for everything, or HOLDLOG_AUTH_TOKEN(_FILE)"
+    )
+    add("--jwt-issuer", "URL", "take JWT of this issuer; with --jwt-audience and --jwt-jwks-url")
+    add("--jwt-audience", "TEXT", "what they must be for")
+    add("--jwt-jwks-url", "URL", "the issuer's public keys")
+    switch("--open-tokens", "anybody gets a token with a space of its own by POST /token")
+    add("--max-requests", "N", "per minute and principal; 0: any number", "6000", _up_to(10**9))
+    add("--max-in-flight", "N", "requests at once of a principal, waits too; 0: any", "256", _up_to(10**6))
+    add("--max-upload", "BYTES", "of bodies per minute and principal; 0: any", "67108864", _up_to(10**12))
+    add("--max-keys", "N", "keys of one store, counted now and then; 0: any", "1000000", _up_to(10**12))
+    add("--max-body-bytes", "N", "of one request", "1048576", whole_from(1024, 2 * LARGEST_VALUE))
+    add("--max-spaces", "N", "open at once; 0: 256 in files, 24 in a database", "0", _up_to(10**5))
+    add("--max-connections", "N", "in all", "4096", whole_from(1, 10**6))
+    add("--drain-seconds", "SECONDS", "from /readyz saying no to the end of listening", "0", _up_to(600))
 
 
 def serve_http(
@@ -32,23 +82,114 @@ def serve_http(
     groups: Sequence[str],
     nats: "NatsOptions | None",
 ) -> int:
+    """Until the process is told to end. Raises refusals of one line for what cannot be served, before anything runs."""
     from holdlog.adapters.cli.texts import tell
     from holdlog.adapters.compose import open_holdlog, tell_nats
     from holdlog.adapters.http.app import build_app
-    from holdlog.adapters.http.options import HttpOptions
-    from holdlog.adapters.http.running import run_http
+    from holdlog.adapters.http.ending import Ending
+    from holdlog.adapters.http.room import Room
+    from holdlog.adapters.http.running import bound_socket, server_of, url_of
     from holdlog.adapters.mcp.server import build_server
     from holdlog.adapters.spaces import Spaces
 
-    http = HttpOptions(host=options.host, port=options.port, path=options.path)
-    opened = open_holdlog(place, settings, what="http", tell=tell)
-    opened.keeps = False
-    beside = tell_nats(opened, place, nats) if nats is not None else None
+    def prepare(store: "Opened") -> None:
+        if http.max_keys:
+            store.room = Room(store, http.max_keys).require
+
+    http = http_options_of(options)
+    mcp = build_server(None, groups, options.tool_prefix)
+    bound = bound_socket(http.host, http.port)
+    opened = beside = None
     try:
-        spaces = Spaces(place, opened, settings)
-        run_http(build_app(build_server(None, groups, options.tool_prefix), spaces, None, http), http)
+        opened = open_holdlog(place, settings, what="http", tell=tell)
+        prepare(opened)
+        verifier = _verifier_of(options, opened, tell)
+        _require_safe(options, bound.getsockname()[0], verifier is not None)
+        beside = tell_nats(opened, place, nats) if nats is not None else None
+        spaces = Spaces(place, opened, settings, http.max_spaces or None, prepare)
+        ending = Ending()
+        app = build_app(mcp, spaces, verifier, http, ending)
+        who = "tokens are required" if verifier is not None else "no token is required"
+        ready = f"serving {url_of(bound)} (MCP at {http.path}), store {without_password(place)}; {who}"
+        server_of(app, http, ending, lambda: tell(ready), spaces.finish_waiting).run(sockets=[bound])
     finally:
+        bound.close()
         if beside is not None:
             beside.stop()
-        opened.close()
+        if opened is not None:
+            opened.close()
     return 0
+
+
+def http_options_of(options: argparse.Namespace) -> "HttpOptions":
+    """Raises InvalidError."""
+    from holdlog.adapters.http.options import HttpOptions
+
+    if not _PATH.fullmatch(options.path) or f"/{options.path.split('/')[1]}" in _TAKEN:
+        raise InvalidError("path: must be as /mcp, and none that holdlog has already")
+    if wrong := [name for name in options.allowed_host if not _HOST.fullmatch(name)]:
+        raise InvalidError(f"allowed-host: {shown(wrong[0])} is no name as holdlog.example, *.example or *")
+    if wrong := [origin for origin in options.allowed_origin if origin != "*" and not _ORIGIN.fullmatch(origin)]:
+        raise InvalidError(f"allowed-origin: {shown(wrong[0])} is no origin as https://app.example")
+    return HttpOptions(
+        host=options.host,
+        port=options.port,
+        path=options.path.rstrip("/"),
+        allowed_hosts=tuple(options.allowed_host),
+        allowed_origins=tuple(options.allowed_origin),
+        trusted_proxies=tuple(options.trusted_proxy),
+        open_tokens=options.open_tokens,
+        drain=options.drain_seconds,
+        max_body_bytes=options.max_body_bytes,
+        max_connections=options.max_connections,
+        max_in_flight=options.max_in_flight,
+        max_requests=options.max_requests,
+        max_upload=options.max_upload,
+        max_keys=options.max_keys,
+        max_spaces=options.max_spaces,
+    )
+
+
+def _verifier_of(options: argparse.Namespace, opened: "Opened", tell: Callable[[str], None]) -> "Verifier | None":
+    """None: no token is required. Raises InvalidError where one was asked for and nobody could have one."""
+    from holdlog.adapters.access.verifier import build_verifier
+
+    verifier = build_verifier(opened, os.environ, options.auth_token_file, _jwt_of(options), tell)
+    if options.auth and not options.open_tokens and not verifier.offers_any():
+        raise InvalidError(
+            "auth: there is no token; make one with holdlog token create --name me --allow 'admin:*',"
+            " or name one with --auth-token-file"
+        )
+    return verifier if options.auth or options.open_tokens or verifier.is_asked_for() else None
+
+
+def _jwt_of(options: argparse.Namespace) -> "JwtOptions | None":
+    from holdlog.adapters.access.jwt import JwtOptions
+
+    given = {name: getattr(options, f"jwt_{name}") for name in ("issuer", "audience", "jwks_url")}
+    if missing := [f"--jwt-{name.replace('_', '-')}" for name, value in given.items() if not value]:
+        if len(missing) < len(given):
+            raise InvalidError(f"jwt: {' and '.join(missing)} must be given, too")
+        return None
+    return JwtOptions(**given)
+
+
+def _require_safe(options: argparse.Namespace, address: str, has_tokens: bool) -> None:
+    """Raises InvalidError."""
+    if has_tokens or options.insecure:
+        return
+    if not ip_address(address.partition("%")[0]).is_loopback:
+        raise InvalidError(
+            f"host: {options.host} can be reached from other machines and no token is required; make one with holdlog"
+            " token create, or name one with --auth-token-file (--insecure lets everybody in)"
+        )
+    if "*" in options.allowed_origin:
+        raise InvalidError("allowed-origin: * lets every web page in where no token is required; name origins")
+
+
+def _variable(option: str) -> str:
+    return option.strip("-").replace("-", "_").upper()
+
+
+def _up_to(most: int) -> Any:
+    return whole_from(0, most)

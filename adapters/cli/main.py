@@ -13,6 +13,7 @@ from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.serve import add_serve
 from holdlog.adapters.cli.settings import environment
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
+from holdlog.adapters.cli.token import add_token
 from holdlog.adapters.cli.up import add_up
 from holdlog.adapters.demo.command import add_demo
 from holdlog.adapters.machine.location import LocationError
@@ -35,6 +36,7 @@ examples:
   holdlog doctor                                is the store sound, and who is connected?
   holdlog --db 'postgresql://ann@db.example/team?schema=project' claims
   holdlog copy state.db backup.db               also from and to PostgreSQL
+  holdlog token create --name ci --allow 'write:build-*' --allow 'read:*' --expires 30d
   holdlog up                                    a PostgreSQL and a NATS to try it with
   holdlog subscribe --nats nats://127.0.0.1:4222 --subject 'claim.>'
 
@@ -148,6 +150,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     add_rebuild(commands, store)
     add_doctor(commands, store)
     add_copy(commands)
+    add_token(commands, store)
     add_relay(commands, store)
     add_subscribe(commands, store)
     add_demo(commands)

@@ -134,6 +134,7 @@ def run_serve(options: argparse.Namespace) -> int:
         grace=options.grace_seconds,
         idle_limit=options.idle_limit,
         max_claims=options.max_claims,
+        keeps=not over_http,
         workspaces=workspaces_of(options),
     )
     nats = nats_options_of(options) if options.nats else None

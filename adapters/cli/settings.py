@@ -69,6 +69,10 @@ def one_or_more(text: str) -> int:
     return _read(text, int, lambda it: it > 0, "a whole number, 1 or more")
 
 
+def whole_from(least: int, most: int) -> Callable[[str], int]:
+    return lambda text: _read(text, int, lambda it: least <= it <= most, f"a whole number from {least} to {most}")
+
+
 def log_level(text: str) -> str:
     return _read(text, str.lower, LEVELS.__contains__, f"one of {', '.join(LEVELS)}")
 

@@ -61,7 +61,7 @@ def run_rebuild(options: argparse.Namespace) -> int:
     from holdlog.adapters.machine.location import without_password
     from holdlog.adapters.stores.rebuilding import rebuild
 
-    place = _place(options.db)
+    place = lasting_place(options.db)
     opened = open_aside(place, tell)
     if opened is None:
         return no_store(place)
@@ -87,7 +87,7 @@ def run_doctor(options: argparse.Namespace) -> int:
     from holdlog.adapters.compose import examine
     from holdlog.adapters.machine.location import without_password
 
-    place = _place(options.db)
+    place = lasting_place(options.db)
     bar = Bar(sys.stderr, "doctor")
     try:
         findings = examine(place, bar.draw)
@@ -127,7 +127,7 @@ class Bar:
             self._stream.flush()
 
 
-def _place(db: str | None) -> Path | str:
+def lasting_place(db: str | None) -> Path | str:
     place = place_of(db)
     if place == ":memory:":
         raise StoreError(":memory: is gone when its process ends; name a file or a database with --db")

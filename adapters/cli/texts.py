@@ -42,14 +42,14 @@ def text(result: Result, place: Path | str, command: str = "") -> str:
             return f"version {version}"
         case results.RecordList(namespace=namespace, records=records):
             rows = [(it.key, f"v{it.version}", it.updated_by, _short(it.value)) for it in records]
-            return _table(rows) or f"nothing in namespace {namespace} of {store}"
+            return table(rows) or f"nothing in namespace {namespace} of {store}"
         case results.NamespaceList(namespaces=namespaces):
-            return _table([(it.namespace, str(it.count)) for it in namespaces]) or f"nothing in {store}"
+            return table([(it.namespace, str(it.count)) for it in namespaces]) or f"nothing in {store}"
         case results.History(history=history):
             entries = [
-                (f"v{it.version}", it.event_type, it.updated_by, _moment(it.updated_at), _past(it)) for it in history
+                (f"v{it.version}", it.event_type, it.updated_by, moment(it.updated_at), _past(it)) for it in history
             ]
-            return _table(entries) or f"nothing in {store}"
+            return table(entries) or f"nothing in {store}"
         case claims.Board() if command == "agents":
             return _agents(result) or f"nobody holds or waits for anything in {store}"
         case claims.Board():
@@ -66,7 +66,7 @@ def remark(result: Result) -> str:
     """What a person wants to know besides; nothing for most answers."""
     match result:
         case results.StateRecord(expires_in_seconds=float() as left, expires_at=end):
-            return f"expires in {_duration(left)}{_at(end)}"
+            return f"expires in {duration(left)}{_at(end)}"
         case _:
             return ""
 
@@ -77,12 +77,12 @@ def _board(board: claims.Board) -> str:
     rows: list[tuple[str, ...]] = []
     for held in board.claims:
         shared = "shared" if held.mode == "shared" else ""
-        ends = f"ends in {_duration(held.expires_in_seconds)}" + ("" if held.holder_connected else ", not connected")
-        rows.append((held.resource, held.held_by, shared, f"for {_duration(held.held_for_seconds)}", ends))
+        ends = f"ends in {duration(held.expires_in_seconds)}" + ("" if held.holder_connected else ", not connected")
+        rows.append((held.resource, held.held_by, shared, f"for {duration(held.held_for_seconds)}", ends))
         rows += _line(lines.pop(held.resource, []))
     for resource, line in lines.items():
         rows += [(resource, "", "", "", ""), *_line(line)]
-    return _table(rows)
+    return table(rows)
 
 
 def _line(line: Sequence[claims.Waiter]) -> list[tuple[str, ...]]:
@@ -91,7 +91,7 @@ def _line(line: Sequence[claims.Waiter]) -> list[tuple[str, ...]]:
             f"  {number}. in line",
             waiter.agent,
             "shared" if waiter.mode == "shared" else "",
-            f"for {_duration(waiter.since_seconds)}",
+            f"for {duration(waiter.since_seconds)}",
             "" if waiter.present else "away",
         )
         for number, waiter in enumerate(line, start=1)
@@ -99,8 +99,8 @@ def _line(line: Sequence[claims.Waiter]) -> list[tuple[str, ...]]:
 
 
 def _agents(board: claims.Board) -> str:
-    heard = ["" if it.idle_seconds is None else f"heard {_duration(it.idle_seconds)} ago" for it in board.agents]
-    return _table(
+    heard = ["" if it.idle_seconds is None else f"heard {duration(it.idle_seconds)} ago" for it in board.agents]
+    return table(
         [
             (
                 agent.agent,
@@ -138,7 +138,7 @@ def _of_claim(result: Result) -> str:
         case claims.AlreadyClaimed(resource=resource, version=version, claimed_at=since):
             return f"{resource} is yours since {_clock(since)} (version {version})"
         case claims.Held() | claims.Busy() | claims.WaitTimeout():
-            hold = f"{result.held_by} since {_clock(result.claimed_at)} ({_duration(result.held_for_seconds)})"
+            hold = f"{result.held_by} since {_clock(result.claimed_at)} ({duration(result.held_for_seconds)})"
             return f"{result.resource} is held by {hold}{_beside(result)}"
         case claims.NotHolder(resource=resource, held_by=None, reason=reason):
             return f"{resource} was taken away: {reason}"
@@ -237,20 +237,20 @@ def _past(past: results.Past) -> str:
     return f"{value}  # {past.reason}" if past.reason else value
 
 
-def _moment(time: datetime) -> str:
+def moment(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _clock(time: datetime) -> str:
     """Without the date for what is going on today."""
-    return f"{time:%H:%M:%S} UTC" if time.date() == datetime.now(UTC).date() else _moment(time)
+    return f"{time:%H:%M:%S} UTC" if time.date() == datetime.now(UTC).date() else moment(time)
 
 
 def _at(time: datetime | None) -> str:
-    return "" if time is None else f" at {_moment(time)}"
+    return "" if time is None else f" at {moment(time)}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """The largest unit that fits, and the next one: a hold may last days."""
     whole = int(seconds)
     for unit, size, smaller, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
@@ -259,7 +259,7 @@ def _duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> str:
+def table(rows: Sequence[tuple[str, ...]]) -> str:
     """Aligned columns, a line per row; nothing without rows."""
     cells = [tuple(printable(cell, kept="") for cell in row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

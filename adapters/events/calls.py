@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from holdlog.adapters.access.grants import EVERYTHING
 from holdlog.adapters.arguments import AGENT, BEGINNING, NAME, number_of_seconds, page_size, text, whole
 from holdlog.adapters.call import Read, Wait
 from holdlog.adapters.claims.calls import ClaimCalls
@@ -17,9 +18,7 @@ EVENTS_PAGE: Final = 100
 
 
 class EventCalls(ClaimCalls):
-    """`sees`: whether a caller may see the events of a stream; None: of all."""
-
-    sees: Callable[[str], bool] | None = None
+    """What is told is what the caller may see."""
 
     @property
     def spelled(self) -> Callable[[str], str] | None:
@@ -35,17 +34,23 @@ class EventCalls(ClaimCalls):
         resource: str | None = None,
         agent: str | None = None,
     ) -> Choice:
-        """Which events are meant."""
+        """Which events are meant. Raises DeniedError for a namespace or resource whose events the caller may not see:
+        nothing would ever come."""
         if prefix is not None and namespace is None:
             raise InvalidError("prefix: is that of keys, and needs a namespace")
-        return Choice(
+        choice = Choice(
             namespace=None if namespace is None else text(namespace, "namespace", NAME),
             prefix="" if prefix is None else text(prefix, "prefix", BEGINNING),
             resource=None if resource is None else self.resource(resource),
             topics=topics_of(kinds),
             agent=None if agent is None else text(agent, "agent", AGENT),
-            sees=self.sees,
+            sees=None if self.grants is EVERYTHING else self.grants.sees,
         )
+        if choice.namespace is not None:
+            self._require("read", choice.namespace)
+        if choice.resource is not None:
+            self._require_to_see(choice.resource)
+        return choice
 
     def events(self, choice: Choice, after: int = 0, limit: int = EVENTS_PAGE) -> Read[Events]:
         """A page as it is now. Its answer raises InvalidError for a position beyond the end of the log."""

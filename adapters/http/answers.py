@@ -2,6 +2,7 @@
 
 import json
 import math
+from http import HTTPStatus
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -19,6 +20,7 @@ STATUSES: Final[dict[type[HoldlogError], int]] = {
     refusals.ConflictError: 409,
     refusals.FencedError: 409,
     refusals.BusyError: 409,
+    refusals.OverLimitError: 429,
     refusals.UnavailableError: 503,
     refusals.SealedError: 503,
 }
@@ -36,6 +38,14 @@ def answer(result: Result, status: int = 200, headers: dict[str, str] | None = N
 def failed(message: str, status: int, headers: dict[str, str] | None = None) -> Response:
     """One line of what is wrong, as every surface tells it; never a stored value."""
     return answer(results.Failed(message=message), status, headers)
+
+
+def raw(message: str, status: int, headers: dict[str, str] | None = None) -> bytes:
+    """As `failed`, for a connection that ends with it."""
+    response = failed(message, status, {"connection": "close"} | (headers or {}))
+    lines = [b"HTTP/1.1 %d %s" % (status, HTTPStatus(status).phrase.encode())]
+    lines += [b"%s: %s" % header for header in response.raw_headers]
+    return b"\r\n".join([*lines, b"", bytes(response.body)])
 
 
 async def refused(request: Request, error: Exception) -> Response:

@@ -1,19 +1,23 @@
 """Who calls: a token by header becomes a principal, and the call gets the store of its space."""
 
 import logging
+from contextlib import AsyncExitStack
 from typing import Final, Protocol
 
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdlog.adapters.access.grants import EVERYTHING
 from holdlog.adapters.access.principal import Principal
 from holdlog.adapters.arguments import caller
+from holdlog.adapters.http.addresses import address_of
 from holdlog.adapters.http.answers import failed
+from holdlog.adapters.http.guesses import Guesses
 from holdlog.adapters.served import Served
 from holdlog.adapters.spaces import Spaces
-from holdlog.domain.refusals import InvalidError, UnavailableError
+from holdlog.domain.refusals import HoldlogError, InvalidError
 
 OPEN: Final = frozenset({"/", "/healthz", "/readyz", "/openapi.json"})
 """Paths that tell nothing of what is stored, so that anybody may ask for them."""
@@ -27,45 +31,62 @@ class Verifier(Protocol):
 
 
 class Authentication:
-    """ASGI middleware. `verifier`: None when everybody is the local user."""
+    """ASGI middleware. `verifier`: None when everybody is the local user. Answers 401, 429 and 503 by itself."""
 
     def __init__(self, app: ASGIApp, spaces: Spaces, verifier: Verifier | None) -> None:
         self._app = app
         self._spaces = spaces
         self._verifier = verifier
+        self._guesses = Guesses()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in OPEN or (scope["path"], scope["method"]) == ("/token", "POST"):
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        principal: Principal | None = None
-        if self._verifier is not None:
-            text = token_of(headers)
+        async with AsyncExitStack() as stack:
             try:
-                principal = await self._verifier.verify(text) if text else None
-            except UnavailableError as error:
-                await failed(str(error), 503, {"retry-after": "1"})(scope, receive, send)
+                principal = await self._principal(headers, scope)
+                if isinstance(principal, Response):
+                    await principal(scope, receive, send)
+                    return
+                who = caller(
+                    principal=principal and principal.name,
+                    session=headers.get("holdlog-session"),
+                    request_id=headers.get("idempotency-key"),
+                )
+                opened = await stack.enter_async_context(self._spaces.enter(principal and principal.space))
+            except InvalidError as error:
+                await failed(str(error), 400)(scope, receive, send)
                 return
-            if principal is None:
-                why = ', error="invalid_token"' if text else ""
-                message = "the token is not valid (any more)" if text else "a token is required: Authorization: Bearer"
-                challenge = {"www-authenticate": f'Bearer realm="holdlog"{why}'}
-                await failed(message, 401, challenge)(scope, receive, send)
+            except HoldlogError as error:
+                _log.warning("a store or the keys of tokens cannot be had: %s", error)
+                await failed("the store of this token cannot be had now; try again", 503, _SOON)(scope, receive, send)
                 return
-        try:
-            who = caller(
-                principal=principal and principal.name,
-                session=headers.get("holdlog-session"),
-                request_id=headers.get("idempotency-key"),
-            )
-        except InvalidError as error:
-            await failed(str(error), 400)(scope, receive, send)
-            return
-        async with self._spaces.enter(principal and principal.space) as opened:
             grants = principal.grants if principal is not None else EVERYTHING
             scope.setdefault("state", {})["served"] = Served(opened, who, grants)
             await self._app(scope, receive, send)
+
+    async def _principal(self, headers: Headers, scope: Scope) -> Principal | Response | None:
+        """None: the local user. Raises UnavailableError."""
+        if self._verifier is None:
+            return None
+        text = token_of(headers)
+        if text is None:
+            return failed("a token is required, as Authorization: Bearer or x-token", 401, _CHALLENGE)
+        address = address_of(scope)
+        if seconds := self._guesses.pause(address, text):
+            return failed("too many tokens of this address were not valid", 429, {"retry-after": str(seconds)})
+        principal = await self._verifier.verify(text)
+        self._guesses.told(address, text, principal is not None)
+        if principal is None:
+            return failed("the token is not valid (any more)", 401, _CHALLENGE_INVALID)
+        return principal
+
+
+_SOON: Final = {"retry-after": "1"}
+_CHALLENGE: Final = {"www-authenticate": 'Bearer realm="holdlog"'}
+_CHALLENGE_INVALID: Final = {"www-authenticate": 'Bearer realm="holdlog", error="invalid_token"'}
 
 
 def token_of(headers: Headers) -> str | None:

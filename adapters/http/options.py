@@ -5,9 +5,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class HttpOptions:
-    """`path`: of MCP. `allowed_hosts`: names besides loopback that a Host header may have; `allowed_origins`: web
-    pages of other origins that may read answers (CORS). `open_tokens`: whether anybody gets a token with a space of
-    its own by POST /token. Limits are per principal: see limits.py.
+    """`path`: of MCP. `allowed_hosts`: names besides loopback that a Host header may have; `allowed_origins`: of web
+    pages that may call and read answers (CORS). `trusted_proxies`: addresses whose X-Forwarded-For is believed.
+    `open_tokens`: whether anybody gets a token with a space of its own by POST /token. `drain`: seconds between
+    `/readyz` saying no and the end of listening.
+
+    Limits, of one principal or, where nobody is authenticated, one address: `max_in_flight` requests at once, waits
+    and streams included; `max_requests` and `max_upload` (bytes of bodies) per minute; 0 is no limit. Of a store:
+    `max_keys`, soft. Of the server: `max_connections`, and `max_spaces` open at once (0: as many as suit the store).
     """
 
     host: str = "127.0.0.1"
@@ -15,8 +20,13 @@ class HttpOptions:
     path: str = "/mcp"
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
-    insecure: bool = False
+    trusted_proxies: tuple[str, ...] = ()
     open_tokens: bool = False
+    drain: float = 0.0
     max_body_bytes: int = 1024 * 1024
+    max_connections: int = 4096
     max_in_flight: int = 256
-    max_requests_per_minute: int = 6000
+    max_requests: int = 6_000
+    max_upload: int = 64 * 1024 * 1024
+    max_keys: int = 1_000_000
+    max_spaces: int = 0

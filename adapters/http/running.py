@@ -1,28 +1,208 @@
-"""The application on uvicorn, until the process is told to end."""
+"""The application on uvicorn, on a socket that is bound before anything else starts, until it is told to end."""
 
 import asyncio
 import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from holdlog.adapters.http.connections import Connection
+from holdlog.adapters.http.ending import Ending
 from holdlog.adapters.http.options import HttpOptions
+from holdlog.domain.refusals import InvalidError
 
-SHUTDOWN_SECONDS = 10
+SHUTDOWN_SECONDS: Final = 10.0
+"""After so many the process is gone, whatever clients and stores do."""
+ANSWERED_WITHIN: Final = 6
+"""Seconds for calls in flight; those that are left are cut."""
+BACKLOG: Final = 1024
+KEEP_ALIVE: Final = 30
+"""Seconds that a connection may be idle between two requests: longer than proxies ask for, as they close first."""
+UNANSWERED_MS: Final = 30_000
+"""After so many milliseconds the kernel gives up a peer that acknowledges nothing (half-open), or takes nothing."""
+_SPARE_FILES: Final = 256
+"""For stores, bells and logs, beside the connections."""
 
 _log = logging.getLogger("holdlog")
 
 
-def run_http(app: ASGIApp, options: HttpOptions) -> None:
-    """Serve until SIGTERM or SIGINT; calls in flight are answered first."""
+def bound_socket(host: str, port: int) -> socket.socket:
+    """Raises InvalidError, of one line that says what to do."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        raise InvalidError("host: is no address of this machine; try --host 127.0.0.1") from None
+    family, kind, number, _, address = min(found, key=lambda it: it[0] != socket.AF_INET)
+    bound = socket.socket(family, kind, number)
+    try:
+        if sys.platform != "win32":
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        _notice_dead_peers(bound)
+        bound.bind(address)
+        bound.listen(BACKLOG)
+    except OSError as error:
+        bound.close()
+        raise InvalidError(
+            f"port: {host} port {port} cannot be had ({os.strerror(error.errno or 0)});"
+            " name another with --port, or 0 for any free one"
+        ) from None
+    bound.setblocking(False)
+    return bound
+
+
+def url_of(bound: socket.socket) -> str:
+    """Where clients on this machine find it."""
+    host, port, *_ = bound.getsockname()
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}"
+
+
+def server_of(
+    app: ASGIApp,
+    options: HttpOptions,
+    ending: Ending,
+    on_ready: Callable[[], None] = lambda: None,
+    on_end: Callable[[], None] = lambda: None,
+) -> uvicorn.Server:
+    """What serves on the sockets that its `run` is given until SIGTERM or SIGINT, which `ending` learns first.
+
+    `on_ready`: called when requests are answered; `on_end`: in the loop, when nothing new is accepted any more and
+    calls in flight should come to their ends. A second signal ends the process at once."""
+    most = _files(options.max_connections + _SPARE_FILES) - _SPARE_FILES
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # one bad request is no news
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
     config = uvicorn.Config(
         app,
-        host=options.host,
-        port=options.port,
+        http=_protocol(max(1, most)),
+        loop="auto",
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        proxy_headers=bool(options.trusted_proxies),
+        forwarded_allow_ips=list(options.trusted_proxies),
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=ANSWERED_WITHIN,
+        backlog=BACKLOG,
         lifespan="on",
     )
-    asyncio.run(uvicorn.Server(config).serve())
+    return _Server(config, options.drain, ending, on_ready, on_end)
+
+
+class _Server(uvicorn.Server):
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        drain: float,
+        ending: Ending,
+        on_ready: Callable[[], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        super().__init__(config)
+        self._drain = drain
+        self._ending = ending
+        self._on_ready = on_ready
+        self._on_end = on_end
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready()
+
+    async def main_loop(self) -> None:
+        await super().main_loop()
+        self._ending.began = True
+        await asyncio.sleep(self._drain)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 10 == 0:
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.server_state.connections):
+                assert isinstance(connection, Connection)
+                connection.end_if_due(now)
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if threading.current_thread() is threading.main_thread():
+            last = threading.Timer(SHUTDOWN_SECONDS, _give_up)
+            last.daemon = True
+            last.start()
+        asyncio.get_running_loop().call_soon(self._on_end)  # comes when nothing is accepted any more
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn does, but to be told to end is no failure: the process ends by itself."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            os._exit(128 + sig)  # nothing in memory is owed to anybody: what was acknowledged is in the store
+        self.should_exit = self._ending.began = True
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """That calls are cut at the end is no fault of theirs, and no traceback tells more."""
+    return not (record.exc_info and record.exc_info[0] is asyncio.CancelledError)
+
+
+def _give_up() -> None:
+    _log.error("the end took more than %.0f seconds; what is left is cut", SHUTDOWN_SECONDS)
+    os._exit(1)
+
+
+def _protocol(most: int) -> type[Connection]:
+    class Bounded(Connection):
+        most_connections = most
+
+    return Bounded
+
+
+def _notice_dead_peers(bound: socket.socket) -> None:
+    """What is accepted inherits it on Linux; elsewhere the bounds of connections.py have to do."""
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", 15),
+        ("TCP_KEEPINTVL", 5),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", UNANSWERED_MS),
+    ):
+        if hasattr(socket, name):
+            with suppress(OSError):
+                bound.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _files(wanted: int) -> int:
+    """How many this process may open, raised towards `wanted` as far as the system lets it."""
+    try:
+        import resource
+    except ImportError:
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted
+    more = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
+        return more
+    return soft

@@ -19,6 +19,11 @@ def secret(environ: Mapping[str, str], variable: str) -> str | None:
         return text
     if text is not None:
         raise InvalidError(f"{variable} and {named} are both set; keep one")
+    return secret_in(path, named)
+
+
+def secret_in(path: str, named: str) -> str:
+    """What a file holds, without its last line end; `named`: what a message calls it. Raises InvalidError."""
     try:
         with Path(path).expanduser().open("rb") as file:
             found = file.read(LONGEST + 1)

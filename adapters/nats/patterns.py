@@ -4,10 +4,18 @@ import re
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from holdlog.adapters.nats.subjects import HASHED, NO_NAMESPACE, PLAIN_PATH, matches, subject_of_claim, token
+from holdlog.adapters.nats.subjects import (
+    HASHED,
+    IN_NO_NAMESPACE,
+    NO_NAMESPACE,
+    PLAIN_PATH,
+    matches,
+    subject_of_claim,
+    token,
+)
 from holdlog.domain.refusals import InvalidError
 
-KINDS: Final = ("record", "claim", "agent")
+KINDS: Final = ("record", "claim", "agent", "token")
 NAMES: Final = 3
 """Of a subject behind its root: kind, namespace, key."""
 
@@ -55,7 +63,7 @@ def _wrong(pattern: str) -> str:
     if ">" in names:
         return "> stands at its end only"
     if names and names[0] not in (*KINDS, "*"):
-        return "it begins with record, claim, agent, * or >"
+        return "it begins with record, claim, agent, token, * or >"
     if any(set(it) & {"*", ">"} and it != "*" for it in names):
         return "* and > stand for whole names"
     if len(names) > NAMES or any(it != "*" and not _is_token(it) for it in names):
@@ -64,8 +72,8 @@ def _wrong(pattern: str) -> str:
         return "it names kind, namespace and key, as in record.campaign.budget, record.campaign.* or claim.>"
     if names[:1] == ["claim"] and len(names) > 1 and not _OF_CLAIMS.fullmatch(names[1]):
         return f"claims are in {PLAIN_PATH}, custom or file%3A<workspace>"
-    if names[:1] == ["agent"] and len(names) > 1 and names[1] not in (NO_NAMESPACE, "*"):
-        return f"agents are in {NO_NAMESPACE}, as in agent.{NO_NAMESPACE}.{names[-1]}"
+    if names[0:1] and names[0] in IN_NO_NAMESPACE and len(names) > 1 and names[1] not in (NO_NAMESPACE, "*"):
+        return f"{names[0]}s are in {NO_NAMESPACE}, as in {names[0]}.{NO_NAMESPACE}.{names[-1]}"
     return ""
 
 

@@ -10,6 +10,7 @@ from holdlog.domain.claims.claim import Claim
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import NOBODY, Event
 from holdlog.domain.times import utc
+from holdlog.domain.token import Token
 from holdlog.domain.value import Json
 from holdlog.projections import fold
 
@@ -18,7 +19,7 @@ TYPE_PREFIX: Final = "holdlog."
 BOOKMARK: Final = TYPE_PREFIX + "Bookmark"
 """The type of what a subscription yields between events, so that its reader can keep a place. Not in the stream."""
 
-_TIMES: Final = ("expires_at", "due")
+_TIMES: Final = ("expires_at", "due", "overlap_until")
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -127,7 +128,7 @@ def _moment(at: int) -> str:
 def _data(recorded: Recorded[Event], omit: bool) -> str:
     event = recorded.event
     field = event.payload_field
-    exclude = {field} if field else None
+    exclude = {*event.kept_back, *([field] if field else ())} or None
     if any(getattr(event, name, None) is not None for name in _TIMES):
         fields = event.model_dump(mode="json", exclude=exclude, exclude_none=True)
         body = _encode({name: _moment(value) if name in _TIMES else value for name, value in fields.items()})
@@ -151,6 +152,8 @@ def _names(stream: str) -> str:
             names = {"resource": resource}
         case Profile(agent=agent):
             names = {"agent": agent}
+        case Token(name=name):
+            names = {"token": name}
         case _:
             names = {"namespace": state.namespace, "key": state.key}
     return _encode(names)[1:-1]

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
+from holdlog.domain.token import Token
 from holdlog.projections import fold
 from holdlog.projections.fold import State
 
@@ -21,7 +22,10 @@ HASHED: Final = "%_"
 """Stands between the two; no encoded name holds it, because two hexadecimal digits follow every `%` there."""
 
 NO_NAMESPACE: Final = "_"
-"""The namespace of agents."""
+"""The namespace of agents and tokens."""
+
+IN_NO_NAMESPACE: Final = ("agent", "token")
+"""Kinds that are in none."""
 
 PLAIN_PATH: Final = "path"
 """The namespace of claims on plain paths; `file:<workspace>` and `custom` are the others."""
@@ -59,6 +63,8 @@ def names_of(state: State) -> Names:
             return _names_of_claim(resource)
         case Profile(agent=agent):
             return Names("agent", NO_NAMESPACE, agent)
+        case Token(name=name):
+            return Names("token", NO_NAMESPACE, name)
         case _:
             return Names("record", state.namespace, state.key)
 
@@ -67,7 +73,7 @@ def names_of(state: State) -> Names:
 def subject_in(stream: str) -> str:
     """The subject of a stream's events behind `<prefix>.<store>`, as in `record.campaign.budget`."""
     kind, namespace, key = names_of(fold.initial(stream))
-    return f"{kind}.{namespace if kind == 'agent' else token(namespace)}.{token(key)}"
+    return f"{kind}.{token(namespace)}.{token(key)}"
 
 
 def subject_of_claim(resource: str) -> str:

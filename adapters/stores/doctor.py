@@ -16,7 +16,6 @@ from holdlog.adapters.machine.presence import connected
 from holdlog.adapters.stores.aside import left_over
 from holdlog.adapters.stores.findings import REBUILD_LEFT, Finding, contents, kept, leases, log
 from holdlog.adapters.stores.look import SqliteLook, any_text
-from holdlog.adapters.stores.migrating import is_older
 from holdlog.adapters.stores.opening import require_ours
 from holdlog.adapters.stores.schema import MAJOR, MINOR, MINORS_PER_MAJOR
 from holdlog.domain.refusals import StoreError
@@ -41,7 +40,7 @@ def examine(path: Path, progress: Callable[[int, int], None] = lambda done, tota
             look = SqliteLook(connection)
             findings += _guarded("contents", lambda: contents(look, _all_bytes(path)))
             findings += _guarded("integrity", lambda: [_integrity(connection)])
-            if is_older(connection):  # its views have other columns
+            if _version(connection) < MAJOR * MINORS_PER_MAJOR + MINOR:  # it has other views
                 findings.append(Finding("log", "warn", "not looked at: its schema is older"))
             else:
                 findings += _guarded("log", lambda: log(look, progress))
@@ -108,7 +107,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _schema(connection: sqlite3.Connection) -> Iterator[Finding]:
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    version = _version(connection)
     number = f"{version // MINORS_PER_MAJOR}.{version % MINORS_PER_MAJOR}"
     if version > MAJOR * MINORS_PER_MAJOR + MINOR:
         yield Finding(
@@ -118,10 +117,19 @@ def _schema(connection: sqlite3.Connection) -> Iterator[Finding]:
         yield Finding(
             "schema", "warn", f"{number} is older: whatever opens the store next migrates it to {MAJOR}, with a backup"
         )
+    elif version < MAJOR * MINORS_PER_MAJOR + MINOR:
+        yield Finding(
+            "schema", "warn", f"{number} is older: whatever opens the store next adds what {MAJOR}.{MINOR} has more"
+        )
     else:
         yield Finding("schema", "ok", number)
     if left_over(connection):
         yield REBUILD_LEFT
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
 
 
 def _all_bytes(path: Path) -> int:

@@ -10,7 +10,8 @@ LOSS_SECONDS: Final = 24 * 60 * 60
 
 _SELECT: Final = f"SELECT {', '.join(Lease._fields)} FROM leases"
 _SELECT_LOSSES: Final = (
-    f"SELECT {', '.join(Loss._fields)} FROM losses WHERE session = ? OR agent = ? ORDER BY at, resource"
+    f"SELECT {', '.join(Loss._fields)} FROM losses WHERE principal IS ? AND (session = ? OR agent = ?)"
+    " ORDER BY at, resource"
 )
 _PUT: Final = f"INSERT OR REPLACE INTO leases VALUES ({', '.join('?' * len(Lease._fields))})"
 _OF_AGENT: Final = "agent = :agent AND principal IS :principal AND (session IS :session OR server = '')"
@@ -24,7 +25,7 @@ _HEARD: Final = f"""UPDATE leases SET session = :session, heard = :now,
 _RENEW_SESSION: Final = f"""UPDATE leases SET heard = MAX(heard, :heard),
     server = CASE WHEN {_ADOPTABLE} THEN :server ELSE server END,
     deadline = CASE kind WHEN 'held' THEN MAX(deadline, :now + length) ELSE deadline END
-    WHERE session = :session AND deadline > :now"""
+    WHERE session = :session AND principal IS NULL AND deadline > :now"""
 _RENEW_GRANT: Final = """UPDATE leases SET deadline = MAX(deadline, :now + length)
     WHERE resource = :resource AND version = :version AND kind = 'held' AND deadline > :now"""
 _END: Final = """UPDATE leases SET server = '', present_until = MIN(present_until, :now),
@@ -58,8 +59,8 @@ class SqliteLeases:
     def servers(self) -> list[str]:
         return [row[0] for row in self.connection.execute("SELECT DISTINCT server FROM leases WHERE server != ''")]
 
-    def losses(self, session: str | None, agent: str | None) -> list[Loss]:
-        return [Loss(*row) for row in self.connection.execute(_SELECT_LOSSES, (session, agent))]
+    def losses(self, principal: str | None, session: str | None, agent: str | None) -> list[Loss]:
+        return [Loss(*row) for row in self.connection.execute(_SELECT_LOSSES, (principal, session, agent))]
 
 
 class SqliteLeaseWrites(SqliteLeases):
@@ -68,7 +69,8 @@ class SqliteLeaseWrites(SqliteLeases):
     wrote = False
 
     def held(self, who: Who, now: int) -> int:
-        select = f"SELECT COUNT(*) FROM leases WHERE {_OF_AGENT} AND kind != 'waits' AND deadline > :now"
+        whose = _OF_AGENT if who.principal is None else "principal = :principal"
+        select = f"SELECT COUNT(*) FROM leases WHERE {whose} AND kind != 'waits' AND deadline > :now"
         count: int = self.connection.execute(select, {**who._asdict(), "now": now}).fetchone()[0]
         return count
 

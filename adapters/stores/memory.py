@@ -16,10 +16,11 @@ from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.claims.resource import covering, overlap
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event
-from holdlog.domain.names import agent_stream, claim_stream, record_stream
+from holdlog.domain.names import agent_stream, claim_stream, record_stream, token_stream
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Entry, Refusal
 from holdlog.domain.record import Record, seen
 from holdlog.domain.refusals import StoreError, UnavailableError
+from holdlog.domain.token import Token
 from holdlog.projections import fold
 from holdlog.projections.fold import State
 
@@ -163,6 +164,14 @@ class MemoryReader:
     def agents(self, names: Sequence[str]) -> list[Profile]:
         found = (self.states.get(agent_stream(name)) for name in names)
         return [profile for profile in found if isinstance(profile, Profile)]
+
+    def token(self, name: str) -> Token:
+        found = self.states.get(token_stream(name))
+        return found if isinstance(found, Token) else Token(name)
+
+    def tokens(self, after: str | None, limit: int) -> list[Token]:
+        found = [it for it in self.states.values() if isinstance(it, Token) and (after is None or it.name > after)]
+        return _first(sorted(found, key=lambda it: it.name), limit)
 
     def history(self, stream: str, before: int | None, limit: int) -> list[Recorded[Event]]:
         found = [

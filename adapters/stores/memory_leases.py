@@ -26,7 +26,11 @@ class MemoryLeases:
         return [lease for lease in self.leases.values() if lease.session == session]
 
     def held(self, who: Who, now: int) -> int:
-        return sum(1 for lease in self.of_agent(who) if lease.kind != "waits" and lease.deadline > now)
+        mine = self.of_agent(who) if who.principal is None else self._of_principal(who.principal)
+        return sum(1 for lease in mine if lease.kind != "waits" and lease.deadline > now)
+
+    def _of_principal(self, principal: str) -> list[Lease]:
+        return [lease for lease in self.leases.values() if lease.principal == principal]
 
     def next_end(self) -> int | None:
         ends = [lease.deadline for lease in self.leases.values()]
@@ -36,8 +40,9 @@ class MemoryLeases:
     def servers(self) -> list[str]:
         return sorted({lease.server for lease in self.leases.values() if lease.server})
 
-    def losses(self, session: str | None, agent: str | None) -> list[Loss]:
-        return [it for it in self.lost if (session is not None and it.session == session) or it.agent == agent]
+    def losses(self, principal: str | None, session: str | None, agent: str | None) -> list[Loss]:
+        mine = (it for it in self.lost if it.principal == principal)
+        return [it for it in mine if (session is not None and it.session == session) or it.agent == agent]
 
     def due(self, now: int, limit: int) -> list[Lease]:
         due = sorted((lease for lease in self.leases.values() if lease.deadline <= now), key=lambda it: it.deadline)
@@ -66,7 +71,7 @@ class MemoryLeases:
         heard, named = dict(sessions), set(grants)
         changed = {}
         for key, lease in self.leases.items():
-            if lease.deadline > now and lease.session in heard:
+            if lease.deadline > now and lease.session in heard and lease.principal is None:
                 at = max(lease.heard, heard[lease.session])
                 changed[key] = _renewed(lease, now)._replace(server=_keeper(lease, server), heard=at)
             elif lease.deadline > now and key in named:

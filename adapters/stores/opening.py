@@ -124,6 +124,7 @@ def _require_or_create(path: Path, steady: Callable[[], int], tell: Tell) -> Non
             raise StoreError(f"{path} cannot use a write-ahead log here; use --db with a path on a local disk")
         if is_older(connection):
             tell(migrate(path, connection))
+        _add_what_is_new(connection)
         _notice_reboot(connection, host.boot_id(), steady())
 
 
@@ -169,6 +170,18 @@ def make_ours(connection: sqlite3.Connection, store_id: str) -> None:
     connection.execute("INSERT INTO meta VALUES ('store_id', ?), ('boot_id', ?)", (store_id, host.boot_id()))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")
+
+
+def _add_what_is_new(connection: sqlite3.Connection) -> None:
+    """The tables of later minors. Servers of earlier ones go on beside them."""
+    ours = MAJOR * MINORS_PER_MAJOR + MINOR
+    if connection.execute("PRAGMA user_version").fetchone()[0] >= ours:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in (*CREATE_SIDE_TABLES, *map(create_view, VIEWS)):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {ours}")
+    connection.execute("COMMIT")
 
 
 def _notice_reboot(connection: sqlite3.Connection, boot_id: str, now: int) -> None:

@@ -21,11 +21,13 @@ from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Entry, Refusal
 from holdlog.domain.record import Record
+from holdlog.domain.token import Token
 from holdlog.projections import fold
 from holdlog.projections.agents import AGENTS, profile_of
 from holdlog.projections.claims import CLAIMS, claim_of
 from holdlog.projections.current import CURRENT, record_of
 from holdlog.projections.fold import State
+from holdlog.projections.tokens import TOKENS, token_of
 
 MAX_NAMES: Final = 500
 """In one statement."""
@@ -50,6 +52,8 @@ _SELECT_CLAIMS: Final = f"{select_from(CLAIMS)} WHERE resource > ? AND {_ACTIVE}
 _SELECT_BELOW: Final = f"{select_from(CLAIMS)} WHERE resource >= ? AND resource < ? AND {_ACTIVE}"
 _SELECT_QUEUED: Final = f"{select_from(CLAIMS)} WHERE waiting > 0"
 _SELECT_AGENT: Final = f"{select_from(AGENTS)} WHERE agent = ?"
+_SELECT_TOKEN: Final = f"{select_from(TOKENS)} WHERE name = ?"
+_SELECT_TOKENS: Final = f"{select_from(TOKENS)} WHERE name > ? ORDER BY name LIMIT ?"
 _SELECT_HISTORY: Final = (
     f"{SELECT_EVENTS} WHERE originator_id = ? AND originator_version < ? ORDER BY originator_version DESC LIMIT ?"
 )
@@ -128,6 +132,13 @@ class SqliteReader:
     def agents(self, names: Sequence[str]) -> list[Profile]:
         rows = (self.connection.execute(_SELECT_AGENT, (name,)).fetchone() for name in names)
         return [profile_of(row) for row in rows if row is not None]
+
+    def token(self, name: str) -> Token:
+        row = self.connection.execute(_SELECT_TOKEN, (name,)).fetchone()
+        return Token(name) if row is None else token_of(row)
+
+    def tokens(self, after: str | None, limit: int) -> list[Token]:
+        return [token_of(row) for row in self.connection.execute(_SELECT_TOKENS, (after or "", limit))]
 
     def _named(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
         return self.connection.execute(_select_named(len(names)), names).fetchall()

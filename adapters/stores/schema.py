@@ -11,7 +11,8 @@ APPLICATION_ID: Final = (
     0x686C6F67  # "hlog", in the file's header: https://www.sqlite.org/pragma.html#pragma_application_id
 )
 MAJOR: Final = 2
-MINOR: Final = 0
+MINOR: Final = 1
+"""1: the view `tokens`, the index `leases_principal`."""
 MINORS_PER_MAJOR: Final = 1000
 """`user_version` is major * 1000 + minor. Minors only add; servers of different minors share one file."""
 
@@ -52,6 +53,7 @@ CREATE_SIDE_TABLES: Final = (
     position INTEGER NOT NULL, note TEXT, PRIMARY KEY (resource, version)) WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS leases_deadline ON leases (deadline)",
     "CREATE INDEX IF NOT EXISTS leases_agent ON leases (agent)",
+    "CREATE INDEX IF NOT EXISTS leases_principal ON leases (principal) WHERE principal IS NOT NULL",
     "CREATE INDEX IF NOT EXISTS leases_present ON leases (present_until) WHERE present_until > 0",
     """CREATE TABLE IF NOT EXISTS losses (resource TEXT NOT NULL, version INTEGER NOT NULL, why TEXT NOT NULL,
     agent TEXT NOT NULL, principal TEXT, session TEXT, server TEXT NOT NULL, at INTEGER NOT NULL, note TEXT,

@@ -93,7 +93,8 @@ class Renew(Message):
 
 
 class TellLosses(Message):
-    """What the session, or the agent in one that is gone, lost since it was told last. `gone`: servers that are."""
+    """What the caller's session, or its agent in one that is gone, lost since it was told last; of its principal alone.
+    `gone`: servers that are."""
 
     session: str | None
     agent: Agent | None = None

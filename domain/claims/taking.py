@@ -16,7 +16,7 @@ MAX_TOLD: Final = 20
 
 
 def take(command: Take, who: Who, server: str, held: int, board: Board) -> Taken | Queued:
-    """Raises BusyError, DeadlockError; InvalidError beyond `most`, of which the agent has `held`."""
+    """Raises BusyError, DeadlockError; InvalidError beyond `most`, of which the agent, or its principal, has `held`."""
     options: tuple[Option, ...] = (
         tuple(dict.fromkeys((command.resource, *command.also))),
         *((other,) for other in command.alternatives),
@@ -61,7 +61,7 @@ def _require_room(
 ) -> None:
     """Also for what is waited for: it is granted without asking again."""
     new = [sum(1 for resource in option if board.hold_of(resource, who) is None) for option in options]
-    mine = (waiting for waiting in board.waiting() if waiting.lease.is_of(who) and waiting != place)
+    mine = (waiting for waiting in board.waiting() if _counts_for(waiting, who) and waiting != place)
     waits = sum(max(map(len, waiting.wish.options)) for waiting in mine)
     if held + waits + max(new) > command.most:
         with_waits = ", with those it waits for" if waits else ""
@@ -69,6 +69,11 @@ def _require_room(
             f"agent: would hold {held + waits + max(new)} claims{with_waits}, and {command.most} at most are allowed;"
             " claim fewer, or release some first"
         )
+
+
+def _counts_for(waiting: Waiting, who: Who) -> bool:
+    """A principal has one bound, or it would go round that by inventing names of agents."""
+    return waiting.lease.is_of(who) if who.principal is None else waiting.lease.principal == who.principal
 
 
 def _renewed(command: Take, option: Option, who: Who, server: str, board: Board) -> Taken:

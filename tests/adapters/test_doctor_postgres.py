@@ -119,7 +119,7 @@ def test_a_sound_store_is_found_sound(kind: InDatabase) -> None:
     assert "9 events, 2 records (1 deleted)" in found["contents"].text
     assert found["leases"].text == "1 claims held, 0 agents wait"
     assert found["database"].text.startswith("PostgreSQL 1")
-    assert found["tables"].text == "9 tables and 7 indexes are there"
+    assert found["tables"].text == "10 tables and 8 indexes are there"
     assert found["schema"].text == "2"
 
 
@@ -149,7 +149,10 @@ def test_a_server_that_does_not_sync_is_told_with_what_it_means(kind: InDatabase
             "ALTER TABLE stored_events DROP CONSTRAINT stored_events_notification_id_key",
             "index stored_events_notification_id_key",
         ),
-        ("DROP TABLE leases", "table leases, index leases_agent, index leases_deadline, index leases_present"),
+        (
+            "DROP TABLE leases",
+            "table leases, index leases_agent, index leases_deadline, index leases_present, index leases_principal",
+        ),
         ("DROP TABLE refusals", "table refusals"),
         ("DROP INDEX claims_active", "index claims_active; `holdlog rebuild` makes them anew"),
         ("DROP TABLE meta", "table meta"),

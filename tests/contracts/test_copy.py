@@ -243,7 +243,7 @@ def test_what_was_lost_is_told_in_the_copy(pair: tuple[Place, Place]) -> None:
         transaction.leases.lose([lost], transaction.at)
     copy(source, target, seal=True)
     with opened(target) as store, store.reader() as reader:
-        (loss,) = reader.leases.losses("s1", None)
+        (loss,) = reader.leases.losses(None, "s1", None)
         assert (loss.resource, loss.why, loss.note, loss.server) == ("a", "forced", "lunch", "")
 
 

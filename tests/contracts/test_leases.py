@@ -259,7 +259,7 @@ def test_losses_are_found_by_session_and_by_agent(store: Store, clock: Clock) ->
     with leases(store) as writes:
         writes.lose(given, at)
         told = {
-            who: sorted(it.resource for it in writes.losses(*who))
+            who: sorted(it.resource for it in writes.losses(None, *who))
             for who in ((None, None), (None, "ann"), ("s1", None), ("s1", "ann"), ("s0", "bob"))
         }
     assert told == {
@@ -277,7 +277,7 @@ def test_forgotten_losses_are_told_no_more(store: Store, clock: Clock) -> None:
         writes.lose([*given, given[1]], clock())
         writes.forget(given[:1])
     with store.reader() as reader:
-        assert reader.leases.losses("s1", None) == given[1:]
+        assert reader.leases.losses(None, "s1", None) == given[1:]
 
 
 def test_losses_that_nobody_asked_for_are_kept_for_a_day(store: Store, clock: Clock) -> None:
@@ -285,6 +285,6 @@ def test_losses_that_nobody_asked_for_are_kept_for_a_day(store: Store, clock: Cl
     with leases(store) as writes:
         writes.lose([loss("old", at=clock())], clock())
         writes.lose([loss("new", at=clock() + day)], clock() + day)
-        assert [it.resource for it in writes.losses("s1", None)] == ["old", "new"]
+        assert [it.resource for it in writes.losses(None, "s1", None)] == ["old", "new"]
         writes.lose([], clock() + day + 1)
-        assert [it.resource for it in writes.losses("s1", None)] == ["new"]
+        assert [it.resource for it in writes.losses(None, "s1", None)] == ["new"]

@@ -458,7 +458,7 @@ def newer_major(path: str) -> None:
 
 def newer_minor(path: str) -> None:
     """A build whose schema only added: a column, a table. It writes both and our own."""
-    schema.MINOR = 1  # type: ignore[misc]
+    schema.MINOR += 1  # type: ignore[misc]
     store = StateStore(path)
     connection = sqlite3.connect(uri_of(Path(path)), uri=True, isolation_level=None)
     connection.execute("PRAGMA busy_timeout = 5000")
@@ -466,7 +466,7 @@ def newer_minor(path: str) -> None:
     connection.execute("ALTER TABLE current ADD COLUMN colour TEXT")
     connection.execute(f"ALTER TABLE {schema.EVENTS_TABLE} ADD COLUMN colour TEXT")
     connection.execute("CREATE TABLE colours (name TEXT PRIMARY KEY, shade INTEGER) WITHOUT ROWID")
-    connection.execute(f"PRAGMA user_version = {schema.MAJOR * schema.MINORS_PER_MAJOR + 1}")
+    connection.execute(f"PRAGMA user_version = {schema.MAJOR * schema.MINORS_PER_MAJOR + schema.MINOR}")
     connection.execute("COMMIT")
     connection.close()
     say(**write(store, "newer", 1))

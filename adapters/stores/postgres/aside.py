@@ -13,7 +13,15 @@ from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.postgres.connection import CONNECT_SECONDS
 from holdlog.adapters.stores.postgres.faults import refusal_of
 from holdlog.adapters.stores.postgres.rows import Connection
-from holdlog.adapters.stores.postgres.schema import MAJOR, create_view, insert_into, key_of, put_into, select_rows
+from holdlog.adapters.stores.postgres.schema import (
+    MAJOR,
+    MINOR,
+    create_view,
+    insert_into,
+    key_of,
+    put_into,
+    select_rows,
+)
 from holdlog.adapters.stores.postgres.standing import OF_VIEWS, indexes_there, views_to_replace
 from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.adapters.stores.rebuilding import PATIENCE, STEP_COLUMNS, Row, name_aside, taken_over
@@ -160,11 +168,15 @@ class PostgresAside:
 
 
 def _require_known_schema(connection: Connection) -> None:
-    row = connection.execute("SELECT value FROM meta WHERE name = 'major'").fetchone()
-    if row is None or row[0] != str(MAJOR):
+    """A newer minor may have views that this build would lose."""
+    found: dict[str, str] = dict(
+        connection.execute("SELECT name, value FROM meta WHERE name IN ('major', 'minor')").fetchall()
+    )
+    major, minor = found.get("major", "unknown"), found.get("minor", "0")
+    if major != str(MAJOR) or int(minor) > MINOR:
         raise StoreError(
-            f"the store has schema {row[0] if row else 'unknown'}, this holdlog knows {MAJOR}; rebuild with the newest"
-            " holdlog that uses this store"
+            f"the store has schema {major}.{minor}, this holdlog knows {MAJOR}.{MINOR}; rebuild with the newest holdlog"
+            " that uses this store"
         )
 
 

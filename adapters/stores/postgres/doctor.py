@@ -13,7 +13,7 @@ from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal
 from holdlog.adapters.stores.postgres.look import PostgresLook
 from holdlog.adapters.stores.postgres.place import place_of
 from holdlog.adapters.stores.postgres.rows import Connection
-from holdlog.adapters.stores.postgres.schema import MAJOR
+from holdlog.adapters.stores.postgres.schema import ADDED, MAJOR, MINOR, is_behind
 from holdlog.adapters.stores.postgres.session import connected
 from holdlog.adapters.stores.postgres.standing import (
     INDEXES,
@@ -60,7 +60,7 @@ def _snapshot(connection: Connection, progress: Callable[[int, int], None]) -> I
     """Everything as it was at one moment."""
     look = PostgresLook(connection)
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-    yield from _guarded(connection, "tables", lambda: [_tables(connection)])
+    yield from _guarded(connection, "tables", lambda: [_tables(connection, look)])
     schema = list(_guarded(connection, "schema", lambda: _schema(look)))
     yield from schema
     yield from _guarded(connection, "contents", lambda: contents(look, look.size()))
@@ -132,12 +132,14 @@ def _connections(connection: Connection) -> Finding:
     return Finding("connections", "warn", f"{text}; a server that gets none is unavailable: raise max_connections")
 
 
-def _tables(connection: Connection) -> Finding:
-    tables = sorted(TABLES - tables_there(connection))
-    indexes = sorted(INDEXES.keys() - indexes_there(connection))
+def _tables(connection: Connection, look: PostgresLook) -> Finding:
+    there = tables_there(connection)
+    later = ADDED if "meta" in there and is_behind(look.meta("minor")) else frozenset[str]()
+    tables = sorted(TABLES - later - there)
+    indexes = sorted(INDEXES.keys() - later - indexes_there(connection))
     told_already = tuple({*tables, *(view.name for view in VIEWS)})
     keys = sorted(it for it in KEYS - indexes_there(connection) if not it.startswith(told_already))
-    odd = sorted(views_to_replace(connection) & tables_there(connection))
+    odd = sorted(views_to_replace(connection) & there)
     if not tables and not indexes and not keys and not odd:
         return Finding("tables", "ok", f"{len(TABLES)} tables and {len(INDEXES)} indexes are there")
     missing = ", ".join([*(f"table {name}" for name in tables), *(f"index {name}" for name in [*indexes, *keys])])
@@ -155,6 +157,9 @@ def _schema(look: PostgresLook) -> list[Finding]:
     if major != str(MAJOR):
         told = f"the store has schema {shown(major or '')}, this holdlog knows {MAJOR}; upgrade holdlog"
         return [Finding("schema", "bad", told)]
+    if is_behind(look.meta("minor")):
+        told = f"{MAJOR}.0 is older: whatever opens the store next adds what {MAJOR}.{MINOR} has more"
+        return [Finding("schema", "warn", told)]
     left = [REBUILD_LEFT] if look.meta(REBUILD) is not None else []
     return [Finding("schema", "ok", major), *left]
 

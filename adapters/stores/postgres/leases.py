@@ -13,7 +13,8 @@ Rows = Callable[[str, Any], list[tuple[Any, ...]]]
 
 _SELECT: Final = f"SELECT {', '.join(Lease._fields)} FROM leases"
 _SELECT_LOSSES: Final = (
-    f"SELECT {', '.join(Loss._fields)} FROM losses WHERE session = %s OR agent = %s ORDER BY at, resource"
+    f"SELECT {', '.join(Loss._fields)} FROM losses WHERE principal IS NOT DISTINCT FROM %s"
+    " AND (session = %s OR agent = %s) ORDER BY at, resource"
 )
 _OF_AGENT: Final = (
     "agent = %(agent)s AND principal IS NOT DISTINCT FROM %(principal)s"
@@ -29,7 +30,7 @@ _HEARD: Final = f"""UPDATE leases SET session = %(session)s, heard = %(now)s,
 _RENEW_SESSION: Final = f"""UPDATE leases SET heard = GREATEST(heard, %(heard)s),
     server = CASE WHEN {_ADOPTABLE} THEN %(server)s ELSE server END,
     deadline = CASE kind WHEN 'held' THEN GREATEST(deadline, %(now)s + length) ELSE deadline END
-    WHERE session = %(session)s AND deadline > %(now)s"""
+    WHERE session = %(session)s AND principal IS NULL AND deadline > %(now)s"""
 _RENEW_GRANT: Final = """UPDATE leases SET deadline = GREATEST(deadline, %(now)s + length)
     WHERE resource = %(resource)s AND version = %(version)s AND kind = 'held' AND deadline > %(now)s"""
 _END: Final = """UPDATE leases SET server = '', present_until = LEAST(present_until, %(now)s),
@@ -58,8 +59,8 @@ class PostgresLeases:
     def servers(self) -> list[str]:
         return [row[0] for row in self._rows("SELECT DISTINCT server FROM leases WHERE server != ''", ())]
 
-    def losses(self, session: str | None, agent: str | None) -> list[Loss]:
-        return [Loss(*row) for row in self._rows(_SELECT_LOSSES, (session, agent))]
+    def losses(self, principal: str | None, session: str | None, agent: str | None) -> list[Loss]:
+        return [Loss(*row) for row in self._rows(_SELECT_LOSSES, (principal, session, agent))]
 
     def _leases(self, select: str, parameters: object) -> list[Lease]:
         return [_lease(row) for row in self._rows(select, parameters)]
@@ -89,7 +90,8 @@ class PostgresLeaseWrites(PostgresLeases):
         self._pending = pending
 
     def held(self, who: Who, now: int) -> int:
-        select = f"SELECT COUNT(*) FROM leases WHERE {_OF_AGENT} AND kind != 'waits' AND deadline > %(now)s"
+        whose = _OF_AGENT if who.principal is None else "principal = %(principal)s"
+        select = f"SELECT COUNT(*) FROM leases WHERE {whose} AND kind != 'waits' AND deadline > %(now)s"
         count: int = self._rows(select, {**who._asdict(), "now": now})[0][0]
         return count
 

@@ -10,7 +10,8 @@ from psycopg import sql
 from holdlog.adapters.stores.postgres.faults import refusal_of
 from holdlog.adapters.stores.postgres.place import place_of
 from holdlog.adapters.stores.postgres.rows import SELECT_NOW, Connection
-from holdlog.adapters.stores.postgres.schema import CREATE, MAJOR, require_major
+from holdlog.adapters.stores.postgres.schema import ADDED, CREATE, MAJOR, MINOR, is_behind, require_major
+from holdlog.adapters.stores.postgres.standing import MADE, indexes_there, tables_there
 from holdlog.adapters.stores.postgres.store import Clock, PostgresStore
 from holdlog.adapters.stores.schema import EVENTS_TABLE
 from holdlog.domain.refusals import StoreError
@@ -31,8 +32,14 @@ def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = N
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_of(place.schema),))
             if not _is_there(connection, place.schema):
                 create(connection, place.schema, str(uuid.uuid4()))
-            elif connection.execute("SELECT 1 FROM meta WHERE name = 'major' AND value = '1'").fetchone():
-                _migrate(connection)
+            else:
+                found = dict(
+                    connection.execute("SELECT name, value FROM meta WHERE name IN ('major', 'minor')").fetchall()
+                )
+                if found.get("major") == "1":
+                    _migrate(connection)
+                if found.get("major") in ("1", str(MAJOR)) and is_behind(found.get("minor")):
+                    _add_what_is_new(connection)
         row = connection.execute(f"SELECT {SELECT_NOW}, (SELECT value FROM meta WHERE name = 'major')").fetchone()
         assert row is not None
         store.heard_clock(row[0])
@@ -52,6 +59,15 @@ def _migrate(connection: Connection) -> None:
     """The tables are the same. Servers of that build lock the log's, and look at the version when they have it."""
     connection.execute(f"LOCK TABLE {EVENTS_TABLE} IN EXCLUSIVE MODE")
     connection.execute("UPDATE meta SET value = '2' WHERE name = 'major'")
+
+
+def _add_what_is_new(connection: Connection) -> None:
+    """The tables of later minors. Servers of earlier ones go on beside them."""
+    missing = ADDED - tables_there(connection) - indexes_there(connection)
+    for statement in (it for name, it in MADE.items() if name in missing):
+        connection.execute(statement)
+    put = "INSERT INTO meta VALUES ('minor', %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+    connection.execute(put, (str(MINOR),))
 
 
 def stands(url: str) -> bool:
@@ -93,5 +109,5 @@ def create(connection: Connection, schema: str, store_id: str) -> None:
     connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
     for statement in CREATE:
         connection.execute(statement)
-    meta = "INSERT INTO meta VALUES ('store_id', %s), ('major', %s)"
-    connection.execute(meta, (store_id, str(MAJOR)))
+    meta = "INSERT INTO meta VALUES ('store_id', %s), ('major', %s), ('minor', %s)"
+    connection.execute(meta, (store_id, str(MAJOR), str(MINOR)))

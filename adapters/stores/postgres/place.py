@@ -1,5 +1,6 @@
 """Where a PostgreSQL store is: a URL, with the schema that holds its tables."""
 
+import hashlib
 import re
 from difflib import get_close_matches
 from typing import Final, NamedTuple
@@ -56,6 +57,16 @@ def place_of(url: str) -> Place:
     if schema != schema.strip() or schema == "$user":  # taken for another by the library, by PostgreSQL
         raise StoreError("schema: must not start or end with a blank, nor be $user")
     return Place(_without_schema(parts, options), schema)
+
+
+def place_of_space(url: str, name: str) -> str:
+    """The URL of a space of this store: in schema `<schema>_space_<name>`, or, where that is too long, one named by its
+    hash. Raises StoreError as `place_of`."""
+    place = place_of(url)
+    schema = f"{place.schema}_space_{name}"
+    if len(schema.encode()) > MAX_SCHEMA:
+        schema = f"space_{hashlib.sha256(schema.encode()).hexdigest()[:32]}"
+    return f"{place.url}{'&' if '?' in place.url else '?'}schema={quote(schema, safe='')}"
 
 
 def _parsed(url: str) -> tuple[SplitResult, list[tuple[str, str]]]:

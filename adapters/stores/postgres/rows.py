@@ -17,9 +17,11 @@ from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.ports import Entry
 from holdlog.domain.record import Record
+from holdlog.domain.token import Token
 from holdlog.projections.agents import AGENTS, profile_of
 from holdlog.projections.claims import CLAIMS, claim_of
 from holdlog.projections.current import CURRENT, record_of
+from holdlog.projections.tokens import TOKENS, token_of
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -109,6 +111,14 @@ class PostgresReader:
         rows = self.rows(f"{select_from(AGENTS)} WHERE agent = ANY(%s)", (list(names),))
         found = {profile.agent: profile for profile in map(profile_of, rows)}
         return [found[name] for name in names if name in found]
+
+    def token(self, name: str) -> Token:
+        rows = self.rows(f"{select_from(TOKENS)} WHERE name = %s", (name,))
+        return token_of(rows[0]) if rows else Token(name)
+
+    def tokens(self, after: str | None, limit: int) -> list[Token]:
+        select = f"{select_from(TOKENS)} WHERE name > %s ORDER BY name LIMIT %s"
+        return [token_of(row) for row in self.rows(select, (after or "", _limit(limit)))]
 
     def history(self, stream: str, before: int | None, limit: int) -> list[Recorded[Event]]:
         below = sys.maxsize if before is None else before

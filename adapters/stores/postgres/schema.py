@@ -12,6 +12,8 @@ from holdlog.projections.projection import Table
 
 MAJOR: Final = 2
 """Of the tables here; servers of another major version are refused. 1: writers locked the table of the log."""
+MINOR: Final = 1
+"""Minors only add; servers of different minors share one schema. 1: `ADDED`. No row `minor`: it is 0."""
 
 TYPE_NAMES: Final = {str: "text", int: "bigint", bytes: "bytea"}
 _TYPES: Final = TYPE_NAMES | {str: 'text COLLATE "C"'}
@@ -49,6 +51,15 @@ def require_major(found: str | None) -> None:
     if found is not None and found.isdecimal() and int(found) < MAJOR:
         raise StoreError(f"the store has schema {found}, which is older than {MAJOR}; use the holdlog that made it")
     raise StoreError(f"the store has schema {found}, this holdlog knows {MAJOR}; upgrade holdlog")
+
+
+ADDED: Final = frozenset({"tokens", "leases_principal"})
+"""Tables and indexes that minor 0 had not."""
+
+
+def is_behind(minor: str | None) -> bool:
+    """Whether a store of our major lacks what ours has. Who raises what it finds there raises nothing that is newer."""
+    return minor is None or (minor.isdecimal() and int(minor) < MINOR)
 
 
 def create_view(table: Table, name: str | None = None, kind: str = "TABLE") -> str:
@@ -119,6 +130,7 @@ CREATE: Final = (
     }, PRIMARY KEY (resource, version))""",
     "CREATE INDEX leases_deadline ON leases (deadline)",
     "CREATE INDEX leases_agent ON leases (agent)",
+    "CREATE INDEX leases_principal ON leases (principal) WHERE principal IS NOT NULL",
     "CREATE INDEX leases_present ON leases (present_until) WHERE present_until > 0",
     f"""CREATE TABLE losses ({_columns(_LOSS_TYPES, ("resource", "version", "why", "agent", "server", "at"))},
     PRIMARY KEY (resource, version))""",

@@ -11,6 +11,8 @@ from holdlog.projections.fold import VIEWS
 _MADE: Final = [(*match.groups(), it) for it in CREATE if (match := re.match(r'CREATE (TABLE|INDEX) "?(\w+)"?', it))]
 assert len(_MADE) == len(CREATE)
 
+MADE: Final = {name: statement for _, name, statement in _MADE}
+"""Statements that make tables and indexes, by name."""
 TABLES: Final = frozenset(name for kind, name, _ in _MADE if kind == "TABLE")
 INDEXES: Final = {name: statement for kind, name, statement in _MADE if kind == "INDEX"}
 KEYS: Final = frozenset({f"{name}_pkey" for name in TABLES} | {f"{EVENTS_TABLE}_notification_id_key"})

@@ -1,0 +1,242 @@
+"""`holdlog token`: create, list, revoke and rotate the tokens of a store."""
+
+import argparse
+import json
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from holdlog.adapters.cli.commands import Parsers, user
+from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, UnavailableError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.opened import Opened
+    from holdlog.domain.token import TokenChanged, TokenCommand
+
+DEFAULT_LIFETIME: Final = "90d"
+LONGEST_DAYS: Final = 3_650
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_DURATION: Final = re.compile(r"([0-9]{1,9})([smhdw])")
+
+_EXAMPLES: Final = """\
+examples:
+  holdlog token create --name ci --allow 'write:build-*' --allow 'read:*' --expires 30d
+  holdlog token create --name ci --allow 'claim:src/*' > ~/.holdlog-token
+  holdlog token list
+  holdlog token rotate ci --overlap 1h
+  holdlog token revoke ci
+
+Scopes: read, write (and read), claim, admin (everything); patterns of namespaces and resources, in which * alone is
+special. See docs/tokens.md.
+"""
+_CREATE: Final = """\
+examples:
+  holdlog token create --name ci --allow 'write:build-*' --allow 'read:*' --expires 30d
+  export HOLDLOG_TOKEN=$(holdlog token create --name ann --allow 'admin:*' --expires never)
+"""
+
+
+def add_token(commands: Parsers, store: argparse.ArgumentParser) -> None:
+    """Add the command; `store` brings `--db`."""
+    parser = commands.add_parser(
+        "token",
+        help="create, list, revoke and rotate tokens for HTTP",
+        description="Tokens let agents and scripts in over HTTP. They are kept in the store, by their hashes alone.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(title="what to do", dest="action", metavar="ACTION", required=True)
+
+    def add(
+        name: str, help_text: str, run: Callable[[argparse.Namespace], int], epilog: str
+    ) -> argparse.ArgumentParser:
+        action: argparse.ArgumentParser = actions.add_parser(
+            name,
+            parents=[store],
+            help=help_text,
+            description=help_text[0].upper() + help_text[1:] + ".",
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        action.add_argument("--json", action="store_true", help="print the answer as JSON")
+        action.set_defaults(run=run)
+        return action
+
+    create = add("create", "make a token and print it, once, alone on standard output", _create, _CREATE)
+    create.add_argument("--name", required=True, help="1 to 64 of a-z, 0-9 and -; stands in all that it does")
+    create.add_argument(
+        "--allow", action="append", required=True, metavar="SCOPE:PATTERN", help="what it may do; repeatable"
+    )
+    told = f"30d, 12h, 90m … or never (default: {DEFAULT_LIFETIME})"
+    create.add_argument("--expires", type=_lifetime, default=_lifetime(DEFAULT_LIFETIME), metavar="TIME", help=told)
+    create.add_argument("--space", metavar="NAME", help="the only space that it lets into (default: the main store)")
+
+    add("list", "list the tokens, without their secrets", _list, "example:\n  holdlog token list --json")
+
+    revoke = add("revoke", "end a token for ever", _revoke, "example:\n  holdlog token revoke ci")
+    rotate = add(
+        "rotate",
+        "give a token another secret and print it",
+        _rotate,
+        "example:\n  holdlog token rotate ci --overlap 1h",
+    )
+    rotate.add_argument(
+        "--overlap",
+        type=_duration,
+        default=0.0,
+        metavar="TIME",
+        help="how long the old secret counts, too (default: 0s)",
+    )
+    for action in (revoke, rotate):
+        action.add_argument("name", metavar="NAME")
+    for action in (create, revoke, rotate):
+        action.add_argument("--by", default=user(), metavar="WHO", help="who does it (default: your user name)")
+
+
+def _create(options: argparse.Namespace) -> int:
+    from holdlog.adapters.access.tokens import fresh
+    from holdlog.adapters.arguments import checked
+    from holdlog.domain.token import IssueToken
+
+    made = fresh(options.name)
+    told = {"name": options.name, "allow": tuple(options.allow), "space": options.space, "by": options.by}
+    command = _named_here(
+        lambda: checked(lambda: IssueToken(hash=made.hash, lifetime_seconds=options.expires, **told), by="by")
+    )
+
+    def tell(changed: "TokenChanged") -> str:
+        from holdlog.adapters.cli.token_texts import moment_of
+
+        token = changed.token
+        end = f"expires {moment_of(token.expires_at)}" if token.expires_at is not None else "never expires"
+        where = f" in the space {token.space}" if token.space else ""
+        return f"token {token.name} may {', '.join(token.allow)}{where} and {end}; it is shown this once"
+
+    return _with_secret(options, command, made.text, tell)
+
+
+def _rotate(options: argparse.Namespace) -> int:
+    from holdlog.adapters.access.tokens import fresh
+    from holdlog.adapters.arguments import checked
+    from holdlog.domain.token import RotateToken
+
+    made = fresh(options.name)
+    told = {"name": options.name, "overlap_seconds": options.overlap, "by": options.by}
+    command = _named_here(lambda: checked(lambda: RotateToken(hash=made.hash, **told), by="by"))
+
+    def tell(changed: "TokenChanged") -> str:
+        from holdlog.adapters.cli.token_texts import moment_of
+
+        until = changed.token.previous_until
+        old = f"counts until {moment_of(until)}" if options.overlap else "counts no more"
+        return f"token {options.name} has a new secret, which is shown this once; the one before {old}"
+
+    return _with_secret(options, command, made.text, tell, must_exist=True)
+
+
+def _revoke(options: argparse.Namespace) -> int:
+    from holdlog.adapters.arguments import checked
+    from holdlog.adapters.cli.token_texts import moment_of, time_of
+    from holdlog.domain.token import RevokeToken
+
+    command = _named_here(lambda: checked(lambda: RevokeToken(name=options.name, by=options.by), by="by"))
+    changed = _changed(options, command, must_exist=True)
+    if not isinstance(changed, tuple):
+        return changed
+    if options.json:
+        _print_json({"name": options.name, "revoked_at": time_of(changed.token.revoked_at), "already": changed.already})
+    else:
+        when = f"was revoked {moment_of(changed.token.revoked_at)}" if changed.already else "is revoked"
+        print(f"token {options.name} {when}")
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    from holdlog.adapters.cli import texts
+    from holdlog.adapters.cli.store import lasting_place
+    from holdlog.adapters.cli.token_texts import described, row
+    from holdlog.adapters.compose import open_holdlog, stands
+
+    place = lasting_place(options.db)
+    if not stands(place):
+        return texts.no_store(place)
+    opened = open_holdlog(place, what="holdlog token", tell=texts.tell)
+    try:
+        with opened.store.reader() as reader:
+            tokens, now = reader.tokens(None, -1), reader.at
+    finally:
+        opened.close()
+    if options.json:
+        _print_json({"tokens": [described(token, now) for token in tokens]})
+    else:
+        print(texts.table([row(token, now) for token in tokens]) or "no token was made yet")
+    return 0
+
+
+def _with_secret(
+    options: argparse.Namespace,
+    command: "TokenCommand",
+    text: str,
+    tell: Callable[["TokenChanged"], str],
+    must_exist: bool = False,
+) -> int:
+    from holdlog.adapters.cli import texts
+    from holdlog.adapters.cli.token_texts import described
+
+    changed = _changed(options, command, must_exist)
+    if not isinstance(changed, tuple):
+        return changed
+    if options.json:
+        _print_json({"token": text, **described(changed.token, changed.token.issued_at)})
+        return 0
+    print(text, flush=True)
+    texts.tell(tell(changed))
+    return 0
+
+
+def _changed(options: argparse.Namespace, command: "TokenCommand", must_exist: bool) -> "TokenChanged | int":
+    """The exit code where it was refused."""
+    from holdlog.adapters.cli import texts
+    from holdlog.adapters.cli.store import lasting_place
+    from holdlog.adapters.compose import open_holdlog, stands
+
+    place = lasting_place(options.db)
+    if must_exist and not stands(place):
+        return texts.no_store(place)
+    opened: Opened = open_holdlog(place, what="holdlog token", tell=texts.tell)
+    try:
+        return opened.change_token(command, opened.caller)
+    except (StoreError, UnavailableError):
+        raise
+    except HoldlogError as refusal:
+        texts.tell(str(refusal).removeprefix("name: "))
+        return 1
+    finally:
+        opened.close()
+
+
+def _print_json(body: dict[str, Any]) -> None:
+    from holdlog.adapters.cli.texts import printable
+
+    print(printable(json.dumps(body, ensure_ascii=False)), flush=True)
+
+
+def _named_here(make: "Callable[[], TokenCommand]") -> "TokenCommand":
+    """Errors with the arguments by their names here."""
+    try:
+        return make()
+    except InvalidError as error:
+        raise InvalidError(re.sub(r"^(allow|space|by|overlap)(_seconds)?(\[\d+\])?: ", r"--\1: ", str(error))) from None
+
+
+def _lifetime(text: str) -> float | None:
+    return None if text == "never" else _duration(text, least=1)
+
+
+def _duration(text: str, least: int = 0) -> float:
+    found = _DURATION.fullmatch(text)
+    seconds = int(found[1]) * _UNITS[found[2]] if found else -1
+    if not least <= seconds <= LONGEST_DAYS * _UNITS["d"]:
+        raise argparse.ArgumentTypeError(f"must be a number with s, m, h, d or w, as in 12h, up to {LONGEST_DAYS}d")
+    return float(seconds)

@@ -1,0 +1,55 @@
+"""Tokens as a person and as a program reads them: never their secrets or hashes."""
+
+from typing import Any
+
+from holdlog.adapters.cli.texts import duration, moment
+from holdlog.domain.times import utc
+from holdlog.domain.token import Token, has_ended
+
+
+def row(token: Token, now: int) -> tuple[str, ...]:
+    """A line of a table. `now`: microseconds UTC."""
+    match _state(token, now):
+        case "revoked":
+            end = f"revoked {moment_of(token.revoked_at)}"
+        case "expired":
+            end = f"expired {moment_of(token.expires_at)}"
+        case _ if token.expires_at is not None:
+            end = f"expires in {duration((token.expires_at - now) / 1e6)}"
+        case _:
+            end = "never expires"
+    rotated = "" if token.rotated_at is None else f"rotated {moment_of(token.rotated_at)}"
+    space = f"space {token.space}" if token.space else ""
+    return (token.name, ", ".join(token.allow), end, rotated, space)
+
+
+def described(token: Token, now: int) -> dict[str, Any]:
+    """All that may be told, as JSON."""
+    left = None if token.expires_at is None else round((token.expires_at - now) / 1e6, 3)
+    return {
+        "name": token.name,
+        "state": _state(token, now),
+        "allow": token.allow,
+        "space": token.space,
+        "issued_by": token.issued_by,
+        "issued_at": time_of(token.issued_at),
+        "expires_at": time_of(token.expires_at),
+        "expires_in_seconds": left,
+        "rotated_at": time_of(token.rotated_at),
+        "previous_until": time_of(token.previous_until),
+        "revoked_at": time_of(token.revoked_at),
+    }
+
+
+def _state(token: Token, now: int) -> str:
+    return "revoked" if not token.is_known else "expired" if has_ended(token, now) else "active"
+
+
+def time_of(at: int | None) -> str | None:
+    """RFC 3339."""
+    return None if at is None else utc(at).isoformat().replace("+00:00", "Z")
+
+
+def moment_of(at: int | None) -> str:
+    """For a person; nothing for no time."""
+    return "" if at is None else moment(utc(at))

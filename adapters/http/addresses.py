@@ -1,0 +1,23 @@
+"""Where a request comes from, as far as limits go."""
+
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
+
+from starlette.types import Scope
+
+
+def address_of(scope: Scope) -> str:
+    """An IPv4 address, or the network of an IPv6 one: whoever has one address there has 2**64."""
+    client = scope.get("client")
+    return _network(client[0]) if client else ""
+
+
+@lru_cache(4096)
+def _network(text: str) -> str:
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return text
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is None and not address.is_loopback:
+        return str(IPv6Address(int(address) >> 64 << 64))
+    return str(address)

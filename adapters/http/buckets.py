@@ -1,0 +1,28 @@
+"""A bound on how often."""
+
+import math
+
+
+class Bucket:
+    """`most` at once, and `most` again in `seconds`. 0: no limit."""
+
+    __slots__ = ("_at", "_left", "_most", "_per_second")
+
+    def __init__(self, most: int, seconds: float, now: float) -> None:
+        self._most = most
+        self._per_second = most / seconds
+        self._left = float(most)
+        self._at = now
+
+    def has(self, now: float) -> bool:
+        """Whether another one may be taken."""
+        self._left = min(float(self._most), self._left + (now - self._at) * self._per_second)
+        self._at = now
+        return self._left >= 1 or not self._most
+
+    def take(self, number: int = 1) -> None:
+        self._left -= number
+
+    def seconds(self) -> int:
+        """Until there is one again."""
+        return max(1, math.ceil((1 - self._left) / self._per_second))

@@ -1,0 +1,162 @@
+"""One connection: what uvicorn's protocol leaves unbounded is bounded here, without a timer per request."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, Literal, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from holdlog.adapters.http.answers import failed, raw
+
+HEADERS_SECONDS: Final = 10.0
+"""From the first byte of a request, or from the connection's beginning, to the end of its headers."""
+BODY_SECONDS: Final = 30.0
+"""From there to the end of its body."""
+TAKEN_SECONDS: Final = 60.0
+"""For so long a client may take nothing of what it is sent."""
+LINGER_SECONDS: Final = 2.0
+LINGER_BYTES: Final = 4 * 1024 * 1024
+"""After an early answer, such as 413, so much more is read and dropped: a connection that is closed at once resets, and
+the client may never see the answer."""
+MAX_HEADER_BYTES: Final = 32 * 1024
+"""The request line and all headers."""
+MAX_HEADERS: Final = 100
+
+_TOO_LARGE: Final = f"the request line and the headers may have {MAX_HEADER_BYTES} bytes and {MAX_HEADERS} headers"
+
+
+class Connection(HttpToolsProtocol):
+    """`due`: when the client must have done its next step, by the loop's clock; `end_if_due` sees to it."""
+
+    most_connections: ClassVar[int] = 4096
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        full = len(self.connections) >= self.most_connections
+        self.due = self.loop.time() + HEADERS_SECONDS
+        self._phase: Literal["idle", "headers", "body", "lingering"] = "idle"
+        self._stuck_at = math.inf
+        self._received = 0
+        self._left_to_drop = LINGER_BYTES
+        super().connection_made(_Patient(transport, self._closes_later))  # type: ignore[arg-type]
+        if full:
+            self.connections.discard(self)
+            transport.write(raw("the server has no connection left; try again", 503, {"retry-after": "1"}))
+            transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        if self._phase == "lingering":
+            self._drop(data)
+            return
+        if self.due == math.inf and not self._in_flight:
+            self.due = self.loop.time() + HEADERS_SECONDS
+        self._received += len(data)
+        super().data_received(data)
+        if self._phase == "headers" and self._received > MAX_HEADER_BYTES and not self.transport.is_closing():
+            self._refuse(_TOO_LARGE, 431)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._phase = "headers"
+        self._left_to_drop = LINGER_BYTES
+        self.due = self.loop.time() + HEADERS_SECONDS
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._phase == "headers":  # else a trailer, for which nobody asked
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._phase = "body"
+        self.due = self.loop.time() + BODY_SECONDS
+        if self._received > MAX_HEADER_BYTES or len(self.headers) > MAX_HEADERS:
+            size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+            if size > MAX_HEADER_BYTES or len(self.headers) > MAX_HEADERS:
+                self.app = failed(_TOO_LARGE, 431, {"connection": "close"})
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if self.cycle.response_complete:
+            self._drop(body)
+        else:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._phase = "idle"
+        self._received = 0
+        self.due = math.inf
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        self._stuck_at = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._stuck_at = math.inf
+        super().resume_writing()
+
+    def end_if_due(self, now: float) -> None:
+        """Called every second."""
+        if now > self._stuck_at + TAKEN_SECONDS or (self._phase == "lingering" and now > self.due):
+            self.transport.abort()
+        elif now > self.due:
+            if self.pipeline or (self._phase != "body" and self._in_flight):
+                self.due = now + HEADERS_SECONDS  # the request before it takes its time, not the client
+            else:
+                self._refuse("the request did not come in time", 408)
+
+    def shutdown(self) -> None:
+        """Of what has not come in whole nothing has happened; the client sends it to another server."""
+        super().shutdown()
+        if self._phase == "body" and self._in_flight:
+            self._refuse("this server is about to end", 503)
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse("this is no valid HTTP request", 400)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """It is answered as if no upgrade were asked for."""
+
+    @property
+    def _in_flight(self) -> bool:
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        return cycle is not None and not cycle.response_complete
+
+    def _refuse(self, message: str, status: int) -> None:
+        """Answer what never became a request for the application, unless that would be taken for another's answer."""
+        if self._in_flight and (self._phase != "body" or self.cycle.response_started or self.pipeline):
+            self.transport.abort()
+            return
+        self.transport.write(raw(message, status))
+        self.transport.close()
+
+    def _drop(self, data: bytes) -> None:
+        self._left_to_drop -= len(data)
+        if self._left_to_drop < 0:
+            self.transport.abort()
+
+    def _closes_later(self) -> bool:
+        """Whether the client may still be sending what nobody reads: then the connection ends in a while."""
+        if self._phase != "body" or self._in_flight or self.transport.is_closing():
+            return False
+        self._phase = "lingering"
+        self.due = self.loop.time() + LINGER_SECONDS
+        self.flow.resume_reading()
+        self.transport.write_eof()
+        return True
+
+
+class _Patient:
+    """A transport that closes when its connection has nothing more to take in."""
+
+    def __init__(self, transport: asyncio.Transport, later: Callable[[], bool]) -> None:
+        self._transport = transport
+        self._later = later
+        self.write = transport.write
+        self.is_closing = transport.is_closing
+
+    def close(self) -> None:
+        if not self._later():
+            self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)

@@ -1,0 +1,112 @@
+"""How much one principal may ask of a server at once and per minute, so that no other waits for it. ASGI middleware.
+
+Who is not authenticated counts by address. Nothing is shared between servers: behind two of them each may ask twice.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from holdlog.adapters.http.addresses import address_of
+from holdlog.adapters.http.answers import failed
+from holdlog.adapters.http.authentication import OPEN
+from holdlog.adapters.http.buckets import Bucket
+from holdlog.adapters.http.options import HttpOptions
+
+MINUTE: Final = 60.0
+MOST_REMEMBERED: Final = 10_000
+"""Principals and addresses; those that did nothing for longest are forgotten first."""
+NEW_TOKENS: Final = 60
+"""That one address may have per hour by POST /token: each brings a store along."""
+
+
+class Use:
+    """What one principal does now, and did in the last minute."""
+
+    __slots__ = ("in_flight", "requests", "tokens", "upload")
+
+    def __init__(self, options: HttpOptions, now: float) -> None:
+        self.requests = Bucket(options.max_requests, MINUTE, now)
+        self.upload = Bucket(options.max_upload, MINUTE, now)
+        self.tokens = Bucket(NEW_TOKENS, 60 * MINUTE, now)
+        self.in_flight = 0
+
+
+class Limits:
+    """Behind authentication. `clock`: seconds, never set back."""
+
+    def __init__(self, app: ASGIApp, options: HttpOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        self._app = app
+        self._options = options
+        self._clock = clock
+        self._uses: OrderedDict[str, Use] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or (scope["path"] in OPEN and scope["path"] != "/"):
+            await self._app(scope, receive, send)
+            return
+        now = self._clock()
+        use = self._use(_who(scope), now)
+        if (over := self._over(use, scope, now)) is not None:
+            message, seconds = over
+            await failed(message, 429, {"retry-after": str(seconds)})(scope, receive, send)
+            return
+        use.requests.take()
+        use.in_flight += 1
+        try:
+            has_body = scope["method"] not in ("GET", "HEAD")
+            await self._app(scope, _counting(receive, use.upload) if has_body else receive, send)
+        finally:
+            use.in_flight -= 1
+
+    def _over(self, use: Use, scope: Scope, now: float) -> tuple[str, int] | None:
+        """What is too much, and after how many seconds it is not any more."""
+        most = self._options.max_in_flight
+        if most and use.in_flight >= most:
+            return f"{most} calls at once are the most (--max-in-flight); wait until one is answered", 1
+        if not use.requests.has(now):
+            return f"{self._options.max_requests} calls a minute are the most (--max-requests)", use.requests.seconds()
+        if not use.upload.has(now):
+            return f"{self._options.max_upload} bytes a minute are the most (--max-upload)", use.upload.seconds()
+        if scope["path"] == "/token" and scope["method"] == "POST":
+            if not use.tokens.has(now):
+                return f"{NEW_TOKENS} new tokens an hour are the most", use.tokens.seconds()
+            use.tokens.take()
+        return None
+
+    def _use(self, who: str, now: float) -> Use:
+        use = self._uses.get(who)
+        if use is None:
+            if len(self._uses) >= MOST_REMEMBERED:
+                self._forget()
+            use = self._uses[who] = Use(self._options, now)
+        else:
+            self._uses.move_to_end(who)
+        return use
+
+    def _forget(self) -> None:
+        """The one that did nothing for longest; one with calls in flight is younger than it seems."""
+        for who in self._uses:
+            if not self._uses[who].in_flight:
+                del self._uses[who]
+                return
+
+
+def _who(scope: Scope) -> str:
+    served = scope.get("state", {}).get("served")
+    if served is None or served.caller.principal is None:
+        return f"@{address_of(scope)}"
+    return str(served.caller.principal)
+
+
+def _counting(receive: Receive, upload: Bucket) -> Receive:
+    async def counting() -> Message:
+        message = await receive()
+        if body := message.get("body"):
+            upload.take(len(body))
+        return message
+
+    return counting

@@ -1,0 +1,455 @@
+"""Who gets in, and what they may do: grants, calls within grants, tokens of the store, the static token."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from holdlog.adapters.access.grants import EVERYTHING, Grants
+from holdlog.adapters.access.permitted import Permitted
+from holdlog.adapters.access.static import static_token
+from holdlog.adapters.access.tokens import fresh
+from holdlog.adapters.access.verifier import Verifier
+from holdlog.adapters.call import Settings
+from holdlog.adapters.calls import Calls
+from holdlog.adapters.compose import MEMORY, open_holdlog
+from holdlog.adapters.opened import Opened
+from holdlog.adapters.spaces import SPACE
+from holdlog.domain import token
+from holdlog.domain.message import NOBODY
+from holdlog.domain.refusals import DeniedError, InvalidError
+from holdlog.domain.token import IssueToken, RevokeToken, RotateToken
+from tests.commands import until
+
+# --- grants
+
+
+def allowing(*texts: str) -> Grants:
+    return Grants.parse(texts)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "does_not"),
+    [
+        ("build", ["build"], ["build-1", "rebuild", "BUILD", ""]),
+        ("build-*", ["build-", "build-1", "build-a/b"], ["build", "xbuild-1"]),
+        ("*.py", [".py", "src/a.py"], ["a.pyc", "src/"]),
+        ("a*b*c", ["abc", "a-b-c", "abbcc", "abcbc"], ["ab", "acb", "ac"]),
+        ("ab*ba", ["abba", "ab-ba"], ["aba", "ab"]),
+        ("*", ["anything", "src/", "custom://x"], []),
+        ("a.c", ["a.c"], ["abc"]),
+        ("[ab]?", ["[ab]?"], ["a1"]),
+    ],
+)
+def test_only_the_star_is_special_in_a_pattern(pattern: str, fits: list[str], does_not: list[str]) -> None:
+    grants = allowing(f"read:{pattern}")
+    assert all(grants.allows("read", name) for name in fits)
+    assert not any(grants.allows("read", name) for name in does_not)
+
+
+@given(st.text("ab*", min_size=1, max_size=8), st.text("ab", max_size=10))
+@example("a**b", "ab")
+@example("*a*", "a")
+def test_patterns_match_what_they_say(pattern: str, name: str) -> None:
+    def matches(pattern: str, name: str) -> bool:
+        if not pattern:
+            return not name
+        if pattern[0] == "*":
+            return any(matches(pattern[1:], name[at:]) for at in range(len(name) + 1))
+        return name[:1] == pattern[0] and matches(pattern[1:], name[1:])
+
+    assert allowing(f"read:{pattern}").allows("read", name) is matches(pattern, name)
+
+
+def test_a_pattern_full_of_stars_takes_no_time() -> None:
+    grants = allowing("read:" + "a*" * 250 + "b")
+    began = time.perf_counter()
+    assert not grants.allows("read", "a" * 512)
+    assert time.perf_counter() - began < 1.0
+
+
+def test_write_includes_read_and_admin_everything_and_claim_nothing_else() -> None:
+    told = {scope: [it for it in token.SCOPES if allowing(f"{scope}:n").allows(it, "n")] for scope in token.SCOPES}
+    assert told == {"read": ["read"], "write": ["read", "write"], "claim": ["claim"], "admin": list(token.SCOPES)}
+
+
+def test_what_is_needed_is_named() -> None:
+    with pytest.raises(DeniedError, match="write:build-1") as denied:
+        allowing("read:*").require("write", "build-1")
+    assert (denied.value.needed, denied.value.code) == ("write:build-1", "denied")
+
+
+def test_events_are_seen_by_what_their_stream_is_about() -> None:
+    streams = ("record:a%20b/k", "record:c/k", "claim:src/x.py", "claim:doc", "agent:ann", "token:ci", "other:x")
+
+    def seen(*texts: str) -> list[str]:
+        return [stream for stream in streams if allowing(*texts).sees(stream)]
+
+    assert seen("read:a b") == ["record:a%20b/k", "agent:ann"]
+    assert seen("claim:src/*") == ["claim:src/x.py", "agent:ann"]
+    assert seen("read:src/*", "write:c") == ["record:c/k", "claim:src/x.py", "agent:ann"]
+    assert seen("admin:ci") == ["agent:ann", "token:ci"]
+    assert seen("read:*") == list(streams[:5])
+    assert [stream for stream in streams if EVERYTHING.sees(stream)] == list(streams[:6])
+
+
+@pytest.mark.parametrize(
+    "texts", [[], ["read"], ["see:*"], ["read:"], ["read:*"] * 65 + [f"read:{n}" for n in range(65)]]
+)
+def test_what_is_no_grant_is_refused(texts: list[str]) -> None:
+    with pytest.raises(InvalidError, match=r"^allow: "):
+        Grants.parse(texts)
+
+
+def test_spaces_have_the_names_that_tokens_may_be_bound_to() -> None:
+    assert token._SPACE.pattern == SPACE.pattern
+
+
+# --- calls within grants
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    holdlog = open_holdlog(MEMORY)
+    yield holdlog
+    holdlog.close()
+
+
+def within(opened: Opened, *texts: str) -> Calls:
+    return Permitted(opened.calls, allowing(*texts))
+
+
+GUARD = [{"resource": "src/a.py", "version": 1}]
+NEEDS: list[tuple[str, Callable[[Calls], Any], list[str]]] = [
+    ("get", lambda it: it.get("n", "k"), ["read:n"]),
+    ("set", lambda it: it.set("n", "k", 1, "ann", None), ["write:n"]),
+    ("set", lambda it: it.set("n", "k", 1, "ann", None, guard=GUARD), ["write:n", "claim:src/a.py"]),
+    ("delete", lambda it: it.delete("n", "k", "ann", None), ["write:n"]),
+    ("delete", lambda it: it.delete("n", "k", "ann", None, guard=GUARD), ["write:n", "claim:src/a.py"]),
+    ("clear_namespace", lambda it: it.clear_namespace("n", "ann"), ["admin:n"]),
+    ("list_records", lambda it: it.list_records("n"), ["read:n"]),
+    ("all_records", lambda it: it.all_records("n"), ["read:n"]),
+    ("history", lambda it: it.history("n", "k"), ["read:n"]),
+    ("all_history", lambda it: it.all_history("n", "k"), ["read:n"]),
+    ("export", lambda it: it.export("n"), ["read:n"]),
+    ("all_exported", lambda it: it.all_exported("n"), ["read:n"]),
+    ("watch", lambda it: it.watch("n", "k", 0), ["read:n"]),
+    ("claim", lambda it: it.claim("src/a.py", "ann"), ["claim:src/a.py"]),
+    ("claim", lambda it: it.claim("a", "ann", also=["b"]), ["claim:a", "claim:b"]),
+    ("claim", lambda it: it.claim("a", "ann", (), ["b", "src/"]), ["claim:a", "claim:b", "claim:src/"]),
+    ("release", lambda it: it.release("a", "ann", also=["b"]), ["claim:a", "claim:b"]),
+    ("release", lambda it: it.release("a", "ann", note="why", forced=True), ["admin:a"]),
+    ("status", lambda it: it.status("a"), ["read:a"]),
+    ("status", lambda it: it.status("./a"), ["claim:a"]),
+    ("wait", lambda it: it.wait("a"), ["read:a"]),
+    ("wait", lambda it: it.wait("a"), ["claim:a"]),
+    ("register", lambda it: it.register("ann", name="Ann"), ["claim:whatever"]),
+    ("register", lambda it: it.register("ann", name="Ann"), ["write:whatever"]),
+]
+"""Calls, and the grants that each needs: all of them, and no others."""
+
+FREE = {
+    "list_namespaces": "shows what may be read",
+    "all_namespaces": "shows what may be read",
+    "board": "shows what may be seen",
+    "lost": "of the caller's own claims",
+    "guards": "checks arguments",
+    "resource": "checks arguments",
+    "refused": "answers a refusal",
+    "shown": "spells an answer",
+    "now": "the clock",
+    "steady": "the clock",
+}
+"""What anybody may call, and why."""
+
+
+@pytest.mark.parametrize(("name", "call", "needed"), NEEDS, ids=lambda it: it if isinstance(it, str) else "")
+def test_each_call_needs_its_grants_and_no_others(
+    opened: Opened, name: str, call: Callable[[Calls], Any], needed: list[str]
+) -> None:
+    call(opened.calls)
+    call(within(opened, *needed))
+    for missing in needed:
+        rest = [it for it in needed if it != missing]
+        with pytest.raises(DeniedError):
+            call(within(opened, *rest, "read:x", *(["write:x", "claim:x", "admin:x"] if name != "register" else [])))
+
+
+def test_no_call_is_left_out() -> None:
+    calls = {name for name, _ in inspect.getmembers(Calls, inspect.isfunction) if not name.startswith("_")}
+    assert calls | {"steady"} == {name for name, _, _ in NEEDS} | FREE.keys()
+
+
+def test_a_bad_argument_is_told_before_what_is_denied(opened: Opened) -> None:
+    calls = within(opened, "read:x")
+    for call in (
+        lambda: calls.set("n", "k", 1, "", None),
+        lambda: calls.get("n", ""),
+        lambda: calls.get(7, "k"),  # type: ignore[arg-type]
+        lambda: calls.claim("../x", "ann"),
+        lambda: calls.watch("n", "k", -1),
+        lambda: calls.status("a", -1),
+        lambda: calls.list_records("n", limit=0),
+    ):
+        with pytest.raises(InvalidError):
+            call()
+
+
+def test_a_name_is_judged_as_it_is_stored_however_it_is_spelled(opened: Opened) -> None:
+    calls = within(opened, "read:cafe*", "claim:src/*")
+    calls.get("cafe", "k")
+    with pytest.raises(DeniedError):
+        calls.get("cafe\u0301", "k")  # stored as café
+    calls.claim("./src//a.py", "ann")
+    for resource in ("src", "./other.py", "/src/a.py"):
+        with pytest.raises(DeniedError):
+            calls.claim(resource, "ann")
+
+
+def write_some(opened: Opened) -> None:
+    for namespace in ("a-1", "a-2", "b", "c-1", "c-2"):
+        opened.write(opened.calls.set(namespace, "k", 1, "ann", None), NOBODY)
+
+
+def test_namespaces_that_may_not_be_read_are_not_listed(opened: Opened) -> None:
+    write_some(opened)
+    calls = within(opened, "read:a-*", "write:c-2", "claim:b")
+    assert opened.read(calls.all_namespaces()) == ["a-1", "a-2", "c-2"]
+    first = opened.read(calls.list_namespaces(limit=2))
+    assert ([it.namespace for it in first.namespaces], first.next_after) == (["a-1", "a-2"], "a-2")
+    rest = opened.read(calls.list_namespaces(limit=2, after=first.next_after))
+    assert ([it.namespace for it in rest.namespaces], rest.next_after) == (["c-2"], None)
+
+
+def test_claims_that_may_not_be_seen_are_on_no_board(opened: Opened) -> None:
+    for number in range(30):
+        for name in ("src", "doc"):
+            opened.claim(opened.calls.claim(f"{name}/{number:02}", f"{name}-agent"), opened.caller)
+    calls = within(opened, "claim:src/*", "read:other")
+    first = opened.read(calls.board(limit=20))
+    rest = opened.read(calls.board(limit=20, after=first.next_after))
+    assert [it.resource for it in (*first.claims, *rest.claims)] == [f"src/{number:02}" for number in range(30)]
+    assert rest.next_after is None
+    assert [it.agent for it in first.agents] == ["src-agent"]
+
+
+def test_other_workspaces_show_only_what_may_be_seen(tmp_path: Path) -> None:
+    from holdlog.adapters.machine.workspaces import find_workspaces
+
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    given = [f"{name}={tmp_path / name}" for name in ("one", "two")]
+    known = find_workspaces({}, tmp_path / "one", given, False)
+    with closing(open_holdlog(MEMORY, Settings(workspaces=known))) as holdlog:
+        holdlog.claim(holdlog.calls.claim("file://two/a.py", "bob"), holdlog.caller)
+        status = holdlog.read(holdlog.calls.status("a.py"))
+        assert [it.held_by for it in status.also_claimed_in or ()] == ["bob"]
+        stored = holdlog.calls.resource("a.py")
+        assert holdlog.read(within(holdlog, f"read:{stored}").status("a.py")).also_claimed_in is None
+
+
+# --- tokens of the store
+
+
+def issue(opened: Opened, name: str = "ci", *allow: str, **more: Any) -> str:
+    made = fresh(name)
+    opened.change_token(IssueToken(name=name, hash=made.hash, allow=allow or ("read:*",), by="ann", **more), NOBODY)
+    return made.text
+
+
+def verified(verifier: Verifier, text: str) -> str | None:
+    principal = asyncio.run(verifier.verify(text))
+    return principal and principal.name
+
+
+def test_who_shows_the_token_is_its_principal_with_its_grants(opened: Opened) -> None:
+    text = issue(opened, "ci", "write:build-*", "read:*", space="team", lifetime_seconds=60)
+    principal = asyncio.run(Verifier(opened).verify(text))
+    assert principal is not None
+    assert (principal.name, principal.space) == ("token:ci", "team")
+    assert principal.grants == allowing("write:build-*", "read:*")
+    assert principal.expires_at is not None
+    assert 0 < principal.expires_at - opened.calls.now() <= 60_000_000
+
+
+def test_the_text_of_a_token_names_it_and_cannot_be_guessed() -> None:
+    made = fresh("ci-1")
+    assert made.text.startswith("holdlog_ci-1_")
+    assert len(made.text.removeprefix("holdlog_ci-1_")) == 43
+    assert fresh("ci-1").text != made.text
+    assert made.text not in made.hash
+
+
+def test_nobody_else_gets_in(opened: Opened) -> None:
+    text = issue(opened)
+    verifier = Verifier(opened)
+    wrong = text[:-1] + ("A" if text[-1] != "A" else "B")
+    others = (
+        wrong,
+        fresh("ci").text,
+        fresh("other").text,
+        "",
+        "holdlog_ci_",
+        text + "x",
+        " " + text,
+        text.upper(),
+        "x",
+    )
+    assert [verified(verifier, it) for it in (*others, "ä\x00\ud800", "a.b.c", "x" * 100_000)] == [None] * 12
+    assert verified(verifier, text) == "token:ci"
+
+
+def test_a_revoked_token_is_out_at_once(opened: Opened) -> None:
+    text = issue(opened)
+    verifier = Verifier(opened)
+    assert verified(verifier, text) == "token:ci"
+    opened.change_token(RevokeToken(name="ci", by="ann"), NOBODY)
+    assert verified(verifier, text) is None
+    again = issue(opened)
+    assert (verified(verifier, text), verified(verifier, again)) == (None, "token:ci")
+
+
+def test_another_process_revoking_is_noticed_within_about_a_second(tmp_path: Path) -> None:
+    with closing(open_holdlog(tmp_path / "s.db")) as here, closing(open_holdlog(tmp_path / "s.db")) as there:
+        text = issue(there)
+        verifier = Verifier(here)
+        assert verified(verifier, text) == "token:ci"
+        began = time.monotonic()
+        there.change_token(RevokeToken(name="ci", by="ann"), NOBODY)
+        until(lambda: verified(verifier, text) is None)
+        assert time.monotonic() - began < 5.0, "1.0 s, and what the machine is late"
+
+
+def test_both_secrets_count_while_they_overlap(opened: Opened) -> None:
+    old = issue(opened)
+    verifier = Verifier(opened)
+    assert verified(verifier, old) == "token:ci"
+    new = fresh("ci")
+    opened.change_token(RotateToken(name="ci", hash=new.hash, overlap_seconds=60, by="ann"), NOBODY)
+    assert [verified(verifier, it) for it in (old, new.text)] == ["token:ci", "token:ci"]
+    newest = fresh("ci")
+    opened.change_token(RotateToken(name="ci", hash=newest.hash, by="ann"), NOBODY)
+    assert [verified(verifier, it) for it in (old, new.text, newest.text)] == [None, None, "token:ci"]
+
+
+def test_a_token_ends_to_the_moment_though_it_was_remembered(opened: Opened) -> None:
+    now = opened.calls.now
+    short = issue(opened, "short", lifetime_seconds=0.4)
+    old = issue(opened, "rotated")
+    opened.change_token(RotateToken(name="rotated", hash=fresh("x").hash, overlap_seconds=0.4, by="ann"), NOBODY)
+    verifier = Verifier(opened)
+    ends: list[int] = []
+    for text in (short, old):
+        principal = asyncio.run(verifier.verify(text))
+        assert principal is not None
+        assert principal.expires_at is not None
+        ends.append(principal.expires_at)
+    until(lambda: now() > max(ends))
+    assert [verified(verifier, it) for it in (short, old)] == [None, None]
+
+
+def test_a_store_that_ever_had_a_token_asks_for_one(opened: Opened) -> None:
+    verifier = Verifier(opened)
+    assert (verifier.offers_any(), verifier.is_asked_for()) == (False, False)
+    issue(opened)
+    assert (verifier.offers_any(), verifier.is_asked_for()) == (True, True)
+    opened.change_token(RevokeToken(name="ci", by="ann"), NOBODY)
+    assert (verifier.offers_any(), verifier.is_asked_for()) == (False, True)
+    assert Verifier(opened, static="s" * 20).offers_any()
+
+
+def test_what_is_remembered_is_bounded(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdlog.adapters.access.verifier.MOST_REMEMBERED", 3)
+    texts = [issue(opened, f"t{number}") for number in range(8)]
+    verifier = Verifier(opened)
+    assert [verified(verifier, it) for it in texts] == [f"token:t{number}" for number in range(8)]
+    assert len(verifier._remembered) <= 3
+    assert not any(text in repr(verifier._remembered) for text in texts)
+
+
+# --- the static token
+
+GOOD = "0123456789abcdef-secret"
+
+
+def told_of(environ: dict[str, str], file: Path | None = None) -> tuple[str | None, list[str]]:
+    lines: list[str] = []
+    return static_token(environ, None if file is None else str(file), lines.append), lines
+
+
+def file_with(folder: Path, text: str, mode: int = 0o600) -> Path:
+    path = folder / "token"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_the_static_token_lets_in_whoever_shows_it(opened: Opened) -> None:
+    verifier = Verifier(opened, static=GOOD)
+    principal = asyncio.run(verifier.verify(GOOD))
+    assert principal is not None
+    assert (principal.name, principal.grants) == ("static", EVERYTHING)
+    assert verified(verifier, GOOD[:-1]) is None
+
+
+def test_it_stands_in_the_environment_or_in_a_file(tmp_path: Path) -> None:
+    path = file_with(tmp_path, GOOD + "\n")
+    assert told_of({}) == (None, [])
+    assert told_of({"HOLDLOG_AUTH_TOKEN": GOOD}) == (GOOD, [])
+    assert told_of({"HOLDLOG_AUTH_TOKEN_FILE": str(path)}) == (GOOD, [])
+    assert told_of({}, path) == (GOOD, [])
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n", " \t\n", "\u00a0"])
+def test_an_empty_one_is_an_error_and_never_no_token(tmp_path: Path, text: str) -> None:
+    path = file_with(tmp_path, text)
+    for environ, file in (
+        ({"HOLDLOG_AUTH_TOKEN": text}, None),
+        ({"HOLDLOG_AUTH_TOKEN_FILE": str(path)}, None),
+        ({"HOLDLOG_AUTH_TOKEN_FILE": text}, None),
+        ({}, path),
+    ):
+        with pytest.raises(InvalidError) as refused:
+            told_of(environ, file)
+        assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "text", [f" {GOOD}", f"{GOOD} ", "two words " + GOOD, f"{GOOD}ä", f"{GOOD}\nmore", f"{GOOD}\t"]
+)
+def test_what_no_header_can_carry_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InvalidError) as refused:
+        told_of({}, file_with(tmp_path, text))
+    assert GOOD not in str(refused.value)
+
+
+def test_two_places_for_it_are_one_too_many(tmp_path: Path) -> None:
+    path = file_with(tmp_path, GOOD)
+    for environ, file in (
+        ({"HOLDLOG_AUTH_TOKEN": GOOD}, path),
+        ({"HOLDLOG_AUTH_TOKEN_FILE": str(path)}, path),
+        ({"HOLDLOG_AUTH_TOKEN": GOOD, "HOLDLOG_AUTH_TOKEN_FILE": str(path)}, None),
+    ):
+        with pytest.raises(InvalidError, match="both set"):
+            told_of(environ, file)
+
+
+def test_a_missing_file_is_told_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InvalidError, match=r"--auth-token-file: .* cannot be read"):
+        told_of({}, tmp_path / "none")
+
+
+def test_a_file_that_others_can_read_and_a_short_token_are_told(tmp_path: Path) -> None:
+    text, lines = told_of({}, file_with(tmp_path, "short", mode=0o644))
+    assert text == "short"
+    assert len(lines) == 2
+    assert "can be read by others" in lines[0]
+    assert "can be guessed" in lines[1]
+    assert not any("short" in line for line in lines)

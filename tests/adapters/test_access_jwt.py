@@ -1,0 +1,261 @@
+"""JWT: keys made here, a provider's key set served over real HTTP, and everything that a stranger may try."""
+
+import base64
+import hmac
+import http.server
+import json
+import threading
+import time
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from joserfc import jwk, jwt
+
+from holdlog.adapters.access.grants import Grants
+from holdlog.adapters.access.jwt import JwtBearers, JwtOptions
+from holdlog.adapters.access.verifier import Verifier, build_verifier
+from holdlog.adapters.compose import MEMORY, open_holdlog
+from holdlog.adapters.opened import Opened
+from holdlog.domain.refusals import InvalidError, UnavailableError
+
+ISSUER, AUDIENCE = "https://login.example", "holdlog"
+MINE = jwk.RSAKey.import_key(rsa.generate_private_key(65537, 2048), {"kid": "one"})
+STRANGERS = jwk.RSAKey.import_key(rsa.generate_private_key(65537, 2048), {"kid": "one"})
+CURVE = jwk.ECKey.import_key(ec.generate_private_key(ec.SECP256R1()), {"kid": "curve"})
+
+
+class Provider(http.server.ThreadingHTTPServer):
+    """Serves `body` with `status`, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.status = 200
+        self.body = json.dumps({"keys": [MINE.as_dict(private=False), CURVE.as_dict(private=False), {"kty": "odd"}]})
+        self.asked = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/keys"
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: Provider
+
+    def do_GET(self) -> None:
+        self.server.asked += 1
+        self.send_response(self.server.status)
+        self.end_headers()
+        self.wfile.write(self.server.body.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    server = Provider()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    holdlog = open_holdlog(MEMORY)
+    yield holdlog
+    holdlog.close()
+
+
+@pytest.fixture
+def verifier(provider: Provider, opened: Opened) -> Verifier:
+    options = JwtOptions(ISSUER, AUDIENCE, provider.url)
+    return build_verifier(opened, {}, None, options, lambda line: None)
+
+
+def signed(key: Any = MINE, algorithm: str = "RS256", header: dict[str, Any] | None = None, **claims: Any) -> str:
+    """A claim that is None is left out."""
+    now = int(time.time())
+    told = {"sub": "ann", "iss": ISSUER, "aud": AUDIENCE, "iat": now, "exp": now + 60} | claims
+    body = {name: value for name, value in told.items() if value is not None}
+    top = {"alg": algorithm, "kid": key.kid} | (header or {})
+    return jwt.encode(top, body, key, algorithms=[algorithm])
+
+
+def encoded(part: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
+
+
+def unsigned(algorithm: str) -> str:
+    now = int(time.time())
+    claims = {"sub": "ann", "iss": ISSUER, "aud": AUDIENCE, "exp": now + 60}
+    return f"{encoded({'alg': algorithm, 'kid': 'one'})}.{encoded(claims)}."
+
+
+def signed_with_the_public_key_as_a_secret() -> str:
+    head = unsigned("HS256").rstrip(".")
+    tag = hmac.new(MINE.as_pem(private=False), head.encode(), sha256).digest()
+    return f"{head}.{base64.urlsafe_b64encode(tag).rstrip(b'=').decode()}"
+
+
+async def test_the_subject_is_the_principal_with_the_grants_of_its_scopes(verifier: Verifier) -> None:
+    text = signed(scope="openid holdlog:read:* holdlog:write:build-* profile", sub="auth0|ann", exp=2_000_000_000)
+    principal = await verifier.verify(text)
+    assert principal is not None
+    assert (principal.name, principal.space) == ("jwt:auth0|ann", None)
+    assert principal.grants == Grants.parse(["read:*", "write:build-*"])
+    assert principal.expires_at == 2_000_000_000_000_000
+
+
+async def test_grants_may_stand_in_a_claim_of_their_own(verifier: Verifier) -> None:
+    for claim in (["read:a b", "claim:src/*"], "read:a claim:src/*"):
+        principal = await verifier.verify(signed(holdlog=claim, scp=["holdlog:read:x", "other"]))
+        assert principal is not None
+        first = "read:a b" if isinstance(claim, list) else "read:a"
+        assert principal.grants == Grants.parse(["read:x", first, "claim:src/*"])
+
+
+async def test_what_is_no_grant_allows_nothing(verifier: Verifier) -> None:
+    for claims in ({}, {"scope": "read:* holdlog: holdlog:see:*"}, {"holdlog": {"read": "*"}}, {"holdlog": [7, "x"]}):
+        principal = await verifier.verify(signed(**claims))
+        assert principal is not None
+        assert not any(principal.grants.allows(scope, "n") for scope in ("read", "write", "claim", "admin"))
+        assert not principal.grants.sees("agent:ann")
+
+
+async def test_a_space_may_stand_in_a_claim(verifier: Verifier) -> None:
+    principal = await verifier.verify(signed(holdlog_space="team-1"))
+    assert principal is not None
+    assert principal.space == "team-1"
+    for odd in ("../x", "", 7, ["team-1"]):
+        assert await verifier.verify(signed(holdlog_space=odd)) is None
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"iss": "https://other.example"},
+        {"iss": None},
+        {"iss": [ISSUER]},
+        {"aud": "other"},
+        {"aud": None},
+        {"aud": ["other", "more"]},
+        {"sub": None},
+        {"sub": ""},
+        {"sub": " "},
+        {"sub": "ann "},
+        {"sub": "jose\u0301"},
+        {"sub": 7},
+        {"sub": "a\nb"},
+        {"sub": "x" * 125},
+        {"exp": None},
+        {"exp": int(time.time()) - 1},
+        {"exp": "never"},
+        {"exp": True},
+        {"exp": float("nan")},
+        {"exp": float("inf")},
+        {"exp": 10**400},
+        {"nbf": int(time.time()) + 3600},
+        {"nbf": "soon"},
+    ],
+    ids=repr,
+)
+async def test_a_token_that_says_the_wrong_thing_is_nobodys(verifier: Verifier, claims: dict[str, Any]) -> None:
+    assert await verifier.verify(signed(**claims)) is None
+
+
+async def test_one_of_several_audiences_may_be_ours(verifier: Verifier) -> None:
+    assert await verifier.verify(signed(aud=["other", AUDIENCE])) is not None
+
+
+async def test_a_token_that_is_not_signed_by_the_provider_is_nobodys(verifier: Verifier) -> None:
+    whole = signed()
+    head, body, tag = whole.split(".")
+    tampered = f"{head}.{encoded({'sub': 'root', 'iss': ISSUER, 'aud': AUDIENCE, 'exp': 2_000_000_000})}.{tag}"
+    for text in (
+        signed(STRANGERS),
+        signed(CURVE, "ES256"),
+        signed(algorithm="RS512"),
+        unsigned("none"),
+        unsigned("RS256"),
+        signed_with_the_public_key_as_a_secret(),
+        tampered,
+        f"{head}.{body}.",
+        "a.b.c",
+        "..",
+        f"{encoded({'alg': 'RS256', 'kid': ['one']})}.{body}.{tag}",
+        f"{encoded([])}.{body}.{tag}",
+        f"{encoded({'alg': 'RS256', 'crit': ['x']})}.{body}.{tag}",
+    ):
+        assert await verifier.verify(text) is None, text
+    assert await verifier.verify(whole) is not None
+
+
+async def test_an_unknown_key_does_not_make_us_ask_again_and_again(verifier: Verifier, provider: Provider) -> None:
+    assert await verifier.verify(signed()) is not None
+    for number in range(20):
+        assert await verifier.verify(signed(header={"kid": f"other-{number}"})) is None
+    assert provider.asked <= 2
+
+
+@pytest.mark.parametrize(("status", "body"), [(500, "{}"), (200, "no JSON"), (200, "[]"), (404, "")])
+async def test_a_provider_that_fails_is_unavailable_and_not_a_wrong_token(
+    verifier: Verifier, provider: Provider, status: int, body: str
+) -> None:
+    provider.status, provider.body = status, body
+    for _ in range(3):
+        with pytest.raises(UnavailableError, match="keys cannot be fetched"):
+            await verifier.verify(signed())
+    assert provider.asked == 1
+
+
+async def test_a_provider_that_is_back_is_asked_again(
+    provider: Provider, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdlog.adapters.access.jwt.REFRESH_SECONDS", 0.0)
+    verifier = Verifier(opened, jwt=JwtBearers(JwtOptions(ISSUER, AUDIENCE, provider.url)))
+    provider.status = 500
+    with pytest.raises(UnavailableError):
+        await verifier.verify(signed())
+    provider.status = 200
+    assert await verifier.verify(signed()) is not None
+
+
+async def test_a_jwt_ends_to_the_moment_though_it_was_remembered(verifier: Verifier) -> None:
+    text = signed(exp=time.time() + 1)
+    assert await verifier.verify(text) is not None
+    deadline = time.monotonic() + 30
+    while await verifier.verify(text) is not None:
+        assert time.monotonic() < deadline
+    assert await verifier.verify(text) is None
+
+
+async def test_without_jwt_options_no_jwt_lets_anybody_in(opened: Opened, provider: Provider) -> None:
+    assert await Verifier(opened).verify(signed()) is None
+    assert provider.asked == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (JwtOptions("", AUDIENCE, "https://x/keys"), "--jwt-issuer"),
+        (JwtOptions(ISSUER, " ", "https://x/keys"), "--jwt-audience"),
+        (JwtOptions(ISSUER, AUDIENCE, ""), "--jwks-url"),
+        (JwtOptions(ISSUER, AUDIENCE, "http://login.example/keys"), "--jwks-url"),
+        (JwtOptions(ISSUER, AUDIENCE, "http://localhost.evil.example/keys"), "--jwks-url"),
+        (JwtOptions(ISSUER, AUDIENCE, "file:///etc/keys"), "--jwks-url"),
+        (JwtOptions(ISSUER, AUDIENCE, "https://"), "--jwks-url"),
+        (JwtOptions(ISSUER, AUDIENCE, "https://x/keys", "HS256"), "--jwt-algorithm"),
+        (JwtOptions(ISSUER, AUDIENCE, "https://x/keys", "none"), "--jwt-algorithm"),
+    ],
+)
+def test_options_that_cannot_be_right_are_told_in_one_line(options: JwtOptions, named: str) -> None:
+    with pytest.raises(InvalidError) as refused:
+        JwtBearers(options)
+    assert str(refused.value).startswith(f"{named}: ")
+    assert len(str(refused.value).splitlines()) == 1

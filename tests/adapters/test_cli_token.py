@@ -1,0 +1,184 @@
+"""`holdlog token`: what it prints where, and what it refuses in one line."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog.adapters.access.tokens import hash_of
+from holdlog.adapters.access.verifier import Verifier
+from holdlog.adapters.compose import open_holdlog
+
+TEXT = re.compile(r"holdlog_[a-z0-9-]+_[A-Za-z0-9_-]{43}")
+
+
+@pytest.fixture(params=["file", "schema"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(tmp_path / "state.db") if request.param == "file" else str(request.getfixturevalue("postgres"))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    return str(tmp_path / "state.db")
+
+
+def holdlog(db: str, *arguments: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
+    environ = {name: it for name, it in os.environ.items() if not name.startswith("HOLDLOG")}
+    command = [sys.executable, "-m", "holdlog", "token", *arguments, "--db", db]
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def create(db: str, *more: str, name: str = "ci", allow: str = "read:*") -> str:
+    return holdlog(db, "create", "--name", name, "--allow", allow, *more).stdout.strip()
+
+
+def listed(db: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(holdlog(db, "list", "--json").stdout)["tokens"]
+    return found
+
+
+async def principal_of(db: str, text: str) -> str | None:
+    opened = open_holdlog(db if "://" in db else Path(db))
+    try:
+        principal = await Verifier(opened).verify(text)
+        return principal and principal.name
+    finally:
+        opened.close()
+
+
+async def test_a_new_token_is_all_that_standard_output_gets_and_it_lets_in(db: str) -> None:
+    done = holdlog(db, "create", "--name", "ci", "--allow", "write:build-*", "--allow", "read:*", "--expires", "30d")
+    assert TEXT.fullmatch(done.stdout.rstrip("\n"))
+    (line,) = done.stderr.splitlines()
+    assert re.fullmatch(
+        r"holdlog: token ci may write:build-\*, read:\* and expires [-0-9: ]+ UTC; it is shown this once", line
+    )
+    assert await principal_of(db, done.stdout.strip()) == "token:ci"
+
+
+async def test_a_rotated_one_gets_another_secret_and_the_old_one_a_while(db: str) -> None:
+    old = create(db)
+    done = holdlog(db, "rotate", "ci", "--overlap", "1h")
+    new = done.stdout.strip()
+    assert TEXT.fullmatch(new)
+    assert "the one before counts until" in done.stderr
+    assert [await principal_of(db, it) for it in (old, new)] == ["token:ci", "token:ci"]
+    newest = holdlog(db, "rotate", "ci")
+    assert "the one before counts no more" in newest.stderr
+    assert [await principal_of(db, it) for it in (old, new, newest.stdout.strip())] == [None, None, "token:ci"]
+
+
+async def test_a_revoked_one_lets_nobody_in_and_revoking_again_is_no_error(db: str) -> None:
+    text = create(db)
+    assert holdlog(db, "revoke", "ci").stdout == "token ci is revoked\n"
+    assert await principal_of(db, text) is None
+    assert holdlog(db, "revoke", "ci").stdout.startswith("token ci was revoked ")
+    assert json.loads(holdlog(db, "revoke", "ci", "--json").stdout)["already"] is True
+
+
+def test_the_list_tells_everything_but_secrets(file: str) -> None:
+    texts = [
+        create(file, "--expires", "never", name="b", allow="admin:*"),
+        create(file, "--space", "team", "--expires", "12h", name="a-1"),
+        holdlog(file, "rotate", "b", "--by", "ann").stdout.strip(),
+        create(file, name="gone"),
+    ]
+    holdlog(file, "revoke", "gone")
+    table = holdlog(file, "list").stdout
+    first, second, third = table.splitlines()
+    assert re.fullmatch(r"a-1 +read:\* +expires in 11 h 59 min +space team", first)
+    assert re.fullmatch(r"b +admin:\* +never expires +rotated [-0-9: ]+ UTC", second)
+    assert re.fullmatch(r"gone +read:\* +revoked [-0-9: ]+ UTC", third)
+    rows = listed(file)
+    assert [(it["name"], it["state"], it["space"]) for it in rows] == [
+        ("a-1", "active", "team"),
+        ("b", "active", None),
+        ("gone", "revoked", None),
+    ]
+    assert rows[1]["expires_at"] is None
+    assert rows[1]["rotated_at"] is not None
+    assert 12 * 3600 - 60 < rows[0]["expires_in_seconds"] <= 12 * 3600
+    everything = table + json.dumps(rows)
+    assert not any(part in everything for text in texts for part in (text, hash_of(text)))
+
+
+def test_neither_doctor_nor_log_nor_history_tells_a_hash(file: str) -> None:
+    text = create(file)
+    environ = {name: it for name, it in os.environ.items() if not name.startswith("HOLDLOG")}
+    for arguments in (["doctor", "--json"], ["list"], ["claims", "--json"], ["agents"], ["rebuild"]):
+        command = [sys.executable, "-m", "holdlog", *arguments, "--db", file]
+        done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert hash_of(text) not in done.stdout + done.stderr
+        assert text not in done.stdout + done.stderr
+
+
+def test_as_json_the_token_stands_beside_what_it_may(file: str) -> None:
+    body = json.loads(create(file, "--json", "--expires", "1h"))
+    assert TEXT.fullmatch(body["token"])
+    assert (body["name"], body["allow"], body["expires_in_seconds"]) == ("ci", ["read:*"], 3600.0)
+    again = json.loads(holdlog(file, "rotate", "ci", "--json").stdout)
+    assert again["token"] != body["token"]
+    assert again["rotated_at"] is not None
+
+
+def test_unless_told_otherwise_a_token_ends(file: str) -> None:
+    create(file)
+    assert listed(file)[0]["expires_in_seconds"] > 89 * 86_400
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told", "code"),
+    [
+        (["create", "--name", "ci", "--allow", "read:*"], "there is a token of that name", 1),
+        (["revoke", "other"], "there is no token other", 1),
+        (["rotate", "other"], "there is no token other", 1),
+        (["rotate", "gone"], "was revoked; issue it anew", 1),
+        (["create", "--name", "CI", "--allow", "read:*"], "name: must have 1 to 64", 2),
+        (["create", "--name", "x", "--allow", "see:*"], "--allow: must be read, write, claim or admin", 2),
+        (["create", "--name", "x", "--allow", "read:"], "--allow: must not be blank", 2),
+        (["create", "--name", "x"], "--allow", 2),
+        (["create", "--allow", "read:*"], "--name", 2),
+        (["create", "--name", "x", "--allow", "read:*", "--space", "../x"], "--space: must have", 2),
+        (["create", "--name", "x", "--allow", "read:*", "--expires", "0d"], "--expires: must be a number with", 2),
+        (["create", "--name", "x", "--allow", "read:*", "--expires", "9999d"], "--expires: must be", 2),
+        (["create", "--name", "x", "--allow", "read:*", "--expires", "soon"], "--expires: must be", 2),
+        (["create", "--name", "x", "--allow", "read:*", "--expires", "\u0663d"], "--expires: must be", 2),
+        (["rotate", "ci", "--overlap", "60d"], "--overlap: must be less", 2),
+        ([], "ACTION", 2),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(file: str, arguments: list[str], told: str, code: int) -> None:
+    create(file)
+    create(file, name="gone")
+    holdlog(file, "revoke", "gone")
+    done = holdlog(file, *arguments, code=code)
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert told in line
+
+
+def test_where_no_store_is_none_is_made_but_by_create(file: str) -> None:
+    for arguments in (["list"], ["revoke", "ci"], ["rotate", "ci"]):
+        assert "there is no store" in holdlog(file, *arguments, code=1).stderr
+        assert not Path(file).exists()
+    assert (
+        "is gone when its process ends"
+        in holdlog(":memory:", "create", "--name", "x", "--allow", "read:*", code=2).stderr
+    )
+
+
+@pytest.mark.parametrize("action", [[], ["create"], ["list"], ["revoke"], ["rotate"]])
+def test_help_has_an_example(file: str, action: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "holdlog", "token", *action, "--help"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0
+    assert "example" in done.stdout

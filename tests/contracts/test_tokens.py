@@ -1,0 +1,257 @@
+"""Tokens in every store: kept, found, carried; and their hashes told to nobody."""
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog.adapters.copying import copy
+from holdlog.adapters.nats import payload
+from holdlog.adapters.nats.patterns import pattern_of
+from holdlog.adapters.nats.subjects import subject_in
+from holdlog.domain.handle import Command
+from holdlog.domain.message import Caller
+from holdlog.domain.ports import Store
+from holdlog.domain.refusals import InvalidError, NotFoundError
+from holdlog.domain.token import IssueToken, RevokeToken, RotateToken, Token, TokenChanged
+from tests.clock import SECOND, Clock
+from tests.commands import (
+    noted_refusals,
+    require_chained,
+    require_views_equal_the_log,
+    rows,
+    run,
+    whole_log,
+    write,
+)
+from tests.kinds import InDatabase, InFile, Kind
+from tests.places import Place, Somewhere, opened, places
+
+ONE, TWO = "1" * 64, "2" * 64
+
+
+def issue(name: str = "ci", hashed: str = ONE, **more: Any) -> IssueToken:
+    told: dict[str, Any] = {"allow": ("write:build-*", "read:*"), "by": "ann"} | more
+    return IssueToken(name=name, hash=hashed, **told)
+
+
+def rotate(name: str = "ci", hashed: str = TWO, overlap: float = 60) -> RotateToken:
+    return RotateToken(name=name, hash=hashed, overlap_seconds=overlap, by="bob")
+
+
+def revoke(name: str = "ci") -> RevokeToken:
+    return RevokeToken(name=name, by="bob")
+
+
+def changed(store: Store, command: Command) -> TokenChanged:
+    outcome = run(store, command, Caller(principal="token:boss", session="s1"))
+    assert isinstance(outcome, TokenChanged)
+    return outcome
+
+
+def found(store: Store, name: str = "ci") -> Token:
+    with store.reader() as reader:
+        return reader.token(name)
+
+
+def stands(store: Store, outcome: TokenChanged) -> bool:
+    """Whether the outcome is what is read; it does not tell the digest."""
+    return outcome.token._replace(digest=b"") == found(store)._replace(digest=b"")
+
+
+def test_a_token_reads_as_it_was_issued_rotated_and_revoked(store: Store, clock: Clock) -> None:
+    assert found(store) == Token("ci")
+    at = clock.now
+    issued = changed(store, issue(lifetime_seconds=3600, space="team"))
+    assert stands(store, issued)
+    assert not issued.already
+    assert issued.position == 1
+    assert found(store)[:10] == (
+        "ci", 1, ONE, None, None, ("write:build-*", "read:*"), at + 3600 * SECOND, "team", "ann", at,
+    )  # fmt: skip
+    clock.pass_by(10)
+    assert stands(store, changed(store, rotate()))
+    assert list(found(store).hashes(clock.now)) == [TWO, ONE]
+    assert (found(store).rotated_at, found(store).previous_until) == (clock.now, clock.now + 60 * SECOND)
+    changed(store, revoke())
+    assert found(store).revoked_at == clock.now
+    assert not found(store).is_known
+    again = changed(store, revoke())
+    assert (again.already, again.position, again.token) == (True, 3, found(store))
+    changed(store, issue(hashed="3" * 64))
+    assert (found(store).version, found(store).revoked_at, found(store).previous_hash) == (4, None, None)
+    require_chained(store)
+    require_views_equal_the_log(store)
+
+
+def test_tokens_are_listed_by_name_in_pages(store: Store) -> None:
+    for name in ("b", "a-1", "c", "a"):
+        changed(store, issue(name))
+    changed(store, revoke("c"))
+    with store.reader() as reader:
+        assert [it.name for it in reader.tokens(None, -1)] == ["a", "a-1", "b", "c"]
+        assert [it.name for it in reader.tokens("a", 2)] == ["a-1", "b"]
+        assert reader.tokens("c", 5) == []
+
+
+def test_a_refused_command_about_tokens_changes_nothing(store: Store) -> None:
+    changed(store, issue())
+    with pytest.raises(InvalidError):
+        changed(store, issue(hashed=TWO))
+    with pytest.raises(NotFoundError):
+        changed(store, revoke("other"))
+    assert len(whole_log(store)) == 1
+    assert found(store).hash == ONE
+
+
+def test_issuing_twice_in_one_transaction_sees_the_first(store: Store) -> None:
+    from holdlog.domain.handle import handle
+
+    with store.transaction(time.monotonic() + 30) as transaction:
+        handle(issue(), Caller(), transaction)
+        with pytest.raises(InvalidError):
+            handle(issue(hashed=TWO), Caller(), transaction)
+        handle(rotate(), Caller(), transaction)
+    assert found(store).hash == TWO
+
+
+# --- carried along
+
+
+@pytest.fixture
+def somewhere(tmp_path: Path, postgres_server: str) -> Iterator[Somewhere]:
+    with places(tmp_path, postgres_server) as found:
+        yield found
+
+
+@pytest.fixture(params=["file", "schema"])
+def kind(request: pytest.FixtureRequest, somewhere: Somewhere) -> Kind:
+    """A store with a token, not open."""
+    place = somewhere(request.param)
+    filled(place)
+    return InFile(place) if isinstance(place, Path) else InDatabase(place)
+
+
+def filled(place: Place) -> None:
+    with opened(place) as store:
+        changed(store, issue(space="team"))
+        changed(store, rotate())
+        changed(store, issue("gone"))
+        changed(store, revoke("gone"))
+
+
+@pytest.mark.parametrize("target", ["file", "schema"])
+def test_a_copy_lets_in_whom_its_source_lets_in(kind: Kind, target: str, somewhere: Somewhere) -> None:
+    there = somewhere(target)
+    copy(kind.place, there)
+    with opened(Path(kind.place) if isinstance(kind, InFile) else str(kind.place)) as ours, opened(there) as theirs:
+        assert rows(theirs) == rows(ours)
+        with ours.reader() as one, theirs.reader() as other:
+            assert one.tokens(None, -1) == other.tokens(None, -1) != []
+        require_views_equal_the_log(theirs)
+
+
+def test_a_rebuild_makes_tokens_as_they_were(kind: Kind) -> None:
+    before = kind.views()
+    kind.doctored("DELETE FROM tokens")
+    assert kind.bad().keys() == {"views"}
+    assert kind.rebuilt().rows["tokens"] == 2
+    assert kind.views() == before
+    assert kind.unsound() == []
+
+
+def test_the_doctor_tells_no_hash_of_a_damaged_token(kind: Kind) -> None:
+    kind.doctored(f"UPDATE tokens SET previous_hash = '{'7' * 64}' WHERE name = 'ci'")
+    told = repr(kind.look())
+    assert "views" in kind.bad()
+    assert "token:ci" in told
+    assert not any(digit * 20 in told for digit in "127")
+
+
+def test_a_store_of_the_minor_before_gets_the_table_when_it_is_opened(kind: Kind) -> None:
+    kind.doctored("DELETE FROM stored_events WHERE POSITION > 0")
+    kind.run("DROP TABLE tokens")
+    kind.run("DROP INDEX leases_principal")
+    if isinstance(kind, InFile):
+        kind.run("PRAGMA user_version = 2000")
+    else:
+        kind.run("DELETE FROM meta WHERE name = 'minor'")
+    assert kind.bad() == {}
+    assert kind.look()["schema"].level == "warn"
+    assert "2.0 is older" in kind.look()["schema"].text
+    with opened(Path(kind.place) if isinstance(kind, InFile) else str(kind.place)) as store:
+        write(store, "k", 1)
+        changed(store, issue())
+        assert found(store).hash == ONE
+    assert kind.unsound() == []
+    assert kind.look()["schema"].level == "ok"
+
+
+def test_what_a_newer_minor_wrote_down_is_not_taken_back(kind: Kind) -> None:
+    place = Path(kind.place) if isinstance(kind, InFile) else str(kind.place)
+    if isinstance(kind, InFile):
+        kind.run("PRAGMA user_version = 2007")
+    else:
+        kind.run("UPDATE meta SET value = '7' WHERE name = 'minor'")
+    with opened(place) as store:
+        write(store, "k", 1)
+    number = "PRAGMA user_version" if isinstance(kind, InFile) else "SELECT value FROM meta WHERE name = 'minor'"
+    assert str(kind.ask(number)[0][0])[-1] == "7"
+    with pytest.raises(Exception, match=r"rebuild with the newest holdlog"):
+        kind.rebuilt()
+
+
+def test_a_file_of_the_minor_before_is_shared_with_a_server_that_has_it_open(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with opened(path) as older:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("DROP TABLE tokens")
+            connection.execute("PRAGMA user_version = 2000")
+        write(older, "k", 1)
+        with opened(path) as newer:
+            changed(newer, issue())
+            assert write(older, "k", 2) == 2
+
+
+# --- told to nobody
+
+
+def test_what_is_published_of_tokens_holds_no_hash(store: Store) -> None:
+    for command in (issue(), rotate(), revoke()):
+        changed(store, command)
+    told = [json.loads(payload.text_of("4b0c3a5e-0000-4000-8000-000000000001", it)) for it in whole_log(store)]
+    assert [it["data"].keys() for it in told] == [
+        {"token", "allow", "by"},
+        {"token", "overlap_until", "by"},
+        {"token", "by"},
+    ]
+    assert ONE not in repr(told)
+    assert TWO not in repr(told)
+    assert told[1]["data"]["overlap_until"].endswith("Z")
+
+
+def test_token_events_have_a_subject_that_a_pattern_can_ask_for() -> None:
+    assert subject_in("token:ci") == "token._.ci"
+    assert pattern_of("token.>", "holdlog").fits("token._.ci")
+    with pytest.raises(InvalidError, match="tokens are in _"):
+        pattern_of("token.ci.x", "holdlog")
+
+
+def test_no_refusal_that_is_noted_holds_a_hash(store: Store) -> None:
+    from holdlog.adapters.machine.bells import ProcessBell
+    from holdlog.adapters.stores.writer import Writer
+
+    writer = Writer(store, ProcessBell())
+    writer.run(issue(), Caller())
+    with pytest.raises(InvalidError):
+        writer.run(issue(hashed=TWO), Caller())
+    writer.run(rotate(hashed="3" * 64), Caller())
+    writer.close()
+    (noted,) = noted_refusals(store)
+    assert noted.code == "invalid"
+    assert not any(it * 20 in repr(noted) for it in "123")
