@@ -11,7 +11,7 @@ from holdlog.domain.names import claim_stream
 from holdlog.domain.times import utc
 from holdlog.domain.value import Json
 
-_TIMES: Final = ("expires_at", "due")
+_TIMES: Final = ("expires_at", "due", "overlap_until")
 _OTHERS: Final = ("also", "alternatives")
 _CALLER: Final = ("principal", "request_id", "correlation_id", "reason")
 """Sessions are told to nobody: who knows one could call in its name."""
@@ -24,7 +24,7 @@ def told(
     out."""
     envelope, event, payload = recorded.envelope, recorded.event, recorded.event.payload_field
     fields: dict[str, Any] = {**names_in(envelope.stream)}
-    fields |= event.model_dump(mode="json", exclude={"by", payload or "by"}, exclude_none=True)
+    fields |= event.model_dump(mode="json", exclude={"by", payload or "by", *event.kept_back}, exclude_none=True)
     for name in _TIMES:
         if name in fields:
             fields[name] = utc(fields[name]).isoformat(timespec="microseconds")

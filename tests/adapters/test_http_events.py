@@ -21,6 +21,7 @@ from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.events import tail
 from holdlog.adapters.http import events
 from holdlog.adapters.http.app import build_app
+from holdlog.adapters.http.ending import Ending
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.opened import Opened
@@ -47,7 +48,8 @@ class Site(NamedTuple):
 @asynccontextmanager
 async def site(place: Path | str, verifier: Any = None, settings: Settings | None = None) -> AsyncIterator[Site]:
     opened = open_holdlog(place, settings or Settings())
-    app = build_app(build_server(None, ["claims"], ""), Spaces(place, opened, Settings()), verifier, HttpOptions())
+    spaces = Spaces(place, opened, Settings())
+    app = build_app(build_server(None, ["claims"], ""), spaces, verifier, HttpOptions(), Ending())
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="on", timeout_graceful_shutdown=10))
@@ -432,7 +434,7 @@ async def test_a_long_poll_whose_client_leaves_is_over(here: Site) -> None:
         ("kinds=written", "kinds"),
         ("prefix=a", "prefix"),
         ("namespace=", "namespace"),
-        ("namespace=%00", "namespace"),
+        ("namespace=%01", "namespace"),
         ("resource=..", "resource"),
         ("agent=a/", "agent"),
         ("x=1", "arguments"),

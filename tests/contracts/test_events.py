@@ -414,4 +414,4 @@ def test_the_document_names_every_kind_with_its_fields() -> None:
     assert set(told) == set(fold.EVENTS)
     for kind, event in fold.EVENTS.items():
         named = {name.rstrip("?") for name in re.findall(r"`(\w+\??)`", told[kind])}
-        assert set(event.model_fields) - {"by", "principal"} <= named, kind
+        assert set(event.model_fields) - {"by", "principal", *event.kept_back} <= named, kind
