@@ -11,6 +11,7 @@ from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import MEMORY, file_of, open_holdlog
 from holdlog.adapters.machine.location import is_url
 from holdlog.adapters.opened import Opened
+from holdlog.adapters.stores.watch import Watch
 from holdlog.domain.refusals import InvalidError, UnavailableError
 from holdlog.domain.token import space_name
 
@@ -48,6 +49,17 @@ class Spaces:
         self._spaces: dict[str, _Space] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._ended = False
+        self._watch: Watch | None = None
+
+    def opened(self) -> list[Opened]:
+        """The main store, and the spaces that are open."""
+        return [self.main, *filter(None, (space.opened for space in list(self._spaces.values())))]
+
+    def watched(self, watch: Watch) -> None:
+        """Tell it from now on what all writers do, also those of spaces that are opened later."""
+        self._watch = watch
+        for opened in self.opened():
+            opened.writer.watch = watch
 
     @asynccontextmanager
     async def enter(self, name: str | None) -> AsyncIterator[Opened]:
@@ -83,7 +95,7 @@ class Spaces:
     def finish_waiting(self) -> None:
         """Calls that wait, in whichever space, are answered at once, and so are those that would from now on."""
         self._ended = True
-        for opened in (self.main, *filter(None, (space.opened for space in self._spaces.values()))):
+        for opened in self.opened():
             opened.finish_waiting()
 
     async def close(self) -> None:
@@ -107,6 +119,7 @@ class Spaces:
 
     def _open(self, place: Path | str) -> Opened:
         opened = open_holdlog(place, self._settings, what="http")
+        opened.writer.watch = self._watch
         self._prepare(opened)
         if self._ended:
             opened.finish_waiting()

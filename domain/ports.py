@@ -206,6 +206,10 @@ class Transaction(Reader, Protocol):
     def grew(self) -> bool:
         """Whether events were appended."""
 
+    @property
+    def topics(self) -> Sequence[str]:
+        """Of the events that were appended."""
+
     def due_records(self, limit: int) -> list[Record]:
         """Records whose values are due at `at` and still live, those first that were due first."""
 
@@ -262,6 +266,9 @@ class Store(Protocol):
 
         Raises UnavailableError. When the block raises, nothing happened.
         """
+
+    def size(self) -> int:
+        """Bytes that it takes where it is kept."""
 
     def let_go(self) -> None:
         """After an interrupt: undo and release whatever this thread still has of a transaction."""

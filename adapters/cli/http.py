@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.cli.settings import LARGEST_VALUE, environment, port, whole_from
+from holdlog.adapters.cli.settings import LARGEST_VALUE, environment, log_format, port, whole_from
 from holdlog.adapters.machine.location import shown, without_password
 from holdlog.domain.refusals import InvalidError
 
@@ -72,6 +72,7 @@ def add_http_options(serve: argparse.ArgumentParser) -> None:
     add("--max-body-bytes", "N", "of one request", "1048576", whole_from(1024, 2 * LARGEST_VALUE))
     add("--max-spaces", "N", "open at once; 0: 256 in files, 24 in a database", "0", _up_to(10**5))
     add("--max-connections", "N", "in all", "4096", whole_from(1, 10**6))
+    add("--access-log", "FORMAT", "text or json: a line for each request on stderr, without secrets", "off", log_format)
     add("--drain-seconds", "SECONDS", "from /readyz saying no to the end of listening", "0", _up_to(600))
 
 
@@ -108,7 +109,8 @@ def serve_http(
         beside = tell_nats(opened, place, nats) if nats is not None else None
         spaces = Spaces(place, opened, settings, http.max_spaces or None, prepare)
         ending = Ending()
-        app = build_app(mcp, spaces, verifier, http, ending)
+        relay = None if beside is None else lambda: beside.status
+        app = build_app(mcp, spaces, verifier, http, ending, relay)
         who = "tokens are required" if verifier is not None else "no token is required"
         ready = f"serving {url_of(bound)} (MCP at {http.path}), store {without_password(place)}; {who}"
         server_of(app, http, ending, lambda: tell(ready), spaces.finish_waiting).run(sockets=[bound])
@@ -135,6 +137,7 @@ def http_options_of(options: argparse.Namespace) -> "HttpOptions":
         host=options.host,
         port=options.port,
         path=options.path.rstrip("/"),
+        access_log=options.access_log,
         allowed_hosts=tuple(options.allowed_host),
         allowed_origins=tuple(options.allowed_origin),
         trusted_proxies=tuple(options.trusted_proxy),

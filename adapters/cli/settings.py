@@ -22,6 +22,7 @@ LARGEST_VALUE: Final = 16 * 1024 * 1024
 """Bytes; every reader of a key gets the whole value."""
 
 LEVELS: Final = ("debug", "info", "warning", "error")
+LOG_FORMATS: Final = ("off", "text", "json")
 
 
 def place_of(db: str | None) -> Path | str:
@@ -75,6 +76,10 @@ def whole_from(least: int, most: int) -> Callable[[str], int]:
 
 def log_level(text: str) -> str:
     return _read(text, str.lower, LEVELS.__contains__, f"one of {', '.join(LEVELS)}")
+
+
+def log_format(text: str) -> str:
+    return _read(text, str.lower, LOG_FORMATS.__contains__, f"one of {', '.join(LOG_FORMATS)}")
 
 
 class _FromEnvironment(str):

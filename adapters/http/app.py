@@ -1,8 +1,8 @@
 """The application: its routes, and what every request goes through first."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastmcp import FastMCP
 from starlette.applications import Starlette
@@ -12,23 +12,34 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp
 
-from holdlog.adapters.http.answers import failed, json_response, refused
+from holdlog.adapters.http.answers import failed, refused
 from holdlog.adapters.http.authentication import Authentication, Verifier
 from holdlog.adapters.http.ending import Ending
 from holdlog.adapters.http.guards import Guards
 from holdlog.adapters.http.limits import Limits
+from holdlog.adapters.http.operations import Operations
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.http import mcp_over_http
 from holdlog.adapters.spaces import Spaces
 from holdlog.domain.refusals import HoldlogError
 
+if TYPE_CHECKING:
+    from holdlog.adapters.nats.relay import Status
+
 
 def build_app(
-    mcp: FastMCP[Any], spaces: Spaces, verifier: Verifier | None, options: HttpOptions, ending: Ending
+    mcp: FastMCP[Any],
+    spaces: Spaces,
+    verifier: Verifier | None,
+    options: HttpOptions,
+    ending: Ending,
+    relay: "Callable[[], Status] | None" = None,
 ) -> ASGIApp:
     """`mcp`: a server built without a local store. Opens nothing; `spaces` are closed when the application ends.
-    Routes find `options`, `spaces` and `ending` in `request.app.state`."""
+    `relay`: what the one beside it does. Routes find `options`, `spaces` and `ending` in `request.app.state`."""
     endpoint, running = mcp_over_http(mcp)
+    operations = Operations(mcp, spaces, options.access_log, ending, relay)
+    routes = [Route(options.path, endpoint, methods=["GET", "POST", "DELETE"]), *operations.routes]
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -37,11 +48,7 @@ def build_app(
         await spaces.close()
 
     app = Starlette(
-        routes=[
-            Route(options.path, endpoint, methods=["GET", "POST", "DELETE"]),
-            Route("/healthz", _healthz),
-            Route("/readyz", _readyz),
-        ],
+        routes=routes,
         exception_handlers={
             HoldlogError: refused,
             HTTPException: _no_route,
@@ -55,17 +62,7 @@ def build_app(
     # From the inside out: what comes last is asked first.
     guarded: ASGIApp = Limits(app, options)
     guarded = Authentication(guarded, spaces, verifier)
-    return Guards(guarded, options)
-
-
-async def _healthz(request: Request) -> Response:
-    return json_response({"status": "ok"})
-
-
-async def _readyz(request: Request) -> Response:
-    if request.app.state.ending.began:
-        return failed("this server is about to end", 503, {"retry-after": "1"})
-    return json_response({"status": "ok"})
+    return operations.around(Guards(guarded, options), routes)
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

@@ -1,6 +1,7 @@
 """What `serve --transport http` was told."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class HttpOptions:
     trusted_proxies: tuple[str, ...] = ()
     open_tokens: bool = False
     drain: float = 0.0
+    access_log: Literal["off", "text", "json"] = "off"
     max_body_bytes: int = 1024 * 1024
     max_connections: int = 4096
     max_in_flight: int = 256

@@ -18,6 +18,7 @@ from holdlog.adapters.stores.findings import REBUILD_LEFT, Finding, contents, ke
 from holdlog.adapters.stores.look import SqliteLook, any_text
 from holdlog.adapters.stores.opening import require_ours
 from holdlog.adapters.stores.schema import MAJOR, MINOR, MINORS_PER_MAJOR
+from holdlog.adapters.stores.sqlite import size_of
 from holdlog.domain.refusals import StoreError
 
 SHM_OPEN_LOCK: Final = 128
@@ -38,7 +39,7 @@ def examine(path: Path, progress: Callable[[int, int], None] = lambda done, tota
             connection.execute("BEGIN")
             findings += _schema(connection)
             look = SqliteLook(connection)
-            findings += _guarded("contents", lambda: contents(look, _all_bytes(path)))
+            findings += _guarded("contents", lambda: contents(look, size_of(path)))
             findings += _guarded("integrity", lambda: [_integrity(connection)])
             if _version(connection) < MAJOR * MINORS_PER_MAJOR + MINOR:  # it has other views
                 findings.append(Finding("log", "warn", "not looked at: its schema is older"))
@@ -130,17 +131,6 @@ def _schema(connection: sqlite3.Connection) -> Iterator[Finding]:
 def _version(connection: sqlite3.Connection) -> int:
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return version
-
-
-def _all_bytes(path: Path) -> int:
-    return sum(_size(path.with_name(path.name + suffix)) for suffix in ("", "-wal"))
-
-
-def _size(path: Path) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
 
 
 def _integrity(connection: sqlite3.Connection) -> Finding:

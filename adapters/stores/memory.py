@@ -72,6 +72,9 @@ class MemoryStore:
         finally:
             self._lock.release()
 
+    def size(self) -> int:
+        return 0  # nothing is kept
+
     def let_go(self) -> None:
         if self._lock._is_owned():  # type: ignore[attr-defined]
             self._lock.release()
@@ -233,6 +236,10 @@ class MemoryTransaction(MemoryReader):
     @property
     def grew(self) -> bool:
         return len(self.events) > self._before
+
+    @property
+    def topics(self) -> list[str]:
+        return [event.stored.topic for event in self.events[self._before :]]
 
     def due_records(self, limit: int) -> list[Record]:
         due = sorted((it for it in self._ending() if it[0] <= self.at), key=lambda it: (it[0], *it[1][:2]))

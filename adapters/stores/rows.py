@@ -185,6 +185,7 @@ class SqliteTransaction(SqliteReader):
         self.sealed: str | None = None
         self._last: int | None = None  # time of the newest event, where it is known
         self.grew = False
+        self.topics: list[str] = []
         self._wrote = False
 
     def forget(self) -> None:
@@ -202,6 +203,7 @@ class SqliteTransaction(SqliteReader):
         self.at = max(self._clock(), self._last)
         self.steady = self._steady()
         self.grew = False
+        self.topics = []
         self.wrote = False
 
     @property
@@ -236,6 +238,7 @@ class SqliteTransaction(SqliteReader):
         stored = [event.stored for event in sealed]
         positions = self._recorder._insert_events(self._cursor, stored, sealed=sealed, states=list(states.values()))
         self.wrote = self.grew = True
+        self.topics += [event.stored.topic for event in sealed]
         self._last = None
         return positions
 

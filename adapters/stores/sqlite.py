@@ -65,6 +65,9 @@ class SqliteStore:
         self._usable()
         return _Write(self, deadline)
 
+    def size(self) -> int:
+        return size_of(self.path)
+
     def connect(self) -> sqlite3.Connection:
         """A new connection, configured; the caller closes it through `gate`."""
         self._require_in_place()
@@ -285,3 +288,15 @@ def identity_of(path: Path | str) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file with its write-ahead log."""
+    return sum(_bytes_of(path.with_name(path.name + suffix)) for suffix in ("", "-wal"))
+
+
+def _bytes_of(path: Path) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

@@ -5,6 +5,7 @@ coroutines are led by a thread that starts when the first one writes (docs/decis
 """
 
 import asyncio
+import logging
 import threading
 import time
 from collections import deque
@@ -15,6 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from holdlog.adapters.stores.watch import Watch
 from holdlog.domain.handle import Command, Outcome, footprint, handle
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Bell, Refusal, Store
@@ -26,11 +28,13 @@ MAX_REFUSALS_KEPT: Final = 1_000
 PATIENCE: Final = 5.0
 """Seconds that a caller waits for the store to take its command."""
 
+_log = logging.getLogger("holdlog")
+
 
 class Job:
     """One command on its way. `turn` is held until it is done or should lead; a coroutine's job has a loop instead."""
 
-    __slots__ = ("caller", "command", "deadline", "done", "future", "leads", "loop", "outcome", "turn")
+    __slots__ = ("caller", "command", "deadline", "done", "future", "leads", "loop", "outcome", "seen", "turn")
 
     def __init__(self, command: Command, caller: Caller) -> None:
         self.command = command
@@ -42,6 +46,7 @@ class Job:
         self.turn: threading.Lock | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.future: asyncio.Future[Outcome] | None = None
+        self.seen: object = None  # what a watch gave it
 
     def result(self) -> Outcome:
         if isinstance(self.outcome, BaseException):
@@ -52,6 +57,8 @@ class Job:
 
 class Writer:
     """Takes commands from threads and coroutines of this process. Safe in threads."""
+
+    watch: Watch | None = None
 
     def __init__(self, store: Store, bell: Bell) -> None:
         self._store = store
@@ -109,6 +116,11 @@ class Writer:
         finally:
             timer.cancel()
 
+    @property
+    def waiting(self) -> int:
+        """Commands that no batch took yet."""
+        return len(self._waiting)
+
     def leads_here(self) -> bool:
         """Whether this very thread runs a batch: then this is a signal handler that interrupted it."""
         return self._leader == threading.get_ident()
@@ -137,21 +149,28 @@ class Writer:
         if self._closed:
             raise self._closed()
         if len(self._waiting) >= MAX_WAITING:
-            raise UnavailableError(f"{MAX_WAITING} commands wait already", retry_after=1.0)
+            raise self._turned_away(UnavailableError(f"{MAX_WAITING} commands wait already", retry_after=1.0))
+        if self.watch is not None:
+            job.seen = self.watch.asked()
         self._waiting.append(job)
+
+    def _turned_away(self, refusal: UnavailableError) -> UnavailableError:
+        if self.watch is not None:
+            self.watch.turned_away()
+        return refusal
 
     def _await_turn(self, job: Job) -> None:
         assert job.turn is not None
         if job.turn.acquire(timeout=PATIENCE):
             return
         if not job.leads and self._withdraw(job):
-            raise _too_busy()
+            raise self._turned_away(_too_busy())
         job.turn.acquire()
 
     def _give_up(self, job: Job) -> None:
         """A coroutine's patience is over. A command that is in a batch already waits for its outcome."""
         if self._withdraw(job) and job.future is not None and not job.future.done():
-            job.future.set_exception(_too_busy())
+            job.future.set_exception(self._turned_away(_too_busy()))
 
     def _step_back(self, job: Job) -> None:
         """An interrupt: the command is withdrawn, and a lead that its caller has goes on to the next."""
@@ -224,6 +243,7 @@ class Writer:
         A future takes any error but StopIteration, and the neighbours would go unanswered."""
         begun = False
         refusals: list[Refusal] = []
+        committed: Sequence[str] = ()
         try:
             ahead = partial(footprint, [job.command for job in batch])
             with self._store.transaction(batch[0].deadline, ahead) as transaction:
@@ -240,6 +260,8 @@ class Writer:
                         refusals.append(_noted(refusal, job, transaction.at))
                 if transaction.wrote and (refusals or self._refusals):
                     transaction.note_refusals([*self._refusals, *refusals])
+                # Here: once it is over, the store may begin the next one, of another thread, with the same object.
+                wrote, grew, topics = transaction.wrote, transaction.grew, transaction.topics
         except Exception as error:
             doubt = isinstance(error, UnavailableError) and error.in_doubt
             if begun and not doubt and len(batch) > 1:
@@ -249,12 +271,22 @@ class Writer:
             for job in batch:
                 job.outcome = RuntimeError(repr(error)) if isinstance(error, StopIteration) else error
         else:
-            if transaction.wrote:
+            committed = topics
+            if wrote:
                 self._refusals.clear()
-                if transaction.grew:
+                if grew:
                     self._bell.ring()
             else:
                 self._refusals.extend(refusals)
+        self._show(batch, committed)
+
+    def _show(self, batch: Sequence[Job], topics: Sequence[str]) -> None:
+        """No fault of who watches is the callers'."""
+        if self.watch is not None:
+            try:
+                self.watch.ran(batch, topics)
+            except Exception:
+                _log.exception("what a batch did could not be noted")
 
 
 def _too_busy() -> UnavailableError:

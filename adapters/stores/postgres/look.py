@@ -8,7 +8,7 @@ from holdlog.adapters.stores.audit import Row
 from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.postgres.rows import Connection
 from holdlog.adapters.stores.postgres.schema import SELECT_EVENTS, key_of, select_rows
-from holdlog.adapters.stores.postgres.standing import IN_SCHEMA, tables_there
+from holdlog.adapters.stores.postgres.standing import SELECT_SIZE, tables_there
 from holdlog.adapters.stores.schema import EVENTS_TABLE, select_from
 from holdlog.projections.claims import CLAIMS
 from holdlog.projections.fold import VIEWS
@@ -74,7 +74,7 @@ class PostgresLook:
 
     def size(self) -> int:
         """Bytes of all tables with their indexes."""
-        return int(self._row(_SELECT_SIZE)[0])
+        return int(self._row(SELECT_SIZE)[0])
 
     def _row(self, select: str) -> tuple[Any, ...]:
         row = self._connection.execute(select).fetchone()
@@ -99,5 +99,3 @@ SELECT (SELECT COUNT(*) FROM {EVENTS_TABLE}),
        (SELECT COUNT(*) FROM current WHERE live = 1), (SELECT COUNT(*) FROM current WHERE live <> 1)"""
 _SELECT_LEASES: Final = """
 SELECT resource, version, CASE kind WHEN 'waits' THEN 'ticket' ELSE 'grant' END, agent, principal FROM leases"""
-_SELECT_SIZE: Final = f"""SELECT COALESCE(SUM(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
-    WHERE {IN_SCHEMA} AND relkind = 'r'"""

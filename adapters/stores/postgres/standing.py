@@ -26,6 +26,9 @@ _SELECT_COLUMNS: Final = """SELECT attname, format_type(atttypid, NULL) FROM pg_
     WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"""
 IN_SCHEMA: Final = "relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
 """Not `::regnamespace`, which folds and splits a name as if somebody had typed it."""
+SELECT_SIZE: Final = f"""SELECT COALESCE(SUM(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
+    WHERE {IN_SCHEMA} AND relkind = 'r'"""
+"""Bytes of all tables with their indexes."""
 _SELECT_INDEXES: Final = f"""SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid
     WHERE {IN_SCHEMA} AND indisvalid"""
 

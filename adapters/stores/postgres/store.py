@@ -18,6 +18,7 @@ from holdlog.adapters.stores.postgres.patience import SILENT_SECONDS, PatientCon
 from holdlog.adapters.stores.postgres.place import Place
 from holdlog.adapters.stores.postgres.recorder import EventRecorder
 from holdlog.adapters.stores.postgres.rows import Connection, PostgresReader
+from holdlog.adapters.stores.postgres.standing import SELECT_SIZE
 from holdlog.adapters.stores.postgres.transaction import PostgresTransaction
 from holdlog.adapters.stores.schema import EVENTS_TABLE
 from holdlog.domain.ports import Footprint
@@ -79,6 +80,10 @@ class PostgresStore:
     def transaction(self, deadline: float, ahead: Callable[[], Footprint] | None = None) -> "_Write":
         self._usable()
         return _Write(self, deadline, ahead)
+
+    def size(self) -> int:
+        with self.reader() as reader:
+            return int(reader.rows(SELECT_SIZE, ())[0][0])
 
     def let_go(self) -> None:
         if self._lock.is_mine():

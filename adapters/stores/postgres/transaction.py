@@ -87,6 +87,7 @@ class PostgresTransaction(PostgresReader):
         self.steady = self._steady() if self._steady else now
         self._position = position or 0
         self.wrote = self.grew = False
+        self.topics: list[str] = []
         self._sealed: list[Sealed] = []
         self._states: dict[str, State] = {}
         self._later: list[tuple[str, Any]] = []
@@ -158,6 +159,7 @@ class PostgresTransaction(PostgresReader):
             event = seal(change, before, self.at, caller)
             self._states[stream] = after = fold.evolve(before, change.event, self.at, event.digest)
             self._sealed.append(event)
+            self.topics.append(event.stored.topic)
             self.last_digest = event.digest
             if isinstance(after, Record):
                 self._records[after.namespace, after.key] = after

@@ -1,0 +1,172 @@
+"""What whoever runs the server asks it: does it serve, can it take work, what did it do."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+
+from fastmcp import FastMCP
+from prometheus_client.core import GaugeMetricFamily, Metric
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from holdlog.adapters.http.access_log import AccessLog
+from holdlog.adapters.http.answers import failed, json_response
+from holdlog.adapters.http.authentication import served_of
+from holdlog.adapters.http.ending import Ending
+from holdlog.adapters.http.look import Look
+from holdlog.adapters.http.metrics import CONTENT_TYPE, Metrics, exposed
+from holdlog.adapters.http.observed import Observed, Watching
+from holdlog.adapters.http.tracing import find_traces
+from holdlog.adapters.mcp.counts import ToolCounts
+from holdlog.adapters.spaces import Spaces
+from holdlog.domain.ports import Store
+from holdlog.domain.refusals import DeniedError, HoldlogError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.nats.relay import Status
+
+PATIENCE: Final = 2.0
+"""Seconds that the store has to answer a probe."""
+READY_FRESH: Final = 1.0
+"""Seconds for which an answer of the store will do: probes then cost nothing."""
+FACTS_FRESH: Final = 5.0
+
+_log = logging.getLogger("holdlog")
+
+
+class Facts(NamedTuple):
+    """Of the main store: its newest position and its bytes; of the open spaces, bytes together."""
+
+    position: int
+    main_bytes: int
+    space_bytes: int
+
+
+class Operations:
+    """Watches the server from now on. `access_log`: its format, or `off`; `relay`: what the one beside it does."""
+
+    def __init__(
+        self,
+        mcp: FastMCP[Any],
+        spaces: Spaces,
+        access_log: Literal["off", "text", "json"],
+        ending: Ending,
+        relay: "Callable[[], Status] | None" = None,
+    ) -> None:
+        self._spaces = spaces
+        self._metrics = Metrics()
+        self._traces = find_traces()
+        self._log = None if access_log == "off" else AccessLog(access_log)
+        self._ending = ending
+        self._relay = relay
+        self._ready = Look(self._position, READY_FRESH, PATIENCE)
+        self._facts = Look(self._facts_now, FACTS_FRESH, PATIENCE)
+        self._said: str | None = None
+        spaces.watched(self._metrics if self._traces is None else Watching(self._metrics, self._traces))
+        mcp.add_middleware(ToolCounts(self._metrics.called))
+
+    def around(self, app: ASGIApp, routes: Sequence[Route]) -> ASGIApp:
+        """The application, watched. `routes`: all that it has."""
+        return Observed(app, routes, self._metrics, self._log, self._traces)
+
+    @property
+    def routes(self) -> list[Route]:
+        return [
+            Route("/healthz", self.healthz),
+            Route("/readyz", self.readyz),
+            Route("/metrics", self.metrics),
+        ]
+
+    async def healthz(self, request: Request) -> Response:
+        return json_response({"status": "ok"})
+
+    async def readyz(self, request: Request) -> Response:
+        if self._ending.began:
+            return _not_ready("the server is about to end")
+        try:
+            await self._ready.found()
+        except TimeoutError:
+            self._say(f"the store does not answer within {PATIENCE:g} s")
+            return _not_ready("the store does not answer")
+        except HoldlogError as error:
+            self._say(str(error))  # the log may name the store, an answer to anybody may not
+            return _not_ready("the store cannot be read now")
+        self._said = None
+        return json_response({"status": "ok"})
+
+    async def metrics(self, request: Request) -> Response:
+        served = served_of(request)
+        if served.opened is not self._spaces.main:  # a space's owner may do everything there, but not see all
+            raise DeniedError("admin:* without a space")
+        served.grants.require("admin", "*")
+        try:
+            facts = await self._facts.found()
+        except (TimeoutError, HoldlogError):
+            facts = None
+        text = exposed([*self._metrics.families(), *self._gauges(facts)])
+        return Response(text, headers={"cache-control": "no-store", "content-type": CONTENT_TYPE})
+
+    def _position(self) -> int:
+        with self._spaces.main.store.reader() as reader:
+            return reader.position()
+
+    def _facts_now(self) -> Facts:
+        main, *others = [opened.store for opened in self._spaces.opened()]
+        return Facts(self._position(), main.size(), sum(map(_size, others)))
+
+    def _gauges(self, facts: Facts | None) -> Iterator[Metric]:
+        opened = self._spaces.opened()
+        yield _gauge(
+            "holdlog_writer_queue", "Commands that no batch took yet.", sum(it.writer.waiting for it in opened)
+        )
+        yield _gauge("holdlog_waiters", "Calls that wait now.", sum(it.upkeep.waiters for it in opened))
+        yield _gauge("holdlog_spaces_open", "Spaces whose stores are open.", len(opened) - 1)
+        yield _gauge("holdlog_store_up", "Whether the store answers.", float(facts is not None))
+        if facts is not None:
+            yield _gauge("holdlog_store_position", "Of the newest event in the main store.", facts.position)
+            size = GaugeMetricFamily("holdlog_store_bytes", "What the stores take.", labels=["store"])
+            size.add_metric(["main"], facts.main_bytes)
+            size.add_metric(["spaces"], facts.space_bytes)
+            yield size
+        if self._relay is not None:
+            yield from _relayed(self._relay(), facts)
+
+    def _say(self, message: str) -> None:
+        """Log, once per change, why this server takes no work."""
+        if message != self._said:
+            self._said = message
+            _log.warning("not ready: %s", message)
+
+
+def _size(store: Store) -> int:
+    """Of a space, which may be closed meanwhile."""
+    try:
+        return store.size()
+    except HoldlogError:
+        return 0
+
+
+def _not_ready(message: str) -> Response:
+    return failed(message, 503, {"retry-after": "1"})
+
+
+def _gauge(name: str, help_text: str, number: float) -> Metric:
+    return GaugeMetricFamily(name, help_text, number)
+
+
+def _relayed(status: "Status", facts: Facts | None) -> Iterator[Metric]:
+    from holdlog.adapters.nats.relay import State
+
+    states = GaugeMetricFamily("holdlog_relay_state", "1 for what the relay does now.", labels=["state"])
+    for state in get_args(State):
+        states.add_metric([state], float(state == status.state))
+    yield states
+    if status.state == "waiting":  # another server's relay publishes, and tells how far it is
+        return
+    if status.position:
+        yield _gauge("holdlog_relay_position", "Of the last event that NATS acknowledged.", status.position)
+    if facts is not None and (status.position or status.state in ("publishing", "current")):
+        lag = max(0, facts.position - status.position)
+        yield _gauge("holdlog_relay_lag_events", "Positions between the store's newest event and NATS.", lag)

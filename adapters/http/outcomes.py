@@ -1,0 +1,42 @@
+"""What a command is called and what came of it, in the few words of the program: for labels and traces."""
+
+import re
+from functools import cache
+from typing import Final
+
+from holdlog.adapters.stores.writer import Job
+from holdlog.domain.claims.commands import Let, Queued, Take, Taken
+from holdlog.domain.handle import Command
+from holdlog.domain.record import Transact
+from holdlog.domain.refusals import HoldlogError
+
+_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+def kind_of(command: Command) -> str:
+    """As its call is named: `set`, `claim`, `clear_namespace`; `transact` for several operations."""
+    if isinstance(command, Transact) and len(command.operations) == 1:
+        return _word(type(command.operations[0]))
+    return _word(type(command))
+
+
+@cache
+def _word(kind: type) -> str:
+    return "claim" if kind is Take else _CAPITAL.sub("_", kind.__name__).lower()
+
+
+def outcome_of(job: Job) -> str:
+    """`ok` or another word for what happened, the code of a refusal, or `error` for what no command should come to."""
+    match job.outcome:
+        case Taken(already=already):
+            return "already_claimed" if already else "claimed"
+        case Queued():
+            return "queued" if isinstance(job.command, Take) and job.command.wait else "busy"
+        case Let(already=already):
+            return "already_free" if already else "released"
+        case HoldlogError(code=code):
+            return code
+        case BaseException():
+            return "error"
+        case _:
+            return "ok"
