@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdlog.adapters.http import tracing
 from holdlog.adapters.http.access_log import AccessLog, Entry
 from holdlog.adapters.http.metrics import METHODS, Metrics
+from holdlog.adapters.http.openapi import PATHS
 from holdlog.adapters.http.tracing import Traces
 from holdlog.adapters.stores.writer import Job
 
@@ -38,9 +39,9 @@ class Observed:
         self._metrics = metrics
         self._log = log
         self._traces = traces
-        self._routes: dict[object, list[Route]] = {}
+        self._names: dict[object, dict[int, str]] = {}
         for route in routes:
-            self._routes.setdefault(route.endpoint, []).append(route)
+            self._names.setdefault(route.endpoint, {}).update(_names_of(route))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -79,10 +80,19 @@ class Observed:
         self._metrics.streams(self._route_of(scope), change)
 
     def _route_of(self, scope: Scope) -> str:
-        found = self._routes.get(scope.get("endpoint"), ())
-        if len(found) > 1:
-            found = [route for route in found if route.path_regex.match(scope["path"])]
-        return found[0].path if found else NO_ROUTE
+        names = self._names.get(scope.get("endpoint"))
+        if names is None:
+            return NO_ROUTE
+        # Counted as it came: an encoded slash is part of a name.
+        return names.get(scope["raw_path"].count(b"/")) or next(iter(names.values()))
+
+
+def _names_of(route: Route) -> dict[int, str]:
+    """What a route is called, by the number of slashes in a path: one of a whole tree stands for several."""
+    tree = route.path.removesuffix("/{rest:path}")
+    if tree == route.path:
+        return {route.path.count("/"): route.path}
+    return {path.count("/"): path for path in PATHS if path.startswith(f"{tree}/")}
 
 
 class _Seen:

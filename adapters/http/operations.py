@@ -18,6 +18,7 @@ from holdlog.adapters.http.ending import Ending
 from holdlog.adapters.http.look import Look
 from holdlog.adapters.http.metrics import CONTENT_TYPE, Metrics, exposed
 from holdlog.adapters.http.observed import Observed, Watching
+from holdlog.adapters.http.openapi import document
 from holdlog.adapters.http.tracing import find_traces
 from holdlog.adapters.mcp.counts import ToolCounts
 from holdlog.adapters.spaces import Spaces
@@ -77,6 +78,7 @@ class Operations:
             Route("/healthz", self.healthz),
             Route("/readyz", self.readyz),
             Route("/metrics", self.metrics),
+            Route("/openapi.json", self.openapi),
         ]
 
     async def healthz(self, request: Request) -> Response:
@@ -107,6 +109,9 @@ class Operations:
             facts = None
         text = exposed([*self._metrics.families(), *self._gauges(facts)])
         return Response(text, headers={"cache-control": "no-store", "content-type": CONTENT_TYPE})
+
+    async def openapi(self, request: Request) -> Response:
+        return json_response(document(route for route in request.app.routes if isinstance(route, Route)))
 
     def _position(self) -> int:
         with self._spaces.main.store.reader() as reader:

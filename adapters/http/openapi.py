@@ -1,0 +1,140 @@
+"""The OpenAPI 3.1 document of everything that is no MCP: `GET /openapi.json`, made from the models of the answers."""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import version
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+from starlette.routing import Route
+
+from holdlog.adapters.http.openapi_parts import ANYBODY, PROMETHEUS, Schema, no_body, refusals, told
+from holdlog.adapters.http.openapi_paths import REST
+from holdlog.adapters.results import (
+    Conflict,
+    DeleteResult,
+    Denied,
+    Failed,
+    Fenced,
+    History,
+    NamespaceList,
+    NotFound,
+    RecordList,
+    SetResult,
+    Unavailable,
+)
+
+MODELS: Final[tuple[type[BaseModel], ...]] = (
+    Conflict,
+    DeleteResult,
+    Denied,
+    Failed,
+    Fenced,
+    History,
+    NamespaceList,
+    NotFound,
+    RecordList,
+    SetResult,
+    Unavailable,
+)
+
+_WELL: Final = {"type": "object", "properties": {"status": {"const": "ok"}}, "required": ["status"]}
+
+OPERATIONS: Final[Mapping[str, Schema]] = {
+    "/healthz": {
+        "get": {
+            "summary": "Whether the process serves",
+            "description": "For a liveness probe: it asks nobody else, so that no outage of a database restarts it.",
+            "security": ANYBODY,
+            "responses": {"200": told("It serves.", _WELL)},
+        }
+    },
+    "/readyz": {
+        "get": {
+            "summary": "Whether it can take work now",
+            "description": "For a readiness probe: the store can be read, and the server is not about to end.",
+            "security": ANYBODY,
+            "responses": {"200": told("It can.", _WELL), "503": refusals(503)["503"]},
+        }
+    },
+    "/metrics": {
+        "get": {
+            "summary": "Figures for Prometheus",
+            "description": "Needs admin:* where tokens are required. docs/operations.md names each figure.",
+            "responses": {"200": told("In the text format.", {"type": "string"}, PROMETHEUS), **refusals()},
+        }
+    },
+    "/openapi.json": {
+        "get": {
+            "summary": "This document",
+            "security": ANYBODY,
+            "responses": {"200": told("OpenAPI 3.1.", {"type": "object"})},
+        }
+    },
+}
+DESCRIBED: Final[Mapping[str, Schema]] = {**REST, **OPERATIONS}
+PATHS: Final = tuple(DESCRIBED)
+
+
+def document(routes: Iterable[Route]) -> dict[str, Any]:
+    """Of those of the described paths that these routes serve."""
+    served = list(routes)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "holdlog",
+            "version": version("holdlog"),
+            "description": "Shared, versioned values for agents; docs/http.md tells more. MCP is beside it.",
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "security": [{"bearer": []}, {"token": []}, {}],
+        "paths": {path: _with_head(parts) for path, parts in DESCRIBED.items() if _is_served(path, served)},
+        "components": {
+            "schemas": schemas(),
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "token": {"type": "apiKey", "in": "header", "name": "x-token"},
+            },
+        },
+    }
+
+
+@cache
+def schemas() -> dict[str, Any]:
+    _, found = models_json_schema(
+        [(model, "validation") for model in MODELS], ref_template="#/components/schemas/{model}"
+    )
+    made: dict[str, Any] = {name: _without_nulls(schema) for name, schema in found["$defs"].items()}
+    for schema in made.values():
+        if "status" in schema.get("properties", {}):
+            schema["required"] = ["status", *schema.get("required", [])]
+    made["Conflict"]["required"].remove("expected_version")  # not there where several would have done
+    return made
+
+
+def _is_served(path: str, routes: Iterable[Route]) -> bool:
+    example = path.replace("{", "").replace("}", "")
+    return any(route.path_regex.match(example) for route in routes)
+
+
+def _with_head(parts: Schema) -> Schema:
+    """Whatever can be had by GET can be asked for by HEAD."""
+    if "get" not in parts:
+        return parts
+    responses = {status: no_body(it) for status, it in parts["get"]["responses"].items()}
+    head = {**parts["get"], "summary": "As GET, without a body", "responses": responses}
+    return {**parts, "head": head}
+
+
+def _without_nulls(schema: Any) -> Any:
+    """What is null by default is left out of answers instead."""
+    if isinstance(schema, list):
+        return [_without_nulls(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {name: _without_nulls(part) for name, part in schema.items() if not (name == "default" and part is None)}
+    if kept.get("anyOf") and "default" in schema and schema["default"] is None:
+        options = [option for option in kept.pop("anyOf") if option != {"type": "null"}]
+        kept |= options[0] if len(options) == 1 else {"anyOf": options}
+    return kept
