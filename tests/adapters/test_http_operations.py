@@ -63,11 +63,20 @@ Numbers = Callable[..., float]
 async def serving(store: Opened, verifier: Any = None, **options: Any) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of the whole application."""
     relay, ending = options.pop("relay", None), options.pop("ending", Ending())
-    mcp, spaces = build_server(None, tuple(GROUPS)), Spaces(":memory:", store, Settings())
+    spaces = options.pop("spaces", None) or Spaces(":memory:", store, Settings())
+    mcp = build_server(None, tuple(GROUPS))
     app: Any = build_app(mcp, spaces, verifier, HttpOptions(**options), ending, relay)
     transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
-    async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport, base_url=BASE) as client:
+    inner = starlette_of(app)
+    async with inner.router.lifespan_context(inner), httpx2.AsyncClient(transport=transport, base_url=BASE) as client:
         yield client
+
+
+def starlette_of(app: Any) -> Starlette:
+    """The application within what is around it."""
+    while not isinstance(app, Starlette):
+        app = app._app
+    return app
 
 
 BASE = "http://127.0.0.1:8420"
@@ -322,9 +331,7 @@ async def test_how_far_the_relay_is_behind_is_told_once_it_is_known() -> None:
 async def test_spaces_are_counted_and_their_commands_too() -> None:
     with opened() as store:
         spaces = Spaces(":memory:", store, Settings())
-        app: Any = build_app(build_server(None, ("claims",)), spaces, None, HttpOptions(), Ending())
-        transport = httpx2.ASGITransport(app)
-        async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport, base_url=BASE) as client:
+        async with serving(store, spaces=spaces) as client:
             async with spaces.enter("team") as space:
                 await space.write_async(space.calls.set("n", "k", 1, "ann", 0), NOBODY)
             number = await figures(client)
@@ -601,8 +608,7 @@ async def test_every_route_but_mcp_and_the_page_is_described() -> None:
     with opened() as store:
         async with serving(store) as client:
             found = (await client.get("/openapi.json")).json()
-            app: Any = client._transport.app  # type: ignore[attr-defined]
-            for route in app.routes:
+            for route in starlette_of(client._transport.app).routes:  # type: ignore[attr-defined]
                 if route.path not in ("/mcp", "/"):
                     tree = route.path.removesuffix("/{rest:path}")
                     assert any(path == tree or path.startswith(f"{tree}/") for path in found["paths"]), route.path
