@@ -39,7 +39,6 @@ def build_app(
     `relay`: what the one beside it does. Routes find `options`, `spaces` and `ending` in `request.app.state`."""
     endpoint, running = mcp_over_http(mcp)
     operations = Operations(mcp, spaces, options.access_log, ending, relay)
-    routes = [Route(options.path, endpoint, methods=["GET", "POST", "DELETE"]), *operations.routes]
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -48,7 +47,7 @@ def build_app(
         await spaces.close()
 
     app = Starlette(
-        routes=routes,
+        routes=[Route(options.path, endpoint, methods=["GET", "POST", "DELETE"]), *operations.routes],
         exception_handlers={
             HoldlogError: refused,
             HTTPException: _no_route,
@@ -62,7 +61,7 @@ def build_app(
     # From the inside out: what comes last is asked first.
     guarded: ASGIApp = Limits(app, options)
     guarded = Authentication(guarded, spaces, verifier)
-    return operations.around(Guards(guarded, options), routes)
+    return operations.around(Guards(guarded, options), app.routes)
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

@@ -8,7 +8,7 @@ from typing import Final
 
 from opentelemetry.trace import Span
 from starlette.datastructures import Headers
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdlog.adapters.http import tracing
@@ -30,7 +30,7 @@ class Observed:
     def __init__(
         self,
         app: ASGIApp,
-        routes: Sequence[Route],
+        routes: Sequence[BaseRoute],
         metrics: Metrics,
         log: AccessLog | None = None,
         traces: Traces | None = None,
@@ -41,6 +41,7 @@ class Observed:
         self._traces = traces
         self._names: dict[object, dict[int, str]] = {}
         for route in routes:
+            assert isinstance(route, Route)
             self._names.setdefault(route.endpoint, {}).update(_names_of(route))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

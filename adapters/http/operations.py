@@ -8,7 +8,7 @@ from fastmcp import FastMCP
 from prometheus_client.core import GaugeMetricFamily, Metric
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from holdlog.adapters.http.access_log import AccessLog
@@ -68,7 +68,7 @@ class Operations:
         spaces.watched(self._metrics if self._traces is None else Watching(self._metrics, self._traces))
         mcp.add_middleware(ToolCounts(self._metrics.called))
 
-    def around(self, app: ASGIApp, routes: Sequence[Route]) -> ASGIApp:
+    def around(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> ASGIApp:
         """The application, watched. `routes`: all that it has."""
         return Observed(app, routes, self._metrics, self._log, self._traces)
 
