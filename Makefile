@@ -16,10 +16,10 @@ UV_PYTHON_DOWNLOADS ?= never
 export UV_PYTHON_PREFERENCE UV_PYTHON_DOWNLOADS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow check lint fmt bench
+.PHONY: help demo test slow check lint fmt bench schemathesis
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-6s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
 
 demo: $(UV_FILE) ## two agents, with and without holdlog, in under 30 seconds
 	@$(UV) run --no-dev holdlog demo $(ARGS)
@@ -42,6 +42,9 @@ check: ## all that CI runs: lint, then test
 fmt: $(UV_FILE) ## format the code and mend what can be mended
 	$(UV) run ruff check --fix-only --quiet
 	$(UV) run ruff format
+
+schemathesis: $(UV_FILE) ## ask a server whatever its OpenAPI document allows and forbids (EXAMPLES=1000 for long)
+	$(UV) run --group schemathesis pytest -m slow --timeout 3600 tests/processes/test_schemathesis.py $(ARGS)
 
 bench: $(UV_FILE) ## measure speed and size against the yardsticks
 	$(UV) run python -m bench $(ARGS)

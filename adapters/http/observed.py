@@ -84,8 +84,8 @@ class Observed:
         names = self._names.get(scope.get("endpoint"))
         if names is None:
             return NO_ROUTE
-        # Counted as it came: an encoded slash is part of a name.
-        return names.get(scope["raw_path"].count(b"/")) or next(iter(names.values()))
+        # Counted as it came: an encoded slash is part of a name. What has more is the last of them, or nothing.
+        return names.get(scope["raw_path"].count(b"/")) or names[max(names)]
 
 
 def _names_of(route: Route) -> dict[int, str]:

@@ -9,8 +9,10 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.routing import Route
 
+from holdlog.adapters.claims.results import Available, Board, Held
+from holdlog.adapters.http.openapi_more import MORE
 from holdlog.adapters.http.openapi_parts import ANYBODY, PROMETHEUS, Schema, no_body, refusals, told
-from holdlog.adapters.http.openapi_paths import REST
+from holdlog.adapters.http.openapi_values import VALUES
 from holdlog.adapters.results import (
     Conflict,
     DeleteResult,
@@ -26,6 +28,9 @@ from holdlog.adapters.results import (
 )
 
 MODELS: Final[tuple[type[BaseModel], ...]] = (
+    Available,
+    Board,
+    Held,
     Conflict,
     DeleteResult,
     Denied,
@@ -73,7 +78,7 @@ OPERATIONS: Final[Mapping[str, Schema]] = {
         }
     },
 }
-DESCRIBED: Final[Mapping[str, Schema]] = {**REST, **OPERATIONS}
+DESCRIBED: Final[Mapping[str, Schema]] = {**VALUES, **MORE, **OPERATIONS}
 PATHS: Final = tuple(DESCRIBED)
 
 

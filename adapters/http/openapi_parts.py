@@ -67,3 +67,41 @@ def header(name: str, description: str, schema: Schema) -> Schema:
 
 def path(name: str, description: str, schema: Schema) -> Schema:
     return {"name": name, "in": "path", "required": True, "description": description, "schema": schema}
+
+
+_BLANK: Final = r"\u0020\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
+_JOINER: Final = r"\u200c\u200d"
+_UNSEEN: Final = (  # controls and formats of Unicode 15, but for joiners; beyond \uffff patterns have no escapes
+    r"\u0000-\u001f\u007f-\u009f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u180e\u200b\u200e\u200f"
+    r"\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f"
+)
+_INVISIBLE: Final = (
+    r"\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\uffa0\ufe00-\ufe0f" "\U000e0100-\U000e01ef"
+)
+_ENDS: Final = f"[^{_UNSEEN}{_BLANK}{_JOINER}{_INVISIBLE}]"
+_VISIBLE: Final = f"^{_ENDS}([^{_UNSEEN}]*{_ENDS})?$"
+
+NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 512, "pattern": _VISIBLE}
+AGENT: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 128, "pattern": r"^[!-.0-~]+(/[!-.0-~]+)*$"}
+"""What everybody can type; others are taken, too."""
+RESOURCE: Final[Schema] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 512,
+    "pattern": r"^(custom://)?[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$",
+}
+"""What is one on every machine; what else names a path of the repository is taken, too."""
+BEGINNING: Final[Schema] = {"type": "string", "pattern": r"^[^\u0000]*$"}
+LABEL: Final[Schema] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 128,
+    "pattern": r"^[!-~\u00a1-\u00ac\u00ae-\u00ff]([ -~\u00a1-\u00ac\u00ae-\u00ff]*[!-~\u00a1-\u00ac\u00ae-\u00ff])?$",
+}
+"""In a header: what headers can hold (ISO 8859-1)."""
+SESSION: Final = header("Holdlog-Session", "The conversation that asks, where one is known", LABEL)
+
+
+def limit(most: int) -> Schema:
+    return query("limit", "Rows of a page", {"type": "integer", "minimum": 1, "maximum": most})

@@ -1,19 +1,36 @@
-"""The routes of REST, described by hand: values now, and what comes beside them."""
+"""The routes of values, described by hand."""
 
 from collections.abc import Mapping
 from typing import Final
 
-from holdlog.adapters.http.openapi_parts import TEXT, Schema, header, model, path, query, refusals, told
+from holdlog.adapters.http.openapi_parts import (
+    AGENT,
+    BEGINNING,
+    LABEL,
+    NAME,
+    SESSION,
+    TEXT,
+    Schema,
+    header,
+    limit,
+    model,
+    path,
+    query,
+    refusals,
+    told,
+)
 
-_NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 512}
-_LABEL: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 128}
-_TAGS: Final[Schema] = {"type": "string", "pattern": r'^(\*|"[1-9][0-9]{0,17}"(, "[1-9][0-9]{0,17}")*)$'}
+_GUARDS: Final[Schema] = {"type": "string", "pattern": r"^[A-Za-z0-9._~%-]+@[0-9]{1,9}$"}
+_TAGS: Final[Schema] = {
+    "type": "string",
+    "pattern": r'^(\*|("[1-9][0-9]{0,17}")(, "[1-9][0-9]{0,17}")*)$',
+    "examples": ['"7"'],
+}
 _VERSION: Final[Schema] = {"type": "string", "pattern": '^"[1-9][0-9]*"$'}
-_PAGE: Final = query("limit", "Rows of a page", {"type": "integer", "minimum": 1, "maximum": 1000})
+_PAGE: Final = limit(1000)
 
-_GROUP: Final = path("group", "The group (a namespace); what is no letter, digit or -._~ is percent-encoded", _NAME)
-_KEY: Final = path("key", "The key; a slash within it is %2F", _NAME)
-_SESSION: Final = header("Holdlog-Session", "The conversation that asks, where one is known", _LABEL)
+_GROUP: Final = path("group", "The group (a namespace); what is no letter, digit or -._~ is percent-encoded", NAME)
+_KEY: Final = path("key", "The key; a slash within it is %2F", NAME)
 _IF_MATCH: Final = header("If-Match", "Only if the value has (one of) these versions; * is any", _TAGS)
 _IF_NONE_MATCH: Final = header("If-None-Match", "Only if it has none of these; *: only if there is none", _TAGS)
 _ETAG: Final[Schema] = {"ETag": {"description": "The version, in quotes", "schema": _VERSION}}
@@ -33,12 +50,12 @@ _TTL: Final = query(
     {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 315_360_000}, {"const": "never"}]},
 )
 _WRITING: Final = [
-    header("X-Agent", "Who writes, told to others; else the token's name", _LABEL),
+    header("X-Agent", "Who writes, told to others; else the token's name", AGENT),
     header(
         "X-Guard", "Claims that this relies on, as src%2Fa.py@3; without one of them it is fenced", {"type": "string"}
     ),
-    header("Idempotency-Key", "The same key and request again: the same answer, done once (24 h)", _LABEL),
-    _SESSION,
+    header("Idempotency-Key", "The same key and request again: the same answer, done once (24 h)", LABEL),
+    SESSION,
     _IF_MATCH,
     _IF_NONE_MATCH,
 ]
@@ -62,11 +79,11 @@ def _written(description: str, schema: str, headers: Schema | None) -> Schema:
 _SET: Final = _written("Written. As JSON, with version and position, where JSON is accepted.", "SetResult", _ETAG)
 _MADE: Final = _written("Written; there was none before.", "SetResult", _ETAG)
 
-REST: Final[Mapping[str, Schema]] = {
+VALUES: Final[Mapping[str, Schema]] = {
     "/kv": {
         "get": {
             "summary": "Groups with values",
-            "parameters": [query("after", "Of the page before: `next_after`", {"type": "string"}), _PAGE, _SESSION],
+            "parameters": [query("after", "Of the page before: `next_after`", BEGINNING), _PAGE, SESSION],
             "responses": {"200": told("A page of them.", model("NamespaceList")), **_REFUSED},
         }
     },
@@ -76,10 +93,10 @@ REST: Final[Mapping[str, Schema]] = {
             "summary": "Values of a group",
             "description": "One snapshot of a page, ordered by key.",
             "parameters": [
-                query("prefix", "Only keys that begin with this", {"type": "string"}),
-                query("after", "Of the page before: `next_after`", {"type": "string"}),
+                query("prefix", "Only keys that begin with this", BEGINNING),
+                query("after", "Of the page before: `next_after`", BEGINNING),
                 _PAGE,
-                _SESSION,
+                SESSION,
             ],
             "responses": {"200": told("A page of them.", model("RecordList")), **_REFUSED},
         },
@@ -93,7 +110,7 @@ REST: Final[Mapping[str, Schema]] = {
                 query("history", "Its versions instead, newest first", {"enum": ["1", "true"]}),
                 query("before", "With history: only versions before this one", {"type": "integer", "minimum": 1}),
                 _PAGE,
-                _SESSION,
+                SESSION,
                 _IF_MATCH,
                 _IF_NONE_MATCH,
             ],

@@ -1,0 +1,135 @@
+"""The routes of REST beside values, described by hand: claims, events, tokens."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from holdlog.adapters.http.openapi_parts import (
+    AGENT,
+    ANYBODY,
+    BEGINNING,
+    JSON,
+    NAME,
+    RESOURCE,
+    SESSION,
+    TEXT,
+    Schema,
+    limit,
+    model,
+    path,
+    query,
+    refusals,
+    told,
+)
+from holdlog.projections.fold import EVENTS
+
+_RESOURCE: Final = path("resource", "A path in the repository, or `custom:%2F%2Fname`", RESOURCE)
+_AFTER: Final = query("after", "Of the page before: `next_after`", BEGINNING)
+_POSITION: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
+_EVENT: Final[Schema] = {
+    "type": "object",
+    "description": "And the fields of its kind.",
+    "properties": {
+        "position": _POSITION,
+        "id": {"type": "string"},
+        "stream": {"type": "string"},
+        "version": {"type": "integer"},
+        "kind": {"type": "string", "examples": ["ValueWritten", "ClaimGranted"]},
+        "at": {"type": "string", "format": "date-time"},
+        "by": {"type": "string"},
+    },
+    "required": ["position", "id", "stream", "version", "kind", "at", "by"],
+}
+_PAGE: Final[Schema] = {
+    "type": "object",
+    "properties": {
+        "status": {"const": "ok"},
+        "events": {"type": "array", "items": _EVENT},
+        "next_position": _POSITION,
+        "bookmark": _POSITION,
+    },
+    "required": ["status", "events", "next_position", "bookmark"],
+}
+_KIND: Final = f"({'|'.join(['record', 'claim', 'agent', 'token', *EVENTS])})"
+_KINDS: Final[Schema] = {"type": "string", "pattern": f"^{_KIND}(,{_KIND})*$"}
+_EVENTS: Final[Schema] = {
+    JSON: {"schema": _PAGE},
+    "text/event-stream": {
+        "schema": {"type": "string", "description": "Where it is accepted: events with `id` = position, bookmarks"}
+    },
+}
+_WHO: Final[Schema] = {
+    "type": "object",
+    "properties": {
+        "status": {"const": "ok"},
+        "principal": {"type": "string", "description": "Not there where no token is required"},
+        "allow": {"type": "array", "items": {"type": "string", "examples": ["write:build-*"]}},
+        "space": {"type": "string"},
+        "expires_at": {"type": "string", "format": "date-time"},
+    },
+    "required": ["status", "allow"],
+}
+
+MORE: Final[Mapping[str, Schema]] = {
+    "/claims": {
+        "get": {
+            "summary": "Who holds and who waits for what",
+            "description": "One snapshot of a page, ordered by resource.",
+            "parameters": [query("agent", "Only of this one and its sub-agents", AGENT), _AFTER, limit(1000), SESSION],
+            "responses": {"200": told("A page of the board.", model("Board")), **refusals()},
+        }
+    },
+    "/claims/{resource}": {
+        "parameters": [_RESOURCE],
+        "get": {
+            "summary": "Who holds a resource",
+            "parameters": [query("version", "Of a grant: `current` tells whether it is live", _POSITION), SESSION],
+            "responses": {
+                "200": told("It is free, or somebody holds it.", {"anyOf": [model("Available"), model("Held")]}),
+                **refusals(),
+            },
+        },
+    },
+    "/events": {
+        "get": {
+            "summary": "What happened, in pages or as a stream",
+            "description": "With `Accept: text/event-stream` it goes on: from `Last-Event-ID` or `after`, else now.",
+            "parameters": [
+                query("after", "A position; only events above it", _POSITION),
+                query("namespace", "Only of values in it", NAME),
+                query("prefix", "Only of keys that begin with it; needs a namespace", BEGINNING),
+                query("resource", "Only of claims that overlap it", RESOURCE),
+                query("agent", "Only what it or its sub-agents did", AGENT),
+                query("kinds", "Only of these kinds, with commas between them, as ValueWritten", _KINDS),
+                query("wait", "Seconds until an empty page is told", {"type": "number", "minimum": 0}),
+                limit(1000),
+                SESSION,
+            ],
+            "responses": {"200": {"description": "A page, or the stream.", "content": _EVENTS}, **refusals()},
+        }
+    },
+    "/token": {
+        "get": {
+            "summary": "Whose token this is, and what it allows",
+            "responses": {"200": told("Nothing of the token itself.", _WHO), **refusals()},
+        },
+        "post": {
+            "summary": "A new token with a space of its own",
+            "description": "Where the server was started with --open-tokens.",
+            "security": ANYBODY,
+            "requestBody": {
+                "required": True,
+                "content": {
+                    "application/x-www-form-urlencoded": {
+                        "schema": {
+                            "type": "object",
+                            "properties": {"token": {"const": "new"}},
+                            "required": ["token"],
+                            "additionalProperties": False,
+                        }
+                    }
+                },
+            },
+            "responses": {"200": told("The token, shown once.", {"type": "string"}, TEXT), **refusals()},
+        },
+    },
+}
