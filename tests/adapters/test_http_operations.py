@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -26,7 +27,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from holdlog.adapters.access.grants import EVERYTHING, Grants
@@ -200,6 +201,15 @@ async def test_a_server_that_is_about_to_end_says_that_it_takes_no_more() -> Non
             answer = await client.get("/readyz")
             assert (answer.status_code, answer.json()["message"]) == (503, "the server is about to end")
             assert (await client.get("/healthz")).status_code == 200
+
+
+def test_before_it_ends_a_server_says_so_while_it_still_answers(tmp_path: Path) -> None:
+    with http_server(tmp_path / "state.db", "--drain-seconds", "2") as server, httpx2.Client() as client:
+        assert client.get(f"{server.url}/readyz").status_code == 200
+        server.process.send_signal(signal.SIGTERM)
+        until(lambda: client.get(f"{server.url}/readyz").status_code == 503)
+        assert client.get(f"{server.url}/healthz").status_code == 200
+        assert server.ended() == 0
 
 
 @pytest.mark.usefixtures("impatient")
@@ -435,6 +445,21 @@ async def test_a_route_of_many_paths_has_one_label() -> None:
             number = await figures(client)
             assert number("holdlog_http_requests_total", route="none", status="404") == 3
             assert number("holdlog_http_requests_total", route="/healthz", status="405") == 1
+
+
+async def test_paths_below_one_route_are_told_apart_by_their_parts_and_never_named() -> None:
+    async def everything(request: Any) -> Response:
+        return Response("")
+
+    routes = [Route("/kv", everything), Route("/kv/{rest:path}", everything)]
+    metrics = Metrics()
+    watched = Observed(Starlette(routes=routes), routes, metrics)
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(watched), base_url=BASE) as client:
+        for path in ("/kv", "/kv/a", "/kv/b%2Fc", "/kv/a/b", "/kv/a/%2F", "/kv/a/b/c/d"):
+            await client.get(path)
+    number = numbers(exposed(metrics.families()).decode())
+    for route, count in {"/kv": 1, "/kv/{group}": 2, "/kv/{group}/{key}": 3}.items():
+        assert number("holdlog_http_requests_total", route=route) == count
 
 
 # --- the access log
