@@ -18,6 +18,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import yaml
 from fastmcp import Client
 from jsonschema import Draft202012Validator
 from openapi_pydantic import OpenAPI
@@ -434,6 +435,26 @@ async def test_the_figures_need_a_token_for_everything() -> None:
             assert (await figures(client, "root"))("holdlog_http_requests_total", status="403") == 2
             for path in ("/healthz", "/readyz", "/openapi.json"):
                 assert (await client.get(path)).status_code == 200
+
+
+async def test_the_documents_name_every_figure_and_no_other() -> None:
+    told = (Path(__file__).parents[2] / "docs/operations.md").read_text()
+    named = set(re.findall(r"^\| `(holdlog_\w+)", told, re.MULTILINE))
+    with opened() as store:
+        async with serving(store, relay=lambda: Status("current", position=1)) as client:
+            text = (await client.get("/metrics")).text
+    there = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE holdlog_")}
+    assert named == there
+    for name in set(re.findall(r"holdlog_\w+", told[told.index("```yaml") :])) - {"holdlog_store_"}:
+        assert name.removesuffix("_bucket") in there
+
+
+def test_the_alerts_in_the_documents_are_rules_of_prometheus() -> None:
+    (rules,) = re.findall(
+        r"```yaml\n(.*?)```", (Path(__file__).parents[2] / "docs/operations.md").read_text(), re.DOTALL
+    )
+    (group,) = yaml.safe_load(rules)["groups"]
+    assert all({"alert", "expr", "for"} == rule.keys() for rule in group["rules"])
 
 
 async def test_a_route_of_many_paths_has_one_label() -> None:
