@@ -184,7 +184,7 @@ def fault_of(line: bytes, error: ValidationError) -> Fault:
     return Fault(PARSE_ERROR, f"not readable as JSON: {reason}")
 
 
-BATCH = Fault(INVALID_REQUEST, "batches are not accepted: one message a line", of_content=False)
+BATCH = Fault(INVALID_REQUEST, "batches are not accepted: send one message at a time", of_content=False)
 ENVELOPE = Fault(
     INVALID_REQUEST,
     'not a JSON-RPC 2.0 request: "jsonrpc" is "2.0", "id" a string or integer, "method" a string, "params" an object',
@@ -192,10 +192,15 @@ ENVELOPE = Fault(
 )
 
 
+def for_agent(found: Salvaged, fault: Fault) -> bool:
+    """Whether only the content of a tool call is bad: then the agent is to read why."""
+    return fault.of_content and found.method == "tools/call" and found.id is not None
+
+
 def answer(found: Salvaged, fault: Fault) -> bytes:
-    """The line that answers a refused request: a tool result, for the agent to read, if only content is bad."""
+    """The line that answers a refused request: a tool result where it is for the agent, an error of JSON-RPC else."""
     start = b'{"jsonrpc":"2.0","id":' + (found.id or b"null")
-    if fault.of_content and found.method == "tools/call" and found.id is not None:
+    if for_agent(found, fault):
         text = json.dumps({"status": "error", "message": fault.message}, separators=(",", ":"), ensure_ascii=False)
         result: dict[str, object] = {"content": [{"type": "text", "text": text}], "isError": True}
         if found.modern:

@@ -1,5 +1,6 @@
 """The MCP server: which tools, in which groups, and what hosts are told of them, whatever is stored."""
 
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -211,6 +212,13 @@ def _tool(kind: Kind, group: str, body: Callable[..., Any], prefix: str) -> Tool
     )
     tool.parameters = input_schema(tool.parameters)
     return tool
+
+
+def quiet_framework() -> None:
+    """FastMCP logs the arguments of calls when it debugs, and what agents write belongs in no log. Its warnings are
+    about arguments that were refused: the agent was told, and nobody else has to act."""
+    wanted = logging.getLogger().isEnabledFor(logging.INFO)
+    logging.getLogger("fastmcp").setLevel(logging.INFO if wanted else logging.ERROR)
 
 
 def local_session(environ: Mapping[str, str] = os.environ) -> str | None:

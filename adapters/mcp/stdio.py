@@ -17,6 +17,7 @@ from fastmcp import FastMCP
 from fastmcp.server.context import reset_transport, set_transport
 
 from holdlog.adapters.mcp.pipes import Input, Output, private_descriptors
+from holdlog.adapters.mcp.server import quiet_framework
 from holdlog.adapters.mcp.traffic import Answers, Requests, Traffic
 
 GRACE_STEPS, GRACE_STEP = 20, 0.01
@@ -109,10 +110,7 @@ def run_stdio(server: FastMCP[Any], on_end: Callable[[], Awaitable[None]] | None
             sys.stderr.flush()
         os._exit(code)
 
-    # FastMCP logs the arguments of calls when it debugs, and what agents write belongs in no log. Its warnings are
-    # about arguments that were refused: the agent was told, and nobody else has to act.
-    wanted = logging.getLogger().isEnabledFor(logging.INFO)
-    logging.getLogger("fastmcp").setLevel(logging.INFO if wanted else logging.ERROR)
+    quiet_framework()
     with suppress(KeyboardInterrupt):
         asyncio.run(serve())
     os._exit(0)

@@ -15,12 +15,11 @@ from mcp_types import (
     JSONRPCMessage,
     JSONRPCRequest,
     JSONRPCResponse,
-    jsonrpc_message_adapter,
 )
-from pydantic import ValidationError
 
 from holdlog.adapters.mcp.pipes import Input, Output
-from holdlog.adapters.mcp.salvage import ENVELOPE, Fault, Salvaged, TooLong, answer, fault_of, salvage
+from holdlog.adapters.mcp.reading import Unreadable, read_message
+from holdlog.adapters.mcp.salvage import Fault, Salvaged, TooLong, answer, salvage
 
 IN_FLIGHT = 256
 """Requests in flight at which the next one is held back until one is answered, or none was for STALL seconds."""
@@ -133,14 +132,9 @@ class Requests(_Stream):
         if isinstance(line, TooLong):
             self._refuse(line.salvaged(), line.fault)
             return None
-        try:
-            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except ValidationError as error:
-            self._refuse(salvage(line), fault_of(line, error))
-            return None
-        if not isinstance(message, JSONRPCRequest) and {"id", "method"} <= (found := salvage(line)).names:
-            # An id that is no string or integer makes the SDK take a request for a notification.
-            self._refuse(found, ENVELOPE)
+        message = read_message(line)
+        if isinstance(message, Unreadable):
+            self._refuse(*message)
             return None
         return message
 

@@ -1,0 +1,141 @@
+"""One request over HTTP while it is served: what it tells before its answer, and who ends it before that."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import anyio
+from mcp.server.runner import modern_error_data
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.exceptions import NoBackChannelError
+from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
+from mcp.shared.message import ServerMessageMetadata
+from mcp.shared.transport_context import TransportContext
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCRequest
+from starlette.requests import Request
+from starlette.types import Receive, Scope
+
+from holdlog.adapters.mcp.reply import PING_EVERY, Reply
+
+QUICK: Final = 0.05
+"""Seconds within which most calls are answered: only later ones are watched for a client that goes away."""
+REQUEST_CANCELLED: Final = -32800
+"""What ends the response of a request that its client cancelled; until 2025-11-25 each must have an answer."""
+
+_CANCELLED: Final = ErrorData(code=REQUEST_CANCELLED, message="the request was cancelled")
+_log = logging.getLogger("holdlog")
+
+
+class Exchange:
+    """What the SDK wants of a request's context (its DispatchContext): to notify, and nothing to ask of the client."""
+
+    can_send_request = False
+
+    def __init__(
+        self, request: JSONRPCRequest, scope: Scope, headers: Mapping[str, str], receive: Receive, reply: Reply
+    ) -> None:
+        self.request_id = request.id
+        self.transport = TransportContext(kind="streamable-http", can_send_request=False, headers=headers)
+        self.message_metadata = ServerMessageMetadata(request_context=Request(scope), can_send_request=False)
+        self.cancel_requested = anyio.Event()
+        self.gone = False
+        self._token = progress_token_from_params(request.params)
+        self._receive = receive
+        self._reply = reply
+        self._scope = anyio.CancelScope()
+        self._watching: asyncio.Task[None] | None = None
+
+    async def outcome(self, work: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any] | ErrorData | None:
+        """What `work` answers. It is cancelled when the client goes away (None: nobody is there to hear more) or
+        cancels it."""
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(QUICK, self._start_watching, loop)
+        try:
+            with self._scope:
+                return await work()
+        except Exception as error:
+            return modern_error_data(error)
+        finally:
+            timer.cancel()
+            if self._watching is not None:
+                self._watching.cancel()
+        return None if self.gone else _CANCELLED
+
+    def cancel(self) -> None:
+        self.cancel_requested.set()
+        self._scope.cancel()
+
+    # --- what the SDK calls
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        try:
+            await self._reply.event(notification(method, params))
+        except TimeoutError:
+            self._leave()
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        if self._token is not None:
+            told = {"progressToken": self._token, "progress": progress, "total": total, "message": message}
+            await self.notify("notifications/progress", {name: it for name, it in told.items() if it is not None})
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        raise NoBackChannelError(method)
+
+    # --- the client goes away
+
+    def _start_watching(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._watching = loop.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        gone = asyncio.ensure_future(disconnected(self._receive))
+        try:
+            while not gone.done():
+                await asyncio.wait({gone}, timeout=PING_EVERY)
+                if not gone.done():
+                    await self._reply.ping()
+        except TimeoutError:
+            pass
+        finally:
+            gone.cancel()
+        self._leave()
+
+    def _leave(self) -> None:
+        self.gone = True
+        self.cancel()
+
+
+async def disconnected(receive: Receive) -> None:
+    """Return when the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def notification(method: str, params: Mapping[str, Any] | None) -> bytes:
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    if params is not None:
+        message["params"] = params
+    return _text(message)
+
+
+def answered(identity: str | int, outcome: dict[str, Any] | ErrorData) -> bytes:
+    """The JSON-RPC response."""
+    if isinstance(outcome, ErrorData):
+        return refused(identity, outcome)
+    try:
+        return _text({"jsonrpc": "2.0", "id": identity, "result": outcome})
+    except Exception as error:
+        _log.warning("an answer could not be written as JSON: %s", type(error).__name__)
+        return refused(identity, ErrorData(code=INTERNAL_ERROR, message="the answer cannot be written as JSON"))
+
+
+def refused(identity: str | int | None, error: ErrorData) -> bytes:
+    return _text({"jsonrpc": "2.0", "id": identity, "error": error.model_dump(mode="json", exclude_unset=True)})
+
+
+def _text(message: dict[str, Any]) -> bytes:
+    # ASCII: some clients take U+2028 in an event for the end of its line.
+    return json.dumps(message, separators=(",", ":")).encode()

@@ -1,0 +1,80 @@
+"""The response to one POST: one JSON text, or a stream of events as soon as something is told before the answer."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.types import Send
+
+PING_EVERY: Final = 15.0
+"""Seconds of silence after which a stream shows that it lives; proxies close what is silent for a minute."""
+STALLED: Final = 30.0
+"""Seconds that a client may take no byte before it counts as gone."""
+
+PING: Final = b": ping\n\n"
+
+_STREAM: Final = {
+    "content-type": "text/event-stream",
+    "cache-control": "no-cache, no-transform",
+    "x-accel-buffering": "no",
+}
+
+
+class Reply:
+    """`json`, `stream`: which forms the client takes."""
+
+    def __init__(self, send: Send, json: bool = True, stream: bool = False) -> None:
+        self.json = json
+        self.streams = stream
+        self._send = send
+        self._started = False
+        self._turn = asyncio.Lock()
+
+    async def event(self, message: bytes) -> None:
+        """Tell something before the answer; nothing where the client takes no stream. Raises TimeoutError."""
+        if self.streams:
+            await self._write(event(message))
+
+    async def ping(self) -> None:
+        """Raises TimeoutError."""
+        if self.streams:
+            await self._write(PING)
+
+    async def end(self, message: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        """The answer. A stream that has begun, or the only form the client takes, carries it with status 200."""
+        if self._started or (self.streams and not self.json and status == 200):
+            async with self._turn:
+                await self._start(headers)
+                await self._send({"type": "http.response.body", "body": event(message)})
+            return
+        told = {"content-type": "application/json", "content-length": str(len(message)), **(headers or {})}
+        await start(self._send, status, told)
+        await self._send({"type": "http.response.body", "body": message})
+
+    async def nothing(self, status: int, headers: Mapping[str, str] | None = None) -> None:
+        """An answer without a body."""
+        await start(self._send, status, {"content-length": "0", **(headers or {})})
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _write(self, data: bytes) -> None:
+        async with asyncio.timeout(STALLED), self._turn:
+            await self._start()
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def _start(self, headers: Mapping[str, str] | None = None) -> None:
+        if not self._started:
+            self._started = True
+            await start_stream(self._send, headers)
+
+
+async def start_stream(send: Send, headers: Mapping[str, str] | None = None) -> None:
+    await start(send, 200, _STREAM | dict(headers or {}))
+
+
+async def start(send: Send, status: int, headers: Mapping[str, str]) -> None:
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+
+
+def event(message: bytes) -> bytes:
+    return b"event: message\ndata: " + message + b"\n\n"

@@ -1,0 +1,165 @@
+"""Sessions of clients that speak 2025-11-25 or older: only a subscription and its stream need one (decision 0025).
+
+An id costs nothing: what belongs to it is made by the first stream or subscription, and ends soon after the last.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from mcp.server.connection import Connection
+from mcp.server.runner import aclose_shielded
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.exceptions import NoBackChannelError
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
+
+from holdlog.adapters.mcp.exchange import Exchange, notification
+
+IDLE_SECONDS: Final = 60.0
+"""What is left of a session after its last stream or subscription call: time to connect again."""
+MOST_SESSIONS: Final = 4096
+MOST_PENDING: Final = 1024
+"""Different notifications that wait for a stream; a client that is further behind has to begin anew."""
+MOST_ENDED: Final = 4096
+"""Ids that are remembered as ended."""
+LONGEST_ID: Final = 128
+
+Key = tuple[str | None, str]
+"""Principal and id: nobody has to do with the session of another."""
+
+
+class Session:
+    """What the SDK wants of a way to the client (its Outbound): notifications, in order, each waiting once."""
+
+    def __init__(self, key: Key) -> None:
+        self.connection = Connection(self, protocol_version=LATEST_HANDSHAKE_VERSION, session_id=key[1])
+        self.connection.initialized.set()
+        self.came = asyncio.Event()
+        self.ended = False
+        self.subscribed = False
+        self.users = 0
+        self.reader: object | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self._pending: dict[bytes, None] = {}
+
+    def take(self) -> list[bytes]:
+        """What is to be told now."""
+        told = list(self._pending)
+        self._pending.clear()
+        self.came.clear()
+        return told
+
+    def end(self) -> None:
+        self.ended = True
+        self.came.set()
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        self._pending[notification(method, params)] = None
+        self.came.set()
+        if len(self._pending) > MOST_PENDING:
+            self.end()
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        raise NoBackChannelError(method)
+
+
+class Sessions:
+    """Of one replica, for coroutines of one loop."""
+
+    def __init__(self, idle: float = IDLE_SECONDS) -> None:
+        self.open: dict[Key, Session] = {}
+        self.calls: dict[tuple[Key, str | int], Exchange] = {}
+        self._idle = idle
+        self._ended: dict[Key, bool] = {}
+        self._here = secrets.token_hex(8)
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def new(self) -> str:
+        """An id that nobody can guess, and that tells which replica gave it."""
+        return f"{self._here}-{secrets.token_urlsafe(24)}"
+
+    def ended(self, key: Key) -> bool:
+        """Whether its client ended it here."""
+        return self._ended.get(key, False)
+
+    @contextmanager
+    def use(self, key: Key) -> Iterator[Session | None]:
+        """The session while it is used; None: it ended, its subscriptions were given up, it is another replica's, or
+        there are too many: the client has to begin anew."""
+        session = self.open.get(key)
+        if session is None:
+            if key in self._ended or not key[1].startswith(self._here) or not self._room():
+                yield None
+                return
+            session = self.open[key] = Session(key)
+        session.users += 1
+        if session.timer is not None:
+            session.timer.cancel()
+        try:
+            yield session
+        finally:
+            session.users -= 1
+            if session.ended:
+                self.forget(key)
+            elif not session.users:
+                session.timer = asyncio.get_running_loop().call_later(self._idle, self.forget, key)
+
+    def end(self, key: Key) -> None:
+        """As its client wishes: every later request with the id is told so."""
+        self.forget(key)
+        self._remember(key, True)
+
+    def forget(self, key: Key) -> None:
+        """Give up what belongs to it. Calls go on; who had subscribed learns it when it asks for its stream."""
+        if (session := self.open.pop(key, None)) is not None:
+            if session.subscribed:
+                self._remember(key, False)
+            session.end()
+            if session.timer is not None:
+                session.timer.cancel()
+            closing = asyncio.ensure_future(aclose_shielded(session.connection))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    @contextmanager
+    def running(self, key: Key | None, exchange: Exchange) -> Iterator[None]:
+        """A call that its client can cancel by its id."""
+        if key is None:
+            yield
+            return
+        place = (key, exchange.request_id)
+        self.calls[place] = exchange
+        try:
+            yield
+        finally:
+            if self.calls.get(place) is exchange:
+                del self.calls[place]
+
+    def cancel(self, key: Key, identity: str | int) -> None:
+        if (exchange := self.calls.get((key, identity))) is not None:
+            exchange.cancel()
+
+    async def close(self) -> None:
+        for key in list(self.open):
+            self.forget(key)
+        if self._closing:
+            await asyncio.wait(set(self._closing))
+
+    def _room(self) -> bool:
+        """Whether there is room for one more; the one that is idle longest makes it."""
+        if len(self.open) >= MOST_SESSIONS:
+            idle = next((key for key, session in self.open.items() if not session.users), None)
+            if idle is None:
+                return False
+            self.forget(idle)
+        return True
+
+    def _remember(self, key: Key, ended: bool) -> None:
+        if len(key[1]) <= LONGEST_ID:
+            self._ended[key] = ended
+            if len(self._ended) > MOST_ENDED:
+                del self._ended[next(iter(self._ended))]

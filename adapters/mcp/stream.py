@@ -1,0 +1,35 @@
+"""The stream of a session, by GET: what happens to what its client has subscribed to."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+
+from starlette.types import Receive, Send
+
+from holdlog.adapters.mcp.exchange import disconnected
+from holdlog.adapters.mcp.reply import PING, PING_EVERY, STALLED, event, start_stream
+from holdlog.adapters.mcp.sessions import Session
+
+
+async def stream(session: Session, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
+    """Until the client is gone, takes nothing for STALLED seconds, or the session ends; a newer stream of the session
+    takes over, since this one may be dead without anybody noticing."""
+    mine = session.reader = object()
+    session.came.set()
+    gone = asyncio.ensure_future(disconnected(receive))
+    gone.add_done_callback(lambda _: session.came.set())
+    try:
+        await start_stream(send, headers)
+        with suppress(TimeoutError):
+            while not gone.done() and session.reader is mine:
+                told = b"".join(map(event, session.take())) or PING
+                async with asyncio.timeout(STALLED):
+                    await send({"type": "http.response.body", "body": told, "more_body": True})
+                if session.ended:
+                    break
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(PING_EVERY):
+                        await session.came.wait()
+        await send({"type": "http.response.body", "body": b""})
+    finally:
+        gone.cancel()
