@@ -20,16 +20,17 @@ async def stream(session: Session, headers: Mapping[str, str], receive: Receive,
     gone.add_done_callback(lambda _: session.came.set())
     try:
         await start_stream(send, headers)
-        with suppress(TimeoutError):
-            while not gone.done() and session.reader is mine:
-                told = b"".join(map(event, session.take())) or PING
-                async with asyncio.timeout(STALLED):
-                    await send({"type": "http.response.body", "body": told, "more_body": True})
-                if session.ended:
-                    break
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(PING_EVERY):
-                        await session.came.wait()
+        while not gone.done() and session.reader is mine:
+            told = b"".join(map(event, session.take())) or PING
+            async with asyncio.timeout(STALLED):
+                await send({"type": "http.response.body", "body": told, "more_body": not session.ended})
+            if session.ended:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PING_EVERY):
+                    await session.came.wait()
         await send({"type": "http.response.body", "body": b""})
+    except TimeoutError:
+        return  # a last word would wait for ever, too: the server closes the connection
     finally:
         gone.cancel()

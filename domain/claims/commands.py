@@ -98,6 +98,7 @@ class TellLosses(Message):
     session: str | None
     agent: Agent | None = None
     gone: tuple[str, ...] = ()
+    principal: str | None = None
 
 
 class InLine(NamedTuple):

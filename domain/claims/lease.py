@@ -93,6 +93,7 @@ class Loss(NamedTuple):
     at: int
     note: str | None = None
 
-    def is_for(self, session: str | None, gone: Collection[str]) -> bool:
+    def is_for(self, session: str | None, gone: Collection[str], principal: str | None = None) -> bool:
         """Whether who calls in this session under the agent's name is to be told. `gone`: servers that are."""
-        return (session is not None and self.session == session) or not self.server or self.server in gone
+        here = session is not None and self.session == session
+        return self.principal == principal and (here or not self.server or self.server in gone)
