@@ -42,8 +42,13 @@ def _always(model: type[Result]) -> list[str]:
 def _argument(schema: dict[str, Any]) -> dict[str, Any]:
     kept = {name: part for name, part in schema.items() if not (name == "default" and part is None)}
     options = [option for option in kept.pop("anyOf", []) if option != {"type": "null"}]
-    return {**options[0], **kept} if options else kept
+    if options:
+        return {**options[0], **kept}
+    return kept if "type" in kept or "enum" in kept or "const" in kept else {**kept, "anyOf": _ANY}
 
+
+_ANY: Final = [{"type": kind} for kind in ("object", "array", "string", "number", "boolean", "null")]
+"""Any JSON, said in full: some hosts take a schema without a type for a mistake, and the Inspector warns of it."""
 
 _PLAIN: Final = frozenset({"namespace", "key", "resource", "hint"})
 """Fields that go without saying: what the call named, and what to do next."""

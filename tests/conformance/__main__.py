@@ -6,17 +6,15 @@ Exit code 1 when a scenario does not do as tests/conformance/scenarios.py says, 
 """
 
 import re
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conformance.node import PACKAGES, ROOT, node
 from tests.conformance.scenarios import NOT_OURS, REVISIONS, SERVED, WITH_FIXTURES
+from tests.conformance.serving import HOLDLOG, serving
 
 SUITE = "@modelcontextprotocol/conformance"
 DOCUMENT = ROOT / "docs" / "conformance.md"
@@ -31,8 +29,7 @@ def main() -> int:
     served: dict[str, Outcome] = {}
     fixtures: dict[str, Outcome] = {}
     with tempfile.TemporaryDirectory() as folder:
-        command = ["-m", "holdlog", "--db", f"{folder}/state.db", "serve", "--transport", "http", "--tools", "all"]
-        with serving([*command, "--port"]) as url:
+        with serving([*HOLDLOG, "--db", f"{folder}/state.db", "--port"]) as url:
             served = {revision: run(suite, url, revision) for revision in REVISIONS}
         with serving(["-m", "tests.conformance.fixtures"]) as url:
             fixtures = {revision: run(suite, url, revision) for revision in REVISIONS}
@@ -100,25 +97,6 @@ def run(suite: list[str], url: str, revision: str) -> Outcome:
     if not found:
         raise SystemExit(f"the suite said nothing: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
     return found
-
-
-@contextmanager
-def serving(command: list[str]) -> Iterator[str]:
-    """A server of this Python on a free port."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    process = subprocess.Popen([sys.executable, *command, str(port)], cwd=ROOT, stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(300):
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except OSError:
-                time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 if __name__ == "__main__":
