@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 
 from bench.bench import ROOT, Bench
@@ -68,16 +69,17 @@ def _rest(bench: Bench, ours: int) -> Iterator[Figure]:
 def _compare(bench: Bench, what: str, contestants: dict[str, tuple[int, bytes]], clients: int) -> Rounds:
     """Microseconds per call: of one client its wait, of many the time of all by their number."""
     calls = bench.pick(100, 40) if clients == 1 else bench.pick(400, 200)
-    with ExitStack() as stack:
-        crowds = {name: stack.enter_context(_crowd(port, clients)) for name, (port, _) in contestants.items()}
 
-        def measure(name: str) -> list[float]:
-            bench.progress(f"{what}: {name}")
-            return [_time(crowds[name], contestants[name][1], calls)]
+    def measure(name: str) -> list[float]:
+        bench.progress(f"{what}: {name}")
+        port, request = contestants[name]
+        with _crowd(port, clients) as crowd:
+            _time(crowd, request, clients)
+            return [_time(crowd, request, calls)]
 
-        for name in contestants:
-            measure(name)
-        return interleaved(tuple(contestants), bench.pick(15, 5), measure, lambda turn: None)
+    for name in contestants:
+        measure(name)
+    return interleaved(tuple(contestants), bench.pick(15, 5), measure, lambda turn: None)
 
 
 def _time(crowd: list[socket.socket], request: bytes, calls: int) -> float:
@@ -86,27 +88,34 @@ def _time(crowd: list[socket.socket], request: bytes, calls: int) -> float:
     with selectors.DefaultSelector() as selector:
         left = calls
         for client in crowd[:calls]:
-            client.sendall(request)
+            client.sendall(_fresh(request))
             left -= 1
             selector.register(client, selectors.EVENT_READ, bytearray())
         while selector.get_map():
             for key, _ in selector.select():
                 client, got = key.fileobj, key.data
                 assert isinstance(client, socket.socket)
-                got += client.recv(1 << 16)
+                got += _received(client)
                 if not _complete(got):
                     continue
                 assert b'"status":"ok"' in got or b'\\"status\\":\\"ok\\"' in got or _PLAIN in got, bytes(got)
                 got.clear()
                 if left:
-                    client.sendall(request)
+                    client.sendall(_fresh(request))
                     left -= 1
                 else:
                     selector.unregister(client)
     return (time.perf_counter() - started) / calls * 1e6
 
 
+FIRST = 10_000_000
+_ids = count(FIRST)
 _PLAIN = json.dumps(VALUE, separators=(",", ":")).encode()[:20]
+
+
+def _fresh(request: bytes) -> bytes:
+    """With an id of its own: the SDK mixes up calls of one session that share theirs."""
+    return request.replace(b'"id": %d' % FIRST, b'"id": %d' % next(_ids), 1)
 
 
 def _complete(got: bytearray) -> bool:
@@ -126,7 +135,7 @@ def _call(era: str, tool: str, arguments: object, headers: dict[str, str]) -> by
         names = ("protocolVersion", "clientCapabilities")
         params["_meta"] = {f"io.modelcontextprotocol/{name}": it for name, it in zip(names, (era, {}), strict=True)}
         told |= {"Mcp-Method": "tools/call", "Mcp-Name": tool}
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    body = json.dumps({"jsonrpc": "2.0", "id": FIRST, "method": "tools/call", "params": params})
     return _request("POST", "/mcp", body, told)
 
 
@@ -157,8 +166,15 @@ def _once(port: int, request: bytes) -> bytes:
         client.sendall(request)
         got = bytearray()
         while not _complete(got):
-            got += client.recv(1 << 16)
+            got += _received(client)
         return bytes(got)
+
+
+def _received(client: socket.socket) -> bytes:
+    data = client.recv(1 << 16)
+    if not data:
+        raise RuntimeError("the server closed the connection")
+    return data
 
 
 @contextmanager
