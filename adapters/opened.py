@@ -156,14 +156,12 @@ class Opened:
         self.caller = self._joined(self.caller)
         self.upkeep.keep_sessions(self.caller.server, self.caller.session)
 
-    async def losses(self, caller: Caller, agent: str | None) -> tuple[Loss, ...]:
-        """What the caller's session lost, or its agent in one that is gone, since this was asked last."""
-        gone = await self.aside(partial(self._lost, caller, agent))
+    async def losses(self, session: str | None, agent: str | None) -> tuple[Loss, ...]:
+        """What the session lost, or the agent in one that is gone, since this was asked last."""
+        gone = await self.aside(partial(self._lost, session, agent))
         if gone is None:
             return ()
-        outcome = await self.writer.run_async(
-            TellLosses(session=caller.session, agent=agent, gone=gone, principal=caller.principal), NOBODY
-        )
+        outcome = await self.writer.run_async(TellLosses(session=session, agent=agent, gone=gone), NOBODY)
         assert isinstance(outcome, Told)
         return outcome.losses
 
@@ -265,12 +263,12 @@ class Opened:
     async def _notice_async(self, servers: tuple[str, ...]) -> Sweep | None:
         return await self.aside(partial(self._notice, servers)) if servers else None
 
-    def _lost(self, caller: Caller, agent: str | None) -> tuple[str, ...] | None:
+    def _lost(self, session: str | None, agent: str | None) -> tuple[str, ...] | None:
         """None: nothing that is theirs; else the servers among its losses that are gone."""
         with self.store.reader() as reader:
-            found = reader.leases.losses(caller.session, agent)
+            found = reader.leases.losses(session, agent)
         gone = tuple({it.server for it in found if it.server and not self.server.connected(it.server)})
-        return gone if any(it.is_for(caller.session, gone, caller.principal) for it in found) else None
+        return gone if any(it.is_for(session, gone) for it in found) else None
 
     def _answered(self, call: Stand[Answered], outcome: Outcome) -> Answered:
         with self.store.reader() as reader:

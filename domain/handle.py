@@ -116,8 +116,8 @@ def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outco
         case Renew(server=server, sessions=sessions, grants=grants):
             transaction.leases.renew(server, sessions, grants, transaction.steady)
             return Swept(False)
-        case TellLosses(session=session, agent=name, gone=gone, principal=principal):
-            losses = [it for it in transaction.leases.losses(session, name) if it.is_for(session, gone, principal)]
+        case TellLosses(session=session, agent=name, gone=gone):
+            losses = [it for it in transaction.leases.losses(session, name) if it.is_for(session, gone)]
             transaction.leases.forget(losses)
             return Told(tuple(losses))
 

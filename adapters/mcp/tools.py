@@ -19,7 +19,6 @@ from holdlog.adapters.calls import Calls
 from holdlog.adapters.claims.results import Board
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.served import Served
-from holdlog.domain.message import Caller
 from holdlog.domain.names import agent_name
 from holdlog.domain.refusals import DeniedError, HoldlogError, InvalidError, SealedError, StoreError
 
@@ -243,14 +242,14 @@ class Tools:
     async def _told(self, run: Callable[[], Awaitable[Any]], by: str | None = None) -> ToolResult:
         """Every outcome as an answer; only bad arguments and bugs are errors of the call. `by`: the agent that calls,
         where it says so."""
-        who = served.get().caller
-        self._opened.upkeep.heard(who.session)
+        session = served.get().caller.session
+        self._opened.upkeep.heard(session)
         try:
             try:
                 result = await run()
             except HoldlogError as refusal:
                 result = self._calls.refused(refusal)
-            return self._answer(await self._with_losses(result, who, by))
+            return self._answer(await self._with_losses(result, session, by))
         except DeniedError as error:
             return _refused(results.Denied(needed=error.needed, message=str(error)))
         except SealedError as error:
@@ -261,10 +260,10 @@ class Tools:
             _log.exception("a call failed")
             return failed("internal error of holdlog; its log on stderr tells more")
 
-    async def _with_losses(self, result: results.Result, who: Caller, by: str | None) -> results.Result:
+    async def _with_losses(self, result: results.Result, session: str | None, by: str | None) -> results.Result:
         """The next answer of any kind tells a session, or an agent that comes back, what it lost, once."""
         try:
-            losses = await self._opened.losses(who, None if by is None else agent_name(by))
+            losses = await self._opened.losses(session, None if by is None else agent_name(by))
             if not losses:
                 return result
             return result.model_copy(update={"lost": await self._opened.read_async(self._calls.lost(losses))})

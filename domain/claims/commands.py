@@ -98,7 +98,6 @@ class TellLosses(Message):
     session: str | None
     agent: Agent | None = None
     gone: tuple[str, ...] = ()
-    principal: str | None = None
 
 
 class InLine(NamedTuple):

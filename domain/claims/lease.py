@@ -93,7 +93,6 @@ class Loss(NamedTuple):
     at: int
     note: str | None = None
 
-    def is_for(self, session: str | None, gone: Collection[str], principal: str | None = None) -> bool:
+    def is_for(self, session: str | None, gone: Collection[str]) -> bool:
         """Whether who calls in this session under the agent's name is to be told. `gone`: servers that are."""
-        here = session is not None and self.session == session
-        return self.principal == principal and (here or not self.server or self.server in gone)
+        return (session is not None and self.session == session) or not self.server or self.server in gone
