@@ -24,6 +24,7 @@ GROUPS = {
     "claims": "claims among many others, handed over in line, guarding writes",
     "wake": "from a commit to a waiter that knows; what idle waiters cost",
     "mcp_calls": "tool calls over stdio against an empty FastMCP tool; start-up",
+    "http": "tool calls and REST over HTTP against an empty FastMCP tool, at 1, 16 and 64 clients",
     "rebuild": "events per second",
     "postgres": "the store in PostgreSQL: one caller, many callers, another server woken",
     "relay": "from the log to NATS: a backlog, and one event at a time",

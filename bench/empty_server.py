@@ -1,6 +1,8 @@
-"""A FastMCP server whose tools do nothing: what a tool call costs before any work. `python -m bench.empty_server`."""
+"""A FastMCP server whose tools do nothing: what a tool call costs before any work. `python -m bench.empty_server`
+over stdio, `python -m bench.empty_server PORT` over HTTP, as FastMCP serves it."""
 
 import json
+import sys
 from typing import Any
 
 from fastmcp import FastMCP
@@ -19,5 +21,14 @@ async def nothing(namespace: str, key: str, value: Any = None, updated_by: str =
     return ToolResult(content=[TextContent(type="text", text=text)], structured_content=ANSWER)
 
 
+def serve_http(port: int) -> None:
+    import uvicorn
+
+    uvicorn.run(server.http_app(), port=port, log_config=None, access_log=False, server_header=False)
+
+
 if __name__ == "__main__":
-    server.run(transport="stdio", show_banner=False, log_level="ERROR")
+    if sys.argv[1:]:
+        serve_http(int(sys.argv[1]))
+    else:
+        server.run(transport="stdio", show_banner=False, log_level="ERROR")
