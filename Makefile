@@ -16,7 +16,7 @@ UV_PYTHON_DOWNLOADS ?= never
 export UV_PYTHON_PREFERENCE UV_PYTHON_DOWNLOADS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow check lint fmt bench conformance inspector schemathesis
+.PHONY: help demo test slow check lint fmt bench conformance inspector schemathesis screenshot
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -54,6 +54,9 @@ conformance: $(UV_FILE) ## the official MCP suite against holdlog over HTTP (ARG
 
 inspector: $(UV_FILE) ## the official MCP Inspector, strict, in both eras
 	@$(UV) run --group conformance python -m tests.conformance.inspector
+
+screenshot: $(UV_FILE) ## docs/page.png, the page of a real server, anew (needs chromium)
+	$(UV) run python -m tests.browser.screenshot
 
 .uv/bin/uv:
 	@rm -rf .uv

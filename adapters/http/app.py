@@ -22,6 +22,7 @@ from holdlog.adapters.http.kv import routes as key_value
 from holdlog.adapters.http.limits import Limits
 from holdlog.adapters.http.operations import Operations
 from holdlog.adapters.http.options import HttpOptions
+from holdlog.adapters.http.page import routes as page
 from holdlog.adapters.http.token import routes as token
 from holdlog.adapters.mcp.http import mcp_over_http
 from holdlog.adapters.spaces import Spaces
@@ -58,6 +59,7 @@ def build_app(
             *claims,
             *events,
             *token,
+            *page,
         ],
         exception_handlers={
             HoldlogError: refused,
