@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp
 
+from holdlog.adapters.http import page
 from holdlog.adapters.http.answers import failed, json_response, refused
 from holdlog.adapters.http.authentication import Authentication, Verifier
 from holdlog.adapters.http.ending import Ending
@@ -41,6 +42,7 @@ def build_app(
             Route(options.path, endpoint, methods=["GET", "POST", "DELETE"]),
             Route("/healthz", _healthz),
             Route("/readyz", _readyz),
+            *page.routes,
         ],
         exception_handlers={
             HoldlogError: refused,
