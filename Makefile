@@ -16,10 +16,10 @@ UV_PYTHON_DOWNLOADS ?= never
 export UV_PYTHON_PREFERENCE UV_PYTHON_DOWNLOADS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow check lint fmt bench
+.PHONY: help demo test slow check lint fmt bench screenshot
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-6s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-10s %s\n", $$1, $$2 }'
 
 demo: $(UV_FILE) ## two agents, with and without holdlog, in under 30 seconds
 	@$(UV) run --no-dev holdlog demo $(ARGS)
@@ -45,6 +45,9 @@ fmt: $(UV_FILE) ## format the code and mend what can be mended
 
 bench: $(UV_FILE) ## measure speed and size against the yardsticks
 	$(UV) run python -m bench $(ARGS)
+
+screenshot: $(UV_FILE) ## docs/page.png, the page of a real server, anew (needs chromium)
+	$(UV) run python -m tests.browser.screenshot
 
 .uv/bin/uv:
 	@rm -rf .uv

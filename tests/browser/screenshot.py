@@ -1,6 +1,6 @@
 """Makes docs/page.png: three agents at work on a real server, as the page shows them.
 
-    make screenshot
+make screenshot
 """
 
 import shutil

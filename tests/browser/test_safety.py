@@ -79,9 +79,9 @@ def test_a_large_value_is_shown_in_part_until_somebody_wants_it(
     assert page.evaluate("document.querySelectorAll('*').length") < 2_000
 
 
-def test_the_server_says_what_a_browser_may_do_with_the_page(own_server: HttpServer, visit: Visits) -> None:
-    page = visit(own_server.url)
-    answered = page.request.get(own_server.url)
+def test_the_server_says_what_a_browser_may_do_with_the_page(visit: Visits, server: HttpServer) -> None:
+    page = visit(server.url)
+    answered = page.request.get(server.url)
     policy = dict(part.split(" ", 1) for part in answered.headers["content-security-policy"].split("; "))
     assert policy.pop("script-src").startswith("'sha256-")
     assert policy.pop("style-src").startswith("'sha256-")
@@ -97,5 +97,5 @@ def test_the_server_says_what_a_browser_may_do_with_the_page(own_server: HttpSer
     }
     assert answered.headers["x-content-type-options"] == "nosniff"
     assert answered.headers["referrer-policy"] == "no-referrer"
-    again = page.request.get(own_server.url, headers={"If-None-Match": answered.headers["etag"]})
+    again = page.request.get(server.url, headers={"If-None-Match": answered.headers["etag"]})
     assert again.status == 304
