@@ -100,6 +100,9 @@ def test_ten_thousand_values_and_two_hundred_claims_do_not_make_it_slow(
         expect(page.locator("#claim-list > li")).to_have_count(200)
         expect(page.locator("#key-list > li")).to_have_count(50)
         assert page.evaluate("document.querySelectorAll('*').length") < 6_000
+        expect(page.locator("#namespaces > li")).to_have_count(200)
+        page.get_by_role("button", name="Show more namespaces").click()
+        expect(page.locator("#namespaces > li")).to_have_count(251)
         page.get_by_label("Keys that begin with").fill("key-0999")
         expect(page.locator("#key-list > li")).to_have_count(10)
         page.get_by_label("Filter claims").fill("file-77")
@@ -116,6 +119,7 @@ async def _fill(place: Path) -> None:
         for start in range(0, 10_000, 500):
             keys = range(start, start + 500)
             await asyncio.gather(*(store.set("many", f"key-{n:05}", {"n": n}, updated_by=f"w{n % 7}") for n in keys))
+        await asyncio.gather(*(store.set(f"space-{n:03}", "key", n, updated_by="w") for n in range(250)))
         await asyncio.gather(*(store.claim(f"file-{n}", agent=f"w{n % 7}") for n in range(200)))
 
 
