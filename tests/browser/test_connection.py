@@ -32,8 +32,10 @@ def test_it_says_when_the_server_is_gone_and_goes_on_where_it_was(
             page.get_by_role("button", name="Try now").click()
         store.set("plan", "meanwhile", 2, updated_by="bob")
         with http_server(place, "--port", str(server.port)):
-            page.locator("#again").dispatch_event("click")
-            expect(state).to_have_text("Live", timeout=20_000)
+            with page.expect_request(lambda it: it.headers["accept"] == "text/event-stream") as again:
+                page.locator("#again").dispatch_event("click")
+            assert again.value.headers["last-event-id"] == "1"
+            expect(state).to_have_text("Live")
             expect(page.get_by_role("region", name="Connection")).to_be_hidden()
             expect(page.locator("#event-list > li").first).to_contain_text("bob wrote plan/meanwhile")
             assert page.get_by_text("plan/meanwhile").count() == page.get_by_text("plan/before").count() == 1
