@@ -45,7 +45,7 @@ class Visit:
         dialog.dismiss()
 
     def require_calm(self) -> None:
-        """Nothing complained, nothing asked anybody but the server, no name of a token went into an address."""
+        """Nothing complained, no dialog opened, nobody but the server was asked."""
         meant = ("error: Failed to load resource",) if self.failures else ()
         assert [it for it in self.said if not it.startswith(meant or "\0")] == []
         assert [it for it in self.asked if not it.startswith((self.url, "data:image/svg+xml"))] == []
