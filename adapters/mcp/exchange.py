@@ -133,7 +133,7 @@ def answered(identity: str | int, outcome: dict[str, Any] | ErrorData) -> bytes:
 
 
 def refused(identity: str | int | None, error: ErrorData) -> bytes:
-    return _text({"jsonrpc": "2.0", "id": identity, "error": error.model_dump(mode="json", exclude_unset=True)})
+    return _text({"jsonrpc": "2.0", "id": identity, "error": error.model_dump(mode="json", exclude_none=True)})
 
 
 def _text(message: dict[str, Any]) -> bytes:

@@ -217,7 +217,8 @@ class Endpoint:
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    # Not every parser trims the white space around a value, as RFC 9110 asks.
+    return {name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in scope["headers"]}
 
 
 def _key(scope: Scope, session: str) -> Key:
