@@ -18,6 +18,7 @@ from holdlog.adapters.access.principal import Principal
 from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import MEMORY
 from holdlog.adapters.http.app import build_app
+from holdlog.adapters.http.ending import Ending
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.addresses import CLAIM, CLAIMS, NAMESPACES, STATE
 from holdlog.adapters.mcp.server import build_server
@@ -37,7 +38,7 @@ class Known:
 
 @asynccontextmanager
 async def serving(store: Opened) -> AsyncIterator[str]:
-    app = build_app(build_server(None, ALL), Spaces(MEMORY, store, Settings()), Known(), HttpOptions())
+    app = build_app(build_server(None, ALL), Spaces(MEMORY, store, Settings()), Known(), HttpOptions(), Ending())
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1))
     running = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110
