@@ -113,7 +113,7 @@ def serve_http(
         app = build_app(mcp, spaces, verifier, http, ending, relay)
         who = "tokens are required" if verifier is not None else "no token is required"
         ready = f"serving {url_of(bound)} (MCP at {http.path}), store {without_password(place)}; {who}"
-        server_of(app, http, ending, lambda: tell(ready), spaces.finish_waiting).run(sockets=[bound])
+        server_of(app, http, ending, lambda: tell(ready)).run(sockets=[bound])
     finally:
         bound.close()
         if beside is not None:

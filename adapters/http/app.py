@@ -40,9 +40,11 @@ def build_app(
     ending: Ending,
     relay: "Callable[[], Status] | None" = None,
 ) -> ASGIApp:
-    """`mcp`: a server built without a local store. Opens nothing; `spaces` are closed when the application ends.
-    `relay`: what the one beside it does. Routes find `options`, `spaces` and `ending` in `request.app.state`."""
+    """`mcp`: a server built without a local store. Opens nothing; `spaces` are closed when the application ends,
+    and `ending` ends what waits. `relay`: what the one beside it does. Routes find `options`, `spaces` and `ending` in
+    `request.app.state`."""
     endpoint, running = mcp_over_http(mcp)
+    ending.last += [spaces.finish_waiting, endpoint.sessions.finish]
     operations = Operations(mcp, spaces, options.access_log, ending, relay)
 
     @asynccontextmanager

@@ -73,12 +73,10 @@ def server_of(
     options: HttpOptions,
     ending: Ending,
     on_ready: Callable[[], None] = lambda: None,
-    on_end: Callable[[], None] = lambda: None,
 ) -> uvicorn.Server:
     """What serves on the sockets that its `run` is given until SIGTERM or SIGINT, which `ending` learns first.
 
-    `on_ready`: called when requests are answered; `on_end`: in the loop, when nothing new is accepted any more and
-    calls in flight should come to their ends. A second signal ends the process at once."""
+    `on_ready`: called when requests are answered. A second signal ends the process at once."""
     most = _files(options.max_connections + _SPARE_FILES) - _SPARE_FILES
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # one bad request is no news
     logging.getLogger("uvicorn.error").addFilter(_is_news)
@@ -97,7 +95,7 @@ def server_of(
         backlog=BACKLOG,
         lifespan="on",
     )
-    return _Server(config, options.drain, ending, on_ready, on_end)
+    return _Server(config, options.drain, ending, on_ready)
 
 
 class _Server(uvicorn.Server):
@@ -107,13 +105,11 @@ class _Server(uvicorn.Server):
         drain: float,
         ending: Ending,
         on_ready: Callable[[], None],
-        on_end: Callable[[], None],
     ) -> None:
         super().__init__(config)
         self._drain = drain
         self._ending = ending
         self._on_ready = on_ready
-        self._on_end = on_end
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -137,7 +133,7 @@ class _Server(uvicorn.Server):
             last = threading.Timer(SHUTDOWN_SECONDS, _give_up)
             last.daemon = True
             last.start()
-        asyncio.get_running_loop().call_soon(self._on_end)  # comes when nothing is accepted any more
+        asyncio.get_running_loop().call_soon(self._ending.finish)  # comes when nothing is accepted any more
         await super().shutdown(sockets)
         for connection in list(self.server_state.connections):
             connection.transport.abort()

@@ -77,6 +77,7 @@ class Sessions:
         self._ended: dict[Key, bool] = {}
         self._here = secrets.token_hex(8)
         self._closing: set[asyncio.Task[None]] = set()
+        self._over = False
 
     def new(self) -> str:
         """An id that nobody can guess, and that tells which replica gave it."""
@@ -92,7 +93,7 @@ class Sessions:
         there are too many: the client has to begin anew."""
         session = self.open.get(key)
         if session is None:
-            if key in self._ended or not key[1].startswith(self._here) or not self._room():
+            if self._over or key in self._ended or not key[1].startswith(self._here) or not self._room():
                 yield None
                 return
             session = self.open[key] = Session(key)
@@ -143,9 +144,14 @@ class Sessions:
         if (exchange := self.calls.get((key, identity))) is not None:
             exchange.cancel()
 
-    async def close(self) -> None:
+    def finish(self) -> None:
+        """Every stream ends, and there are no sessions from now on."""
+        self._over = True
         for key in list(self.open):
             self.forget(key)
+
+    async def close(self) -> None:
+        self.finish()
         if self._closing:
             await asyncio.wait(set(self._closing))
 

@@ -1,5 +1,6 @@
 """`holdlog serve --transport http` as it is run: what it refuses to start with, two replicas, and how it ends."""
 
+import asyncio
 import json
 import os
 import re
@@ -19,6 +20,7 @@ import pytest
 from holdlog.adapters.access.tokens import fresh
 from holdlog.adapters.compose import open_holdlog
 from holdlog.domain.token import IssueToken
+from tests.endpoint import INITIALIZE, LEGACY, MODERN, Connection, request
 from tests.http import HttpServer, http_server
 from tests.processes.conftest import EVERY_STORE
 from tests.processes.soundness import Place
@@ -309,6 +311,31 @@ def test_it_ends_in_time_whatever_clients_do(path: Path) -> None:
             connection.close()
     with http_server(path) as server:
         assert server.stop(signal.SIGINT) == 0
+
+
+async def test_streams_of_both_eras_end_in_order_when_it_ends(path: Path) -> None:
+    with http_server(path) as server:
+        given = await raw(server, *request(LEGACY, "initialize", INITIALIZE))
+        _, headers = await given.head()
+        sse = {"mcp-session-id": headers["mcp-session-id"], "accept": "text/event-stream"}
+        idle = await raw(server, b"", sse, "GET")
+        asked = {"notifications": {"resourceSubscriptions": ["holdlog://claims"]}}
+        listening = await raw(server, *request(MODERN, "subscriptions/listen", asked))
+        for stream in (idle, listening):
+            assert (await stream.head())[0] == 200
+            assert await stream.chunk()
+        server.process.send_signal(signal.SIGTERM)
+        for stream in (idle, listening):
+            while await stream.chunk():  # until the last one, which is empty: nothing was cut
+                pass
+        assert await asyncio.to_thread(server.ended) == 0
+        assert server.said == [server.ready]
+
+
+async def raw(server: HttpServer, body: bytes, headers: dict[str, str], method: str = "POST") -> Connection:
+    connection = Connection(*await asyncio.open_connection("127.0.0.1", server.port))
+    await connection.send(method, body, headers)
+    return connection
 
 
 def test_a_second_signal_ends_it_at_once(path: Path) -> None:
