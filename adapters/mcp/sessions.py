@@ -16,6 +16,7 @@ from mcp.shared.exceptions import NoBackChannelError
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
 from holdlog.adapters.mcp.exchange import Exchange, notification
+from holdlog.adapters.mcp.subscriptions import GIVE_UP
 
 IDLE_SECONDS: Final = 60.0
 """What is left of a session after its last stream or subscription call: time to connect again."""
@@ -36,6 +37,7 @@ class Session:
     def __init__(self, key: Key) -> None:
         self.connection = Connection(self, protocol_version=LATEST_HANDSHAKE_VERSION, session_id=key[1])
         self.connection.initialized.set()
+        self.connection.state[GIVE_UP] = self.end
         self.came = asyncio.Event()
         self.ended = False
         self.subscribed = False
@@ -92,6 +94,9 @@ class Sessions:
         """The session while it is used; None: it ended, its subscriptions were given up, it is another replica's, or
         there are too many: the client has to begin anew."""
         session = self.open.get(key)
+        if session is not None and session.ended:
+            self.forget(key)
+            session = None
         if session is None:
             if self._over or key in self._ended or not key[1].startswith(self._here) or not self._room():
                 yield None

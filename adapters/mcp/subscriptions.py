@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -36,6 +36,9 @@ MOST_OF_ONE: Final = 256
 MOST_CLIENTS: Final = 1024
 MOST_IN_ALL: Final = 16 * 1024
 """Resources that all clients together may follow."""
+
+GIVE_UP: Final = "holdlog/give-up"
+"""In the state of a connection: called when what it follows is told no more, as when its store was closed."""
 
 _STATE: Final = "holdlog/subscriber"
 _log = logging.getLogger("holdlog")
@@ -117,13 +120,14 @@ class Subscriptions:
             await session.send_resource_updated(uri)
 
         connection.state[_STATE] = subscriber = self._client(Subscriber(send))
-        serving = asyncio.create_task(self._serve(subscriber), name="holdlog-subscriber")
+        give_up = connection.state.get(GIVE_UP, lambda: None)
+        serving = asyncio.create_task(self._serve(subscriber, give_up), name="holdlog-subscriber")
         self._serving.add(serving)
         serving.add_done_callback(self._serving.discard)
         connection.exit_stack.callback(serving.cancel)
         return subscriber
 
-    async def _serve(self, subscriber: Subscriber) -> None:
+    async def _serve(self, subscriber: Subscriber, give_up: Callable[[], None]) -> None:
         try:
             await subscriber.run()
         except Exception as error:
@@ -131,6 +135,7 @@ class Subscriptions:
         finally:
             subscriber.ended = True
             self._leave(subscriber)
+            give_up()
 
     def _client(self, subscriber: Subscriber) -> Subscriber:
         if len(self._clients) >= MOST_CLIENTS:

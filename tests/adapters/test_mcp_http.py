@@ -7,6 +7,7 @@ import pytest
 from fastmcp import Client
 
 from holdlog.adapters.mcp import sessions
+from holdlog.adapters.mcp.addresses import CLAIMS
 from holdlog.adapters.mcp.server import FixedTools
 from holdlog.domain.names import record_stream
 from tests.agent import connected, opened
@@ -170,6 +171,21 @@ async def test_what_belongs_to_a_session_ends_soon_after_its_last_stream() -> No
         assert not place.endpoint.sessions.open
         assert (await place.raw(b"", {"mcp-session-id": given}, "GET")).status == 404  # so that it subscribes again
         assert (await place.call(LEGACY, "get", PLACE, mcp_session_id=given)).status == 200
+
+
+async def test_who_cannot_be_told_any_more_has_to_begin_anew() -> None:
+    """As when a space is closed of which nobody streams: changes would be missed silently."""
+    async with one_replica() as place, place.connect() as connection:
+        ids = [(await place.ask(LEGACY, "initialize", INITIALIZE)).headers["mcp-session-id"] for _ in "ab"]
+        await stream_of(place, ids[0], connection)
+        for given in ids:
+            answer = await place.ask(LEGACY, "resources/subscribe", {"uri": CLAIMS}, mcp_session_id=given)
+            assert answer.result == {}
+        place.opened.close()
+        await until(lambda: (None, ids[0]) not in place.endpoint.sessions.open)  # its stream has ended
+        for given in ids:
+            assert (await place.raw(b"", {"mcp-session-id": given}, "GET")).status == 404
+        assert not place.endpoint.sessions.open
 
 
 async def test_sessions_are_bounded_and_the_idle_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
