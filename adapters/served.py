@@ -1,5 +1,6 @@
 """One call as it came: which store it is for, who makes it, and what they may do."""
 
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from holdlog.adapters.access.grants import EVERYTHING, Grants
@@ -9,10 +10,17 @@ from holdlog.adapters.opened import Opened
 from holdlog.domain.message import Caller
 
 
+async def _always() -> bool:
+    return True
+
+
 class Served(NamedTuple):
+    """`still`: whether its token counts even now, for streams, which may outlive it."""
+
     opened: Opened
     caller: Caller
     grants: Grants = EVERYTHING
+    still: Callable[[], Awaitable[bool]] = _always
 
     @property
     def calls(self) -> Calls:

@@ -21,6 +21,7 @@ from holdlog.adapters.mcp.reply import PING_EVERY, Reply
 
 QUICK: Final = 0.05
 """Seconds within which most calls are answered: only later ones are watched for a client that goes away."""
+LISTEN: Final = "subscriptions/listen"
 REQUEST_CANCELLED: Final = -32800
 """What ends the response of a request that its client cancelled; until 2025-11-25 each must have an answer."""
 
@@ -46,6 +47,7 @@ class Exchange:
         self._reply = reply
         self._scope = anyio.CancelScope()
         self._watching: asyncio.Task[None] | None = None
+        self._still = scope["state"]["served"].still if request.method == LISTEN else None
 
     async def outcome(self, work: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any] | ErrorData | None:
         """What `work` answers. It is cancelled when the client goes away (None: nobody is there to hear more) or
@@ -95,6 +97,8 @@ class Exchange:
         try:
             while not gone.done():
                 await asyncio.wait({gone}, timeout=PING_EVERY)
+                if self._still is not None and not await self._still():
+                    break
                 if not gone.done():
                     await self._reply.ping()
         except TimeoutError:

@@ -33,7 +33,7 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Receive, Scope, Send
 
-from holdlog.adapters.mcp.exchange import Exchange, answered, refused
+from holdlog.adapters.mcp.exchange import LISTEN, Exchange, answered, refused
 from holdlog.adapters.mcp.reading import Unreadable, read_message
 from holdlog.adapters.mcp.reply import Reply
 from holdlog.adapters.mcp.salvage import answer, for_agent
@@ -123,7 +123,7 @@ class Endpoint:
         self, message: JSONRPCRequest, scope: Scope, headers: dict[str, str], exchange: Exchange, reply: Reply
     ) -> None:
         """2026-07-28: the request says all of itself, in its envelope and again in headers."""
-        if message.method == "subscriptions/listen" and not reply.streams:
+        if message.method == LISTEN and not reply.streams:
             await _refuse(reply, 406, "Accept must allow text/event-stream", message.id)
             return
         twice = find_duplicated_routing_header((name.decode("latin-1"), "") for name, _ in scope["headers"])
@@ -136,7 +136,9 @@ class Endpoint:
             return
         connection = Connection.from_envelope(route.protocol_version, route.client_info, route.client_capabilities)
         outcome = await exchange.outcome(partial(self._served, exchange, message, connection))
-        if outcome is not None:
+        if outcome is None:
+            await reply.over()
+        else:
             code = outcome.code if isinstance(outcome, ErrorData) else 0
             await reply.end(answered(message.id, outcome), ERROR_CODE_HTTP_STATUS.get(code, 200))
 
@@ -213,7 +215,7 @@ class Endpoint:
             if session is None:
                 await _refuse(Reply(send), 404, _SESSION_ENDED)
                 return
-            await stream(session, {SESSION: headers[SESSION]}, receive, send)
+            await stream(session, {SESSION: headers[SESSION]}, receive, send, scope["state"]["served"].still)
 
 
 def _headers(scope: Scope) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from starlette.types import Send
@@ -10,6 +11,8 @@ PING_EVERY: Final = 15.0
 """Seconds of silence after which a stream shows that it lives; proxies close what is silent for a minute."""
 STALLED: Final = 30.0
 """Seconds that a client may take no byte before it counts as gone."""
+LAST: Final = 1.0
+"""Seconds for the end of a stream; then its connection is cut."""
 
 PING: Final = b": ping\n\n"
 
@@ -55,6 +58,13 @@ class Reply:
         """An answer without a body."""
         await start(self._send, status, {"content-length": "0", **(headers or {})})
         await self._send({"type": "http.response.body", "body": b""})
+
+    async def over(self) -> None:
+        """End a stream that gets no answer, for a client that is there yet."""
+        if self._started:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST), self._turn:
+                    await self._send({"type": "http.response.body", "body": b""})
 
     async def _write(self, data: bytes) -> None:
         async with asyncio.timeout(STALLED), self._turn:

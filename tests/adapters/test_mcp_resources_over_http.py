@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -25,6 +25,7 @@ from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.spaces import Spaces
 from tests.agent import ALL, ERAS, opened
+from tests.endpoint import INITIALIZE, LEGACY, MODERN, Connection, request
 
 pytestmark = pytest.mark.filterwarnings("ignore:resources/(un)?subscribe is removed")
 
@@ -32,13 +33,16 @@ pytestmark = pytest.mark.filterwarnings("ignore:resources/(un)?subscribe is remo
 class Known:
     """Whose tokens say what they allow: `read:a-*+claim:src/*`."""
 
+    revoked = False
+
     async def verify(self, text: str) -> Principal | None:
-        return Principal(f"token:{text}", Grants.parse(text.split("+")))
+        return None if self.revoked else Principal(f"token:{text}", Grants.parse(text.split("+")))
 
 
 @asynccontextmanager
-async def serving(store: Opened) -> AsyncIterator[str]:
-    app = build_app(build_server(None, ALL), Spaces(MEMORY, store, Settings()), Known(), HttpOptions(), Ending())
+async def serving(store: Opened, tokens: Known | None = None) -> AsyncIterator[str]:
+    spaces = Spaces(MEMORY, store, Settings())
+    app = build_app(build_server(None, ALL), spaces, tokens or Known(), HttpOptions(), Ending())
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1))
     running = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110
@@ -103,3 +107,32 @@ async def test_a_client_is_told_of_nothing_that_it_may_not_read() -> None:
                     ResourceUpdated("state://a-1/k"),
                     ResourceUpdated(NAMESPACES),
                 }
+
+
+async def test_streams_of_a_token_that_was_revoked_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("exchange", "stream"):
+        monkeypatch.setattr(f"holdlog.adapters.mcp.{module}.PING_EVERY", 0.02)
+    tokens, bearer = Known(), {"authorization": "Bearer read:*"}
+    with opened() as store:
+        async with serving(store, tokens) as url, AsyncExitStack() as stack:
+
+            async def sent(body: bytes, headers: dict[str, str], method: str = "POST") -> Connection:
+                connection = Connection(*await asyncio.open_connection("127.0.0.1", int(url[17:-4])))
+                stack.callback(connection.drop)
+                await connection.send(method, body, headers | bearer)
+                return connection
+
+            given = await (await sent(*request(LEGACY, "initialize", INITIALIZE))).head()
+            asked = {"notifications": {"resourceSubscriptions": [CLAIMS]}}
+            streams = [
+                await sent(*request(MODERN, "subscriptions/listen", asked)),
+                await sent(b"", {"mcp-session-id": given[1]["mcp-session-id"]}, "GET"),
+            ]
+            for stream in streams:
+                assert (await stream.head())[0] == 200
+                assert await stream.chunk()
+            tokens.revoked = True
+            for stream in streams:
+                async with asyncio.timeout(20):
+                    while await stream.chunk():
+                        pass
