@@ -1,5 +1,6 @@
 """The page says when it is not connected, and goes on where it was."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from holdlog import StateStore
-from tests.http import http_server
+from tests.http import HttpServer, http_server
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -40,6 +41,21 @@ def test_it_says_when_the_server_is_gone_and_goes_on_where_it_was(
             expect(page.locator("#event-list > li").first).to_contain_text("bob wrote plan/meanwhile")
             assert page.get_by_text("plan/meanwhile").count() == page.get_by_text("plan/before").count() == 1
             expect(page.locator("#key-list > li")).to_have_count(2)
+
+
+def test_a_stream_that_fell_silent_is_opened_anew(visit: Visits, own_server: HttpServer) -> None:
+    """As after a laptop slept: nobody said that the connection is gone."""
+    page = visit(own_server.url)
+    page.clock.install()
+    page.reload()
+    state = page.get_by_role("status")
+    expect(state).to_have_text("Live")
+    own_server.process.send_signal(signal.SIGSTOP)
+    page.clock.fast_forward(46_000)
+    expect(state).to_have_text("Not connected")
+    expect(page.get_by_role("region", name="Connection")).to_contain_text("the stream fell silent")
+    own_server.process.send_signal(signal.SIGCONT)
+    expect(state).to_have_text("Live")
 
 
 @pytest.mark.slow
