@@ -165,7 +165,6 @@ FREE = {
     "guards": "checks arguments",
     "resource": "checks arguments",
     "places": "checks arguments",
-    "spelled": "spells an answer",
     "refused": "answers a refusal",
     "shown": "spells an answer",
     "now": "the clock",
