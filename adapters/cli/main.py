@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from holdlog.adapters.cli.commands import Parsers, add_calls
 from holdlog.adapters.cli.copy import add_copy
@@ -159,6 +159,13 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
 
 
 class _Parser(argparse.ArgumentParser):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """What no command knows is told by that command, whose help lists what there is."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
     def error(self, message: str) -> NoReturn:
         """One line; the usage is a `--help` away."""
         self.exit(BAD_SETTINGS, f"{self.prog}: {message} (see {self.prog} --help)\n")

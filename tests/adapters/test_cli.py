@@ -93,6 +93,25 @@ def test_a_command_that_does_not_exist_is_told_in_one_line(line: str, capsys: py
     assert capsys.readouterr().err == "holdlog: there is no command 'clams' (see holdlog --help)\n"
 
 
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("log --follwo", "log"),
+        ("serve --transprot=http", "serve"),
+        ("--follwo", "serve"),
+        ("token list -x", "token list"),
+    ],
+)
+def test_an_option_that_does_not_exist_is_told_by_its_command(
+    line: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parsed(line.split())
+    assert ended.value.code == 2
+    told = f"holdlog {command}: unrecognized arguments: {line.split()[-1]} (see holdlog {command} --help)\n"
+    assert capsys.readouterr().err == told
+
+
 def test_an_option_before_its_command_is_told_so(run: Terminal) -> None:
     for line in ("--lease-seconds 100 claim x", "--db x.db --lease-seconds=100 claim x", "--agent ann claims"):
         refused = run(*line.split())
