@@ -25,6 +25,7 @@ from holdlog.adapters.events.tail import Happened
 from holdlog.adapters.http.answers import answer
 from holdlog.adapters.http.authentication import served_of
 from holdlog.adapters.http.leaving import unless_gone
+from holdlog.adapters.http.targets import shown
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.served import Served
 from holdlog.domain.refusals import HoldlogError, InvalidError
@@ -143,8 +144,8 @@ def _require_known(asked: QueryParams, more: tuple[str, ...]) -> None:
     known = ("after", "kinds", *_PLACES, *more)
     for name in asked:
         if name not in known:
-            what = "is no argument of this call" if name not in _PAGE else "is for pages; a stream goes on"
-            raise InvalidError(f"{name if name in _PAGE else 'arguments'}: {what}; there are {', '.join(known)}")
+            what = "is no argument of this request" if name not in _PAGE else "is for pages; a stream goes on"
+            raise InvalidError(f"{shown(name)}: {what}; it takes {', '.join(known)}")
 
 
 def _number(given: str, argument: str) -> int:

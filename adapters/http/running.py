@@ -1,6 +1,7 @@
 """The application on uvicorn, on a socket that is bound before anything else starts, until it is told to end."""
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -53,6 +54,8 @@ def bound_socket(host: str, port: int) -> socket.socket:
         bound.listen(BACKLOG)
     except OSError as error:
         bound.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise InvalidError(f"host: {host} is no address of this machine; try --host 127.0.0.1") from None
         raise InvalidError(
             f"port: {host} port {port} cannot be had ({os.strerror(error.errno or 0)});"
             " name another with --port, or 0 for any free one"

@@ -54,6 +54,11 @@ def decoded(text: str, argument: str = "path") -> str:
         raise InvalidError(f"{argument}: must be percent-encoded UTF-8") from None
 
 
+def shown(name: str) -> str:
+    """How an unknown argument is told: by its name only where that is harmless to print."""
+    return name if name.isidentifier() and name.isascii() and len(name) <= 32 else "query"
+
+
 def arguments(scope: Scope, *known: str) -> dict[str, str]:
     """The arguments of the query. Raises InvalidError for one that is none of the known, or comes twice."""
     query: bytes = scope["query_string"]
@@ -66,9 +71,8 @@ def arguments(scope: Scope, *known: str) -> dict[str, str]:
     for part in filter(None, parts):
         name, _, value = (decoded(text, "query") for text in part.partition("="))
         if name not in known:
-            shown = name if name.isidentifier() and name.isascii() and len(name) <= 32 else "query"
             takes = f"it takes {', '.join(known)}" if known else "it takes none"
-            raise InvalidError(f"{shown}: is no argument of this request; {takes}")
+            raise InvalidError(f"{shown(name)}: is no argument of this request; {takes}")
         if name in given:
             raise InvalidError(f"{name}: is given twice")
         given[name] = value
