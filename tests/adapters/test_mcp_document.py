@@ -93,6 +93,7 @@ def _inside(annotation: Any) -> list[Any]:
 def test_what_every_tool_may_answer_is_told() -> None:
     assert items("Every tool") == [
         ("unavailable`", fields(results.Unavailable)),
+        ("denied`", fields(results.Denied)),
         ("error`", fields(results.Failed)),
     ]
 
@@ -100,6 +101,11 @@ def test_what_every_tool_may_answer_is_told() -> None:
 def test_every_field_has_its_meaning_and_no_other_does() -> None:
     rows = [line.split("|")[1] for line in SECTIONS["What the fields mean"].splitlines() if line.startswith("| `")]
     told = [name for row in rows for name in re.findall(r"`([a-z_]+)`", row)]
-    models = [*(answer for kind in KINDS for answer in kind.answers), *ROWS.values(), results.Unavailable]
+    models = [
+        *(answer for kind in KINDS for answer in kind.answers),
+        *ROWS.values(),
+        results.Unavailable,
+        results.Denied,
+    ]
     assert len(told) == len(set(told))
     assert set(told) == {name for model in models for name in model.model_fields}
