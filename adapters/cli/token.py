@@ -66,7 +66,11 @@ def add_token(commands: Parsers, store: argparse.ArgumentParser) -> None:
     create = add("create", "make a token and print it, once, alone on standard output", _create, _CREATE)
     create.add_argument("--name", required=True, help="1 to 64 of a-z, 0-9 and -; stands in all that it does")
     create.add_argument(
-        "--allow", action="append", required=True, metavar="SCOPE:PATTERN", help="what it may do; repeatable"
+        "--allow",
+        action="append",
+        required=True,
+        metavar="SCOPE:PATTERN",
+        help="what it may do, one grant each; repeatable",
     )
     told = f"30d, 12h, 90m … or never (default: {DEFAULT_LIFETIME})"
     create.add_argument("--expires", type=_lifetime, default=_lifetime(DEFAULT_LIFETIME), metavar="TIME", help=told)
