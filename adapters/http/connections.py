@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, Literal, cast
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from holdlog.adapters.http.answers import failed, raw
@@ -51,9 +52,29 @@ class Connection(HttpToolsProtocol):
         if self.due == math.inf and not self._in_flight:
             self.due = self.loop.time() + HEADERS_SECONDS
         self._received += len(data)
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except httptools.HttpParserError:
+            self.send_400_response("")
         if self._phase == "headers" and self._received > MAX_HEADER_BYTES and not self.transport.is_closing():
             self._refuse(_TOO_LARGE, 431)
+
+    def _parse(self, data: bytes) -> None:
+        """No upgrade is offered, so it is no matter that one is asked for (RFC 9110 section 7.8). The parser takes
+        all behind such a head for another protocol: another parser reads the head again, without the wish."""
+        left = memoryview(data)
+        while left:
+            try:
+                self.parser.feed_data(left)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                left = left[upgrade.args[0] :]
+            head = b"%s %s HTTP/%s\r\n" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+            fields = b"".join(b"%s: %s\r\n" % field for field in self.headers if field[0] != b"upgrade")
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
+            self.parser.feed_data(head + fields + b"\r\n")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -66,6 +87,10 @@ class Connection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise httptools.HttpParserError("there are no tunnels")
+            return  # it is read again
         self._phase = "body"
         self.due = self.loop.time() + BODY_SECONDS
         if self._received > MAX_HEADER_BYTES or len(self.headers) > MAX_HEADERS:
@@ -81,6 +106,8 @@ class Connection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
         self._phase = "idle"
         self._received = 0
         self.due = math.inf
@@ -114,9 +141,6 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         self._refuse("this is no valid HTTP request", 400)
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """It is answered as if no upgrade were asked for."""
 
     @property
     def _in_flight(self) -> bool:

@@ -254,6 +254,36 @@ def test_the_answer_to_a_bad_request_is_never_taken_for_that_to_the_one_before_i
         assert connection.recv(100) == b""
 
 
+@pytest.mark.parametrize("protocol", [b"h2c", b"websocket"])
+@pytest.mark.parametrize(
+    ("length", "body"),
+    [(b"content-length: 5", b"hello"), (b"transfer-encoding: chunked", b"5\r\nhello\r\n0\r\n\r\n")],
+)
+def test_an_upgrade_that_is_asked_for_changes_nothing(
+    served: Served, protocol: bytes, length: bytes, body: bytes
+) -> None:
+    upgrade = b"host: localhost\r\nconnection: upgrade\r\nupgrade: " + protocol + b"\r\n"
+    head = b"POST /body HTTP/1.1\r\n" + upgrade + length + b"\r\n\r\n"
+    last = b"POST /body HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n" + length + b"\r\n\r\n" + body
+    for parts in ([head + body + last], [head, body, last], [head + body[:1], body[1:] + last]):
+        with served.connect() as connection:
+            for part in parts:
+                connection.sendall(part)
+            answers = b"".join(iter(lambda: connection.recv(65536), b""))
+        assert answers.count(b"HTTP/1.1 200") == 2
+        assert answers.count(b'{"bytes":5}') == 2
+    gets = (b"GET /body HTTP/1.1\r\n" + upgrade + b"\r\n") * 300
+    with served.connect() as connection:
+        connection.sendall(gets + last)
+        assert b"".join(iter(lambda: connection.recv(65536), b"")).count(b"HTTP/1.1 200") == 301
+
+
+def test_nobody_gets_a_tunnel(served: Served) -> None:
+    for target in (b"example.org:80", b"/body"):
+        request = b"CONNECT " + target + b" HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\nhello"
+        assert served.raw(request)[0] == 400
+
+
 def test_paths_and_methods_that_are_not_there_are_told_as_json(client: httpx2.Client) -> None:
     missing = client.get("/nothing/here")
     assert missing.status_code == 404
