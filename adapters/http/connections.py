@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final, Literal, cast
 
 import httptools
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from holdlog.adapters.http.answers import failed, raw
@@ -39,6 +40,7 @@ class Connection(HttpToolsProtocol):
         self._stuck_at = math.inf
         self._received = 0
         self._left_to_drop = LINGER_BYTES
+        self._answering: RequestResponseCycle | None = None
         super().connection_made(_Patient(transport, self._closes_later))  # type: ignore[arg-type]
         if full:
             self.connections.discard(self)
@@ -112,6 +114,17 @@ class Connection(HttpToolsProtocol):
         self._received = 0
         self.due = math.inf
         super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Also the request that is being answered while others wait behind it learns that its client is gone."""
+        if self._answering is not None:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
+        super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         self._stuck_at = self.loop.time()

@@ -284,6 +284,21 @@ def test_nobody_gets_a_tunnel(served: Served) -> None:
         assert served.raw(request)[0] == 400
 
 
+def test_a_stream_ends_with_its_client_whatever_else_that_had_asked_for(
+    served: Served, client: httpx2.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with served.connect() as connection:
+        head = b" HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n"
+        connection.sendall(b"GET /events" + head + b"GET /body" + head)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    deadline = time.monotonic() + PATIENCE
+    while 'holdlog_http_streams{route="/events"} 0.0' not in client.get("/metrics").text:
+        assert time.monotonic() < deadline
+        client.get("/value", params={"key": "of the stream"})
+    assert not caplog.records
+
+
 def test_paths_and_methods_that_are_not_there_are_told_as_json(client: httpx2.Client) -> None:
     missing = client.get("/nothing/here")
     assert missing.status_code == 404
