@@ -65,7 +65,7 @@ class Authentication:
             return
         except HoldlogError as error:
             _log.warning("a store or the keys of tokens cannot be had: %s", error)
-            await failed("the store of this token cannot be had now; try again", 503, _SOON)(scope, receive, send)
+            await failed("the store or keys of this token cannot be had; try again", 503, _SOON)(scope, receive, send)
             return
         grants = principal.grants if principal is not None else EVERYTHING
         served = Served(opened, who, grants, partial(self._still, headers))
