@@ -212,6 +212,8 @@ def test_cors_is_off_unless_asked_for(client: httpx2.Client) -> None:
         assert preflight.status_code == 204
         assert preflight.headers["access-control-allow-origin"] == "https://app.example"
         assert "authorization" in preflight.headers["access-control-allow-headers"]
+        value = other.get("/kv", headers={"origin": "https://app.example"})
+        assert value.headers["vary"] == "accept, Origin"
         response = other.get("/body", headers={"origin": "https://app.example"})
         assert response.headers["access-control-allow-origin"] == "https://app.example"
         assert response.headers["vary"] == "Origin"
@@ -436,6 +438,13 @@ def test_a_token_comes_by_header_only() -> None:
             assert denied.json()["needed"] == "write:n"
 
 
+def test_a_header_that_cannot_be_right_is_told_by_its_name(client: httpx2.Client) -> None:
+    for name in ("Idempotency-Key", "Holdlog-Session"):
+        response = client.get("/body", headers={name: "x" * 200})
+        assert response.status_code == 400
+        assert error_of(response).startswith(f"{name}: ")
+
+
 def test_guesses_are_slowed_down_but_not_those_who_were_let_in_from_there() -> None:
     with application(tokens=Tokens()) as served, served.client("good") as good:
         assert good.get("/body").status_code == 200
@@ -474,6 +483,8 @@ def test_requests_and_bytes_per_minute_are_bounded() -> None:
             assert [good.get("/body").status_code for _ in range(4)] == [200, 200, 200, 429]
             assert 1 <= int(good.get("/body").headers["retry-after"]) <= 20
             assert good.get("/healthz").status_code == 200
+            nobody = [served.client().get("/openapi.json").status_code for _ in range(4)]
+            assert nobody == [200, 200, 200, 429]
             assert reader.get("/body").status_code == 200
     with application(("max_upload", 1000)) as served, served.client() as client:
         assert client.post("/body", content=b"x" * 999).status_code == 200
