@@ -1,10 +1,12 @@
 """JSON Web Tokens of an identity provider: issuer, audience and signature checked, grants out of their claims."""
 
+import asyncio
 import logging
 import math
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypeGuard
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeGuard, cast
 from urllib.parse import urlsplit
 
 import httpx2
@@ -21,6 +23,7 @@ SPACE_CLAIM: Final = "holdlog_space"
 SCOPE_PREFIX: Final = "holdlog:"
 REFRESH_SECONDS: Final = 10.0
 """Between two fetches of the keys, whatever is asked for: nobody makes us ask the provider again and again."""
+FETCH_SECONDS: Final = 10.0
 LEEWAY_SECONDS: Final = 60.0
 """By which the provider's clock may be ahead of ours."""
 
@@ -117,14 +120,14 @@ class _Keys(JWTVerifier):
     _unreachable = False
 
     async def _fetch_jwks(self) -> dict[str, Any]:
-        try:
-            found = await super()._fetch_jwks()
-            self._unreachable = not isinstance(found, dict)
-        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError):
-            self._unreachable = True
-        if self._unreachable:
-            raise _unavailable()
-        return found
+        self._unreachable = True
+        with suppress(httpx2.HTTPError, httpx2.InvalidURL, ValueError, RecursionError, TimeoutError):
+            async with asyncio.timeout(FETCH_SECONDS):  # all who need the keys wait for them
+                found: Any = await super()._fetch_jwks()
+            if isinstance(found, dict) and isinstance(found.get("keys"), list):
+                self._unreachable = False
+                return cast(dict[str, Any], found)
+        raise _unavailable()
 
     async def _get_jwks_key(self, kid: str | None) -> str:
         try:

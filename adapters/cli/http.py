@@ -4,11 +4,11 @@ import argparse
 import os
 import re
 from collections.abc import Callable, Sequence
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.cli.settings import LARGEST_VALUE, environment, log_format, port, whole_from
+from holdlog.adapters.cli.settings import LARGEST_VALUE, environment, log_format, port, switched, whole_from
 from holdlog.adapters.machine.location import shown, without_password
 from holdlog.domain.refusals import InvalidError
 
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from holdlog.adapters.nats.options import NatsOptions
     from holdlog.adapters.opened import Opened
 
-_TRUE: Final = ("1", "true", "yes")
-_PATH: Final = re.compile(r"(/[A-Za-z0-9._~-]+)+/?")
+_PATH: Final = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+)+/?")
 _HOST: Final = re.compile(r"\*|(\*\.)?[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9._\[\]:-]+/?")
-_TAKEN: Final = ("/kv", "/events", "/token", "/metrics", "/healthz", "/readyz", "/openapi.json")
+_TAKEN: Final = ("/kv", "/claims", "/events", "/token", "/metrics", "/healthz", "/readyz", "/openapi.json")
 
 
 def add_http_options(serve: argparse.ArgumentParser) -> None:
@@ -46,9 +45,8 @@ def add_http_options(serve: argparse.ArgumentParser) -> None:
         http.add_argument(name, metavar=metavar, action="append", default=given, help=f"{help_text}; repeatable")
 
     def switch(name: str, help_text: str) -> None:
-        http.add_argument(
-            name, action="store_true", default=environment(_variable(name), "").lower() in _TRUE, help=help_text
-        )
+        given = environment(_variable(name), "") or False
+        http.add_argument(name, action="store_true", default=given, help=help_text).type = switched
 
     add("--host", "ADDRESS", "where to listen", "127.0.0.1")
     add("--port", "PORT", "0: any free one, told when it is ready", "8420", port)
@@ -64,6 +62,7 @@ def add_http_options(serve: argparse.ArgumentParser) -> None:
     add("--jwt-issuer", "URL", "take JWT of this issuer; with --jwt-audience and --jwt-jwks-url")
     add("--jwt-audience", "TEXT", "what they must be for")
     add("--jwt-jwks-url", "URL", "the issuer's public keys")
+    add("--jwt-algorithm", "NAME", "what it signs them with", "RS256")
     switch("--open-tokens", "anybody gets a token with a space of its own by POST /token")
     add("--max-requests", "N", "per minute and principal; 0: any number", "6000", _up_to(10**9))
     add("--max-in-flight", "N", "requests at once of a principal, waits too; 0: any", "256", _up_to(10**6))
@@ -133,6 +132,8 @@ def http_options_of(options: argparse.Namespace) -> "HttpOptions":
         raise InvalidError(f"allowed-host: {shown(wrong[0])} is no name as holdlog.example, *.example or *")
     if wrong := [origin for origin in options.allowed_origin if origin != "*" and not _ORIGIN.fullmatch(origin)]:
         raise InvalidError(f"allowed-origin: {shown(wrong[0])} is no origin as https://app.example")
+    if wrong := [proxy for proxy in options.trusted_proxy if not _is_network(proxy)]:
+        raise InvalidError(f"trusted-proxy: {shown(wrong[0])} is no address as 10.0.0.7 or 10.0.0.0/8")
     return HttpOptions(
         host=options.host,
         port=options.port,
@@ -174,7 +175,7 @@ def _jwt_of(options: argparse.Namespace) -> "JwtOptions | None":
         if len(missing) < len(given):
             raise InvalidError(f"jwt: {' and '.join(missing)} must be given, too")
         return None
-    return JwtOptions(**given)
+    return JwtOptions(**given, algorithm=options.jwt_algorithm)
 
 
 def _require_safe(options: argparse.Namespace, address: str, has_tokens: bool) -> None:
@@ -188,6 +189,16 @@ def _require_safe(options: argparse.Namespace, address: str, has_tokens: bool) -
         )
     if "*" in options.allowed_origin:
         raise InvalidError("allowed-origin: * lets every web page in where no token is required; name origins")
+    if "*" in options.allowed_host:  # a page may point a name of its own here (DNS rebinding)
+        raise InvalidError("allowed-host: * lets every web page in where no token is required; name hosts")
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ip_network(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _variable(option: str) -> str:

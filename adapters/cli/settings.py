@@ -82,6 +82,13 @@ def log_format(text: str) -> str:
     return _read(text, str.lower, LOG_FORMATS.__contains__, f"one of {', '.join(LOG_FORMATS)}")
 
 
+def switched(text: str) -> bool:
+    """On or off: a word that is neither must not be taken for one of them."""
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    word = _read(text, lambda it: it.strip().lower(), words.__contains__, "1, true, yes or on, or their contraries")
+    return words[word]
+
+
 class _FromEnvironment(str):
     """The text of a setting, with the variable that it stands in."""
 

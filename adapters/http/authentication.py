@@ -61,11 +61,11 @@ class Authentication:
                 entered = self._spaces.enter(principal.space)
                 opened = await entered.__aenter__()
         except InvalidError as error:
-            await failed(str(error), 400)(scope, receive, send)
+            await failed(_by_header(str(error)), 400)(scope, receive, send)
             return
         except HoldlogError as error:
             _log.warning("a store or the keys of tokens cannot be had: %s", error)
-            await failed("the store of this token cannot be had now; try again", 503, _SOON)(scope, receive, send)
+            await failed("the store or keys of this token cannot be had; try again", 503, _SOON)(scope, receive, send)
             return
         grants = principal.grants if principal is not None else EVERYTHING
         served = Served(opened, who, grants, partial(self._still, headers))
@@ -100,6 +100,7 @@ class Authentication:
         return principal
 
 
+_HEADERS: Final = {"request_id": "Idempotency-Key", "session": "Holdlog-Session"}
 _SOON: Final = {"retry-after": "1"}
 _CHALLENGE: Final = {"www-authenticate": 'Bearer realm="holdlog"'}
 _CHALLENGE_INVALID: Final = {"www-authenticate": 'Bearer realm="holdlog", error="invalid_token"'}
@@ -122,6 +123,11 @@ def _caller(principal: str | None, session: bytes | None, request_id: bytes | No
 @lru_cache(1024)
 def _known_caller(principal: str | None, session: bytes | None) -> Caller:
     return caller(principal=principal, session=_text(session))
+
+
+def _by_header(message: str) -> str:
+    argument, colon, rest = message.partition(":")
+    return _HEADERS.get(argument, argument) + colon + rest
 
 
 def _text(header: bytes | None) -> str | None:

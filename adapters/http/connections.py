@@ -5,6 +5,8 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, Literal, cast
 
+import httptools
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from holdlog.adapters.http.answers import failed, raw
@@ -38,6 +40,7 @@ class Connection(HttpToolsProtocol):
         self._stuck_at = math.inf
         self._received = 0
         self._left_to_drop = LINGER_BYTES
+        self._answering: RequestResponseCycle | None = None
         super().connection_made(_Patient(transport, self._closes_later))  # type: ignore[arg-type]
         if full:
             self.connections.discard(self)
@@ -51,9 +54,29 @@ class Connection(HttpToolsProtocol):
         if self.due == math.inf and not self._in_flight:
             self.due = self.loop.time() + HEADERS_SECONDS
         self._received += len(data)
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except httptools.HttpParserError:
+            self.send_400_response("")
         if self._phase == "headers" and self._received > MAX_HEADER_BYTES and not self.transport.is_closing():
             self._refuse(_TOO_LARGE, 431)
+
+    def _parse(self, data: bytes) -> None:
+        """No upgrade is offered, so it is no matter that one is asked for (RFC 9110 section 7.8). The parser takes
+        all behind such a head for another protocol: another parser reads the head again, without the wish."""
+        left = memoryview(data)
+        while left:
+            try:
+                self.parser.feed_data(left)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                left = left[upgrade.args[0] :]
+            head = b"%s %s HTTP/%s\r\n" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+            fields = b"".join(b"%s: %s\r\n" % field for field in self.headers if field[0] != b"upgrade")
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
+            self.parser.feed_data(head + fields + b"\r\n")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -66,6 +89,10 @@ class Connection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise httptools.HttpParserError("there are no tunnels")
+            return  # it is read again
         self._phase = "body"
         self.due = self.loop.time() + BODY_SECONDS
         if self._received > MAX_HEADER_BYTES or len(self.headers) > MAX_HEADERS:
@@ -81,10 +108,23 @@ class Connection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
         self._phase = "idle"
         self._received = 0
         self.due = math.inf
         super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Also the request that is being answered while others wait behind it learns that its client is gone."""
+        if self._answering is not None:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
+        super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         self._stuck_at = self.loop.time()
@@ -114,9 +154,6 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         self._refuse("this is no valid HTTP request", 400)
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """It is answered as if no upgrade were asked for."""
 
     @property
     def _in_flight(self) -> bool:

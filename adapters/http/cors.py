@@ -33,7 +33,9 @@ def open_to(origin: str, send: Send) -> Send:
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            MutableHeaders(scope=message).update(_allowing(origin) | {"access-control-expose-headers": READ})
+            headers = MutableHeaders(scope=message)
+            headers.add_vary_header("Origin")
+            headers.update({"access-control-allow-origin": origin, "access-control-expose-headers": READ})
         await send(message)
 
     return sending

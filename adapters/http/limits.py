@@ -12,8 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdlog.adapters.http.addresses import address_of
 from holdlog.adapters.http.answers import failed
-from holdlog.adapters.http.authentication import OPEN
 from holdlog.adapters.http.buckets import Bucket
+from holdlog.adapters.http.guards import UNHOSTED
 from holdlog.adapters.http.options import HttpOptions
 
 MINUTE: Final = 60.0
@@ -45,7 +45,7 @@ class Limits:
         self._uses: OrderedDict[str, Use] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or (scope["path"] in OPEN and scope["path"] != "/"):
+        if scope["type"] != "http" or scope["path"] in UNHOSTED:
             await self._app(scope, receive, send)
             return
         now = self._clock()

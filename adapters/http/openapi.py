@@ -74,7 +74,7 @@ OPERATIONS: Final[Mapping[str, Schema]] = {
         "get": {
             "summary": "This document",
             "security": ANYBODY,
-            "responses": {"200": told("OpenAPI 3.1.", {"type": "object"})},
+            "responses": {"200": told("OpenAPI 3.1.", {"type": "object"}), **refusals(429)},
         }
     },
 }

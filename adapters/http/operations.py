@@ -65,6 +65,7 @@ class Operations:
         self._ready = Look(self._position, READY_FRESH, PATIENCE)
         self._facts = Look(self._facts_now, FACTS_FRESH, PATIENCE)
         self._said: str | None = None
+        self._document: dict[str, Any] | None = None
         spaces.watched(self._metrics if self._traces is None else Watching(self._metrics, self._traces))
         mcp.add_middleware(ToolCounts(self._metrics.called))
 
@@ -111,7 +112,9 @@ class Operations:
         return Response(text, headers={"cache-control": "no-store", "content-type": CONTENT_TYPE})
 
     async def openapi(self, request: Request) -> Response:
-        return json_response(document(route for route in request.app.routes if isinstance(route, Route)))
+        if self._document is None:
+            self._document = document(route for route in request.app.routes if isinstance(route, Route))
+        return json_response(self._document)
 
     def _position(self) -> int:
         with self._spaces.main.store.reader() as reader:

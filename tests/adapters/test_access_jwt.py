@@ -1,5 +1,6 @@
 """JWT: keys made here, a provider's key set served over real HTTP, and everything that a stranger may try."""
 
+import asyncio
 import base64
 import hmac
 import http.server
@@ -7,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
@@ -28,13 +30,14 @@ CURVE = jwk.ECKey.import_key(ec.generate_private_key(ec.SECP256R1()), {"kid": "c
 
 
 class Provider(http.server.ThreadingHTTPServer):
-    """Serves `body` with `status`, and counts how often it was asked."""
+    """Serves `body` with `status`, and counts how often it was asked. One that `drips` never comes to an end."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.status = 200
         self.body = json.dumps({"keys": [MINE.as_dict(private=False), CURVE.as_dict(private=False), {"kty": "odd"}]})
         self.asked = 0
+        self.drips = False
 
     @property
     def url(self) -> str:
@@ -48,6 +51,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.server.asked += 1
         self.send_response(self.server.status)
         self.end_headers()
+        with suppress(OSError):  # the client has gone
+            while self.server.drips:
+                self.wfile.write(b" ")
+                time.sleep(0.01)
         self.wfile.write(self.server.body.encode())
 
     def log_message(self, *_: object) -> None:
@@ -203,7 +210,10 @@ async def test_an_unknown_key_does_not_make_us_ask_again_and_again(verifier: Ver
     assert provider.asked <= 2
 
 
-@pytest.mark.parametrize(("status", "body"), [(500, "{}"), (200, "no JSON"), (200, "[]"), (404, "")])
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(500, "{}"), (200, "no JSON"), (200, "[]"), (404, ""), (200, "[" * 100_000), (200, '{"keys": 1}')],
+)
 async def test_a_provider_that_fails_is_unavailable_and_not_a_wrong_token(
     verifier: Verifier, provider: Provider, status: int, body: str
 ) -> None:
@@ -212,6 +222,17 @@ async def test_a_provider_that_fails_is_unavailable_and_not_a_wrong_token(
         with pytest.raises(UnavailableError, match="keys cannot be fetched"):
             await verifier.verify(signed())
     assert provider.asked == 1
+
+
+async def test_a_provider_that_never_comes_to_an_end_is_waited_for_no_longer_than_told(
+    verifier: Verifier, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdlog.adapters.access.jwt.FETCH_SECONDS", 0.2)
+    provider.drips = True
+    async with asyncio.timeout(20):
+        with pytest.raises(UnavailableError, match="keys cannot be fetched"):
+            await verifier.verify(signed())
+    provider.drips = False
 
 
 async def test_a_provider_that_is_back_is_asked_again(

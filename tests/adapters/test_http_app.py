@@ -212,6 +212,8 @@ def test_cors_is_off_unless_asked_for(client: httpx2.Client) -> None:
         assert preflight.status_code == 204
         assert preflight.headers["access-control-allow-origin"] == "https://app.example"
         assert "authorization" in preflight.headers["access-control-allow-headers"]
+        value = other.get("/kv", headers={"origin": "https://app.example"})
+        assert value.headers["vary"] == "accept, Origin"
         response = other.get("/body", headers={"origin": "https://app.example"})
         assert response.headers["access-control-allow-origin"] == "https://app.example"
         assert response.headers["vary"] == "Origin"
@@ -252,6 +254,51 @@ def test_the_answer_to_a_bad_request_is_never_taken_for_that_to_the_one_before_i
     with served.connect() as connection:
         connection.sendall(b"GET /held HTTP/1.1\r\nhost: localhost\r\n\r\nNONSENSE\r\n\r\n")
         assert connection.recv(100) == b""
+
+
+@pytest.mark.parametrize("protocol", [b"h2c", b"websocket"])
+@pytest.mark.parametrize(
+    ("length", "body"),
+    [(b"content-length: 5", b"hello"), (b"transfer-encoding: chunked", b"5\r\nhello\r\n0\r\n\r\n")],
+)
+def test_an_upgrade_that_is_asked_for_changes_nothing(
+    served: Served, protocol: bytes, length: bytes, body: bytes
+) -> None:
+    upgrade = b"host: localhost\r\nconnection: upgrade\r\nupgrade: " + protocol + b"\r\n"
+    head = b"POST /body HTTP/1.1\r\n" + upgrade + length + b"\r\n\r\n"
+    last = b"POST /body HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n" + length + b"\r\n\r\n" + body
+    for parts in ([head + body + last], [head, body, last], [head + body[:1], body[1:] + last]):
+        with served.connect() as connection:
+            for part in parts:
+                connection.sendall(part)
+            answers = b"".join(iter(lambda: connection.recv(65536), b""))
+        assert answers.count(b"HTTP/1.1 200") == 2
+        assert answers.count(b'{"bytes":5}') == 2
+    gets = (b"GET /body HTTP/1.1\r\n" + upgrade + b"\r\n") * 300
+    with served.connect() as connection:
+        connection.sendall(gets + last)
+        assert b"".join(iter(lambda: connection.recv(65536), b"")).count(b"HTTP/1.1 200") == 301
+
+
+def test_nobody_gets_a_tunnel(served: Served) -> None:
+    for target in (b"example.org:80", b"/body"):
+        request = b"CONNECT " + target + b" HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\nhello"
+        assert served.raw(request)[0] == 400
+
+
+def test_a_stream_ends_with_its_client_whatever_else_that_had_asked_for(
+    served: Served, client: httpx2.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with served.connect() as connection:
+        head = b" HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n"
+        connection.sendall(b"GET /events" + head + b"GET /body" + head)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    deadline = time.monotonic() + PATIENCE
+    while 'holdlog_http_streams{route="/events"} 0.0' not in client.get("/metrics").text:
+        assert time.monotonic() < deadline
+        client.get("/value", params={"key": "of the stream"})
+    assert not caplog.records
 
 
 def test_paths_and_methods_that_are_not_there_are_told_as_json(client: httpx2.Client) -> None:
@@ -391,6 +438,13 @@ def test_a_token_comes_by_header_only() -> None:
             assert denied.json()["needed"] == "write:n"
 
 
+def test_a_header_that_cannot_be_right_is_told_by_its_name(client: httpx2.Client) -> None:
+    for name in ("Idempotency-Key", "Holdlog-Session"):
+        response = client.get("/body", headers={name: "x" * 200})
+        assert response.status_code == 400
+        assert error_of(response).startswith(f"{name}: ")
+
+
 def test_guesses_are_slowed_down_but_not_those_who_were_let_in_from_there() -> None:
     with application(tokens=Tokens()) as served, served.client("good") as good:
         assert good.get("/body").status_code == 200
@@ -429,6 +483,8 @@ def test_requests_and_bytes_per_minute_are_bounded() -> None:
             assert [good.get("/body").status_code for _ in range(4)] == [200, 200, 200, 429]
             assert 1 <= int(good.get("/body").headers["retry-after"]) <= 20
             assert good.get("/healthz").status_code == 200
+            nobody = [served.client().get("/openapi.json").status_code for _ in range(4)]
+            assert nobody == [200, 200, 200, 429]
             assert reader.get("/body").status_code == 200
     with application(("max_upload", 1000)) as served, served.client() as client:
         assert client.post("/body", content=b"x" * 999).status_code == 200
