@@ -131,10 +131,11 @@ class Opened:
                     look = partial(self.aside, self._ticket_gone(call, outcome))
                     listening = self.follower.listen((claim_stream(call.command.resource),))
                     await wait_until_async(look, listening, call.seconds, self.waiting_is_over)
+                decided = await self._decided_async(call.again, caller)
             except BaseException:
                 leave(outcome)
                 raise
-            outcome = await self._decided_async(call.again, caller)
+            outcome = decided
         self.upkeep.took(call.command.lease)
         return await self.aside(partial(self._answered, call, outcome))
 
@@ -270,8 +271,17 @@ class Opened:
             if (sweep := await self._notice_async(refusal.servers)) is None:
                 raise
         else:
-            if not isinstance(outcome, Queued) or (sweep := await self._notice_async(outcome.hold.servers)) is None:
+            if not isinstance(outcome, Queued):
                 return outcome
+            try:
+                if (sweep := await self._notice_async(outcome.hold.servers)) is None:
+                    return outcome
+                await self.writer.run_async(sweep, NOBODY)
+            except BaseException:
+                if late is not None:
+                    late(outcome)
+                raise
+            return await self.writer.run_async(command, caller, late)
         await self.writer.run_async(sweep, NOBODY)
         return await self.writer.run_async(command, caller, late)
 

@@ -40,12 +40,20 @@ class Connection(HttpToolsProtocol):
         self._stuck_at = math.inf
         self._received = 0
         self._left_to_drop = LINGER_BYTES
-        self._answering: RequestResponseCycle | None = None
+        self._running: RequestResponseCycle | None = None
         super().connection_made(_Patient(transport, self._closes_later))  # type: ignore[arg-type]
         if full:
             self.connections.discard(self)
             transport.write(raw("the server has no connection left; try again", 503, {"retry-after": "1"}))
             transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """uvicorn tells the newest request only, and behind the one that runs others may have come in already."""
+        super().connection_lost(exc)
+        self.pipeline.clear()
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         if self._phase == "lingering":
@@ -101,6 +109,10 @@ class Connection(HttpToolsProtocol):
                 self.app = failed(_TOO_LARGE, 431, {"connection": "close"})
         super().on_headers_complete()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
     def on_body(self, body: bytes) -> None:
         if self.cycle.response_complete:
             self._drop(body)
@@ -114,17 +126,6 @@ class Connection(HttpToolsProtocol):
         self._received = 0
         self.due = math.inf
         super().on_message_complete()
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._answering = cycle
-        super()._start_asgi_task(cycle, app)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Also the request that is being answered while others wait behind it learns that its client is gone."""
-        if self._answering is not None:
-            self._answering.disconnected = True
-            self._answering.message_event.set()
-        super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         self._stuck_at = self.loop.time()

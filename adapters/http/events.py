@@ -24,7 +24,7 @@ from holdlog.adapters.events.following import follow
 from holdlog.adapters.events.tail import Happened
 from holdlog.adapters.http.answers import answer
 from holdlog.adapters.http.authentication import served_of
-from holdlog.adapters.http.leaving import unless_gone
+from holdlog.adapters.http.leaving import NoAnswer, unless_gone
 from holdlog.adapters.http.targets import shown
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.served import Served
@@ -61,7 +61,7 @@ async def events(request: Request) -> Response:
         return answer(await served.opened.read_async(served.calls.events(choice, after, limit)))
     waiting = served.opened.wait_async(served.calls.coming_events(choice, after, limit, seconds))
     found = await unless_gone(request.receive, waiting)
-    return Response(status_code=204) if found is None else answer(found)
+    return NoAnswer() if found is None else answer(found)
 
 
 async def _stream(request: Request, served: Served, choice: Choice) -> Response:

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from starlette.types import Receive
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 Done = TypeVar("Done")
 
@@ -25,4 +26,11 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, Done]) -> Done
 
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class NoAnswer(Response):
+    """To a client that is gone: nothing is sent, nor counted as if it were."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         pass

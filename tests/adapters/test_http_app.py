@@ -5,6 +5,7 @@ import itertools
 import json
 import select
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -392,6 +393,24 @@ def test_who_waits_for_an_answer_is_not_hurried(monkeypatch: pytest.MonkeyPatch)
         connection.sendall(b"calhost\r\nconnection: close\r\n\r\n")
         connection.settimeout(PATIENCE)
         assert answered(connection) == (200, {"bytes": 0})
+
+
+def test_who_vanishes_with_requests_in_line_is_forgotten_and_no_fault_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def ask(path: str) -> bytes:
+        return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+    with application(("max_in_flight", 1)) as served, served.client() as client:
+        for path in ("/events?wait=40", "/held"):
+            with served.connect() as vanishing:
+                vanishing.sendall(ask("/body") + ask(path) + ask("/body"))
+                until(lambda: client.get("/body").status_code == 429)
+                vanishing.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            if path == "/held":
+                served.let_go.set()
+            until(lambda: client.get("/body").status_code == 200)
+    assert caplog.records == []
 
 
 def test_connections_are_bounded_in_all() -> None:

@@ -419,6 +419,8 @@ async def test_a_long_poll_whose_client_leaves_is_over(here: Site) -> None:
     waiting.cancel()
     await aside(lambda: here.opened.upkeep.waiters == 0)
     assert here.opened.bell._wakers == []
+    figures = (await here.client.get("/metrics")).text
+    assert 'holdlog_http_requests_total{method="GET",route="/events",status="499"} 1.0' in figures
 
 
 @pytest.mark.parametrize("headers", [SSE, {}])

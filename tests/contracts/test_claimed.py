@@ -4,6 +4,7 @@
 import asyncio
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -468,6 +469,31 @@ async def test_a_claim_cancelled_while_it_gets_its_ticket_is_served_no_more(plac
         )
         await store.release("a.md", agent="ben")
         assert (await store.claim("a.md", agent="cleo")).status == "claimed"
+
+
+async def test_a_claim_cancelled_right_behind_its_ticket_is_served_no_more(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is asked whether the holder's process lives, which a database answers in a thread."""
+    async with AsyncStateStore(place) as store:
+        await store.claim("a.md", agent="ben")
+        opened, asked, go_on = store._opened, threading.Event(), threading.Event()
+
+        def connected(server: str) -> bool:
+            asked.set()
+            return go_on.wait(PATIENCE)
+
+        monkeypatch.setattr(opened.store, "remote", True)
+        monkeypatch.setattr(opened.server, "connected", connected)
+        task = asyncio.ensure_future(store.claim("a.md", agent="ann", wait_seconds=60))
+        await aside(asked.is_set)
+        task.cancel()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await aside(
+            lambda: [it.present for queue in opened.read(store._calls.board()).queues for it in queue.line] == [False]
+        )
 
 
 def test_a_block_interrupted_in_line_leaves_the_line(place: str) -> None:
