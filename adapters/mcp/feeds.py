@@ -27,9 +27,11 @@ class Follow(NamedTuple):
 
 
 class Subscriber:
-    """One client: what it follows, by URI as the client spells it. `send`: one update; may take as long as it likes."""
+    """One client: what it follows, by URI as the client spells it. `send`: one update; may take as long as it likes.
+    `principal`: who it is for, where somebody was authenticated."""
 
-    def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, send: Callable[[str], Awaitable[None]], principal: str | None = None) -> None:
+        self.principal = principal
         self.follows: dict[str, Follow] = {}
         self.ended = False
         self._send = send

@@ -98,7 +98,7 @@ class Sessions:
             self.forget(key)
             session = None
         if session is None:
-            if self._over or key in self._ended or not key[1].startswith(self._here) or not self._room():
+            if self._over or key in self._ended or not self._is_ours(key[1]) or not self._room():
                 yield None
                 return
             session = self.open[key] = Session(key)
@@ -159,6 +159,9 @@ class Sessions:
         self.finish()
         if self._closing:
             await asyncio.wait(set(self._closing))
+
+    def _is_ours(self, given: str) -> bool:
+        return given.startswith(self._here) and len(given) <= LONGEST_ID
 
     def _room(self) -> bool:
         """Whether there is room for one more; the one that is idle longest makes it."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -36,6 +36,8 @@ MOST_OF_ONE: Final = 256
 MOST_CLIENTS: Final = 1024
 MOST_IN_ALL: Final = 16 * 1024
 """Resources that all clients together may follow."""
+SHARE: Final = 4
+"""One principal may have this part of the last two, so that none shuts out the others."""
 
 GIVE_UP: Final = "holdlog/give-up"
 """In the state of a connection: called when what it follows is told no more, as when its store was closed."""
@@ -59,7 +61,7 @@ class Subscriptions:
         """Until `unsubscribe` or the end of the connection. Also to what is not there yet."""
         served = self._served(ctx)
         with told(ctx, params.uri, served.calls, self._prefix):
-            await self._follow(self._connected(ctx), params.uri, served)
+            await self._follow(self._connected(ctx, served), params.uri, served)
         return EmptyResult()
 
     async def unsubscribe(self, ctx: Context, params: UnsubscribeRequestParams) -> EmptyResult:
@@ -83,7 +85,7 @@ class Subscriptions:
             await ctx.session.send_notification(update, related_request_id=ctx.request_id)
 
         served = self._served(ctx)
-        subscriber = self._client(Subscriber(send))
+        subscriber = self._client(Subscriber(send, served.caller.principal))
         try:
             for uri in dict.fromkeys(params.notifications.resource_subscriptions or ()):
                 with told(ctx, uri, served.calls, self._prefix), suppress(InvalidError, DeniedError):
@@ -108,7 +110,7 @@ class Subscriptions:
         served.opened.upkeep.heard(served.caller.session)
         return served
 
-    def _connected(self, ctx: Context) -> Subscriber:
+    def _connected(self, ctx: Context, served: Served) -> Subscriber:
         """The subscriber that a connection is, from its first subscription to its end."""
         connection = ctx.session._connection
         found: Subscriber | None = connection.state.get(_STATE)
@@ -119,7 +121,7 @@ class Subscriptions:
         async def send(uri: str) -> None:
             await session.send_resource_updated(uri)
 
-        connection.state[_STATE] = subscriber = self._client(Subscriber(send))
+        connection.state[_STATE] = subscriber = self._client(Subscriber(send, served.caller.principal))
         give_up = connection.state.get(GIVE_UP, lambda: None)
         serving = asyncio.create_task(self._serve(subscriber, give_up), name="holdlog-subscriber")
         self._serving.add(serving)
@@ -138,10 +140,17 @@ class Subscriptions:
             give_up()
 
     def _client(self, subscriber: Subscriber) -> Subscriber:
-        if len(self._clients) >= MOST_CLIENTS:
-            raise MCPError(INTERNAL_ERROR, f"{MOST_CLIENTS} clients follow resources already; try again later")
+        for clients, most in self._shares(subscriber, MOST_CLIENTS):
+            if len(clients) >= most:
+                raise MCPError(INTERNAL_ERROR, f"{most} clients follow resources already; try again later")
         self._clients.add(subscriber)
         return subscriber
+
+    def _shares(self, subscriber: Subscriber, most: int) -> Iterator[tuple[Collection[Subscriber], int]]:
+        """Who shares a bound with this one, and how much they may have: all, and those of its principal."""
+        yield self._clients, most
+        if subscriber.principal is not None:
+            yield [it for it in self._clients if it.principal == subscriber.principal], most // SHARE
 
     def _leave(self, subscriber: Subscriber) -> None:
         self._clients.discard(subscriber)
@@ -156,8 +165,9 @@ class Subscriptions:
             return
         if len(subscriber.follows) >= MOST_OF_ONE:
             raise MCPError(INVALID_PARAMS, f"one client may follow {MOST_OF_ONE} resources", {"uri": uri})
-        if sum(len(client.follows) for client in self._clients) >= MOST_IN_ALL:
-            raise MCPError(INTERNAL_ERROR, f"{MOST_IN_ALL} resources are followed already; try again later")
+        for clients, most in self._shares(subscriber, MOST_IN_ALL):
+            if sum(len(client.follows) for client in clients) >= most:
+                raise MCPError(INTERNAL_ERROR, f"{most} resources are followed already; try again later")
         opened = served.opened
         if opened not in self._feeds:
             self._feeds[opened] = Feed(opened, self._idle)

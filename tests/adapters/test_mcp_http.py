@@ -173,6 +173,15 @@ async def test_what_belongs_to_a_session_ends_soon_after_its_last_stream() -> No
         assert (await place.call(LEGACY, "get", PLACE, mcp_session_id=given)).status == 200
 
 
+async def test_an_id_that_is_longer_than_any_of_ours_is_not_kept() -> None:
+    async with one_replica() as place:
+        given = (await place.ask(LEGACY, "initialize", INITIALIZE)).headers["mcp-session-id"] + "x" * 10_000
+        assert (await place.raw(b"", {"mcp-session-id": given}, "GET")).status == 404
+        answer = await place.ask(LEGACY, "resources/subscribe", {"uri": CLAIMS}, mcp_session_id=given)
+        assert answer.status == 404
+        assert not place.endpoint.sessions.open
+
+
 async def test_who_cannot_be_told_any_more_has_to_begin_anew() -> None:
     """As when a space is closed of which nobody streams: changes would be missed silently."""
     async with one_replica() as place, place.connect() as connection:

@@ -12,7 +12,9 @@ MONTH = 30 * 24 * 60 * 60
 @pytest.mark.parametrize("era", ERAS)
 async def test_what_one_agent_saves_another_reads(era: str) -> None:
     async with served(era) as agent:
-        assert (await agent("read_state", **AT))["status"] == "not_found"
+        missing = await agent("read_state", **AT)
+        assert missing["status"] == "not_found"
+        assert missing["hint"].endswith("Call holdlog_save_state to save one.")  # a tool that is there
         saved = await agent("save_state", **AT, value="running")
         assert saved | {"status": "ok", "namespace": "import", "key": "status", "version": 1} == saved
         await agent("save_state", **AT, value="done")

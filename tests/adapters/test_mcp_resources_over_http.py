@@ -20,6 +20,7 @@ from holdlog.adapters.compose import MEMORY
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.ending import Ending
 from holdlog.adapters.http.options import HttpOptions
+from holdlog.adapters.mcp import subscriptions
 from holdlog.adapters.mcp.addresses import CLAIM, CLAIMS, NAMESPACES, STATE
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.opened import Opened
@@ -136,3 +137,25 @@ async def test_streams_of_a_token_that_was_revoked_end(monkeypatch: pytest.Monke
                 async with asyncio.timeout(20):
                     while await stream.chunk():
                         pass
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_one_principal_does_not_shut_out_the_others(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "MOST_CLIENTS", 4)
+    with opened() as store:
+        async with serving(store) as url, AsyncExitStack() as stack:
+
+            async def follows(allowed: str) -> None:
+                found = await stack.enter_async_context(client(url, allowed, mode))
+                if mode == "legacy":
+                    await found.session.subscribe_resource(CLAIMS)
+                else:
+                    await stack.enter_async_context(listen(found.session, resource_subscriptions=[CLAIMS]))
+
+            await follows("read:*")
+            with pytest.raises(MCPError, match="1 clients follow resources already"):
+                await follows("read:*")
+            for other in "abc":
+                await follows(f"read:{other}")
+            with pytest.raises(MCPError, match="4 clients follow resources already"):
+                await follows("read:d")

@@ -75,6 +75,15 @@ def test_a_token_is_asked_for_and_stays_in_its_tab(visit: Visits, guarded: HttpS
     assert page.evaluate("sessionStorage.length") == 0
 
 
+def test_what_cannot_be_a_token_is_told_at_once(visit: Visits, guarded: HttpServer) -> None:
+    page = visit(guarded.url, failures=True)
+    for text in ("holdlog_“pasted”", "x" * 40_000):
+        page.get_by_label("Token", exact=True).fill(text)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("alert")).to_contain_text("This is no token")
+        expect(page.get_by_role("status")).to_have_text("Token needed")
+
+
 def test_a_token_shows_what_it_may_read(visit: Visits, guarded: HttpServer, place: Path) -> None:
     narrow = token(place, "create", "--name", "narrow", "--allow", "read:plan")
     page = visit(guarded.url, failures=True)
