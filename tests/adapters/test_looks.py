@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from endpoint import until
 
 from holdlog.adapters.looks import THREADS, Looks
 from holdlog.adapters.stores.memory import MemoryReader, MemoryStore
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError, UnavailableError
+from tests.endpoint import until
 
 FREE = Claim("a.md")
 
