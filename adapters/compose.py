@@ -174,7 +174,7 @@ class MachineServer(Server):
                 self._presence = announce(self._path, self._session, self._what)
             return self._presence.server
 
-    def connected(self, server: str) -> bool:
+    def _lives(self, server: str) -> bool:
         return server != "" and is_connected(self._path, server)
 
     def tell(self, what: str) -> None:

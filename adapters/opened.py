@@ -15,7 +15,7 @@ from holdlog.adapters.stores.sealing import SEAL, line_of
 from holdlog.adapters.stores.writer import Writer
 from holdlog.adapters.upkeep import Upkeep
 from holdlog.domain.claims.commands import Queued, StepBack, Sweep, TellLosses, Told
-from holdlog.domain.claims.lease import SECOND, Loss
+from holdlog.domain.claims.lease import BY_CALLS, SECOND, Loss
 from holdlog.domain.handle import Command, Outcome
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.names import claim_stream
@@ -39,7 +39,10 @@ class Server:
         return self.name
 
     def connected(self, server: str) -> bool:
-        """Whether the process of that name lives."""
+        """Whether the process of that name lives; what is kept alive by calls alone does."""
+        return server == BY_CALLS or self._lives(server)
+
+    def _lives(self, server: str) -> bool:
         return server == self.name
 
     def close(self) -> None:
@@ -253,7 +256,8 @@ class Opened:
     def _joined(self, caller: Caller) -> Caller:
         """`caller`, kept alive by this process."""
         if not self.keeps:
-            return caller
+            # Who names its session is told from others of its name by that; who does not, by name and token alone.
+            return caller if caller.session is None else caller.model_copy(update={"server": BY_CALLS})
         server = self.server.join()
         if self.caller.server != server:
             self.caller = self.caller.model_copy(update={"server": server})

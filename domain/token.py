@@ -43,6 +43,8 @@ def allowed(text: str) -> str:
         raise ValueError(
             f"must be {', '.join(SCOPES[:-1])} or {SCOPES[-1]}, a colon and a pattern, as in write:build-*"
         )
+    if any(f",{other}:" in pattern for other in SCOPES):
+        raise ValueError("is one grant; name each by itself")
     return f"{scope}:{name(pattern)}"
 
 

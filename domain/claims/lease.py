@@ -15,6 +15,10 @@ ABSENCE: Final = 120 * SECOND
 """A ticket lasts so long after the end of the call that waited: who calls again in time has its old place."""
 
 
+BY_CALLS: Final = "calls"
+"""Stands for the server of a session that its client named and that no process keeps alive, as over HTTP: it is there
+until its lease ends."""
+
 Why = Literal["expired", "forced"]
 
 

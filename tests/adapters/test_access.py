@@ -100,7 +100,8 @@ def test_events_are_seen_by_what_their_stream_is_about() -> None:
 
 
 @pytest.mark.parametrize(
-    "texts", [[], ["read"], ["see:*"], ["read:"], ["read:*"] * 65 + [f"read:{n}" for n in range(65)]]
+    "texts",
+    [[], ["read"], ["see:*"], ["read:*,write:x"], ["read:"], ["read:*"] * 65 + [f"read:{n}" for n in range(65)]],
 )
 def test_what_is_no_grant_is_refused(texts: list[str]) -> None:
     with pytest.raises(InvalidError, match=r"^allow: "):

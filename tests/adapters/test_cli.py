@@ -100,6 +100,7 @@ def test_a_command_that_does_not_exist_is_told_in_one_line(line: str, capsys: py
         ("serve --transprot=http", "serve"),
         ("--follwo", "serve"),
         ("token list -x", "token list"),
+        ("log --foll", "log"),  # an abbreviation of today could be another option tomorrow
     ],
 )
 def test_an_option_that_does_not_exist_is_told_by_its_command(

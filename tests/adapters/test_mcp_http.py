@@ -9,6 +9,8 @@ from fastmcp import Client
 from holdlog.adapters.mcp import sessions
 from holdlog.adapters.mcp.addresses import CLAIMS
 from holdlog.adapters.mcp.server import FixedTools
+from holdlog.domain.claims.commands import Sweep
+from holdlog.domain.message import NOBODY
 from holdlog.domain.names import record_stream
 from tests.agent import connected, opened
 from tests.endpoint import ERAS, INITIALIZE, LEGACY, MODERN, Place, call, one_replica, replica, request, until
@@ -292,3 +294,26 @@ async def test_many_clients_at_once_get_each_its_own_answer() -> None:
                     assert answer.structured_content["key"] == f"k{number}"  # type: ignore[index]
 
         await asyncio.gather(*(agent(number, ("legacy", "auto")[number % 2]) for number in range(12)))
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_sessions_that_clients_name_are_told_apart_on_every_replica(era: str) -> None:
+    """Two machines with one token whose agents both took the name that seemed obvious."""
+    one, two = {"holdlog/session": "one"}, {"holdlog/session": "two"}
+    claim, release = ("claim", {"resource": "a.md", "agent": "ann"}), ("release", {"resource": "a.md", "agent": "ann"})
+    with opened() as store:
+        store.keeps = False
+        async with replica(store) as here, replica(store) as there:
+            version = (await here.call(era, *claim, one)).content["version"]
+            busy = (await there.call(era, *claim, two)).content
+            assert (busy["status"], busy["holder_connected"]) == ("busy", True)
+            assert "Another live session" in busy["hint"]
+            assert (await there.call(era, *claim)).content["status"] == "busy"
+            assert (await there.call(era, *release, two)).content["status"] == "not_holder"
+            guarded = {**WRITE, "guard": [{"resource": "a.md", "version": version}]}
+            assert (await there.call(era, "set", guarded, two)).content["status"] == "fenced"
+            assert (await there.call(era, *claim, one)).content["status"] == "already_claimed"
+            store.writer.run(Sweep(ended=("a server that is gone",), grace=0), NOBODY)
+            assert (await there.call(era, "set", guarded, one)).content["status"] == "ok"
+            assert (await there.call(era, *release, one)).content["status"] == "released"
+            assert (await here.call(era, *claim, two)).content["status"] == "claimed"

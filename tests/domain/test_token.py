@@ -140,7 +140,9 @@ def test_names_are_of_small_letters_digits_and_hyphens(name: str) -> None:
         issue(name=name)
 
 
-@pytest.mark.parametrize("grant", ["read", "read:", "see:*", "READ:*", ":x", "read: x", "read:a\nb", "read:\u202e"])
+@pytest.mark.parametrize(
+    "grant", ["read", "read:", "see:*", "READ:*", ":x", "read: x", "read:a\nb", "read:\u202e", "read:*,write:x"]
+)
 def test_a_grant_is_a_scope_and_a_pattern(grant: str) -> None:
     with pytest.raises(ValidationError):
         issue(allow=(grant,))

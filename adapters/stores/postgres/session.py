@@ -61,7 +61,7 @@ class Session(Server):
                 raise self._error or UnavailableError("the database does not answer; try again")
         return self.name
 
-    def connected(self, server: str) -> bool:
+    def _lives(self, server: str) -> bool:
         if server == self.name:
             return True
         number = _number(server)
