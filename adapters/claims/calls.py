@@ -272,7 +272,11 @@ class ClaimCalls:
         return load(reader, resources, self.steady(), self._clock())
 
     def shown(self, answer: Shown) -> Shown:
-        """The answer with every resource told so that this process's agents can name it again."""
+        """The answer with every resource told so that this process's agents can name it again, and without the place
+        that one was moved to where the caller may not see that."""
+        moved = getattr(answer, "moved_to", None)
+        if moved is not None and self.grants is not EVERYTHING and not self.grants.sees_claim(moved):
+            answer = answer.model_copy(update={"moved_to": None})
         workspaces = self._settings.workspaces
         return answer if workspaces is None else renamed(answer, workspaces.shown)
 

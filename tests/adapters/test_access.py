@@ -186,6 +186,16 @@ def test_each_call_needs_its_grants_and_no_others(
             call(within(opened, *rest, "read:x", *(["write:x", "claim:x", "admin:x"] if name != "register" else [])))
 
 
+def test_where_a_resource_was_moved_is_told_to_those_who_may_see_it_there(opened: Opened) -> None:
+    opened.claim(opened.calls.claim("src/a.py", "ann"), opened.caller)
+    opened.write(opened.calls.release("src/a.py", "ann", outcome="moved", moved_to="hidden/a.py"), opened.caller)
+    some, all_ = within(opened, "claim:src/*"), within(opened, "claim:src/*", "read:hidden/*")
+    for told in (opened.read(some.status("src/a.py")), opened.claim(some.claim("src/a.py", "ben"), opened.caller)):
+        assert (told.body()["previous_outcome"], told.body().get("moved_to")) == ("moved", None)
+    opened.write(opened.calls.release("src/a.py", "ben", outcome="moved", moved_to="hidden/b.py"), opened.caller)
+    assert opened.read(all_.status("src/a.py")).body()["moved_to"] == "hidden/b.py"
+
+
 def test_no_call_is_left_out() -> None:
     calls = {name for name, _ in inspect.getmembers(Calls, inspect.isfunction) if not name.startswith("_")}
     assert calls | {"steady"} == {name for name, _, _ in NEEDS} | FREE.keys()
