@@ -161,7 +161,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
 class _Parser(argparse.ArgumentParser):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         """Options have one name: an abbreviation of today could be another option tomorrow."""
-        super().__init__(*arguments, allow_abbrev=False, **options)
+        super().__init__(*arguments, **options | {"allow_abbrev": False})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """What no command knows is told by that command, whose help lists what there is."""

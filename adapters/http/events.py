@@ -146,6 +146,8 @@ def _require_known(asked: QueryParams, more: tuple[str, ...]) -> None:
         if name not in known:
             what = "is no argument of this request" if name not in _PAGE else "is for pages; a stream goes on"
             raise InvalidError(f"{shown(name)}: {what}; it takes {', '.join(known)}")
+        if name != "kinds" and len(asked.getlist(name)) > 1:
+            raise InvalidError(f"{name}: is given twice")
 
 
 def _number(given: str, argument: str) -> int:

@@ -429,6 +429,8 @@ async def test_a_long_poll_whose_client_leaves_is_over(here: Site) -> None:
     [
         ("after=1", "after: is 1, beyond the end of the log, which is at 0"),
         ("after=-1", "after"),
+        ("after=0&after=0", "after: is given twice"),
+        ("namespace=n&namespace=m", "namespace: is given twice"),
         ("after=x", "after"),
         ("after=99999999999999999999", "after"),
         ("after=%D9%A3", "after"),
