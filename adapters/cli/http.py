@@ -1,6 +1,7 @@
 """The options of `holdlog serve --transport http`, and how it starts."""
 
 import argparse
+import gc
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -113,7 +114,12 @@ def serve_http(
         app = build_app(mcp, spaces, verifier, http, ending, relay)
         who = "tokens are required" if verifier is not None else "no token is required"
         ready = f"serving {url_of(bound)} (MCP at {http.path}), store {without_password(place)}; {who}"
-        server_of(app, http, ending, lambda: tell(ready)).run(sockets=[bound])
+
+        def begin() -> None:
+            _settle()
+            tell(ready)
+
+        server_of(app, http, ending, begin).run(sockets=[bound])
     finally:
         bound.close()
         if beside is not None:
@@ -121,6 +127,12 @@ def serve_http(
         if opened is not None:
             opened.close()
     return 0
+
+
+def _settle() -> None:
+    """What was imported stays for good: looking through it for garbage would stop every call, 0.1 s each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def http_options_of(options: argparse.Namespace) -> "HttpOptions":
