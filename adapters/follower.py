@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from typing import Final
 
+from holdlog.adapters.looks import Looks
 from holdlog.domain.ports import Bell, Store
 from holdlog.domain.refusals import HoldlogError
 from holdlog.projections.waiting import concerned
@@ -25,6 +26,7 @@ class Follower:
     """
 
     def __init__(self, store: Store, bell: Bell) -> None:
+        self.looks = Looks(store)
         self._store = store
         self._bell = bell
         self._loop = asyncio.get_running_loop()

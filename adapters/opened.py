@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from holdlog.adapters.call import Answered, Read, Settings, Stand, Wait, Write
 from holdlog.adapters.calls import Calls
@@ -19,10 +19,12 @@ from holdlog.domain.claims.lease import SECOND, Loss
 from holdlog.domain.handle import Command, Outcome
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.names import claim_stream
-from holdlog.domain.ports import Store
+from holdlog.domain.ports import Reader, Store
 from holdlog.domain.refusals import HoldlogError, SealedError
 from holdlog.domain.token import TokenChanged, TokenCommand
 from holdlog.projections.waiting import wait_until, wait_until_async
+
+Found = TypeVar("Found")
 
 _DONE: Final = object()
 
@@ -90,7 +92,8 @@ class Opened:
         if isinstance(outcome, Queued) and call.seconds:
             try:
                 with self.upkeep.waiting():
-                    wait_until(self._ticket_gone(call, outcome), self.bell, call.seconds, self.waiting_is_over)
+                    look = partial(self._look, self._ticket_gone(call, outcome))
+                    wait_until(look, self.bell, call.seconds, self.waiting_is_over)
             except BaseException:
                 self.writer.run(_step_back(call, outcome), caller)
                 raise
@@ -105,8 +108,9 @@ class Opened:
     def wait(self, call: Wait[Answered]) -> Answered:
         started = time.monotonic()
         with self.upkeep.waiting():
-            found = wait_until(lambda: self._look(call, started), self.bell, call.seconds, self.waiting_is_over)
-        return found if found is not None else self._timed_out(call, started)
+            look = partial(self._look, partial(self._answer_to, call, started))
+            found = wait_until(look, self.bell, call.seconds, self.waiting_is_over)
+        return found if found is not None else self._look(partial(self._timed_out, call, started))
 
     # --- for coroutines
 
@@ -128,7 +132,7 @@ class Opened:
         if isinstance(outcome, Queued) and call.seconds:
             try:
                 with self.upkeep.waiting():
-                    look = partial(self.aside, self._ticket_gone(call, outcome))
+                    look = partial(self.look, self._ticket_gone(call, outcome))
                     listening = self.follower.listen((claim_stream(call.command.resource),))
                     await wait_until_async(look, listening, call.seconds, self.waiting_is_over)
             except BaseException:
@@ -145,10 +149,15 @@ class Opened:
     async def wait_async(self, call: Wait[Answered]) -> Answered:
         started = time.monotonic()
         with self.upkeep.waiting():
-            look = partial(asyncio.to_thread if call.large else self.aside, partial(self._look, call, started))
+            answer = partial(self._answer_to, call, started)
+            look = partial(asyncio.to_thread, self._look, answer) if call.large else partial(self.look, answer)
             listening = self.follower.listen(call.concerns)
             found = await wait_until_async(look, listening, call.seconds, self.waiting_is_over)
-        return found if found is not None else await self.aside(partial(self._timed_out, call, started))
+        return found if found is not None else await self.look(partial(self._timed_out, call, started))
+
+    async def look(self, look: Callable[[Reader], Found]) -> Found:
+        """What reads a few rows, as `aside`; in a remote store together with the looks of others (looks.py)."""
+        return await (self.follower.looks.take(look) if self.store.remote else self.aside(partial(self._look, look)))
 
     async def aside(self, work: Callable[[], Answered]) -> Answered:
         """What reads a few rows: on the loop, where that takes some µs, but in a thread when the store is remote."""
@@ -177,7 +186,7 @@ class Opened:
 
     async def losses(self, caller: Caller, agent: str | None) -> tuple[Loss, ...]:
         """What the caller's session lost, or its agent in one that is gone, since this was asked last."""
-        gone = await self.aside(partial(self._lost, caller, agent))
+        gone = await self.look(partial(self._lost, caller, agent))
         if gone is None:
             return ()
         asked = TellLosses(session=caller.session, agent=agent, gone=gone)
@@ -283,10 +292,9 @@ class Opened:
     async def _notice_async(self, servers: tuple[str, ...]) -> Sweep | None:
         return await self.aside(partial(self._notice, servers)) if servers else None
 
-    def _lost(self, caller: Caller, agent: str | None) -> tuple[str, ...] | None:
+    def _lost(self, caller: Caller, agent: str | None, reader: Reader) -> tuple[str, ...] | None:
         """None: nothing that is theirs; else the servers among its losses that are gone."""
-        with self.store.reader() as reader:
-            found = reader.leases.losses(caller.principal, caller.session, agent)
+        found = reader.leases.losses(caller.principal, caller.session, agent)
         gone = tuple({it.server for it in found if it.server and not self.server.connected(it.server)})
         return gone if any(it.is_for(caller.session, gone) for it in found) else None
 
@@ -294,23 +302,24 @@ class Opened:
         with self.store.reader() as reader:
             return call.answer(outcome, reader)
 
-    def _ticket_gone(self, call: Stand[Answered], outcome: Queued) -> Callable[[], object]:
-        def look() -> object:
-            with self.store.reader() as reader:
-                line = reader.claim(call.command.resource).line
+    def _ticket_gone(self, call: Stand[Answered], outcome: Queued) -> Callable[[Reader], object]:
+        def look(reader: Reader) -> object:
+            line = reader.claim(call.command.resource).line
             return None if any(ticket.version == outcome.ticket for ticket in line) else _DONE
 
         return look
 
-    def _look(self, call: Wait[Answered], started: float) -> Answered | None:
+    def _look(self, look: Callable[[Reader], Found]) -> Found:
         with self.store.reader() as reader:
-            return call.look(reader, time.monotonic() - started)
+            return look(reader)
 
-    def _timed_out(self, call: Wait[Answered], started: float) -> Answered:
-        with self.store.reader() as reader:
-            if (moved := line_of(reader.meta(SEAL))) is not None:
-                raise SealedError(moved)  # nothing will ever come here
-            return call.timed_out(reader, time.monotonic() - started)
+    def _answer_to(self, call: Wait[Answered], started: float, reader: Reader) -> Answered | None:
+        return call.look(reader, time.monotonic() - started)
+
+    def _timed_out(self, call: Wait[Answered], started: float, reader: Reader) -> Answered:
+        if (moved := line_of(reader.meta(SEAL))) is not None:
+            raise SealedError(moved)  # nothing will ever come here
+        return call.timed_out(reader, time.monotonic() - started)
 
 
 def _step_back(call: Stand[Answered], outcome: Queued) -> StepBack:

@@ -1,4 +1,4 @@
-"""Light clients over raw sockets, so that what is measured is the server: requests, answers, a server to send them to."""
+"""Light clients over raw sockets, so that what is measured is the server, and the servers that they call."""
 
 import json
 import os

@@ -1,0 +1,97 @@
+"""Looks of many coroutines at a remote store, taken together: a journey for all that came since the last one."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar, cast
+
+from holdlog.domain.ports import Reader, Store
+from holdlog.domain.refusals import HoldlogError
+
+Found = TypeVar("Found")
+Look = Callable[[Reader], Any]
+
+LOOKS_AT_ONCE: Final = 64
+"""In one thread, one after another."""
+THREADS: Final = 4
+
+
+class Looks:
+    """Of one event loop, on which alone it may be used."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._asked: list[tuple[Look, asyncio.Future[Any]]] = []
+        self._taking: set[asyncio.Task[None]] = set()
+
+    async def take(self, look: Callable[[Reader], Found]) -> Found:
+        """What `look` finds in a snapshot that is made after this call. It runs in a thread, shares its reader with
+        the looks of others, and gets the very objects that they got where it asks the same: they must not be changed.
+
+        Raises what `look` raises.
+        """
+        future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+        self._asked.append((look, future))
+        if len(self._taking) < THREADS:
+            task = asyncio.create_task(self._take())
+            self._taking.add(task)
+            task.add_done_callback(self._taking.discard)
+        return await future
+
+    async def _take(self) -> None:
+        while self._asked:
+            taken, self._asked = self._asked[:LOOKS_AT_ONCE], self._asked[LOOKS_AT_ONCE:]
+            found = await asyncio.to_thread(self._found, [look for look, _ in taken])
+            for (_, future), result in zip(taken, found, strict=True):
+                if future.done():
+                    continue  # whoever asked was cancelled meanwhile
+                if isinstance(result, Exception):
+                    future.set_exception(result)
+                else:
+                    future.set_result(result)
+
+    def _found(self, looks: Sequence[Look]) -> list[Any]:
+        """The result of each, or the exception that it ended with."""
+        found: list[Any] = []
+        try:
+            with self._store.snapshot() as reader:
+                once = cast(Reader, _Once(reader))
+                found.extend(_attempted(look, once) for look in looks)
+        except Exception as error:  # the store's, which ends all looks that are left
+            found += [error] * (len(looks) - len(found))
+        return found
+
+
+def _attempted(look: Look, reader: Reader) -> Any:
+    try:
+        return look(reader)
+    except HoldlogError as refusal:
+        return refusal
+
+
+class _Once:
+    """A reader of one snapshot, or a part of it, that answers the same question once."""
+
+    def __init__(self, asked: object) -> None:
+        self._asked = asked
+        self._known: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        found = self._known.get(name)
+        if found is None:
+            found = getattr(self._asked, name)
+            if name == "leases":
+                found = self._known[name] = _Once(found)
+            elif callable(found):
+                found = self._known[name] = self._remembered(found)
+        return found
+
+    def _remembered(self, ask: Callable[..., Any]) -> Callable[..., Any]:
+        known: dict[str, Any] = {}
+
+        def remembered(*arguments: Any) -> Any:
+            key = repr(arguments)
+            if key not in known:
+                known[key] = ask(*arguments)
+            return known[key]
+
+        return remembered
