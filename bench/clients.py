@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -19,6 +19,7 @@ ERAS = ("2025-11-25", "2026-07-28")
 FIRST = 10_000_000
 _ids = count(FIRST)
 _ACCEPT = {"Accept": "application/json, text/event-stream"}
+_HOLDLOG = str(Path(sys.executable).parent / "holdlog")
 _UNBOUNDED = ("--max-requests", "--max-upload", "--max-in-flight")
 """Limits of one principal, which all clients here are."""
 
@@ -123,11 +124,11 @@ def crowd(port: int, clients: int) -> Iterator[list[socket.socket]]:
 
 
 @contextmanager
-def holdlog(store: str | Path) -> Iterator[Server]:
+def holdlog(store: str | Path, program: Sequence[str] = (_HOLDLOG,)) -> Iterator[Server]:
     """`holdlog serve` with all tools and without limits."""
     unbounded = [part for option in _UNBOUNDED for part in (option, "0")]
-    command = [str(Path(sys.executable).parent / "holdlog"), "--db", str(store), "serve", "--transport", "http"]
-    with serving([*command, "--tools", "all", *unbounded, "--port"]) as server:
+    command = [*program, "--db", str(store), "serve", "--transport", "http", "--tools", "all"]
+    with serving([*command, *unbounded, "--port"]) as server:
         yield server
 
 

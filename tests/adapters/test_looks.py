@@ -12,6 +12,7 @@ from holdlog.adapters.stores.memory import MemoryReader, MemoryStore
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError, UnavailableError
+from tests.endpoint import until
 
 FREE = Claim("a.md")
 
@@ -92,10 +93,9 @@ async def test_who_asks_while_others_look_gets_a_snapshot_of_its_own_later() -> 
     looks = Looks(store)
     asked = [asyncio.create_task(looks.take(free)) for _ in range(THREADS)]
     while store.made < THREADS:
-        before = store.made
+        more = store.made + 1
         asked.append(asyncio.create_task(looks.take(free)))
-        while store.made == before:
-            await asyncio.sleep(0.001)
+        await until(lambda more=more: store.made >= more)
     late = asyncio.create_task(looks.take(free))
     assert store.made == THREADS
     store.open.set()
@@ -109,8 +109,7 @@ async def test_who_is_cancelled_takes_nobody_along() -> None:
     store.open.clear()
     looks = Looks(store)
     gone, stays = (asyncio.create_task(looks.take(free)) for _ in range(2))
-    while not store.made:
-        await asyncio.sleep(0.001)
+    await until(lambda: store.made)
     gone.cancel()
     store.open.set()
     assert await stays == FREE
