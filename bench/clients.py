@@ -7,8 +7,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -19,6 +19,7 @@ ERAS = ("2025-11-25", "2026-07-28")
 FIRST = 10_000_000
 _ids = count(FIRST)
 _ACCEPT = {"Accept": "application/json, text/event-stream"}
+_HOLDLOG = str(Path(sys.executable).parent / "holdlog")
 _UNBOUNDED = ("--max-requests", "--max-upload", "--max-in-flight")
 """Limits of one principal, which all clients here are."""
 
@@ -54,7 +55,12 @@ class Server:
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * resource.getpagesize() / 1024**2
 
     def descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+        """Of all but files: each of its threads may keep the store open."""
+        found = 0
+        for link in Path(f"/proc/{self.pid}/fd").iterdir():
+            with suppress(OSError):
+                found += not os.readlink(link).startswith("/")
+        return found
 
 
 def call(era: str, tool: str, arguments: object, headers: dict[str, str] | None = None) -> bytes:
@@ -123,11 +129,11 @@ def crowd(port: int, clients: int) -> Iterator[list[socket.socket]]:
 
 
 @contextmanager
-def holdlog(store: str | Path) -> Iterator[Server]:
+def holdlog(store: str | Path, program: Sequence[str] = (_HOLDLOG,)) -> Iterator[Server]:
     """`holdlog serve` with all tools and without limits."""
     unbounded = [part for option in _UNBOUNDED for part in (option, "0")]
-    command = [str(Path(sys.executable).parent / "holdlog"), "--db", str(store), "serve", "--transport", "http"]
-    with serving([*command, "--tools", "all", *unbounded, "--port"]) as server:
+    command = [*program, "--db", str(store), "serve", "--transport", "http", "--tools", "all"]
+    with serving([*command, *unbounded, "--port"]) as server:
         yield server
 
 

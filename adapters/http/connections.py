@@ -41,7 +41,7 @@ class Connection(HttpToolsProtocol):
         self._received = 0
         self._left_to_drop = LINGER_BYTES
         self._running: RequestResponseCycle | None = None
-        super().connection_made(_Patient(transport, self._closes_later))  # type: ignore[arg-type]
+        super().connection_made(_Patient(transport, self._closes_later, self.loop))  # type: ignore[arg-type]
         if full:
             self.connections.discard(self)
             transport.write(raw("the server has no connection left; try again", 503, {"retry-after": "1"}))
@@ -185,18 +185,44 @@ class Connection(HttpToolsProtocol):
         return True
 
 
-class _Patient:
-    """A transport that closes when its connection has nothing more to take in."""
+_HEAD: Final = b"HTTP/1.1 "
 
-    def __init__(self, transport: asyncio.Transport, later: Callable[[], bool]) -> None:
+
+class _Patient:
+    """A transport that sends the head of an answer with what follows it at once, and closes when its connection has
+    nothing more to take in."""
+
+    def __init__(
+        self, transport: asyncio.Transport, later: Callable[[], bool], loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._transport = transport
         self._later = later
-        self.write = transport.write
+        self._loop = loop
+        self._head = b""
         self.is_closing = transport.is_closing
 
+    def write(self, data: bytes) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head + data)
+        elif data.startswith(_HEAD):
+            self._head = data
+            self._loop.call_soon(self._flush)
+        else:
+            self._transport.write(data)
+
+    def write_eof(self) -> None:
+        self._flush()
+        self._transport.write_eof()
+
     def close(self) -> None:
+        self._flush()
         if not self._later():
             self._transport.close()
+
+    def _flush(self) -> None:
+        if self._head:
+            self.write(b"")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)

@@ -185,17 +185,18 @@ def test_clients_that_vanish_leave_nothing_open(running: HttpServer) -> None:
     def files() -> int:
         return len(os.listdir(f"/proc/{running.process.pid}/fd"))
 
-    httpx2.get(f"{running.url}/healthz", trust_env=False)
-    before = files()
-    halves = [socket.create_connection(("127.0.0.1", running.port), PATIENCE) for _ in range(50)]
-    for number, half in enumerate(halves):
-        half.sendall(b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\nx"[: number * 2])
-    until(lambda: files() >= before + 50)
-    for half in halves:
-        half.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        half.close()
-    until(lambda: files() <= before + 1)
-    assert httpx2.get(f"{running.url}/healthz", trust_env=False).json() == {"status": "ok"}
+    with httpx2.Client(base_url=running.url, trust_env=False) as stays:
+        stays.get("/healthz")
+        before = files()
+        halves = [socket.create_connection(("127.0.0.1", running.port), PATIENCE) for _ in range(50)]
+        for number, half in enumerate(halves):
+            half.sendall(b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\nx"[: number * 2])
+        until(lambda: files() >= before + 50)
+        for half in halves:
+            half.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            half.close()
+        until(lambda: files() <= before + 1)
+        assert stays.get("/healthz").json() == {"status": "ok"}
 
 
 @pytest.mark.slow
