@@ -6,7 +6,6 @@ https://html.spec.whatwg.org/multipage/server-sent-events.html
 import asyncio
 import json
 import logging
-import math
 import re
 from contextlib import aclosing
 from typing import Final
@@ -34,8 +33,6 @@ HEARTBEAT: Final = 15.0
 """Seconds without an event after which a stream says that it lives."""
 SEND_SECONDS: Final = 30.0
 """That one piece may take to be sent: who takes nothing so long is cut off."""
-LONGEST_STREAM: Final = 300.0
-"""Seconds of a stream that a token opened: the client comes again, and so does the question who it is."""
 RETRY: Final = 1000
 """Milliseconds after which a client connects again."""
 
@@ -71,22 +68,20 @@ async def _stream(request: Request, served: Served, choice: Choice) -> Response:
     after = end if given is None else _number(given, "Last-Event-ID or after")
     if after > end:
         raise InvalidError(f"after: is {after}, beyond the end of the log, which is at {end}")
-    lasts = None if served.caller.principal is None else LONGEST_STREAM
-    return EventStream(served.opened, choice, after, lasts)
+    return EventStream(served, choice, after)
 
 
 class EventStream(Response):
-    """Answers until the client leaves, or the server ends, or after `lasts` seconds."""
+    """Answers until the client leaves, its token counts no more, or the server ends."""
 
     media_type = STREAM
 
-    def __init__(self, opened: Opened, choice: Choice, after: int, lasts: float | None) -> None:
+    def __init__(self, served: Served, choice: Choice, after: int) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
-        self._opened = opened
+        self._served = served
         self._choice = choice
         self._after = after
-        self._lasts = lasts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await unless_gone(receive, self._answer(send))
@@ -103,20 +98,18 @@ class EventStream(Response):
 
     async def _tell(self, send: Send) -> None:
         """Raises TimeoutError when the client takes nothing."""
-        loop = asyncio.get_running_loop()
-        ends = math.inf if self._lasts is None else loop.time() + self._lasts
         position, marked = self._after, -1
         try:
-            async with aclosing(follow(self._opened, self._choice, position, HEARTBEAT)) as coming:
+            async with aclosing(follow(self._served.opened, self._choice, position, HEARTBEAT)) as coming:
                 async for came in coming:
+                    if not await self._served.still():
+                        break
                     position = came.position
                     if came.events:
                         await _say(send, "".join(_event(happened, self._choice) for happened in came.events))
                     else:
                         await _say(send, _bookmark(position) if position > marked else ":\n\n")
                         marked = position
-                    if loop.time() >= ends:
-                        break
             await _say(send, _bookmark(position))
         except HoldlogError as error:
             await _say(send, f"event: end\ndata: {json.dumps({'message': str(error)})}\n\n")
