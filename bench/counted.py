@@ -10,7 +10,7 @@ from pathlib import Path
 
 def main() -> None:
     from holdlog.adapters.cli.main import main as holdlog
-    from holdlog.adapters.mcp.sessions import Session
+    from holdlog.adapters.mcp.http.sessions import Session
 
     place = Path(sys.argv.pop(1))
 

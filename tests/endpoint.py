@@ -11,7 +11,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from holdlog.adapters.compose import MEMORY, open_holdlog
-from holdlog.adapters.mcp.http import Endpoint
+from holdlog.adapters.mcp.http.endpoint import Endpoint
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.served import Served

@@ -10,8 +10,8 @@ import yaml
 from starlette.routing import Route
 
 from holdlog.adapters.cli.main import parsed
-from holdlog.adapters.http.openapi import DESCRIBED, document
-from holdlog.adapters.http.operations import PATIENCE
+from holdlog.adapters.http.openapi.document import DESCRIBED, document
+from holdlog.adapters.http.operations.routes import PATIENCE
 from tests.test_containers import instruction
 
 ROOT = Path(__file__).parents[1]

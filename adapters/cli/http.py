@@ -87,8 +87,8 @@ def serve_http(
     from holdlog.adapters.cli.texts import tell
     from holdlog.adapters.compose import open_holdlog, tell_nats
     from holdlog.adapters.http.app import build_app
+    from holdlog.adapters.http.edge.room import Room
     from holdlog.adapters.http.ending import Ending
-    from holdlog.adapters.http.room import Room
     from holdlog.adapters.http.running import bound_socket, server_of, url_of
     from holdlog.adapters.mcp.server import build_server
     from holdlog.adapters.spaces import Spaces

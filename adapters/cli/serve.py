@@ -124,7 +124,7 @@ def run_serve(options: argparse.Namespace) -> int:
     from holdlog.adapters.cli.texts import tell
     from holdlog.adapters.compose import open_holdlog, tell_nats
     from holdlog.adapters.mcp.server import build_server, chosen_groups, local_session
-    from holdlog.adapters.mcp.stdio import run_stdio
+    from holdlog.adapters.mcp.stdio.serving import run_stdio
 
     groups = chosen_groups(options.tools)
     settings = Settings(

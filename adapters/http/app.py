@@ -15,16 +15,16 @@ from starlette.types import ASGIApp
 from holdlog.adapters.http.answers import failed, refused
 from holdlog.adapters.http.authentication import Authentication, Verifier
 from holdlog.adapters.http.claims import routes as claims
+from holdlog.adapters.http.edge.guards import Guards
+from holdlog.adapters.http.edge.limits import Limits
 from holdlog.adapters.http.ending import Ending
 from holdlog.adapters.http.events import routes as events
-from holdlog.adapters.http.guards import Guards
-from holdlog.adapters.http.kv import routes as key_value
-from holdlog.adapters.http.limits import Limits
-from holdlog.adapters.http.operations import Operations
+from holdlog.adapters.http.operations.routes import Operations
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.page import routes as page
 from holdlog.adapters.http.token import routes as token
-from holdlog.adapters.mcp.http import mcp_over_http
+from holdlog.adapters.http.values.kv import routes as key_value
+from holdlog.adapters.mcp.http.endpoint import mcp_over_http
 from holdlog.adapters.spaces import Spaces
 from holdlog.domain.refusals import HoldlogError
 

@@ -12,9 +12,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from holdlog.adapters.access.grants import EVERYTHING
 from holdlog.adapters.access.principal import Principal
 from holdlog.adapters.arguments import caller
-from holdlog.adapters.http.addresses import address_of
 from holdlog.adapters.http.answers import failed
-from holdlog.adapters.http.guesses import Guesses
+from holdlog.adapters.http.edge.addresses import address_of
+from holdlog.adapters.http.edge.guesses import Guesses
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.served import Served
 from holdlog.adapters.spaces import Spaces

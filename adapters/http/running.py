@@ -16,7 +16,7 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp
 
-from holdlog.adapters.http.connections import Connection
+from holdlog.adapters.http.edge.connections import Connection
 from holdlog.adapters.http.ending import Ending
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.domain.refusals import InvalidError

@@ -1,1 +1,1 @@
-"""The MCP server: tools, schemas, and the stdio transport."""
+"""The MCP server: tools, resources, and its two transports."""

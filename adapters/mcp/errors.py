@@ -12,7 +12,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from holdlog.adapters.answers import named
 from holdlog.adapters.calls import Calls
-from holdlog.adapters.mcp.addresses import UnknownAddressError
+from holdlog.adapters.mcp.resources.addresses import UnknownAddressError
 from holdlog.domain.refusals import DeniedError, HoldlogError, InvalidError, NotFoundError, StoreError
 
 NOT_FOUND_BEFORE: Final = -32002

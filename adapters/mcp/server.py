@@ -21,11 +21,11 @@ from holdlog.adapters import results
 from holdlog.adapters.answers import named
 from holdlog.adapters.arguments import first_finding
 from holdlog.adapters.claims import results as claims
-from holdlog.adapters.mcp.announced import serve_resources
 from holdlog.adapters.mcp.calling import served_by
 from holdlog.adapters.mcp.kv import KeyValueTools
+from holdlog.adapters.mcp.resources.announced import serve_resources
+from holdlog.adapters.mcp.resources.subscriptions import Subscriptions
 from holdlog.adapters.mcp.schemas import input_schema, output_schema
-from holdlog.adapters.mcp.subscriptions import Subscriptions
 from holdlog.adapters.mcp.tools import PROGRESS_EVERY, failed, served
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.results import Result

@@ -24,13 +24,13 @@ from holdlog.adapters.access.grants import EVERYTHING, Grants
 from holdlog.adapters.access.principal import Principal
 from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.http import connections, room
 from holdlog.adapters.http.answers import answer, json_response
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.authentication import served_of
+from holdlog.adapters.http.edge import connections, room
+from holdlog.adapters.http.edge.room import Room
 from holdlog.adapters.http.ending import Ending
 from holdlog.adapters.http.options import HttpOptions
-from holdlog.adapters.http.room import Room
 from holdlog.adapters.http.running import bound_socket, server_of, url_of
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.spaces import Spaces

@@ -35,14 +35,14 @@ from holdlog.adapters.access.grants import EVERYTHING, Grants
 from holdlog.adapters.access.principal import Principal
 from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.http.access_log import AccessLog, Entry
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.ending import Ending
-from holdlog.adapters.http.metrics import Metrics, exposed
-from holdlog.adapters.http.observed import Observed
-from holdlog.adapters.http.openapi import DESCRIBED, document
+from holdlog.adapters.http.openapi.document import DESCRIBED, document
+from holdlog.adapters.http.operations.access_log import AccessLog, Entry
+from holdlog.adapters.http.operations.metrics import Metrics, exposed
+from holdlog.adapters.http.operations.observed import Observed
+from holdlog.adapters.http.operations.tracing import Traces
 from holdlog.adapters.http.options import HttpOptions
-from holdlog.adapters.http.tracing import Traces
 from holdlog.adapters.mcp.server import GROUPS, build_server
 from holdlog.adapters.nats.relay import Status
 from holdlog.adapters.opened import Opened
@@ -139,8 +139,8 @@ def stuck() -> Iterator[Stuck]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdlog.adapters.http.operations.PATIENCE", 0.1)
-    monkeypatch.setattr("holdlog.adapters.http.operations.READY_FRESH", 0.0)
+    monkeypatch.setattr("holdlog.adapters.http.operations.routes.PATIENCE", 0.1)
+    monkeypatch.setattr("holdlog.adapters.http.operations.routes.READY_FRESH", 0.0)
 
 
 async def test_a_server_is_ready_while_its_store_can_be_read() -> None:
@@ -572,7 +572,7 @@ CALLERS = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr("holdlog.adapters.http.operations.find_traces", lambda: Traces(provider))
+    monkeypatch.setattr("holdlog.adapters.http.operations.routes.find_traces", lambda: Traces(provider))
     return exporter
 
 
@@ -625,7 +625,7 @@ async def test_a_command_is_a_span_within_its_request(spans: InMemorySpanExporte
 
 
 def test_without_an_sdk_nothing_is_traced() -> None:
-    find = "from holdlog.adapters.http.tracing import find_traces; print(find_traces())"
+    find = "from holdlog.adapters.http.operations.tracing import find_traces; print(find_traces())"
     assert said_by(find).strip() == "None"
     configured = (
         "from opentelemetry import trace; from opentelemetry.sdk.trace import TracerProvider;"
@@ -635,10 +635,9 @@ def test_without_an_sdk_nothing_is_traced() -> None:
 
 
 def test_a_server_over_stdio_imports_nothing_of_this() -> None:
-    served = (
-        "import sys; import holdlog.adapters.cli.serve, holdlog.adapters.mcp.stdio; from holdlog.adapters.mcp.server"
-    )
-    loaded = said_by(f"{served} import build_server; build_server(None, ('claims',)); print(*sys.modules)").split()
+    served = "import sys; import holdlog.adapters.cli.serve, holdlog.adapters.mcp.stdio.serving;"
+    served += " from holdlog.adapters.mcp.server import build_server"
+    loaded = said_by(f"{served}; build_server(None, ('claims',)); print(*sys.modules)").split()
     assert not {name for name in loaded if name.startswith(("prometheus_client", "holdlog.adapters.http"))}
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from fastmcp import Client
 
-from holdlog.adapters.mcp import sessions
-from holdlog.adapters.mcp.addresses import CLAIMS
+from holdlog.adapters.mcp.http import sessions
+from holdlog.adapters.mcp.resources.addresses import CLAIMS
 from holdlog.adapters.mcp.server import FixedTools
 from holdlog.domain.claims.commands import Sweep
 from holdlog.domain.message import NOBODY
@@ -62,7 +62,7 @@ async def test_a_wait_tells_its_progress_when_asked_to(era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_silent_wait_shows_that_it_lives(era: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdlog.adapters.mcp.exchange.PING_EVERY", 0.02)
+    monkeypatch.setattr("holdlog.adapters.mcp.http.exchange.PING_EVERY", 0.02)
     async with one_replica() as place:
         answer = await place.call(era, "watch", {**PLACE, "since_version": 0, "timeout_seconds": 0.3})
         assert answer.body.startswith(b": ping\n\n")

@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import PromptReference, ResourceTemplateReference
 
 from holdlog.adapters.call import Settings
-from holdlog.adapters.mcp.addresses import CLAIM, CLAIMS, NAMESPACES, STATE, claim_uri, value_uri
+from holdlog.adapters.mcp.resources.addresses import CLAIM, CLAIMS, NAMESPACES, STATE, claim_uri, value_uri
 from holdlog.adapters.mcp.server import build_server
 from tests.agent import ALL, ERAS, Agent, connected, opened, served
 from tests.clock import Clock

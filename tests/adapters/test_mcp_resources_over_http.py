@@ -20,8 +20,8 @@ from holdlog.adapters.compose import MEMORY
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.ending import Ending
 from holdlog.adapters.http.options import HttpOptions
-from holdlog.adapters.mcp import subscriptions
-from holdlog.adapters.mcp.addresses import CLAIM, CLAIMS, NAMESPACES, STATE
+from holdlog.adapters.mcp.resources import subscriptions
+from holdlog.adapters.mcp.resources.addresses import CLAIM, CLAIMS, NAMESPACES, STATE
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.spaces import Spaces

@@ -15,9 +15,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ResourceUpdatedNotification
 
 from holdlog.adapters.access.grants import EVERYTHING
-from holdlog.adapters.mcp import subscriptions as limits
-from holdlog.adapters.mcp.addresses import CLAIMS, NAMESPACES, claim_uri, value_uri
-from holdlog.adapters.mcp.feeds import Feed, Follow, Subscriber
+from holdlog.adapters.mcp.resources import subscriptions as limits
+from holdlog.adapters.mcp.resources.addresses import CLAIMS, NAMESPACES, claim_uri, value_uri
+from holdlog.adapters.mcp.resources.feeds import Feed, Follow, Subscriber
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.package import StateStore

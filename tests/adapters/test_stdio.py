@@ -16,8 +16,8 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
-from holdlog.adapters.mcp import traffic
 from holdlog.adapters.mcp.salvage import MAX_LINE
+from holdlog.adapters.mcp.stdio import traffic
 from tests.wire import PATIENCE, Wire, text_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and poll of POSIX")
@@ -27,7 +27,7 @@ import asyncio, os, sys, time
 from contextlib import asynccontextmanager
 from typing import Any
 from fastmcp import FastMCP
-from holdlog.adapters.mcp.stdio import run_stdio, serve_stdio
+from holdlog.adapters.mcp.stdio.serving import run_stdio, serve_stdio
 
 def say(word):
     print(word, file=sys.stderr, flush=True)
@@ -254,7 +254,7 @@ def test_a_crowd_of_waiting_calls_keeps_nobody_out(fresh: Wire) -> None:
 
 def test_requests_beyond_all_measure_are_refused(script: Path, tmp_path: Path) -> None:
     small = tmp_path / "small.py"
-    small.write_text("import holdlog.adapters.mcp.traffic as s\ns.IN_FLIGHT_MOST = 3\n" + SERVER)
+    small.write_text("import holdlog.adapters.mcp.stdio.traffic as s\ns.IN_FLIGHT_MOST = 3\n" + SERVER)
     wire = Wire(small, modern=True).open()
     wire.send(*(wire.call("block", number) for number in range(3)), wire.call("echo", "fourth", value=1))
     answer = wire.answer()

@@ -26,7 +26,7 @@ SERVER = """
 import sys
 from holdlog.adapters.compose import open_holdlog, tell_nats
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.mcp.stdio import run_stdio
+from holdlog.adapters.mcp.stdio.serving import run_stdio
 from holdlog.adapters.nats.options import nats_options
 from holdlog.adapters.stores.postgres import session
 

@@ -26,7 +26,7 @@ EAGER = """
 import sys
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.mcp.stdio import run_stdio
+from holdlog.adapters.mcp.stdio.serving import run_stdio
 
 opened = open_holdlog(sys.argv[1])
 

@@ -18,11 +18,11 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from holdlog.adapters.mcp.addresses import templates
 from holdlog.adapters.mcp.calling import served_by
-from holdlog.adapters.mcp.completions import Completions
-from holdlog.adapters.mcp.resources import Context, Resources
-from holdlog.adapters.mcp.subscriptions import Subscriptions
+from holdlog.adapters.mcp.resources.addresses import templates
+from holdlog.adapters.mcp.resources.completions import Completions
+from holdlog.adapters.mcp.resources.reading import Context, Resources
+from holdlog.adapters.mcp.resources.subscriptions import Subscriptions
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.served import Served
 from holdlog.domain.refusals import InvalidError

@@ -16,9 +16,9 @@ import anyio
 from fastmcp import FastMCP
 from fastmcp.server.context import reset_transport, set_transport
 
-from holdlog.adapters.mcp.pipes import Input, Output, private_descriptors
 from holdlog.adapters.mcp.server import quiet_framework
-from holdlog.adapters.mcp.traffic import Answers, Requests, Traffic
+from holdlog.adapters.mcp.stdio.pipes import Input, Output, private_descriptors
+from holdlog.adapters.mcp.stdio.traffic import Answers, Requests, Traffic
 
 GRACE_STEPS, GRACE_STEP = 20, 0.01
 """After the end of input: calls in flight go on while answers come, and this many quiet steps (seconds) longer."""

@@ -17,9 +17,9 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
-from holdlog.adapters.mcp.pipes import Input, Output
 from holdlog.adapters.mcp.reading import Unreadable, read_message
 from holdlog.adapters.mcp.salvage import Fault, Salvaged, TooLong, answer, salvage
+from holdlog.adapters.mcp.stdio.pipes import Input, Output
 
 IN_FLIGHT = 256
 """Requests in flight at which the next one is held back until one is answered, or none was for STALL seconds."""

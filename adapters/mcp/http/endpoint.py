@@ -33,13 +33,13 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Receive, Scope, Send
 
-from holdlog.adapters.mcp.exchange import LISTEN, Exchange, answered, refused
+from holdlog.adapters.mcp.http.exchange import LISTEN, Exchange, answered, refused
+from holdlog.adapters.mcp.http.reply import Reply
+from holdlog.adapters.mcp.http.sessions import Key, Sessions
+from holdlog.adapters.mcp.http.stream import stream
 from holdlog.adapters.mcp.reading import Unreadable, read_message
-from holdlog.adapters.mcp.reply import Reply
 from holdlog.adapters.mcp.salvage import answer, for_agent
 from holdlog.adapters.mcp.server import quiet_framework
-from holdlog.adapters.mcp.sessions import Key, Sessions
-from holdlog.adapters.mcp.stream import stream
 
 VERSION: Final = "mcp-protocol-version"
 SESSION: Final = "mcp-session-id"

@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdlog.adapters.http.answers import failed
-from holdlog.adapters.http.cors import open_to, preflight
+from holdlog.adapters.http.edge.cors import open_to, preflight
 from holdlog.adapters.http.options import HttpOptions
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})

@@ -15,11 +15,11 @@ from starlette.types import Receive, Scope, Send
 
 from holdlog.adapters.call import Write
 from holdlog.adapters.http.answers import answer, failed, json_response
-from holdlog.adapters.http.asked import Asked
-from holdlog.adapters.http.bodies import patch_of, value_of
-from holdlog.adapters.http.conditional import conflict, written
-from holdlog.adapters.http.conditions import Conditions, etag
 from holdlog.adapters.http.targets import arguments, below, fields, number, segments
+from holdlog.adapters.http.values.asked import Asked
+from holdlog.adapters.http.values.bodies import patch_of, value_of
+from holdlog.adapters.http.values.conditional import conflict, written
+from holdlog.adapters.http.values.conditions import Conditions, etag
 from holdlog.adapters.keyvalue import DEFAULT_TTL
 from holdlog.adapters.pages import MAX_PAGE
 from holdlog.adapters.results import DeleteResult, SetResult

@@ -8,9 +8,9 @@ from mcp_types import CompleteRequestParams, CompleteResult, Completion, Resourc
 
 from holdlog.adapters.arguments import BEGINNING, NAME, text
 from holdlog.adapters.call import Read
-from holdlog.adapters.mcp.addresses import CLAIM, STATE, templates
 from holdlog.adapters.mcp.errors import told
-from holdlog.adapters.mcp.resources import Context, ServedOf
+from holdlog.adapters.mcp.resources.addresses import CLAIM, STATE, templates
+from holdlog.adapters.mcp.resources.reading import Context, ServedOf
 from holdlog.adapters.pages import chunks
 from holdlog.adapters.served import Served
 from holdlog.domain.names import claim_stream

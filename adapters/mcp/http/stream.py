@@ -6,9 +6,9 @@ from contextlib import suppress
 
 from starlette.types import Receive, Send
 
-from holdlog.adapters.mcp.exchange import disconnected
-from holdlog.adapters.mcp.reply import PING, PING_EVERY, STALLED, event, start_stream
-from holdlog.adapters.mcp.sessions import Session
+from holdlog.adapters.mcp.http.exchange import disconnected
+from holdlog.adapters.mcp.http.reply import PING, PING_EVERY, STALLED, event, start_stream
+from holdlog.adapters.mcp.http.sessions import Session
 
 
 async def stream(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from holdlog.adapters.http.openapi_parts import (
+from holdlog.adapters.http.openapi.parts import (
     AGENT,
     ANYBODY,
     BEGINNING,

@@ -16,7 +16,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvid
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from holdlog.adapters.http.outcomes import kind_of, outcome_of
+from holdlog.adapters.http.operations.outcomes import kind_of, outcome_of
 from holdlog.adapters.stores.writer import PATIENCE, Job
 
 QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})

@@ -22,7 +22,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from holdlog.adapters.http.outcomes import kind_of, outcome_of
+from holdlog.adapters.http.operations.outcomes import kind_of, outcome_of
 from holdlog.adapters.stores.writer import PATIENCE, Job
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -11,11 +11,11 @@ from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdlog.adapters.http import tracing
-from holdlog.adapters.http.access_log import AccessLog, Entry
-from holdlog.adapters.http.metrics import METHODS, Metrics
-from holdlog.adapters.http.openapi import PATHS
-from holdlog.adapters.http.tracing import Traces
+from holdlog.adapters.http.openapi.document import PATHS
+from holdlog.adapters.http.operations import tracing
+from holdlog.adapters.http.operations.access_log import AccessLog, Entry
+from holdlog.adapters.http.operations.metrics import METHODS, Metrics
+from holdlog.adapters.http.operations.tracing import Traces
 from holdlog.adapters.stores.writer import Job
 
 NO_ROUTE: Final = "none"

@@ -15,8 +15,8 @@ from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import NoBackChannelError
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
-from holdlog.adapters.mcp.exchange import Exchange, notification
-from holdlog.adapters.mcp.subscriptions import GIVE_UP
+from holdlog.adapters.mcp.http.exchange import Exchange, notification
+from holdlog.adapters.mcp.resources.subscriptions import GIVE_UP
 
 IDLE_SECONDS: Final = 60.0
 """What is left of a session after its last stream or subscription call: time to connect again."""

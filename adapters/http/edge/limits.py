@@ -10,10 +10,10 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdlog.adapters.http.addresses import address_of
 from holdlog.adapters.http.answers import failed
-from holdlog.adapters.http.buckets import Bucket
-from holdlog.adapters.http.guards import UNHOSTED
+from holdlog.adapters.http.edge.addresses import address_of
+from holdlog.adapters.http.edge.buckets import Bucket
+from holdlog.adapters.http.edge.guards import UNHOSTED
 from holdlog.adapters.http.options import HttpOptions
 
 MINUTE: Final = 60.0

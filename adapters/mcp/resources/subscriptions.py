@@ -22,10 +22,10 @@ from mcp_types import (
     UnsubscribeRequestParams,
 )
 
-from holdlog.adapters.mcp.addresses import CLAIMS, Address, OfClaim, OfValue, address_of
 from holdlog.adapters.mcp.errors import told
-from holdlog.adapters.mcp.feeds import ALL_CLAIMS, ALL_RECORDS, Feed, Follow, Subscriber
-from holdlog.adapters.mcp.resources import Context, ServedOf, reading
+from holdlog.adapters.mcp.resources.addresses import CLAIMS, Address, OfClaim, OfValue, address_of
+from holdlog.adapters.mcp.resources.feeds import ALL_CLAIMS, ALL_RECORDS, Feed, Follow, Subscriber
+from holdlog.adapters.mcp.resources.reading import Context, ServedOf, reading
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.served import Served
 from holdlog.domain.names import claim_stream, name, record_stream

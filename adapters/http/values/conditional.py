@@ -8,7 +8,7 @@ from starlette.responses import Response
 from holdlog.adapters import results
 from holdlog.adapters.call import Write
 from holdlog.adapters.http.answers import answer, json_response
-from holdlog.adapters.http.conditions import UNCONDITIONAL, Conditions
+from holdlog.adapters.http.values.conditions import UNCONDITIONAL, Conditions
 from holdlog.adapters.served import Served
 from holdlog.domain.record import Record, not_found
 from holdlog.domain.refusals import Conflict, ConflictError, InvalidError, UnavailableError

@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 from starlette.requests import Request
 from starlette.types import Receive, Scope
 
-from holdlog.adapters.http.bodies import wants_json
 from holdlog.adapters.http.targets import decoded
+from holdlog.adapters.http.values.bodies import wants_json
 from holdlog.adapters.keyvalue import author
 from holdlog.adapters.served import Served
 from holdlog.domain.refusals import InvalidError

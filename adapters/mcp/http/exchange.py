@@ -17,7 +17,7 @@ from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCRequest
 from starlette.requests import Request
 from starlette.types import Receive, Scope
 
-from holdlog.adapters.mcp.reply import PING_EVERY, Reply
+from holdlog.adapters.mcp.http.reply import PING_EVERY, Reply
 
 QUICK: Final = 0.05
 """Seconds within which most calls are answered: only later ones are watched for a client that goes away."""

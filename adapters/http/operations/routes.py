@@ -11,15 +11,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from holdlog.adapters.http.access_log import AccessLog
 from holdlog.adapters.http.answers import failed, json_response
 from holdlog.adapters.http.authentication import served_of
 from holdlog.adapters.http.ending import Ending
-from holdlog.adapters.http.look import Look
-from holdlog.adapters.http.metrics import CONTENT_TYPE, Metrics, exposed
-from holdlog.adapters.http.observed import Observed, Watching
-from holdlog.adapters.http.openapi import document
-from holdlog.adapters.http.tracing import find_traces
+from holdlog.adapters.http.openapi.document import document
+from holdlog.adapters.http.operations.access_log import AccessLog
+from holdlog.adapters.http.operations.look import Look
+from holdlog.adapters.http.operations.metrics import CONTENT_TYPE, Metrics, exposed
+from holdlog.adapters.http.operations.observed import Observed, Watching
+from holdlog.adapters.http.operations.tracing import find_traces
 from holdlog.adapters.mcp.counts import ToolCounts
 from holdlog.adapters.spaces import Spaces
 from holdlog.domain.ports import Store

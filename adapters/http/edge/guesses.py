@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from holdlog.adapters.http.buckets import Bucket
+from holdlog.adapters.http.edge.buckets import Bucket
 
 WRONG_PER_MINUTE: Final = 60
 MOST_ADDRESSES: Final = 10_000

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from holdlog.adapters.mcp.following import Changes
+from holdlog.adapters.mcp.resources.following import Changes
 from holdlog.adapters.opened import Opened
 from holdlog.domain.claims.resource import covering
 from holdlog.domain.names import claim_stream

@@ -22,7 +22,8 @@ from mcp_types import (
 
 from holdlog.adapters.call import Read
 from holdlog.adapters.calls import Calls
-from holdlog.adapters.mcp.addresses import (
+from holdlog.adapters.mcp.errors import told
+from holdlog.adapters.mcp.resources.addresses import (
     CLAIM,
     CLAIMS,
     NAMESPACES,
@@ -34,7 +35,6 @@ from holdlog.adapters.mcp.addresses import (
     overviews,
     templates,
 )
-from holdlog.adapters.mcp.errors import told
 from holdlog.adapters.results import Result
 from holdlog.adapters.served import Served
 

@@ -10,9 +10,9 @@ from pydantic.json_schema import models_json_schema
 from starlette.routing import Route
 
 from holdlog.adapters.claims.results import Available, Board, Held
-from holdlog.adapters.http.openapi_more import MORE
-from holdlog.adapters.http.openapi_parts import ANYBODY, PROMETHEUS, Schema, no_body, refusals, told
-from holdlog.adapters.http.openapi_values import VALUES
+from holdlog.adapters.http.openapi.more import MORE
+from holdlog.adapters.http.openapi.parts import ANYBODY, PROMETHEUS, Schema, no_body, refusals, told
+from holdlog.adapters.http.openapi.values import VALUES
 from holdlog.adapters.results import (
     Conflict,
     DeleteResult,

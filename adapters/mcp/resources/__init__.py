@@ -1,0 +1,1 @@
+"""Values and claims as MCP resources, with completions and updates."""

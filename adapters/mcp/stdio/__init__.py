@@ -1,0 +1,1 @@
+"""MCP over the pipes of one process."""
