@@ -36,6 +36,8 @@ class Figure:
         line = f"{self.group} · {self.what}: {measured}, target at {word} {target}"
         if self.met:
             return f"met     {line}"
+        if not (self.target and self.value):
+            return f"MISSED  {line}"
         short = self.target / self.value if self.at_least else self.value / self.target
         return f"MISSED  {line}: {number(short, digits=2)} times off"
 
