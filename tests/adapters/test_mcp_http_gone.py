@@ -65,7 +65,7 @@ async def test_a_connection_that_is_closed_in_order_ends_its_call_too(era: str) 
 
 async def test_a_client_that_reads_nothing_counts_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("reply", "stream"):
-        monkeypatch.setattr(f"holdlog.adapters.mcp.{module}.STALLED", 0.2)
+        monkeypatch.setattr(f"holdlog.adapters.mcp.http.{module}.STALLED", 0.2)
     async with one_replica(progress_every=0.001) as place, place.connect() as one, place.connect() as two:
         given = (await place.ask(LEGACY, "initialize", INITIALIZE)).headers["mcp-session-id"]
         for connection in (one, two):

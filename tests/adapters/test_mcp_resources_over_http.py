@@ -112,7 +112,7 @@ async def test_a_client_is_told_of_nothing_that_it_may_not_read() -> None:
 
 async def test_streams_of_a_token_that_was_revoked_end(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("exchange", "stream"):
-        monkeypatch.setattr(f"holdlog.adapters.mcp.{module}.PING_EVERY", 0.02)
+        monkeypatch.setattr(f"holdlog.adapters.mcp.http.{module}.PING_EVERY", 0.02)
     tokens, bearer = Known(), {"authorization": "Bearer read:*"}
     with opened() as store:
         async with serving(store, tokens) as url, AsyncExitStack() as stack:
