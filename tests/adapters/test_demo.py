@@ -160,6 +160,7 @@ def test_no_words_of_the_picture_overlap(ran: Ran) -> None:
             assert extents[-1][1] <= WIDTH
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "finding"),
     [

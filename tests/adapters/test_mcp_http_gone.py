@@ -66,6 +66,8 @@ async def test_a_connection_that_is_closed_in_order_ends_its_call_too(era: str) 
 async def test_a_client_that_reads_nothing_counts_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("reply", "stream"):
         monkeypatch.setattr(f"holdlog.adapters.mcp.http.{module}.STALLED", 0.2)
+    for module in ("exchange", "stream"):
+        monkeypatch.setattr(f"holdlog.adapters.mcp.http.{module}.PING_EVERY", 0.2)
     async with one_replica(progress_every=0.001) as place, place.connect() as one, place.connect() as two:
         given = (await place.ask(LEGACY, "initialize", INITIALIZE)).headers["mcp-session-id"]
         for connection in (one, two):
@@ -108,6 +110,7 @@ async def vanish(place: Place, clients: int) -> None:
     await until(lambda: not place.endpoint.sessions.open)
 
 
+@pytest.mark.slow
 async def test_200_abandoned_clients_leave_nothing_behind(tmp_path: Path) -> None:
     async with one_replica(tmp_path / "state.db", progress_every=0.05) as place:
         place.endpoint.sessions._idle = 0.05

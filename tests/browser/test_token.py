@@ -101,6 +101,7 @@ def test_a_token_shows_what_it_may_read(visit: Visits, guarded: HttpServer, plac
     assert "secrets" not in page.content()
 
 
+@pytest.mark.slow
 def test_a_revoked_token_ends_the_view(visit: Visits, guarded: HttpServer, place: Path) -> None:
     short = token(place, "create", "--name", "short", "--allow", "admin:*")
     page = visit(guarded.url, failures=True)

@@ -335,7 +335,7 @@ def test_threads_and_coroutines_count_exactly_with_compare_and_set(store: Store)
 
     def count() -> None:
         together.wait()
-        for _ in range(200):
+        for _ in range(60):
             while True:
                 try:
                     writer.run(transact(next_write()[0]), NOBODY)
@@ -344,7 +344,7 @@ def test_threads_and_coroutines_count_exactly_with_compare_and_set(store: Store)
                     continue
 
     async def count_in_coroutine() -> None:
-        for _ in range(200):
+        for _ in range(60):
             while True:
                 try:
                     await writer.run_async(transact(next_write()[0]), NOBODY)
@@ -363,7 +363,7 @@ def test_threads_and_coroutines_count_exactly_with_compare_and_set(store: Store)
         future.result()
     writer.close()
     total = read(store, "total")
-    assert (total.value.value, total.version, len(whole_log(store))) == (3200, 3200, 3200)
+    assert (total.value.value, total.version, len(whole_log(store))) == (960, 960, 960)
 
 
 def test_threads_and_coroutines_wait_for_each_other_in_one_queue(
