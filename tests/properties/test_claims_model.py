@@ -67,7 +67,7 @@ def test_in_postgres_it_is_all_the_same(shared_postgres: str, history: list[Step
 
 
 @pytest.mark.slow
-@settings(quick, max_examples=400)
+@settings(quick, max_examples=1_000)
 @given(steps(TWO, endings=True))
 def test_in_postgres_it_is_all_the_same_a_thousand_times(shared_postgres: str, history: list[Step]) -> None:
     with in_postgres(shared_postgres) as world:
