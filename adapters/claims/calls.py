@@ -1,5 +1,6 @@
 """The calls about claims: arguments checked, then what to run and how to answer."""
 
+import logging
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -12,7 +13,7 @@ from holdlog.adapters.call import Read, Settings, Stand, Wait, Write
 from holdlog.adapters.claims import answers, results
 from holdlog.adapters.claims.answers import Moment
 from holdlog.adapters.pages import chunks, page
-from holdlog.adapters.results import Lost, Result, renamed
+from holdlog.adapters.results import Lost, Result, Unavailable, renamed
 from holdlog.domain.agent import Register, Registered
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import Claim
@@ -34,6 +35,7 @@ LONGEST_LEASE: Final = 24 * 60 * 60.0
 Shown = TypeVar("Shown", bound=BaseModel)
 
 _RESOURCE: Final = TypeAdapter[str](Resource)
+_log = logging.getLogger("holdlog")
 
 
 class ClaimCalls:
@@ -225,7 +227,18 @@ class ClaimCalls:
 
     def refused(self, refusal: HoldlogError) -> Result:
         """The answer to a refusal. Raises it again where it is no expected outcome of a call about claims or values."""
-        return self.shown(answers.refused(refusal, self._moment()))
+        answer = self.shown(answers.refused(refusal, self._moment()))
+        if isinstance(answer, Unavailable):
+            return answer.model_copy(update={"message": self.line_of(refusal)})
+        return answer
+
+    def line_of(self, error: HoldlogError) -> str:
+        """An error in one line. Whoever calls over HTTP is not told where the database is: that stands in the log."""
+        line = str(error)
+        if self._settings.keeps or not line.startswith("the database "):
+            return line
+        _log.warning("%s", line)
+        return line.partition(": ")[0]
 
     def resource(self, given: str, argument: str = "resource") -> str:
         """The one spelling of a resource."""

@@ -61,7 +61,8 @@ async def refused(request: Request, error: Exception) -> Response:
         return answer(results.Denied(needed=error.needed, message=str(error)), status)
     if isinstance(error, refusals.ReusedError):
         return failed("Idempotency-Key: was used for another request", status)
+    calls = request.scope["state"]["served"].calls
     try:
-        return answer(request.scope["state"]["served"].calls.refused(error), status, headers)
+        return answer(calls.refused(error), status, headers)
     except HoldlogError:
-        return failed(str(error), status, headers)
+        return failed(calls.line_of(error), status, headers)

@@ -112,7 +112,7 @@ class EventStream(Response):
                         marked = position
             await _say(send, _bookmark(position))
         except HoldlogError as error:
-            await _say(send, f"event: end\ndata: {json.dumps({'message': str(error)})}\n\n")
+            await _say(send, f"event: end\ndata: {json.dumps({'message': self._served.calls.line_of(error)})}\n\n")
 
 
 async def _say(send: Send, text: str) -> None:

@@ -52,7 +52,7 @@ def _error(error: HoldlogError, calls: Calls) -> tuple[int, str, dict[str, Any]]
         case NotFoundError():
             return NOT_FOUND_BEFORE, "there is no value now", calls.refused(error).body()
         case StoreError():
-            return INTERNAL_ERROR, str(error), {}
+            return INTERNAL_ERROR, calls.line_of(error), {}
         case _:
             body = calls.refused(error).body()
             return INTERNAL_ERROR, str(body.get("message", "refused")), body

@@ -256,7 +256,7 @@ class Tools:
         except SealedError as error:
             return failed(f"{error}. Nothing was written: tell the person you work for, who can start holdlog there.")
         except (InvalidError, StoreError) as error:
-            return failed(str(error))
+            return failed(self._calls.line_of(error))
         except Exception:
             _log.exception("a call failed")
             return failed("internal error of holdlog; its log on stderr tells more")

