@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from holdlog.adapters.access.grants import EVERYTHING, Grants
-from holdlog.adapters.access.permitted import Permitted
 from holdlog.adapters.calls import Calls
 from holdlog.adapters.opened import Opened
 from holdlog.domain.message import Caller
@@ -25,4 +24,4 @@ class Served(NamedTuple):
     @property
     def calls(self) -> Calls:
         """Each raises DeniedError for what the grants do not allow."""
-        return self.opened.calls if self.grants is EVERYTHING else Permitted(self.opened.calls, self.grants)
+        return self.opened.calls if self.grants is EVERYTHING else self.opened.calls.within(self.grants)

@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from copy import copy
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
@@ -55,6 +56,13 @@ class ClaimCalls:
         self._clock = clock
         self.steady = steady
         self._connected = connected
+
+    def within(self, grants: Grants) -> Self:
+        """The same calls for a caller with these grants, who may do no more (docs/tokens.md); lists and boards show
+        what it may see."""
+        calls = copy(self)
+        calls.grants = grants
+        return calls
 
     def now(self) -> int:
         """By the store's clock: microseconds UTC."""

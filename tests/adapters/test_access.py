@@ -13,7 +13,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdlog.adapters.access.grants import EVERYTHING, Grants
-from holdlog.adapters.access.permitted import Permitted
 from holdlog.adapters.access.static import static_token
 from holdlog.adapters.access.tokens import fresh
 from holdlog.adapters.access.verifier import Verifier
@@ -119,7 +118,7 @@ def opened() -> Iterator[Opened]:
 
 
 def within(opened: Opened, *texts: str) -> Calls:
-    return Permitted(opened.calls, allowing(*texts))
+    return opened.calls.within(allowing(*texts))
 
 
 GUARD = [{"resource": "src/a.py", "version": 1}]
@@ -165,6 +164,7 @@ FREE = {
     "lost": "of the caller's own claims",
     "guards": "checks arguments",
     "resource": "checks arguments",
+    "within": "makes the calls of a caller with grants",
     "line_of": "spells an error",
     "places": "checks arguments",
     "refused": "answers a refusal",

@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdlog.adapters.access.grants import Grants
-from holdlog.adapters.access.permitted import Permitted
 from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Calls
 from holdlog.adapters.compose import open_holdlog
@@ -302,7 +301,7 @@ def test_only_what_the_grants_let_see_is_told_and_no_other_name(opened: Opened) 
     opened.claim(opened.calls.claim("docs/a.md", "ann"), NOBODY)
     opened.claim(opened.calls.claim("docs/a.md", "bob", also=["hidden.py", "docs/b.md"], wait_seconds=0.01), NOBODY)
     opened.write(opened.calls.release("docs/a.md", "ann", outcome="moved", moved_to="hidden/a.md"), NOBODY)
-    calls = Permitted(opened.calls, Grants.parse(["read:open", "claim:docs/*"]))
+    calls = opened.calls.within(Grants.parse(["read:open", "claim:docs/*"]))
     found = opened.read(calls.events(calls.choice()))
     assert {event.stream for event in found.events} == {"record:open/k", "claim:docs/a.md"}
     assert [event.also for event in found.events if event.kind == "ClaimQueued"] == [["docs/b.md"]]  # type: ignore[attr-defined]

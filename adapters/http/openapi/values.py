@@ -20,7 +20,6 @@ from holdlog.adapters.http.openapi.parts import (
     told,
 )
 
-_GUARDS: Final[Schema] = {"type": "string", "pattern": r"^[A-Za-z0-9._~%-]+@[0-9]{1,9}$"}
 _TAGS: Final[Schema] = {"type": "string", "pattern": r'^(\*|("[1-9][0-9]{0,17}")(, "[1-9][0-9]{0,17}")*)$'}
 _VERSION: Final[Schema] = {"type": "string", "pattern": '^"[1-9][0-9]*"$'}
 _PAGE: Final = limit(1000)
