@@ -13,6 +13,11 @@ from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.domain.ports import Store
 from tests.clock import Clock
 
+IN_A_FILE_IN_TIME = pytest.mark.parametrize(
+    "place", ["sqlite", *(pytest.param(it, marks=pytest.mark.slow) for it in ("memory", "postgres"))], indirect=True
+)
+"""Where what is tested is above the store and takes long: with the other stores in `make slow`."""
+
 
 @pytest.fixture
 def clock() -> Clock:

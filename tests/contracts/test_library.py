@@ -24,6 +24,7 @@ from holdlog.domain.refusals import (
     UnavailableError,
 )
 from tests.commands import PATIENCE
+from tests.contracts.conftest import IN_A_FILE_IN_TIME
 
 
 class Awaited:
@@ -226,6 +227,7 @@ def test_update_starts_again_when_somebody_wrote_in_between(state: Library, plac
     assert state.get("n", "k").value == 21
 
 
+@IN_A_FILE_IN_TIME
 def test_update_gives_up_after_a_hundred_attempts(state: Library) -> None:
     writer = state._store._opened if isinstance(state, Awaited) else state._opened
     attempts = 0

@@ -8,6 +8,7 @@ import pytest
 from holdlog.adapters.library import StateStore
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.results import Export, History, RecordList, Result
+from tests.contracts.conftest import IN_A_FILE_IN_TIME
 
 BOUND = 1.3 * 1024 * 1024
 """Bytes of a page as JSON, what stands beside the values included."""
@@ -97,6 +98,7 @@ def test_a_row_larger_than_a_page_is_a_page(opened: Opened) -> None:
     assert [[it.key for it in page.records] for page in exports(opened)] == [["a"], ["b"], ["c"]]
 
 
+@IN_A_FILE_IN_TIME
 def test_many_small_entries_make_pages_too(opened: Opened) -> None:
     for number in range(7):
         for _ in range(1000):

@@ -28,7 +28,7 @@ from tests.processes.workers import Worker, until
 PROCESSES = 4
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 @pytest.mark.parametrize(
     ("claimants", "rounds", "how"),
     [
@@ -201,7 +201,7 @@ def test_a_release_hands_over_to_the_waiter_of_another_process(place: Place, cla
     require_one_holder_at_a_time(place)
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 def test_a_release_hands_over_to_the_agent_of_another_server(place: Place, serve: Serve) -> None:
     holder, waiter = serve(), serve()
     name = {holder: "ann", waiter: "ben"}

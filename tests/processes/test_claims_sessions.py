@@ -18,7 +18,7 @@ def seconds_left(place: Place, resource: str = "a.md") -> float:
     return float(deadline - steady(place)) / 1_000_000
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 def test_a_name_that_another_live_server_uses_is_busy_and_free_again_after_its_end(place: Place, serve: Serve) -> None:
     first, second = serve(), serve()
     mine = first("claim", resource="a.md", agent="ann")
@@ -42,7 +42,7 @@ def test_a_name_that_another_live_server_uses_is_busy_and_free_again_after_its_e
     require_sound(place)
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 def test_a_name_whose_server_was_killed_is_the_same_agent_coming_back(place: Place, serve: Serve) -> None:
     first, second = serve(), serve()
     mine = first("claim", resource="a.md", agent="ann")
@@ -53,7 +53,7 @@ def test_a_name_whose_server_was_killed_is_the_same_agent_coming_back(place: Pla
     assert second("release", resource="a.md", agent="ann")["status"] == "released"
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 def test_who_only_asks_is_told_what_a_dead_holder_has_left_and_cuts_nothing(place: Place, serve: Serve) -> None:
     first, second = serve(), serve("--grace-seconds", 9)
     first("claim", resource="a.md", agent="ann")
@@ -107,7 +107,7 @@ def test_a_client_that_starts_a_server_for_every_call_keeps_its_claims(place: Pl
     require_sound(place)
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 def test_a_clean_end_cuts_the_leases_of_a_server_that_lived_longer_than_the_grace(place: Place, serve: Serve) -> None:
     old, young, chosen = serve("--grace-seconds", 0.5), serve("--grace-seconds", 60), serve("--grace-seconds", 0.5)
     old("claim", resource="old.md", agent="ann")
@@ -124,7 +124,7 @@ def test_a_clean_end_cuts_the_leases_of_a_server_that_lived_longer_than_the_grac
     assert 150 < seconds_left(place, "chosen.md") <= 200
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 @pytest.mark.parametrize("end", ["clean", "kill -9"])
 def test_a_server_restarted_in_a_session_adopts_its_claims(place: Place, serve: Serve, end: str) -> None:
     first = serve("--lease-seconds", 9, "--grace-seconds", 9, session="conversation-1")
@@ -183,7 +183,9 @@ def test_sub_agents_work_below_their_parent_and_block_each_other(place: Place, s
 
 
 @EVERY_STORE_IN_TIME
-@pytest.mark.parametrize("tool", ["status", "get", "claim", "wait", "list"])
+@pytest.mark.parametrize(
+    "tool", ["get", "wait", *(pytest.param(it, marks=pytest.mark.slow) for it in ("status", "claim", "list"))]
+)
 def test_a_loss_is_told_once_with_the_next_answer_of_any_kind(place: Place, serve: Serve, tool: str) -> None:
     server, other = serve("--lease-seconds", 1), serve()
     version = server("claim", resource="a.md", agent="ann")["version"]
@@ -218,7 +220,9 @@ def test_a_session_that_comes_back_in_another_server_is_told_what_it_lost(place:
 
 
 @EVERY_STORE_IN_TIME
-@pytest.mark.parametrize("tool", ["claim", "release", "set"])
+@pytest.mark.parametrize(
+    "tool", ["claim", pytest.param("release", marks=pytest.mark.slow), pytest.param("set", marks=pytest.mark.slow)]
+)
 def test_an_agent_that_comes_back_in_another_session_is_told_what_it_lost(
     place: Place, serve: Serve, tool: str
 ) -> None:
@@ -240,6 +244,7 @@ def test_an_agent_that_comes_back_in_another_session_is_told_what_it_lost(
 
 
 @EVERY_STORE_IN_TIME
+@pytest.mark.slow
 def test_so_is_one_whose_lease_had_ended_before_anybody_noticed_the_end_of_its_server(
     place: Place, serve: Serve
 ) -> None:

@@ -123,6 +123,7 @@ async def called(agent: Agent, tool: str, /, **arguments: Any) -> dict[str, Any]
     return await asyncio.wait_for(agent(tool, **arguments), TOLD)
 
 
+@pytest.mark.slow
 async def test_a_host_that_is_cut_off_is_told_so_and_holds_up_nobody(
     network: list[Host], server: PostgresOverTcp
 ) -> None:

@@ -23,7 +23,7 @@ from holdlog.domain.claims.lease import BY_CALLS
 from holdlog.domain.token import IssueToken
 from tests.endpoint import INITIALIZE, LEGACY, MODERN, Connection, request
 from tests.http import HttpServer, http_server
-from tests.processes.conftest import EVERY_STORE
+from tests.processes.conftest import EVERY_STORE, EVERY_STORE_IN_TIME
 from tests.processes.soundness import Place
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
@@ -123,11 +123,16 @@ def test_half_of_what_jwt_needs_is_told_in_a_line(path: Path) -> None:
     ("options", "told"),
     [
         (("--path", "mcp"), "path"),
-        (("--path", "/kv"), "path"),
-        (("--allowed-host", "http://x"), "allowed-host"),
-        (("--allowed-origin", "app.example"), "allowed-origin"),
-        (("--allowed-origin", "*"), "every web page"),
-        (("--host", "no.such.name.invalid"), "host"),
+        *(
+            pytest.param(*it, marks=pytest.mark.slow)
+            for it in (
+                (("--path", "/kv"), "path"),
+                (("--allowed-host", "http://x"), "allowed-host"),
+                (("--allowed-origin", "app.example"), "allowed-origin"),
+                (("--allowed-origin", "*"), "every web page"),
+                (("--host", "no.such.name.invalid"), "host"),
+            )
+        ),
         (("--max-in-flight", "-1"), "--max-in-flight"),
         (("--port", "70000"), "--port"),
     ],
@@ -228,7 +233,7 @@ def _memory(server: HttpServer) -> int:
 # --- replicas
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 def test_a_claim_outlives_the_server_that_granted_it_and_is_renewed_and_released_through_another(place: Place) -> None:
     with http_server(place, "--grace-seconds", "1") as first, http_server(place, "--grace-seconds", "1") as second:
         ann, bob = Agent(first.url, session="of-ann"), Agent(second.url, session="of-bob")
@@ -266,7 +271,7 @@ def test_a_server_over_http_never_keeps_a_lease_itself(place: Place) -> None:
             opened.close()
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 def test_a_waiter_at_one_replica_gets_what_is_released_at_another(place: Place) -> None:
     with http_server(place) as first, http_server(place) as second, ThreadPoolExecutor() as pool:
         ann, bob = Agent(first.url), Agent(second.url)
@@ -381,7 +386,7 @@ def _accepts(port: int) -> bool:
 # --- spaces
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 def test_a_token_of_a_space_sees_that_space_only_through_every_replica(place: Place) -> None:
     main, one, other = (_token(place, name, space) for name, space in (("m", None), ("a", "one"), ("b", "other")))
     with http_server(place) as first, http_server(place) as second:

@@ -47,7 +47,9 @@ def test_twenty_times_one_of_four_writers_is_killed_and_nothing_acknowledged_is_
 
 
 @STRACE
-@pytest.mark.parametrize("call", ["pwrite64", "fdatasync", "ftruncate", "unlink", "flock", "fcntl"])
+@pytest.mark.parametrize(
+    "call", ["pwrite64", "fdatasync", "ftruncate", "unlink", "flock", pytest.param("fcntl", marks=pytest.mark.slow)]
+)
 def test_killed_at_every_system_call_of_a_write_it_is_whole_or_not_there(path: Path, start: Start, call: str) -> None:
     faults = Strace(start, path, call, "signal=KILL")
     for number in faults.numbers():
@@ -66,6 +68,7 @@ def test_killed_at_every_system_call_of_a_write_it_is_whole_or_not_there(path: P
 
 
 @STRACE
+@pytest.mark.slow
 def test_killed_while_it_creates_the_store_the_next_one_creates_it(path: Path, start: Start) -> None:
     for call in ("pwrite64", "fdatasync", "unlink"):
         faults = Strace(start, path, call, "signal=KILL")

@@ -32,7 +32,9 @@ def put(store: StateStore, key: str = "k") -> int:
     return store.set("n", key, 1, updated_by="test").version
 
 
-@pytest.mark.parametrize("holder", ["hold_lock", "inside", "hold_gate"])
+@pytest.mark.parametrize(
+    "holder", ["hold_lock", *(pytest.param(it, marks=pytest.mark.slow) for it in ("inside", "hold_gate"))]
+)
 def test_behind_a_lock_that_does_not_end_writes_are_refused_and_reads_go_on(
     path: Path, start: Start, holder: str
 ) -> None:
@@ -64,6 +66,7 @@ def test_behind_a_lock_that_does_not_end_writes_are_refused_and_reads_go_on(
     require_sound(path)
 
 
+@pytest.mark.slow
 def test_everybody_who_waits_behind_a_lock_is_answered_in_time(path: Path, start: Start) -> None:
     with StateStore(path) as store:
         put(store)

@@ -337,7 +337,9 @@ def test_whoever_comes_meanwhile_waits_and_is_told_who_is_at_it(path: Path, monk
 
 
 @STRACE
-@pytest.mark.parametrize("call", ["pwrite64", "fdatasync", "ftruncate", "unlink", "rename"])
+@pytest.mark.parametrize(
+    "call", [pytest.param("pwrite64", marks=pytest.mark.slow), "fdatasync", "ftruncate", "unlink", "rename"]
+)
 def test_killed_at_every_system_call_nothing_is_lost(path: Path, start: Start, call: str) -> None:
     before = log(path)
     faults = Strace(start, path, call, "signal=KILL")
@@ -394,7 +396,10 @@ def limited(path: Path, size: int) -> dict[str, Any]:
     return {"out": done.stdout, "err": done.stderr, "code": done.returncode}
 
 
-@pytest.mark.parametrize("kept", [False, True], ids=["for the backup", "for the views"])
+@pytest.mark.parametrize(
+    "kept",
+    [pytest.param(False, marks=pytest.mark.slow, id="for the backup"), pytest.param(True, id="for the views")],
+)
 def test_where_the_disk_is_full_the_store_stays_as_it_is(path: Path, kept: bool) -> None:
     if kept:  # by an attempt that was killed
         with stopped("backup made", path):

@@ -78,7 +78,7 @@ async def begun(agent: Agent, tool: str, /, **arguments: Any) -> "asyncio.Task[d
 
 @pytest.mark.parametrize(
     ("count", "rounds", "place"),
-    [(2, 25, "sqlite"), (4, 25, "sqlite"), (4, 100, "postgres")],
+    [(4, 25, "sqlite"), pytest.param(4, 100, "postgres", marks=pytest.mark.slow)],
     indirect=["place"],
 )
 async def test_servers_of_one_store_lose_no_update(place: Place, count: int, rounds: int) -> None:
@@ -196,7 +196,17 @@ async def test_the_session_of_the_host_stands_in_the_log(path: Path) -> None:
     assert rows == [("conversation-1", None), ("task-7", None), ("conversation-1", "r-1")]
 
 
-@pytest.mark.parametrize("session", ["", " ", " a", "a ", "x" * 129, "a\nb", "a\x1b[2Jb", "a\u202eb", "\udcff"])
+@pytest.mark.parametrize(
+    "session",
+    [
+        "",
+        "a\x1b[2Jb",
+        *(
+            pytest.param(it, marks=pytest.mark.slow)
+            for it in (" ", " a", "a ", "x" * 129, "a\nb", "a\u202eb", "\udcff")
+        ),
+    ],
+)
 async def test_a_session_of_the_host_that_is_no_name_is_as_none(path: Path, session: str) -> None:
     host = process("--db", str(path), env={"CLAUDE_CODE_SESSION_ID": session})
     async with connected(host) as agent:
@@ -226,6 +236,7 @@ def test_serving_imports_little_beyond_fastmcp(path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+@pytest.mark.slow
 def test_nothing_is_looked_up_in_the_network(path: Path, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     strace = ("strace", "-f", "-qq", "-e", "trace=execve,connect,sendto", "-o", trace)

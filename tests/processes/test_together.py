@@ -12,7 +12,7 @@ from tests.processes.soundness import Place, require_acknowledged, require_sound
 TOGETHER = 8
 
 
-@pytest.mark.parametrize("round_", range(4))
+@pytest.mark.parametrize("round_", [0, *(pytest.param(it, marks=pytest.mark.slow) for it in range(1, 8))])
 def test_eight_processes_that_start_at_once_make_one_store(path: Path, start: Start, round_: int) -> None:
     workers = [start("open_together", path) for _ in range(TOGETHER)]
     for worker in workers:

@@ -71,7 +71,9 @@ def test_one_killed_while_it_starts_leaves_nothing_either(up: StartUp, base: Pat
     until(lambda: not processes_of(base) and os.listdir(base) == [])
 
 
-@pytest.mark.parametrize("killed", ["up", "up and its keeper", "all"])
+@pytest.mark.parametrize(
+    "killed", ["all", *(pytest.param(it, marks=pytest.mark.slow) for it in ("up", "up and its keeper"))]
+)
 def test_the_next_up_on_a_folder_finds_all_that_was_written(killed: str, up: StartUp, base: Path) -> None:
     data = base / "kept"
     one = up("--data", data).ready()

@@ -27,7 +27,9 @@ async def _publishes(url: str) -> None:
     await connection.close()
 
 
-@pytest.mark.parametrize("user", ["holdlog", "holdlog:wrong", "postgres"])
+@pytest.mark.parametrize(
+    "user", ["holdlog:wrong", *(pytest.param(it, marks=pytest.mark.slow) for it in ("holdlog", "postgres"))]
+)
 def test_postgresql_lets_nobody_in_without_the_password(user: str, up: StartUp) -> None:
     one = up("--only", "postgres").ready()
     with pytest.raises(psycopg.OperationalError, match=r"password|authentication"):

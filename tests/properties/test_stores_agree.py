@@ -187,7 +187,7 @@ often = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, Hea
 histories = st.lists(CALLS, min_size=10, max_size=30)
 
 
-@settings(often, max_examples=80)
+@settings(often, max_examples=40)
 @example([Said("list_records", {"namespace": "n", "prefix": "\0"})])
 @given(histories)
 def test_all_stores_give_the_same_answers(shared_postgres: str, calls: list[Said]) -> None:
