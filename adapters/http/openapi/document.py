@@ -9,39 +9,27 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.routing import Route
 
-from holdlog.adapters.claims.results import Available, Board, Held
+from holdlog.adapters import results
+from holdlog.adapters.claims import results as claims
 from holdlog.adapters.http.openapi.more import MORE
 from holdlog.adapters.http.openapi.parts import ANYBODY, PROMETHEUS, Schema, no_body, refusals, told
 from holdlog.adapters.http.openapi.values import VALUES
-from holdlog.adapters.results import (
-    Conflict,
-    DeleteResult,
-    Denied,
-    Failed,
-    Fenced,
-    History,
-    NamespaceList,
-    NotFound,
-    RecordList,
-    SetResult,
-    Unavailable,
-)
 
 MODELS: Final[tuple[type[BaseModel], ...]] = (
-    Available,
-    Board,
-    Held,
-    Conflict,
-    DeleteResult,
-    Denied,
-    Failed,
-    Fenced,
-    History,
-    NamespaceList,
-    NotFound,
-    RecordList,
-    SetResult,
-    Unavailable,
+    claims.Available,
+    claims.Board,
+    claims.Held,
+    results.Conflict,
+    results.DeleteResult,
+    results.Denied,
+    results.Failed,
+    results.Fenced,
+    results.History,
+    results.NamespaceList,
+    results.NotFound,
+    results.RecordList,
+    results.SetResult,
+    results.Unavailable,
 )
 
 _WELL: Final = {"type": "object", "properties": {"status": {"const": "ok"}}, "required": ["status"]}
