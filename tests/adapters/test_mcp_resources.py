@@ -10,10 +10,11 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import PromptReference, ResourceTemplateReference
 
 from holdlog.adapters.call import Settings
-from holdlog.adapters.mcp.resources.addresses import CLAIM, CLAIMS, NAMESPACES, STATE, claim_uri, value_uri
+from holdlog.adapters.mcp.resources.addresses import CLAIM, CLAIMS, NAMESPACES, STATE
 from holdlog.adapters.mcp.server import build_server
 from tests.agent import ALL, ERAS, Agent, connected, opened, served
 from tests.clock import Clock
+from tests.uris import claim_uri, value_uri
 
 NAMES = [
     "plain",

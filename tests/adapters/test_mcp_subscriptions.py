@@ -16,12 +16,13 @@ from mcp_types import ResourceUpdatedNotification
 
 from holdlog.adapters.access.grants import EVERYTHING
 from holdlog.adapters.mcp.resources import subscriptions as limits
-from holdlog.adapters.mcp.resources.addresses import CLAIMS, NAMESPACES, claim_uri, value_uri
+from holdlog.adapters.mcp.resources.addresses import CLAIMS, NAMESPACES
 from holdlog.adapters.mcp.resources.feeds import Feed, Follow, Subscriber
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.package import StateStore
 from tests.agent import ALL, ERAS, opened, process
+from tests.uris import claim_uri, value_uri
 from tests.wire import Wire
 
 pytestmark = pytest.mark.filterwarnings("ignore:resources/(un)?subscribe is removed")

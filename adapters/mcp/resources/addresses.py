@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection
 from typing import Final, NamedTuple
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import unquote_to_bytes
 
 from holdlog.domain.refusals import InvalidError
 
@@ -72,16 +72,6 @@ def templates(groups: Collection[str]) -> tuple[str, ...]:
 
 def overviews(groups: Collection[str]) -> tuple[str, ...]:
     return tuple(uri for uri, group in ((NAMESPACES, "state"), (CLAIMS, "claims")) if group in groups)
-
-
-def value_uri(namespace: str, key: str) -> str:
-    """As RFC 6570 expands the template."""
-    return f"state://{quote(namespace, safe='')}/{quote(key, safe='')}"
-
-
-def claim_uri(resource: str) -> str:
-    """As RFC 6570 expands the template."""
-    return f"claim://{quote(resource, safe='')}"
 
 
 def _name(text: str) -> str:
