@@ -12,10 +12,9 @@ from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.domain.ports import Store
 from tests.clock import Clock
+from tests.slow import slow
 
-IN_A_FILE_IN_TIME = pytest.mark.parametrize(
-    "place", ["sqlite", *(pytest.param(it, marks=pytest.mark.slow) for it in ("memory", "postgres"))], indirect=True
-)
+IN_A_FILE_IN_TIME = pytest.mark.parametrize("place", ["sqlite", *slow("memory", "postgres")], indirect=True)
 """Where what is tested is above the store and takes long: with the other stores in `make slow`."""
 
 

@@ -26,6 +26,7 @@ from tests.processes.conftest import EVERY_STORE
 from tests.processes.soundness import Place
 from tests.processes.workers import until
 from tests.servers import NatsServer, free_port
+from tests.slow import slow
 
 Serve = Callable[..., Server]
 
@@ -45,7 +46,7 @@ def serve(place: Place) -> Iterator[Serve]:
 
 
 @EVERY_STORE
-@pytest.mark.parametrize("outage", [0.0, pytest.param(60.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("outage", [0.0, *slow(60.0)])
 async def test_tools_work_while_nats_is_down_and_nothing_is_lost(
     place: Place, tmp_path: Path, serve: Serve, outage: float
 ) -> None:

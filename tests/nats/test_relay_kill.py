@@ -22,6 +22,7 @@ from tests.processes.conftest import EVERY_STORE
 from tests.processes.soundness import Place
 from tests.processes.workers import until
 from tests.servers import NatsServer, free_port
+from tests.slow import slow
 
 Start = Callable[..., "RelayProcess"]
 Subscribed = Callable[[int], "subprocess.Popen[bytes]"]
@@ -144,7 +145,7 @@ async def kill_under_load(
 
 
 @EVERY_STORE
-@pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1_000, *slow(10_000)])
 async def test_every_event_once_and_in_order_whatever_is_killed(
     place: Place, tmp_path: Path, server: NatsServer, start: Start, subscribed: Subscribed, count: int
 ) -> None:

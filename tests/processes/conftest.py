@@ -11,11 +11,10 @@ from tests.processes.soundness import Place
 from tests.processes.ups import Up
 from tests.processes.workers import Worker
 from tests.servers import passable_folder
+from tests.slow import slow
 
 EVERY_STORE = pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
-EVERY_STORE_IN_TIME = pytest.mark.parametrize(
-    "place", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True
-)
+EVERY_STORE_IN_TIME = pytest.mark.parametrize("place", ["sqlite", *slow("postgres")], indirect=True)
 """Where what is tested is above the store: with PostgreSQL in `make slow`."""
 Start = Callable[..., Worker]
 Serve = Callable[..., Server]

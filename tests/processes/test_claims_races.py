@@ -24,6 +24,7 @@ from tests.processes.claimants import (
 from tests.processes.conftest import EVERY_STORE, EVERY_STORE_IN_TIME, Serve, Start
 from tests.processes.soundness import Place, require_sound
 from tests.processes.workers import Worker, until
+from tests.slow import slow
 
 PROCESSES = 4
 
@@ -35,11 +36,13 @@ PROCESSES = 4
         (8, 30, "threads"),
         (32, 20, "coroutines"),
         (128, 5, "coroutines"),
-        pytest.param(8, 200, "threads", marks=pytest.mark.slow),
-        pytest.param(8, 200, "coroutines", marks=pytest.mark.slow),
-        pytest.param(32, 200, "threads", marks=pytest.mark.slow),
-        pytest.param(32, 200, "coroutines", marks=pytest.mark.slow),
-        pytest.param(128, 200, "coroutines", marks=pytest.mark.slow),
+        *slow(
+            (8, 200, "threads"),
+            (8, 200, "coroutines"),
+            (32, 200, "threads"),
+            (32, 200, "coroutines"),
+            (128, 200, "coroutines"),
+        ),
     ],
 )
 @pytest.mark.parametrize("resource", ["the same", "fresh"])

@@ -8,6 +8,7 @@ from tests.processes.claimants import leases, steady
 from tests.processes.conftest import EVERY_STORE, EVERY_STORE_IN_TIME, Serve
 from tests.processes.soundness import Place, require_sound
 from tests.processes.workers import until
+from tests.slow import slow
 
 AT = {"namespace": "n", "key": "k"}
 
@@ -183,9 +184,7 @@ def test_sub_agents_work_below_their_parent_and_block_each_other(place: Place, s
 
 
 @EVERY_STORE_IN_TIME
-@pytest.mark.parametrize(
-    "tool", ["get", "wait", *(pytest.param(it, marks=pytest.mark.slow) for it in ("status", "claim", "list"))]
-)
+@pytest.mark.parametrize("tool", ["get", "wait", *slow("status", "claim", "list")])
 def test_a_loss_is_told_once_with_the_next_answer_of_any_kind(place: Place, serve: Serve, tool: str) -> None:
     server, other = serve("--lease-seconds", 1), serve()
     version = server("claim", resource="a.md", agent="ann")["version"]
@@ -220,9 +219,7 @@ def test_a_session_that_comes_back_in_another_server_is_told_what_it_lost(place:
 
 
 @EVERY_STORE_IN_TIME
-@pytest.mark.parametrize(
-    "tool", ["claim", pytest.param("release", marks=pytest.mark.slow), pytest.param("set", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("tool", ["claim", *slow("release", "set")])
 def test_an_agent_that_comes_back_in_another_session_is_told_what_it_lost(
     place: Place, serve: Serve, tool: str
 ) -> None:

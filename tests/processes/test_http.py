@@ -25,6 +25,7 @@ from tests.endpoint import INITIALIZE, LEGACY, MODERN, Connection, request
 from tests.http import HttpServer, http_server
 from tests.processes.conftest import EVERY_STORE, EVERY_STORE_IN_TIME
 from tests.processes.soundness import Place
+from tests.slow import slow
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
@@ -123,15 +124,12 @@ def test_half_of_what_jwt_needs_is_told_in_a_line(path: Path) -> None:
     ("options", "told"),
     [
         (("--path", "mcp"), "path"),
-        *(
-            pytest.param(*it, marks=pytest.mark.slow)
-            for it in (
-                (("--path", "/kv"), "path"),
-                (("--allowed-host", "http://x"), "allowed-host"),
-                (("--allowed-origin", "app.example"), "allowed-origin"),
-                (("--allowed-origin", "*"), "every web page"),
-                (("--host", "no.such.name.invalid"), "host"),
-            )
+        *slow(
+            (("--path", "/kv"), "path"),
+            (("--allowed-host", "http://x"), "allowed-host"),
+            (("--allowed-origin", "app.example"), "allowed-origin"),
+            (("--allowed-origin", "*"), "every web page"),
+            (("--host", "no.such.name.invalid"), "host"),
         ),
         (("--max-in-flight", "-1"), "--max-in-flight"),
         (("--port", "70000"), "--port"),

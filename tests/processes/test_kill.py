@@ -12,6 +12,7 @@ from holdlog import StateStore
 from tests.processes.conftest import Start
 from tests.processes.soundness import require_acknowledged, require_sound, versions
 from tests.processes.strace import STRACE, Strace
+from tests.slow import slow
 
 WRITERS = 4
 KILLS = 20
@@ -47,9 +48,7 @@ def test_twenty_times_one_of_four_writers_is_killed_and_nothing_acknowledged_is_
 
 
 @STRACE
-@pytest.mark.parametrize(
-    "call", ["pwrite64", "fdatasync", "ftruncate", "unlink", "flock", pytest.param("fcntl", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("call", ["pwrite64", "fdatasync", "ftruncate", "unlink", "flock", *slow("fcntl")])
 def test_killed_at_every_system_call_of_a_write_it_is_whole_or_not_there(path: Path, start: Start, call: str) -> None:
     faults = Strace(start, path, call, "signal=KILL")
     for number in faults.numbers():

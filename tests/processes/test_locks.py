@@ -16,6 +16,7 @@ from tests.processes.conftest import Start
 from tests.processes.soundness import require_sound
 from tests.processes.strace import STRACE
 from tests.processes.workers import PROMISED, until
+from tests.slow import slow
 
 
 def refused(write: Callable[[], Any]) -> UnavailableError:
@@ -32,9 +33,7 @@ def put(store: StateStore, key: str = "k") -> int:
     return store.set("n", key, 1, updated_by="test").version
 
 
-@pytest.mark.parametrize(
-    "holder", ["hold_lock", *(pytest.param(it, marks=pytest.mark.slow) for it in ("inside", "hold_gate"))]
-)
+@pytest.mark.parametrize("holder", ["hold_lock", *slow("inside", "hold_gate")])
 def test_behind_a_lock_that_does_not_end_writes_are_refused_and_reads_go_on(
     path: Path, start: Start, holder: str
 ) -> None:

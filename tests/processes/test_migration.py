@@ -22,6 +22,7 @@ from holdlog.adapters.stores.opening import open_sqlite
 from tests.processes.conftest import Start
 from tests.processes.soundness import require_sound
 from tests.processes.strace import STRACE, Strace
+from tests.slow import slow
 
 SCHEMA_1 = Path(__file__).parents[1] / "fixtures" / "schema1.sql"
 KILLED = int(signal.SIGKILL)
@@ -337,9 +338,7 @@ def test_whoever_comes_meanwhile_waits_and_is_told_who_is_at_it(path: Path, monk
 
 
 @STRACE
-@pytest.mark.parametrize(
-    "call", [pytest.param("pwrite64", marks=pytest.mark.slow), "fdatasync", "ftruncate", "unlink", "rename"]
-)
+@pytest.mark.parametrize("call", [*slow("pwrite64"), "fdatasync", "ftruncate", "unlink", "rename"])
 def test_killed_at_every_system_call_nothing_is_lost(path: Path, start: Start, call: str) -> None:
     before = log(path)
     faults = Strace(start, path, call, "signal=KILL")

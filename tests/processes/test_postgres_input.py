@@ -21,6 +21,7 @@ from holdlog.adapters.stores.postgres.schema import MAJOR
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 from tests.commands import until, write
 from tests.postgres import GERMAN, PostgresOverTcp, postgres_over_tcp
+from tests.slow import slow
 from tests.wire import Wire
 
 pytestmark = pytest.mark.xdist_group("postgres over tcp")
@@ -200,7 +201,7 @@ def test_the_environment_names_the_store_and_keeps_its_password(server: Postgres
         assert SECRET not in done.stderr + done.stdout
 
 
-@pytest.mark.parametrize("password", [pytest.param(SECRET, marks=pytest.mark.slow), "wrong-s3cret"])
+@pytest.mark.parametrize("password", [*slow(SECRET), "wrong-s3cret"])
 @pytest.mark.parametrize("nats", [[], ["--nats", f"nats://ben:{SECRET}@127.0.0.1:1"]])
 def test_a_server_logs_no_password_at_any_level(server: PostgresOverTcp, password: str, nats: list[str]) -> None:
     url = server.url("ann", password, "mine")

@@ -18,6 +18,7 @@ from fastmcp.client.transports import StdioTransport
 from holdlog import StateStore
 from tests.agent import Agent, connected, process
 from tests.processes.soundness import Place
+from tests.slow import slow
 from tests.wire import PATIENCE, Wire
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
@@ -78,7 +79,7 @@ async def begun(agent: Agent, tool: str, /, **arguments: Any) -> "asyncio.Task[d
 
 @pytest.mark.parametrize(
     ("count", "rounds", "place"),
-    [(4, 25, "sqlite"), pytest.param(4, 100, "postgres", marks=pytest.mark.slow)],
+    [(4, 25, "sqlite"), *slow((2, 25, "sqlite"), (4, 100, "postgres"))],
     indirect=["place"],
 )
 async def test_servers_of_one_store_lose_no_update(place: Place, count: int, rounds: int) -> None:
@@ -201,10 +202,7 @@ async def test_the_session_of_the_host_stands_in_the_log(path: Path) -> None:
     [
         "",
         "a\x1b[2Jb",
-        *(
-            pytest.param(it, marks=pytest.mark.slow)
-            for it in (" ", " a", "a ", "x" * 129, "a\nb", "a\u202eb", "\udcff")
-        ),
+        *slow(" ", " a", "a ", "x" * 129, "a\nb", "a\u202eb", "\udcff"),
     ],
 )
 async def test_a_session_of_the_host_that_is_no_name_is_as_none(path: Path, session: str) -> None:

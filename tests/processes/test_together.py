@@ -8,11 +8,12 @@ import pytest
 from holdlog import StateStore
 from tests.processes.conftest import EVERY_STORE, Start
 from tests.processes.soundness import Place, require_acknowledged, require_sound
+from tests.slow import slow
 
 TOGETHER = 8
 
 
-@pytest.mark.parametrize("round_", [0, *(pytest.param(it, marks=pytest.mark.slow) for it in range(1, 8))])
+@pytest.mark.parametrize("round_", [0, *slow(*range(1, 8))])
 def test_eight_processes_that_start_at_once_make_one_store(path: Path, start: Start, round_: int) -> None:
     workers = [start("open_together", path) for _ in range(TOGETHER)]
     for worker in workers:
@@ -60,7 +61,7 @@ def test_four_processes_count_to_four_hundred(place: Place, start: Start) -> Non
     require_sound(place)
 
 
-@pytest.mark.parametrize("times", [15, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [15, *slow(300)])
 def test_nobody_is_refused_because_others_come_and_go(path: Path, start: Start, times: int) -> None:
     workers = [start("open_and_close", path, times) for _ in range(4)]
     for worker in workers:

@@ -21,6 +21,7 @@ from holdlog.adapters.servers.ports import free_port
 from tests.processes.conftest import StartUp
 from tests.processes.ups import holdlog, is_open, processes_of
 from tests.processes.workers import PATIENCE, until
+from tests.slow import slow
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
@@ -71,9 +72,7 @@ def test_one_killed_while_it_starts_leaves_nothing_either(up: StartUp, base: Pat
     until(lambda: not processes_of(base) and os.listdir(base) == [])
 
 
-@pytest.mark.parametrize(
-    "killed", ["all", *(pytest.param(it, marks=pytest.mark.slow) for it in ("up", "up and its keeper"))]
-)
+@pytest.mark.parametrize("killed", ["all", *slow("up", "up and its keeper")])
 def test_the_next_up_on_a_folder_finds_all_that_was_written(killed: str, up: StartUp, base: Path) -> None:
     data = base / "kept"
     one = up("--data", data).ready()

@@ -18,6 +18,7 @@ from holdlog import StateStore
 from tests.processes.conftest import StartUp
 from tests.processes.ups import Up
 from tests.processes.workers import until
+from tests.slow import slow
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
@@ -27,9 +28,7 @@ async def _publishes(url: str) -> None:
     await connection.close()
 
 
-@pytest.mark.parametrize(
-    "user", ["holdlog:wrong", *(pytest.param(it, marks=pytest.mark.slow) for it in ("holdlog", "postgres"))]
-)
+@pytest.mark.parametrize("user", ["holdlog:wrong", *slow("holdlog", "postgres")])
 def test_postgresql_lets_nobody_in_without_the_password(user: str, up: StartUp) -> None:
     one = up("--only", "postgres").ready()
     with pytest.raises(psycopg.OperationalError, match=r"password|authentication"):

@@ -27,7 +27,7 @@ from tests.postgres import emptied
 Key = tuple[str, int]
 ONE = ("s1",)
 TWO = tuple(SERVERS)
-quick = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(deadline=None, max_examples=250, suppress_health_check=[HealthCheck.too_slow])
 fewer = settings(quick, max_examples=25)
 
 

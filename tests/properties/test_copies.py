@@ -37,7 +37,7 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
 
 
 @pytest.mark.parametrize("kinds", [("file", "schema", "file"), ("schema", "file", "schema")], ids="-to-".join)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=st.lists(COMMANDS, max_size=25))
 def test_a_history_copied_there_and_back_is_equal_at_every_position(
     kinds: tuple[str, str, str], history: list[Command], postgres_server: str

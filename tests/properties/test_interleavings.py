@@ -32,6 +32,7 @@ from tests.commands import (
     transact,
 )
 from tests.postgres import empty
+from tests.slow import slow
 
 CLIENTS = 4
 CALLS = 5
@@ -413,7 +414,7 @@ SPECIFICATIONS = [
 
 
 @pytest.mark.parametrize(("script", "initial", "step"), SPECIFICATIONS)
-@pytest.mark.parametrize("block", [0, 1, *(pytest.param(it, marks=pytest.mark.slow) for it in range(2, 8))])
+@pytest.mark.parametrize("block", [0, 1, *slow(*range(2, 8))])
 def test_every_interleaving_is_linearizable(script: Script, initial: State, step: Step, block: int) -> None:
     for seed in range(block * 100, block * 100 + 100):
         history, store = history_of(seed, script, careful)
@@ -432,7 +433,7 @@ def four(postgres: str) -> Iterator[list[Store]]:
 
 
 @pytest.mark.parametrize(("script", "initial", "step"), SPECIFICATIONS)
-@pytest.mark.parametrize("seeds", [8, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [8, *slow(500)])
 def test_so_it_is_in_postgres(
     script: Script, initial: State, step: Step, seeds: int, four: list[Store], postgres: str
 ) -> None:

@@ -37,6 +37,7 @@ from tests.commands import (
     transact,
 )
 from tests.postgres import empty
+from tests.slow import slow
 
 namespaces = st.sampled_from(["n", "n/m", "é"])
 keys = st.sampled_from(["a", "a%", "b", "\U0010ffff"])
@@ -345,7 +346,7 @@ def test_stores_in_memory_and_in_a_file_say_what_the_dictionary_says() -> None:
     run_state_machine_as_test(Stores, settings=MACHINE)  # type: ignore[no-untyped-call]
 
 
-@pytest.mark.parametrize("examples", [6, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [6, *slow(400)])
 def test_a_store_in_postgres_says_the_same(postgres: str, examples: int) -> None:
     more = settings(MACHINE, max_examples=examples)
     run_state_machine_as_test(partial(Stores, postgres), settings=more)  # type: ignore[no-untyped-call]
