@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 from pydantic import TypeAdapter
 
@@ -28,9 +28,31 @@ from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import AgentChange, Footprint, RecordChange, TokenChange, Transaction
 from holdlog.domain.record import ClearNamespace, Delete, Guard, Operation, Record, Transact, Written
 from holdlog.domain.refusals import ConflictError, FencedError, ReusedError
+from holdlog.domain.threads.changing import change_thread
+from holdlog.domain.threads.thread import (
+    Append,
+    ChangeData,
+    ForkThread,
+    ReplaceResults,
+    StartThread,
+    ThreadChanged,
+    ThreadCommand,
+)
 from holdlog.domain.token import IssueToken, RevokeToken, RotateToken, TokenChanged, TokenCommand
 
-Command = Transact | ClearNamespace | Take | Release | StepBack | Register | Sweep | Renew | TellLosses | TokenCommand
+Command = (
+    Transact
+    | ClearNamespace
+    | Take
+    | Release
+    | StepBack
+    | Register
+    | Sweep
+    | Renew
+    | TellLosses
+    | TokenCommand
+    | ThreadCommand
+)
 
 
 class Changed(NamedTuple):
@@ -40,7 +62,7 @@ class Changed(NamedTuple):
     position: int
 
 
-Outcome = Changed | Taken | Queued | Let | Registered | Swept | Told | TokenChanged
+Outcome = Changed | Taken | Queued | Let | Registered | Swept | Told | TokenChanged | ThreadChanged
 
 _OUTCOMES: Final[dict[type[Command], TypeAdapter[Any]]] = {
     Transact: TypeAdapter(Changed),
@@ -48,6 +70,7 @@ _OUTCOMES: Final[dict[type[Command], TypeAdapter[Any]]] = {
     Take: TypeAdapter(Taken),
     Release: TypeAdapter(Let),
     Register: TypeAdapter(Registered),
+    **dict.fromkeys(get_args(ThreadCommand), TypeAdapter(ThreadChanged)),
 }
 """What each command comes to, for outcomes that are remembered as JSON."""
 
@@ -112,6 +135,8 @@ def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outco
             return _register(command, caller, transaction)
         case IssueToken() | RotateToken() | RevokeToken():
             return _change_token(command, caller, transaction)
+        case StartThread() | ForkThread() | Append() | ReplaceResults() | ChangeData():
+            return change_thread(command, caller, transaction)
         case Sweep(ended=servers, grace=grace, cut=cut):
             ended = transaction.leases.end(servers, transaction.steady, grace if cut else None)
             claims, values = end_what_is_due(transaction, gone=ended), expire_values(transaction, MAX_DUE)

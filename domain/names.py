@@ -129,3 +129,8 @@ def agent_stream(agent: str) -> str:
 def token_stream(name: str) -> str:
     """`token:<name>`, percent-encoded, though no token's name needs it."""
     return f"token:{quote(name, safe='')}"
+
+
+def thread_stream(thread: str) -> str:
+    """`thread:<id>`, percent-encoded."""
+    return f"thread:{quote(thread, safe='')}"

@@ -10,6 +10,7 @@ from holdlog.domain.claims.lease import Lease, Loss, Who
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.record import Record, RecordEvent
+from holdlog.domain.threads.thread import Datum, Kind, Thread, ThreadEvent
 from holdlog.domain.token import Token, TokenEvent
 
 REQUEST_SECONDS: Final = 24 * 60 * 60
@@ -45,7 +46,14 @@ class TokenChange(NamedTuple):
     event: TokenEvent
 
 
-Change = RecordChange | ClaimChange | AgentChange | TokenChange
+class ThreadChange(NamedTuple):
+    """An event decided for a thread as it was before."""
+
+    before: Thread
+    event: ThreadEvent
+
+
+Change = RecordChange | ClaimChange | AgentChange | TokenChange | ThreadChange
 
 
 class Entry(NamedTuple):
@@ -166,6 +174,37 @@ class Reader(Protocol):
 
     def tokens(self, after: str | None, limit: int) -> list[Token]:
         """All tokens, revoked and expired ones too, by name, after a name."""
+
+    def thread(self, thread: str) -> Thread:
+        """One thread as it is now."""
+
+    def threads(self, after: str | None, limit: int) -> list[Thread]:
+        """All threads, by name, after a name."""
+
+    def thread_events(
+        self,
+        thread: str,
+        kinds: Sequence[Kind],
+        after: int,
+        before: int | None,
+        limit: int,
+        newest: bool,
+        key: str | None = None,
+    ) -> list[Recorded[Event]]:
+        """Events of a thread of these kinds, above one version and below another, oldest or newest first; with a `key`,
+        those that changed it. As many as asked for cost the same, wherever in the thread they are."""
+
+    def checksums(self, thread: str, after: int, wanted: Sequence[str] | None) -> list[str]:
+        """Of the results above a version, in order; with `wanted`, those of them that are there."""
+
+    def thread_data(self, thread: str, keys: Sequence[str] | None) -> list[Datum]:
+        """The data of a thread that has a value now, by key; with `keys`, of these."""
+
+    def changed_keys(self, thread: str, after: int, limit: int) -> list[str]:
+        """The keys of data that were written or deleted above a version, by name."""
+
+    def version_at(self, stream: str, position: int | None, at: int | None) -> int:
+        """The version that a stream had at a position, or at a time (microseconds UTC); 0 before its first event."""
 
     def history(self, stream: str, before: int | None, limit: int) -> list[Recorded[Event]]:
         """The events of one stream, newest first, below a version. Raises StoreError for an unknown topic."""

@@ -75,9 +75,32 @@ class ConflictError(HoldlogError):
         self.operation = operation
 
 
+class DataConflict(Message):
+    """The data of a thread changed since the version that was expected; `changed_keys` since then."""
+
+    thread_id: str
+    expected_data_version: int
+    actual_data_version: int
+    changed_keys: tuple[str, ...]
+
+
+class DataConflictError(HoldlogError):
+    """Somebody changed the data of a thread since the version that the caller knows."""
+
+    code = "conflict"
+
+    def __init__(self, detail: DataConflict) -> None:
+        super().__init__(
+            f"thread {detail.thread_id}: expected data version {detail.expected_data_version}, "
+            f"found {detail.actual_data_version}; read its data again and decide anew"
+        )
+        self.detail = detail
+
+
 class NotFoundError(HoldlogError, LookupError):
-    """There is no such value or claim. `facts`: namespace and key, or resource; of a deleted value also `version`,
-    `deleted_by` and `deleted_at`; of one that reached its end `expires_at`, too, and `deleted_by` is who wrote it."""
+    """There is no such value, claim or thread. `facts`: namespace and key, or resource, or thread_id and key; of a
+    deleted value also `version`, `deleted_by` and `deleted_at`; of one that reached its end `expires_at`, too, and
+    `deleted_by` is who wrote it."""
 
     code = "not_found"
 
@@ -95,6 +118,10 @@ class NotFoundError(HoldlogError, LookupError):
         if expires_at is not None:
             facts["expires_at"] = utc(expires_at)
         return cls(f"{namespace}/{key} does not exist", facts)
+
+    @classmethod
+    def of_thread(cls, thread: str) -> "NotFoundError":
+        return cls(f"there is no thread {thread}; start it first", {"thread_id": thread})
 
     @classmethod
     def of_claim(cls, resource: str) -> "NotFoundError":

@@ -1,5 +1,6 @@
 """A JSON value and its one text."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic import GetCoreSchemaHandler, JsonValue, TypeAdapter, ValidationError
@@ -74,6 +75,17 @@ class Json:
 
 
 NULL: Final = Json("null")
+
+
+def parts(value: Json) -> dict[str, Json]:
+    """The members of an object; none of anything else."""
+    found = value.value
+    return {name: Json(to_json(part).decode()) for name, part in found.items()} if isinstance(found, dict) else {}
+
+
+def joined(members: Mapping[str, Json]) -> Json:
+    """The object of these members: the way back from `parts`."""
+    return Json(f"{{{','.join(f'{to_json(name).decode()}:{part.text}' for name, part in members.items())}}}")
 
 
 def merged(value: Json, patch: Json) -> Json:

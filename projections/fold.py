@@ -10,23 +10,37 @@ from holdlog.domain.claims import claim
 from holdlog.domain.claims.claim import Claim, ClaimEvent
 from holdlog.domain.envelope import Envelope
 from holdlog.domain.message import Event
+from holdlog.domain.names import thread_stream
 from holdlog.domain.record import Record, RecordEvent
+from holdlog.domain.threads import thread
+from holdlog.domain.threads.thread import Thread, ThreadEvent
 from holdlog.domain.token import Token, TokenEvent
 from holdlog.projections.agents import AGENTS, profile_of, put_agent
 from holdlog.projections.claims import CLAIMS, claim_of, put_claim
 from holdlog.projections.current import CURRENT, put_record, record_of
 from holdlog.projections.projection import Put, Table
+from holdlog.projections.threads import DATA, ITEMS, THREADS, details, put_thread, thread_of
 from holdlog.projections.tokens import TOKENS, put_token, token_of
 
-State = Record | Claim | Profile | Token
+State = Record | Claim | Profile | Token | Thread
 
-VIEWS: tuple[Table, ...] = (CURRENT, CLAIMS, AGENTS, TOKENS)
+STATES: tuple[Table, ...] = (CURRENT, CLAIMS, AGENTS, TOKENS, THREADS)
+"""Each stream has one row in one of them."""
+VIEWS: tuple[Table, ...] = (*STATES, ITEMS, DATA)
+"""Beside them, what some events add, by `also`."""
 
 KINDS: dict[type[State], tuple[type[Event], ...]] = {
     Record: (record.ValueWritten, record.ValueDeleted, record.ValueExpired),
     Claim: (claim.ClaimGranted, claim.ClaimReleased, claim.ClaimExpired, claim.ClaimQueued, claim.ClaimUnqueued),
     Profile: (agent.AgentRegistered,),
     Token: (token.TokenIssued, token.TokenRotated, token.TokenRevoked),
+    Thread: (
+        thread.ThreadStarted,
+        thread.MessageAppended,
+        thread.ResultAppended,
+        thread.ResultsCleared,
+        thread.ThreadDataChanged,
+    ),
 }
 """The events of each kind of stream."""
 
@@ -35,7 +49,7 @@ EVENTS: dict[str, type[Event]] = {event.topic: event for events in KINDS.values(
 
 
 def evolve(
-    state: State, event: RecordEvent | ClaimEvent | AgentRegistered | TokenEvent, at: int, digest: bytes
+    state: State, event: RecordEvent | ClaimEvent | AgentRegistered | TokenEvent | ThreadEvent, at: int, digest: bytes
 ) -> State:
     match state:
         case Record():
@@ -46,6 +60,8 @@ def evolve(
             return agent.evolve(state, event, at, digest)  # type: ignore[arg-type]
         case Token():
             return token.evolve(state, event, at, digest)  # type: ignore[arg-type]
+        case Thread():
+            return thread.evolve(state, event, at, digest)  # type: ignore[arg-type]
 
 
 def put(state: State) -> Put:
@@ -58,11 +74,23 @@ def put(state: State) -> Put:
             return put_agent(state)
         case Token():
             return put_token(state)
+        case Thread():
+            return put_thread(state)
+
+
+def also(state: State, event: Event, at: int) -> list[Put]:
+    """The rows that an event adds beside that of its stream. `state`: as it is after the event, which was at `at`."""
+    return details(state, event, at) if isinstance(state, Thread) else []  # type: ignore[arg-type]
 
 
 def state_of(view: Table, row: tuple[Any, ...]) -> State:
-    """The state whose row this is: the way back from `put`."""
+    """The state whose row this is: the way back from `put`. `view`: one of `STATES`."""
     return _STATES[view.name](row)
+
+
+def stream_of(view: Table, row: tuple[Any, ...]) -> str:
+    """The stream that a row of any view is about."""
+    return thread_stream(row[0]) if view in (ITEMS, DATA) else state_of(view, row).stream
 
 
 def initial(stream: str) -> State:
@@ -89,10 +117,12 @@ _INITIAL: dict[str, Callable[[str], State]] = {
     "claim": lambda rest: Claim(unquote(rest)),
     "agent": lambda rest: Profile(unquote(rest)),
     "token": lambda rest: Token(unquote(rest)),
+    "thread": lambda rest: Thread(unquote(rest)),
 }
 _STATES: dict[str, Callable[[tuple[Any, ...]], State]] = {
     CURRENT.name: record_of,
     CLAIMS.name: claim_of,
     AGENTS.name: profile_of,
     TOKENS.name: token_of,
+    THREADS.name: thread_of,
 }

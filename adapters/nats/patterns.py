@@ -15,7 +15,7 @@ from holdlog.adapters.nats.subjects import (
 )
 from holdlog.domain.refusals import InvalidError
 
-KINDS: Final = ("record", "claim", "agent", "token")
+KINDS: Final = ("record", "claim", "agent", "token", "thread")
 NAMES: Final = 3
 """Of a subject behind its root: kind, namespace, key."""
 
@@ -63,7 +63,7 @@ def _wrong(pattern: str) -> str:
     if ">" in names:
         return "> stands at its end only"
     if names and names[0] not in (*KINDS, "*"):
-        return "it begins with record, claim, agent, token, * or >"
+        return "it begins with record, claim, agent, token, thread, * or >"
     if any(set(it) & {"*", ">"} and it != "*" for it in names):
         return "* and > stand for whole names"
     if len(names) > NAMES or any(it != "*" and not _is_token(it) for it in names):

@@ -9,6 +9,7 @@ from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import NOBODY, Event
+from holdlog.domain.threads.thread import Thread
 from holdlog.domain.times import utc
 from holdlog.domain.token import Token
 from holdlog.domain.value import Json
@@ -154,6 +155,8 @@ def _names(stream: str) -> str:
             names = {"agent": agent}
         case Token(name=name):
             names = {"token": name}
+        case Thread(thread=thread):
+            names = {"thread": thread}
         case _:
             names = {"namespace": state.namespace, "key": state.key}
     return _encode(names)[1:-1]

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
+from holdlog.domain.threads.thread import Thread
 from holdlog.domain.token import Token
 from holdlog.projections import fold
 from holdlog.projections.fold import State
@@ -22,9 +23,9 @@ HASHED: Final = "%_"
 """Stands between the two; no encoded name holds it, because two hexadecimal digits follow every `%` there."""
 
 NO_NAMESPACE: Final = "_"
-"""The namespace of agents and tokens."""
+"""The namespace of agents, tokens and threads."""
 
-IN_NO_NAMESPACE: Final = ("agent", "token")
+IN_NO_NAMESPACE: Final = ("agent", "token", "thread")
 """Kinds that are in none."""
 
 PLAIN_PATH: Final = "path"
@@ -65,6 +66,8 @@ def names_of(state: State) -> Names:
             return Names("agent", NO_NAMESPACE, agent)
         case Token(name=name):
             return Names("token", NO_NAMESPACE, name)
+        case Thread(thread=thread):
+            return Names("thread", NO_NAMESPACE, thread)
         case _:
             return Names("record", state.namespace, state.key)
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 from holdlog.adapters.machine import host
 from holdlog.adapters.stores.mapper import Sealed, seal, unseal
 from holdlog.adapters.stores.memory_leases import Key, MemoryLeases
+from holdlog.adapters.stores.memory_threads import NOTHING, Held, MemoryThreads
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.lease import Lease, Loss
@@ -20,11 +21,14 @@ from holdlog.domain.names import agent_stream, claim_stream, record_stream, toke
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Entry, Refusal
 from holdlog.domain.record import Record, seen
 from holdlog.domain.refusals import StoreError, UnavailableError
+from holdlog.domain.threads.thread import Thread
 from holdlog.domain.token import Token
 from holdlog.projections import fold
 from holdlog.projections.fold import State
+from holdlog.projections.projection import Put
 
 Row = TypeVar("Row")
+_Committed = tuple[list[Sealed], dict[str, State], dict[str, Held], dict[Key, Lease], list[Loss]]
 
 
 class MemoryStore:
@@ -37,7 +41,7 @@ class MemoryStore:
         self._clock = clock
         self._steady = steady
         # Replaced as a whole, never changed.
-        self._committed: tuple[list[Sealed], dict[str, State], dict[Key, Lease], list[Loss]] = [], {}, {}, []
+        self._committed: _Committed = [], {}, {}, {}, []
         self._requests: dict[tuple[str | None, str | None], tuple[int, bytes, str]] = {}
         self._meta = {"store_id": str(uuid.uuid4())}
         self.refusals: list[Refusal] = []
@@ -47,8 +51,8 @@ class MemoryStore:
     def reader(self) -> Iterator["MemoryReader"]:
         self._usable()
         now = self._clock()
-        log, states, leases, losses = self._committed
-        yield MemoryReader(log, states, MemoryLeases(leases, losses), self._meta, _not_before(log, now))
+        log, states, held, leases, losses = self._committed
+        yield MemoryReader(log, states, held, MemoryLeases(leases, losses), self._meta, _not_before(log, now))
 
     snapshot = reader
 
@@ -59,13 +63,13 @@ class MemoryStore:
             raise UnavailableError("another thread holds the store")
         try:
             self._usable()
-            log, states, leases, losses = self._committed
+            log, states, held, leases, losses = self._committed
             at = _not_before(log, self._clock())
             kept = MemoryLeases(dict(leases), list(losses))
-            copies = list(log), dict(states), kept, dict(self._meta), dict(self._requests)
+            copies = list(log), dict(states), dict(held), kept, dict(self._meta), dict(self._requests)
             transaction = MemoryTransaction(*copies, at, self._steady())
             yield transaction
-            self._committed = transaction.events, transaction.states, kept.leases, kept.lost
+            self._committed = transaction.events, transaction.states, transaction.held, kept.leases, kept.lost
             self._requests = transaction.requests
             self._meta = transaction.remarks
             self.refusals = [*self.refusals, *transaction.refusals][-REFUSALS_KEPT:]
@@ -95,12 +99,21 @@ def _not_before(log: list[Sealed], now: int) -> int:
     return max(now, log[-1].extra[0] if log else 0)
 
 
-class MemoryReader:
+class MemoryReader(MemoryThreads):
+    """`held`: of threads, by name."""
+
     def __init__(
-        self, events: list[Sealed], states: dict[str, State], leases: MemoryLeases, remarks: dict[str, str], at: int
+        self,
+        events: list[Sealed],
+        states: dict[str, State],
+        held: dict[str, Held],
+        leases: MemoryLeases,
+        remarks: dict[str, str],
+        at: int,
     ) -> None:
         self.events = events
         self.states = states
+        self.held = held
         self.leases = leases
         self.remarks = remarks
         self.at = at
@@ -215,13 +228,15 @@ class MemoryTransaction(MemoryReader):
         self,
         events: list[Sealed],
         states: dict[str, State],
+        held: dict[str, Held],
         leases: MemoryLeases,
         remarks: dict[str, str],
         requests: dict[tuple[str | None, str | None], tuple[int, bytes, str]],
         at: int,
         steady: int,
     ) -> None:
-        super().__init__(events, states, leases, remarks, at)
+        super().__init__(events, states, held, leases, remarks, at)
+        self._changed: set[str] = set()
         self.requests = requests
         self.refusals: list[Refusal] = []
         self.steady = steady
@@ -251,9 +266,20 @@ class MemoryTransaction(MemoryReader):
             before = self.states.get(change.before.stream, change.before)
             sealed = seal(change, before, self.at, caller)
             self.events.append(sealed)
-            self.states[before.stream] = fold.evolve(before, change.event, self.at, sealed.digest)
+            self.states[before.stream] = after = fold.evolve(before, change.event, self.at, sealed.digest)
+            if isinstance(after, Thread):
+                self._hold(after, fold.also(after, change.event, self.at))
         self._wrote = True
         return range(first, len(self.events) + 1)
+
+    def _hold(self, thread: Thread, rows: list[Put]) -> None:
+        if thread.thread not in self._changed:
+            self._changed.add(thread.thread)
+            self.held[thread.thread] = self.held.get(thread.thread, NOTHING).copy()
+        held = self.held[thread.thread]
+        held.places.append(len(self.events) - 1)
+        for row in rows:
+            held.put(row)
 
     def repeated(self, caller: Caller) -> tuple[bytes, str] | None:
         found = self.requests.get((caller.principal, caller.request_id))

@@ -178,7 +178,7 @@ def _add_what_is_new(connection: sqlite3.Connection) -> None:
     if connection.execute("PRAGMA user_version").fetchone()[0] >= ours:
         return
     connection.execute("BEGIN IMMEDIATE")
-    for statement in (*CREATE_SIDE_TABLES, *map(create_view, VIEWS)):
+    for statement in (*CREATE_SIDE_TABLES, *map(create_view, VIEWS), *CREATE_INDEXES):
         connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {ours}")
     connection.execute("COMMIT")

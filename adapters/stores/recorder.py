@@ -18,8 +18,7 @@ from eventsourcing.sqlite import (
 
 from holdlog.adapters.stores.mapper import Sealed
 from holdlog.adapters.stores.schema import CREATE_EVENTS, INSERT_EVENT, PUT
-from holdlog.projections import fold
-from holdlog.projections.fold import State
+from holdlog.projections.projection import Put
 
 
 class EventRecorder(SQLiteApplicationRecorder):
@@ -34,7 +33,7 @@ class EventRecorder(SQLiteApplicationRecorder):
         stored_events: Sequence[StoredEvent],
         *,
         sealed: Sequence[Sealed] = (),
-        states: Sequence[State] = (),
+        puts: Sequence[Put] = (),
         **_: Any,
     ) -> Sequence[int]:
         cursor = c.sqlite_cursor
@@ -42,8 +41,7 @@ class EventRecorder(SQLiteApplicationRecorder):
         for stored, extra, _digest in sealed:
             columns = (stored.originator_id, stored.originator_version, stored.topic, stored.state, *extra)
             positions.append(cursor.execute(INSERT_EVENT, columns).lastrowid or 0)
-        for state in states:
-            table, row = fold.put(state)
+        for table, row in puts:
             cursor.execute(PUT[table.name], row)
         return positions
 

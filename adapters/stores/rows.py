@@ -14,6 +14,7 @@ from holdlog.adapters.stores.mapper import Sealed, seal, unseal
 from holdlog.adapters.stores.recorder import EventRecorder
 from holdlog.adapters.stores.schema import EVENTS_TABLE, SELECT_EVENTS, beyond, select_from
 from holdlog.adapters.stores.sealing import SEAL, line_of
+from holdlog.adapters.stores.threads import SqliteThreads
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.resource import covering
@@ -27,6 +28,7 @@ from holdlog.projections.agents import AGENTS, profile_of
 from holdlog.projections.claims import CLAIMS, claim_of
 from holdlog.projections.current import CURRENT, record_of
 from holdlog.projections.fold import State
+from holdlog.projections.projection import Put
 from holdlog.projections.tokens import TOKENS, token_of
 
 MAX_NAMES: Final = 500
@@ -66,7 +68,7 @@ _SELECT_STAND: Final = f"SELECT ({_SELECT_LAST}), (SELECT value FROM meta WHERE 
 _SELECT_REQUEST: Final = "SELECT fingerprint, outcome FROM requests WHERE principal = ? AND request_id = ? AND at >= ?"
 
 
-class SqliteReader:
+class SqliteReader(SqliteThreads):
     """Reads through one connection. `now`: the clock, read before anything else is."""
 
     def __init__(self, connection: sqlite3.Connection, now: int) -> None:
@@ -228,15 +230,19 @@ class SqliteTransaction(SqliteReader):
 
     def append(self, changes: Sequence[Change], caller: Caller) -> Sequence[int]:
         states: dict[str, State] = {}
+        rows: list[Put] = []
         sealed: list[Sealed] = []
         for change in changes:
             stream = change.before.stream
             before = states.get(stream, change.before)
             event = seal(change, before, self.at, caller)
-            states[stream] = fold.evolve(before, change.event, self.at, event.digest)
+            states[stream] = after = fold.evolve(before, change.event, self.at, event.digest)
+            rows += fold.also(after, change.event, self.at)
             sealed.append(event)
         stored = [event.stored for event in sealed]
-        positions = self._recorder._insert_events(self._cursor, stored, sealed=sealed, states=list(states.values()))
+        positions = self._recorder._insert_events(
+            self._cursor, stored, sealed=sealed, puts=[*map(fold.put, states.values()), *rows]
+        )
         self.wrote = self.grew = True
         self.topics += [event.stored.topic for event in sealed]
         self._last = None

@@ -11,8 +11,8 @@ APPLICATION_ID: Final = (
     0x686C6F67  # "hlog", in the file's header: https://www.sqlite.org/pragma.html#pragma_application_id
 )
 MAJOR: Final = 2
-MINOR: Final = 1
-"""1: the view `tokens`, the index `leases_principal`."""
+MINOR: Final = 2
+"""1: the view `tokens`, the index `leases_principal`. 2: the views of threads."""
 MINORS_PER_MAJOR: Final = 1000
 """`user_version` is major * 1000 + minor. Minors only add; servers of different minors share one file."""
 
@@ -64,6 +64,7 @@ CREATE_INDEXES: Final = (
     "CREATE INDEX IF NOT EXISTS current_due ON current (expires_at) WHERE expires_at IS NOT NULL AND live = 1",
     "CREATE INDEX IF NOT EXISTS claims_active ON claims (resource) WHERE held > 0 OR waiting > 0",
     "CREATE INDEX IF NOT EXISTS claims_waiting ON claims (resource) WHERE waiting > 0",
+    "CREATE INDEX IF NOT EXISTS thread_items_name ON thread_items (thread, kind, name, version) WHERE name <> ''",
 )
 """Of views: they go with a view's table, and are made again whenever a new one takes its place."""
 

@@ -1,0 +1,102 @@
+"""Threads in the memory of one process, as stores/threads.py has them in a file."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from holdlog.adapters.stores.mapper import Sealed
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
+from holdlog.domain.names import thread_stream
+from holdlog.domain.threads.thread import Datum, Kind, Thread
+from holdlog.projections.fold import State
+from holdlog.projections.projection import Cell, Put
+from holdlog.projections.threads import DATA, datum_of
+
+
+class Held(NamedTuple):
+    """What one thread has. `places`: where in the log its events are, by version; `items`: kind, version and name."""
+
+    places: list[int]
+    items: list[tuple[str, int, str]]
+    data: dict[str, tuple[Cell, ...]]
+    results: dict[str, int]
+
+    def copy(self) -> "Held":
+        return Held(self.places.copy(), self.items.copy(), self.data.copy(), self.results.copy())
+
+    def put(self, put: Put) -> None:
+        if put.table is DATA:
+            self.data[str(put.row[1])] = put.row
+            return
+        _, kind, version, name, _ = put.row
+        self.items.append((kind, version, name))  # type: ignore[arg-type]
+        if kind == "result":
+            self.results.pop(str(name), None)  # one that was cleared stands behind those that stayed
+            self.results[str(name)] = version  # type: ignore[assignment]
+
+
+NOTHING = Held([], [], {}, {})
+
+
+class _Log(Protocol):
+    events: list[Sealed]
+    states: dict[str, State]
+    held: dict[str, Held]
+
+    def _recorded(self, index: int) -> Recorded[Event]: ...
+
+
+class MemoryThreads:
+    """A part of the reader."""
+
+    def thread(self: _Log, thread: str) -> Thread:
+        found = self.states.get(thread_stream(thread))
+        return found if isinstance(found, Thread) else Thread(thread)
+
+    def threads(self: _Log, after: str | None, limit: int) -> list[Thread]:
+        found = [it for it in self.states.values() if isinstance(it, Thread) and (after is None or it.thread > after)]
+        found.sort(key=lambda it: it.thread)
+        return found if limit < 0 else found[:limit]
+
+    def thread_events(
+        self: _Log,
+        thread: str,
+        kinds: Sequence[Kind],
+        after: int,
+        before: int | None,
+        limit: int,
+        newest: bool,
+        key: str | None = None,
+    ) -> list[Recorded[Event]]:
+        held = self.held.get(thread, NOTHING)
+        found: dict[int, None] = {}
+        for kind, version, name in reversed(held.items) if newest else held.items:
+            if len(found) == limit and version not in found:
+                break
+            if kind in kinds and after < version and (before is None or version < before) and key in (None, name):
+                found[version] = None
+        return [self._recorded(held.places[version - 1]) for version in found]
+
+    def checksums(self: _Log, thread: str, after: int, wanted: Sequence[str] | None) -> list[str]:
+        results = self.held.get(thread, NOTHING).results
+        if wanted is None:
+            return [name for name, version in results.items() if version > after]
+        return [name for name in wanted if results.get(name, 0) > after]
+
+    def thread_data(self: _Log, thread: str, keys: Sequence[str] | None) -> list[Datum]:
+        rows = self.held.get(thread, NOTHING).data
+        return [datum_of(rows[key]) for key in sorted(rows) if rows[key][3] and (keys is None or key in keys)]
+
+    def changed_keys(self: _Log, thread: str, after: int, limit: int) -> list[str]:
+        found = sorted(key for key, row in self.held.get(thread, NOTHING).data.items() if int(row[2] or 0) > after)
+        return found if limit < 0 else found[:limit]
+
+    def version_at(self: _Log, stream: str, position: int | None, at: int | None) -> int:
+        found = [
+            it.stored.originator_version
+            for index, it in enumerate(self.events)
+            if it.stored.originator_id == stream
+            and (position is None or index < position)
+            and (at is None or it.extra[0] <= at)
+        ]
+        return found[-1] if found else 0

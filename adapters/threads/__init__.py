@@ -1,0 +1,1 @@
+"""Threads: AgentKit's State, kept; for programs, tools and routes."""

@@ -1,0 +1,162 @@
+"""What agents say and find, as AgentKit has it: messages, and the result of one agent's turn."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic.alias_generators import to_camel
+
+from holdlog.domain.names import Agent
+from holdlog.domain.threads.thread import NewMessage, NewResult
+from holdlog.domain.value import Json
+
+
+def _json(value: Any) -> Any:
+    """A copy. Raises ValueError for what JSON cannot carry."""
+    return Json.of(value).value
+
+
+AnyJson = Annotated[Any, AfterValidator(_json)]
+
+
+class _Said(BaseModel):
+    """Fields may be spelled as in AgentKit, too: `stopReason`."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=False,
+    )
+
+    def told(self) -> dict[str, Any]:
+        """As JSON, without what was not said."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+class TextContent(_Said):
+    type: Literal["text"] = "text"
+    text: str
+
+
+class TextMessage(_Said):
+    type: Literal["text"] = "text"
+    role: Literal["system", "user", "assistant"]
+    content: str | list[TextContent]
+    stop_reason: Literal["tool", "stop"] | None = None
+
+
+class ToolCall(_Said):
+    type: Literal["tool"] = "tool"
+    id: str
+    name: str
+    input: Annotated[dict[str, Any], AfterValidator(_json)] = Field(default_factory=dict)
+
+
+class ToolCallMessage(_Said):
+    type: Literal["tool_call"] = "tool_call"
+    role: Literal["user", "assistant"] = "assistant"
+    tools: list[ToolCall]
+    stop_reason: Literal["tool"] = "tool"
+
+
+class ToolResultMessage(_Said):
+    type: Literal["tool_result"] = "tool_result"
+    role: Literal["tool_result"] = "tool_result"
+    tool: ToolCall
+    content: AnyJson
+    stop_reason: Literal["tool"] = "tool"
+
+
+Message = TextMessage | ToolCallMessage | ToolResultMessage
+AnyMessage = Annotated[Message, Field(discriminator="type")]
+
+MESSAGE: Final[TypeAdapter[Message]] = TypeAdapter(AnyMessage)
+
+
+class AgentResult(_Said):
+    """What came of one agent's turn. `prompt`, `history` and `raw` are for tracing: they are not kept (AgentKit drops
+    them from `export`, too). `created_at` without a zone is taken as UTC."""
+
+    agent_name: Agent
+    output: list[AnyMessage] = Field(default_factory=list)
+    tool_calls: list[ToolResultMessage] = Field(default_factory=list)
+    created_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
+    prompt: list[AnyMessage] | None = Field(default=None, repr=False)
+    history: list[AnyMessage] | None = Field(default=None, repr=False)
+    raw: str | None = Field(default=None, repr=False)
+    id: str | None = None
+
+    @property
+    def checksum(self) -> str:
+        """What tells it from other results: 32 hexadecimal digits over agent, output, tool calls and time."""
+        said = [*_told(self.output), *_told(self.tool_calls)]
+        text = Json.of([self.agent_name, said, _moment(self.created_at)]).text
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def export(self) -> dict[str, Any]:
+        """What is kept of it, as JSON."""
+        return {
+            "agent_name": self.agent_name,
+            "output": _told(self.output),
+            "tool_calls": _told(self.tool_calls),
+            "created_at": _moment(self.created_at),
+            "checksum": self.checksum,
+        }
+
+
+InferenceResult = AgentResult
+"""Its older name."""
+
+
+class UserMessage(_Said):
+    """What a client sends: AgentKit's. `client_timestamp`: when it did, by its clock."""
+
+    id: str
+    content: str
+    role: Literal["user"] = "user"
+    state: Annotated[dict[str, Any], AfterValidator(_json)] | None = None
+    client_timestamp: datetime | None = None
+    system_prompt: str | None = None
+
+
+def new_message(message: Message) -> NewMessage:
+    return NewMessage(value=Json.of(message.told()))
+
+
+def new_result(result: AgentResult) -> NewResult:
+    exported = result.export()
+    return NewResult(value=Json.of(exported), agent=result.agent_name, checksum=exported["checksum"])
+
+
+def message_of(value: Json) -> Message:
+    """A message that was kept. Raises ValidationError."""
+    return MESSAGE.validate_python(value.value)
+
+
+def result_of(value: Json) -> AgentResult:
+    """A result that was kept. Raises ValidationError."""
+    kept = value.value
+    if isinstance(kept, dict):
+        kept.pop("checksum", None)
+    return AgentResult.model_validate(kept)
+
+
+def default_format(result: AgentResult) -> Sequence[Message]:
+    """What the next agent is told of a result: its output, then what its tools answered."""
+    return [*result.output, *result.tool_calls]
+
+
+def _told(messages: Iterable[_Said]) -> list[dict[str, Any]]:
+    return [message.told() for message in messages]
+
+
+def _moment(time: datetime) -> str:
+    """RFC 3339, UTC, with microseconds."""
+    zoned = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return zoned.astimezone(UTC).isoformat(timespec="microseconds")

@@ -1,0 +1,93 @@
+"""Run a command of a thread: load what the decision is about, decide, append."""
+
+from typing import Final
+
+from holdlog.domain.claims.lease import Who
+from holdlog.domain.message import Caller, Event
+from holdlog.domain.ports import ThreadChange, Transaction
+from holdlog.domain.refusals import InvalidError
+from holdlog.domain.threads import thread
+from holdlog.domain.threads.past import data_at, items_at
+from holdlog.domain.threads.thread import (
+    MAX_COPIED,
+    Append,
+    ChangeData,
+    Copy,
+    ForkThread,
+    MessageAppended,
+    NewMessage,
+    NewResult,
+    ReplaceResults,
+    ResultAppended,
+    Standing,
+    Thread,
+    ThreadChanged,
+    ThreadCommand,
+    ThreadDataChanged,
+)
+
+MAX_TOLD: Final = 100
+"""Keys that a conflict names."""
+
+
+def change_thread(command: ThreadCommand, caller: Caller, transaction: Transaction) -> ThreadChanged:
+    before = after = transaction.thread(command.thread)
+    copy = None
+    if isinstance(command, ForkThread):
+        command, copy = _copied(command, transaction)
+    events = thread.decide(command, before, _standing(command, before, transaction), copy)
+    for event in events:
+        after = thread.evolve(after, event, transaction.at, before.digest)
+    position = (
+        transaction.append([ThreadChange(before, event) for event in events], caller)[-1]
+        if events
+        else transaction.position()
+    )
+    transaction.leases.heard(Who(command.by, caller.principal, caller.session), caller.server, transaction.steady)
+    appended = sum(thread.kind_of(event) in ("message", "result") for event in events)
+    changed = next((event for event in events if isinstance(event, ThreadDataChanged)), None)
+    return ThreadChanged(
+        after.thread,
+        after.version,
+        after.data_version,
+        position,
+        created=not before.version,
+        appended=appended,
+        already=len(command.items) - appended if isinstance(command, Append) else 0,
+        deleted=changed.deleted if changed is not None else (),
+    )
+
+
+def _standing(command: ThreadCommand, before: Thread, transaction: Transaction) -> Standing:
+    match command:
+        case Append(thread=name, items=items):
+            wanted = [item.checksum for item in items if isinstance(item, NewResult)]
+            return Standing(transaction.checksums(name, before.cleared, wanted) if wanted else ())
+        case ReplaceResults(thread=name):
+            return Standing(transaction.checksums(name, before.cleared, None))
+        case ChangeData(thread=name, deleted=deleted, expected_data_version=expected):
+            if expected is not None and expected != before.data_version:
+                return Standing(changed=transaction.changed_keys(name, expected, MAX_TOLD))
+            return Standing(keys=[datum.key for datum in transaction.thread_data(name, deleted)] if deleted else ())
+        case _:
+            return Standing()
+
+
+def _copied(command: ForkThread, transaction: Transaction) -> tuple[ForkThread, Copy]:
+    parent = transaction.thread(command.parent)
+    thread.require_started(parent)
+    version = command.parent_version or parent.version
+    if version > parent.version:
+        raise InvalidError(f"version: the thread has {parent.version} only")
+    command = command.model_copy(update={"parent_version": version})
+    items = items_at(transaction, parent.thread, version, MAX_COPIED + 1)
+    if len(items) > MAX_COPIED:
+        raise InvalidError(f"parent: holds more than {MAX_COPIED} messages and results, which is too much to copy")
+    return command, Copy(data_at(transaction, parent, version), [_again(item.event) for item in items])
+
+
+def _again(event: Event) -> NewMessage | NewResult:
+    if isinstance(event, ResultAppended):
+        return NewResult(value=event.value, agent=event.agent, checksum=event.checksum)
+    assert isinstance(event, MessageAppended)
+    return NewMessage(value=event.value)

@@ -1,0 +1,64 @@
+"""Views of threads: `threads`, each thread without what was said; `thread_items`, where each of its events is found;
+`thread_data`, the values of its keys as they are now. Deleted keys stay, because rows are only put."""
+
+from typing import Any
+
+from holdlog.domain.threads.thread import Datum, ResultAppended, Thread, ThreadDataChanged, ThreadEvent, kind_of
+from holdlog.domain.value import NULL, Json
+from holdlog.projections.projection import Put, Table
+
+THREADS = Table(
+    "threads",
+    {
+        "thread": str,
+        "version": int,
+        "data_version": int,
+        "cleared": int,
+        "messages": int,
+        "results": int,
+        "started_by": str,
+        "started_at": int,
+        "updated_by": str,
+        "updated_at": int,
+        "parent": str,
+        "parent_version": int,
+        "digest": bytes,
+    },
+    key=1,
+)
+ITEMS = Table("thread_items", {"thread": str, "kind": str, "version": int, "name": str, "at": int}, key=4)
+"""A row for each message, result and clearing, and for each key of a change of data. `kind`: `domain.thread.Kind`.
+`name`: the checksum of a result, the key of data, else empty. Never replaced."""
+DATA = Table("thread_data", {"thread": str, "key": str, "version": int, "live": int, "value": str}, key=2)
+
+
+def put_thread(thread: Thread) -> Put:
+    return Put(THREADS, tuple(thread))
+
+
+def thread_of(row: tuple[Any, ...]) -> Thread:
+    return Thread(*row)
+
+
+def datum_of(row: tuple[Any, ...]) -> Datum:
+    """From a row of `DATA`."""
+    _, key, version, _, value = row
+    return Datum(key, version, Json(value))
+
+
+def details(thread: Thread, event: ThreadEvent, at: int) -> list[Put]:
+    """The rows that an event adds beside that of its thread. `thread`: as it is after the event."""
+    kind = kind_of(event)
+    if kind is None:
+        return []
+    if not isinstance(event, ThreadDataChanged):
+        name = event.checksum if isinstance(event, ResultAppended) else ""
+        return [Put(ITEMS, (thread.thread, kind, thread.version, name, at))]
+    names = (*event.written, *event.deleted)
+    items = [Put(ITEMS, (thread.thread, kind, thread.version, key, at)) for key in names]
+    written = [_put_datum(thread, key, 1, value) for key, value in event.values().items()]
+    return [*items, *written, *(_put_datum(thread, key, 0, NULL) for key in event.deleted)]
+
+
+def _put_datum(thread: Thread, key: str, live: int, value: Json) -> Put:
+    return Put(DATA, (thread.thread, key, thread.version, live, value.text))
