@@ -30,6 +30,18 @@ MAX_TOLD: Final = 100
 """Keys that a conflict names."""
 
 
+def named(command: ThreadCommand) -> list[str]:
+    """The threads whose states it is decided by."""
+    return [command.thread, command.parent] if isinstance(command, ForkThread) else [command.thread]
+
+
+def asked(command: ThreadCommand) -> list[str]:
+    """The checksums of results that it wants to know of, whether they stand."""
+    if not isinstance(command, Append):
+        return []
+    return [item.checksum for item in command.items if isinstance(item, NewResult)]
+
+
 def change_thread(command: ThreadCommand, caller: Caller, transaction: Transaction) -> ThreadChanged:
     before = after = transaction.thread(command.thread)
     copy = None
@@ -60,8 +72,8 @@ def change_thread(command: ThreadCommand, caller: Caller, transaction: Transacti
 
 def _standing(command: ThreadCommand, before: Thread, transaction: Transaction) -> Standing:
     match command:
-        case Append(thread=name, items=items):
-            wanted = [item.checksum for item in items if isinstance(item, NewResult)]
+        case Append(thread=name):
+            wanted = asked(command)
             return Standing(transaction.checksums(name, before.cleared, wanted) if wanted else ())
         case ReplaceResults(thread=name):
             return Standing(transaction.checksums(name, before.cleared, None))
