@@ -99,7 +99,7 @@ def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcom
     kind = _OUTCOMES.get(type(command))
     if kind is None:
         return _decide(command, caller, transaction)
-    asked = command.model_dump_json(exclude=_NOT_ASKED)
+    asked = getattr(command, "asked", None) or command.model_dump_json(exclude=_NOT_ASKED)
     fingerprint = hashlib.sha256(f"{type(command).__name__}{asked}".encode()).digest()
     earlier = transaction.repeated(caller)
     if earlier is not None:

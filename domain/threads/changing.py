@@ -55,13 +55,22 @@ def change_thread(command: ThreadCommand, caller: Caller, transaction: Transacti
         appended=appended,
         already=len(command.items) - appended if isinstance(command, Append) else 0,
         deleted=changed.deleted if changed is not None else (),
+        checksums=_checksums(command) if isinstance(command, Append) else (),
+        messages=after.messages,
+        results=after.results,
+        parent=after.parent,
+        parent_version=after.parent_version,
     )
+
+
+def _checksums(command: Append) -> tuple[str, ...]:
+    return tuple(item.checksum for item in command.items if isinstance(item, NewResult))
 
 
 def _standing(command: ThreadCommand, before: Thread, transaction: Transaction) -> Standing:
     match command:
-        case Append(thread=name, items=items):
-            wanted = [item.checksum for item in items if isinstance(item, NewResult)]
+        case Append(thread=name):
+            wanted = _checksums(command)
             return Standing(transaction.checksums(name, before.cleared, wanted) if wanted else ())
         case ReplaceResults(thread=name):
             return Standing(transaction.checksums(name, before.cleared, None))
