@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from holdlog.adapters.pages import MAX_PAGE
 from holdlog.domain.message import NOBODY, Caller
@@ -84,12 +85,16 @@ def first_finding(error: ValidationError, by: str = "by") -> str:
     place = ""
     for part in finding["loc"]:
         place = part if isinstance(part, str) else f"{place}[{part}]" if place else ""
-    message = finding["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-    if words := _WORDS.get(finding["type"]):
-        message = words.format(**finding.get("ctx", {}))
+    message = what_is_wrong(finding)
     if len(place) > MAX_SHOWN or not place.isprintable():
         place = "arguments"
     return f"{by if place == 'by' else place}: {message}" if place else message
+
+
+def what_is_wrong(finding: ErrorDetails) -> str:
+    if words := _WORDS.get(finding["type"]):
+        return words.format(**finding.get("ctx", {}))
+    return finding["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
 
 
 _WORDS: Final = {

@@ -18,8 +18,8 @@ from holdlog.adapters.arguments import (
     whole,
 )
 from holdlog.adapters.call import Read, Wait, Write
-from holdlog.adapters.events.calls import EventCalls
 from holdlog.adapters.pages import MAX_PAGE, chunks, event_bytes, page, record_bytes, up_to_a_page
+from holdlog.adapters.threads.calls import ThreadCalls
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import record_stream
@@ -36,15 +36,14 @@ from holdlog.domain.record import (
     Transact,
     seen,
 )
-from holdlog.domain.refusals import InvalidError, TooLargeError
+from holdlog.domain.refusals import InvalidError
 from holdlog.domain.times import utc
-from holdlog.domain.value import Json
 
 EXPORT_PAGE: Final = 100
 """Records in a page of an export; the whole history of each comes with it."""
 
 
-class Calls(EventCalls):
+class Calls(ThreadCalls):
     """Every method raises InvalidError for an argument that breaks a rule, then DeniedError for what the caller may
     not."""
 
@@ -279,16 +278,6 @@ class Calls(EventCalls):
             position=reader.position(),
             next_after=next_after,
         )
-
-    def _json(self, value: Any) -> Json:
-        try:
-            json_value = Json.of(value)
-        except ValueError as error:
-            raise InvalidError(f"value: {error}") from None
-        limit = self._settings.max_value_bytes
-        if len(json_value.text) * 4 > limit and len(json_value.text.encode()) > limit:
-            raise TooLargeError(limit)
-        return json_value
 
 
 def time_to_live(seconds: object) -> float:

@@ -5,7 +5,8 @@ from typing import Final, TypeVar
 
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
-from holdlog.domain.record import Record, ValueWritten
+from holdlog.domain.record import Record
+from holdlog.domain.threads.thread import Datum
 from holdlog.domain.value import Json
 
 MAX_PAGE: Final = 1000
@@ -52,7 +53,12 @@ def record_bytes(record: Record) -> int:
 
 
 def event_bytes(recorded: Recorded[Event]) -> int:
-    return ROW_BYTES + (_bytes(recorded.event.value) if isinstance(recorded.event, ValueWritten) else 0)
+    value = getattr(recorded.event, "value", None)
+    return ROW_BYTES + (_bytes(value) if isinstance(value, Json) else 0)
+
+
+def datum_bytes(datum: Datum) -> int:
+    return ROW_BYTES + _bytes(datum.value)
 
 
 def up_to_a_page(sizes: Iterable[int]) -> int:

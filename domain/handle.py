@@ -28,7 +28,7 @@ from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import AgentChange, Footprint, RecordChange, TokenChange, Transaction
 from holdlog.domain.record import ClearNamespace, Delete, Guard, Operation, Record, Transact, Written
 from holdlog.domain.refusals import ConflictError, FencedError, ReusedError
-from holdlog.domain.threads.changing import asked, change_thread, named
+from holdlog.domain.threads.changing import change_thread, checksums_of, named
 from holdlog.domain.threads.thread import (
     Append,
     ChangeData,
@@ -90,7 +90,7 @@ def footprint(commands: Iterable[Command]) -> Footprint:
             agents[command.by] = None
         elif isinstance(command, ThreadCommand):
             threads |= dict.fromkeys(named(command))
-            results |= {(command.thread, checksum): None for checksum in asked(command)}
+            results |= {(command.thread, checksum): None for checksum in checksums_of(command)}
             agents[command.by] = None
     return Footprint(list(records), list(agents), list(threads), list(results))
 
@@ -105,7 +105,7 @@ def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcom
     kind = _OUTCOMES.get(type(command))
     if kind is None:
         return _decide(command, caller, transaction)
-    asked = command.model_dump_json(exclude=_NOT_ASKED)
+    asked = getattr(command, "asked", None) or command.model_dump_json(exclude=_NOT_ASKED)
     fingerprint = hashlib.sha256(f"{type(command).__name__}{asked}".encode()).digest()
     earlier = transaction.repeated(caller)
     if earlier is not None:

@@ -24,12 +24,12 @@ class InvalidError(HoldlogError, ValueError):
 
 
 class TooLargeError(InvalidError):
-    """A value has more bytes as JSON than are allowed."""
+    """A value, message or result has more bytes as JSON than are allowed. `argument`: the one that does."""
 
     code = "too_large"
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"value: must have {limit} bytes as JSON at most")
+    def __init__(self, limit: int, argument: str = "value") -> None:
+        super().__init__(f"{argument}: must have {limit} bytes as JSON at most")
 
 
 class ReusedError(InvalidError):

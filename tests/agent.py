@@ -15,7 +15,8 @@ from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Calls
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.machine.bells import ProcessBell
-from holdlog.adapters.mcp.server import GROUPS, build_server
+from holdlog.adapters.mcp.groups import GROUPS
+from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.opened import Opened, Server
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.domain.message import Caller

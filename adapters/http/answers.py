@@ -20,6 +20,7 @@ STATUSES: Final[dict[type[HoldlogError], int]] = {
     refusals.DeniedError: 403,
     refusals.NotFoundError: 404,
     refusals.ConflictError: 409,
+    refusals.DataConflictError: 409,
     refusals.FencedError: 409,
     refusals.BusyError: 409,
     refusals.OverLimitError: 429,

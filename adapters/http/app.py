@@ -22,6 +22,7 @@ from holdlog.adapters.http.events import routes as events
 from holdlog.adapters.http.operations.routes import Operations
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.page import routes as page
+from holdlog.adapters.http.threads import routes as threads
 from holdlog.adapters.http.token import routes as token
 from holdlog.adapters.http.values.kv import routes as key_value
 from holdlog.adapters.mcp.http.endpoint import mcp_over_http
@@ -60,6 +61,7 @@ def build_app(
             *key_value,
             *claims,
             *events,
+            *threads,
             *token,
             *page,
         ],

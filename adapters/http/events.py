@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from holdlog.adapters.arguments import number_of_seconds, whole
+from holdlog.adapters.arguments import whole
 from holdlog.adapters.events.calls import EVENTS_PAGE
 from holdlog.adapters.events.choice import Choice
 from holdlog.adapters.events.following import follow
@@ -24,7 +24,7 @@ from holdlog.adapters.events.tail import Happened
 from holdlog.adapters.http.answers import answer
 from holdlog.adapters.http.authentication import served_of
 from holdlog.adapters.http.leaving import NoAnswer, unless_gone
-from holdlog.adapters.http.targets import shown
+from holdlog.adapters.http.targets import seconds_of, shown
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.served import Served
 from holdlog.domain.refusals import HoldlogError, InvalidError
@@ -53,7 +53,7 @@ async def events(request: Request) -> Response:
     if streams:
         return await _stream(request, served, choice)
     after, limit = _number(asked.get("after", "0"), "after"), _number(asked.get("limit", str(EVENTS_PAGE)), "limit")
-    seconds = _seconds(asked.get("wait", "0"))
+    seconds = seconds_of(asked.get("wait", "0"), "wait")
     if not seconds:
         return answer(await served.opened.read_async(served.calls.events(choice, after, limit)))
     waiting = served.opened.wait_async(served.calls.coming_events(choice, after, limit, seconds))
@@ -147,13 +147,6 @@ def _number(given: str, argument: str) -> int:
     if not _WHOLE.fullmatch(given):
         raise InvalidError(f"{argument}: must be a whole number")
     return whole(int(given), argument)
-
-
-def _seconds(given: str) -> float:
-    try:
-        return number_of_seconds(float(given), "wait")
-    except ValueError:
-        raise InvalidError("wait: must be a finite number of seconds, 0 or more") from None
 
 
 routes: Final = [Route("/events", events, methods=["GET"])]

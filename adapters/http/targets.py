@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import Scope
 
+from holdlog.adapters.arguments import number_of_seconds
 from holdlog.domain.refusals import InvalidError
 
 MAX_ARGUMENTS: Final = 16
@@ -87,6 +88,14 @@ def number(given: dict[str, str], name: str, default: int) -> int:
     if not re.fullmatch(r"[0-9]{1,19}", text):
         raise InvalidError(f"{name}: must be a whole number")
     return int(text)
+
+
+def seconds_of(given: str, name: str) -> float:
+    """A number of seconds of the query. Raises InvalidError."""
+    try:
+        return number_of_seconds(float(given), name)
+    except ValueError:
+        raise InvalidError(f"{name}: must be a finite number of seconds, 0 or more") from None
 
 
 def fields(scope: Scope) -> dict[bytes, bytes]:

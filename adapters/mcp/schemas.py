@@ -50,5 +50,5 @@ def _argument(schema: dict[str, Any]) -> dict[str, Any]:
 _ANY: Final = [{"type": kind} for kind in ("object", "array", "string", "number", "boolean", "null")]
 """Any JSON, said in full: some hosts take a schema without a type for a mistake, and the Inspector warns of it."""
 
-_PLAIN: Final = frozenset({"namespace", "key", "resource", "hint"})
+_PLAIN: Final = frozenset({"namespace", "key", "resource", "thread_id", "hint"})
 """Fields that go without saying: what the call named, and what to do next."""

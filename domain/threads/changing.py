@@ -35,11 +35,11 @@ def named(command: ThreadCommand) -> list[str]:
     return [command.thread, command.parent] if isinstance(command, ForkThread) else [command.thread]
 
 
-def asked(command: ThreadCommand) -> list[str]:
-    """The checksums of results that it wants to know of, whether they stand."""
+def checksums_of(command: ThreadCommand) -> tuple[str, ...]:
+    """Of the results that it appends unless they stand."""
     if not isinstance(command, Append):
-        return []
-    return [item.checksum for item in command.items if isinstance(item, NewResult)]
+        return ()
+    return tuple(item.checksum for item in command.items if isinstance(item, NewResult))
 
 
 def change_thread(command: ThreadCommand, caller: Caller, transaction: Transaction) -> ThreadChanged:
@@ -67,13 +67,18 @@ def change_thread(command: ThreadCommand, caller: Caller, transaction: Transacti
         appended=appended,
         already=len(command.items) - appended if isinstance(command, Append) else 0,
         deleted=changed.deleted if changed is not None else (),
+        checksums=checksums_of(command),
+        messages=after.messages,
+        results=after.results,
+        parent=after.parent,
+        parent_version=after.parent_version,
     )
 
 
 def _standing(command: ThreadCommand, before: Thread, transaction: Transaction) -> Standing:
     match command:
         case Append(thread=name):
-            wanted = asked(command)
+            wanted = checksums_of(command)
             return Standing(transaction.checksums(name, before.cleared, wanted) if wanted else ())
         case ReplaceResults(thread=name):
             return Standing(transaction.checksums(name, before.cleared, None))

@@ -83,6 +83,10 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 # --- commands
 
+Asked = Annotated[str | None, Field(max_length=64)]
+"""What tells the same request when it comes again, where the command holds what was made up for it, as an id or a time:
+a digest of what was asked for."""
+
 
 class NewMessage(Message):
     value: Json
@@ -100,6 +104,7 @@ class StartThread(Message):
     thread: Name
     data: dict[Name, Json] = Field(default_factory=dict, max_length=MAX_KEYS)
     by: Agent
+    asked: Asked = None
 
 
 class ForkThread(Message):
@@ -109,6 +114,7 @@ class ForkThread(Message):
     parent: Name
     parent_version: int | None = Field(default=None, ge=1)
     by: Agent
+    asked: Asked = None
 
 
 class Append(Message):
@@ -117,6 +123,7 @@ class Append(Message):
     thread: Name
     items: tuple[NewMessage | NewResult, ...] = Field(min_length=1, max_length=MAX_APPENDED)
     by: Agent
+    asked: Asked = None
 
 
 class ReplaceResults(Message):
@@ -148,7 +155,7 @@ ThreadCommand = StartThread | ForkThread | Append | ReplaceResults | ChangeData
 
 class ThreadChanged(NamedTuple):
     """The thread after a command. `appended`, `already`: results and messages that are new, results that were there.
-    `deleted`: keys that had a value."""
+    `deleted`: keys that had a value. `checksums`: of the results that were to be appended. All else as in `Thread`."""
 
     thread: str
     version: int
@@ -158,6 +165,11 @@ class ThreadChanged(NamedTuple):
     appended: int = 0
     already: int = 0
     deleted: tuple[str, ...] = ()
+    checksums: tuple[str, ...] = ()
+    messages: int = 0
+    results: int = 0
+    parent: str | None = None
+    parent_version: int | None = None
 
 
 # --- state

@@ -14,7 +14,7 @@ import pytest
 
 from holdlog.adapters.cli.main import main, parsed
 from holdlog.adapters.cli.texts import printable
-from holdlog.adapters.mcp.server import ALIASES, GROUPS
+from holdlog.adapters.mcp.groups import ALIASES, GROUPS
 from tests.wire import Wire
 
 CALLS = ("get", "set", "delete", "list", "history", "watch", "claims", "agents", "claim", "release", "status", "wait")

@@ -43,7 +43,8 @@ from holdlog.adapters.http.operations.metrics import Metrics, exposed
 from holdlog.adapters.http.operations.observed import Observed
 from holdlog.adapters.http.operations.tracing import Traces
 from holdlog.adapters.http.options import HttpOptions
-from holdlog.adapters.mcp.server import GROUPS, build_server
+from holdlog.adapters.mcp.groups import GROUPS
+from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.nats.relay import Status
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.spaces import Spaces

@@ -10,7 +10,8 @@ from pydantic import BaseModel
 from holdlog.adapters import results
 from holdlog.adapters.claims import results as claims
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.mcp.server import GROUPS, Kind, build_server
+from holdlog.adapters.mcp.groups import GROUPS, Kind
+from holdlog.adapters.mcp.server import build_server
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "answers.md").read_text()
 SECTIONS = {

@@ -7,7 +7,8 @@ from importlib.metadata import version
 import pytest
 from fastmcp import Client, FastMCP
 
-from holdlog.adapters.mcp.server import GROUPS, FixedTools, build_server, chosen_groups
+from holdlog.adapters.mcp.groups import GROUPS
+from holdlog.adapters.mcp.server import FixedTools, build_server, chosen_groups
 from holdlog.domain.refusals import InvalidError
 from tests.agent import ALL, listing, opened
 

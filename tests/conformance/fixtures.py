@@ -25,8 +25,9 @@ from mcp_types import (
 from starlette.types import Message, Receive, Scope, Send
 
 from holdlog.adapters.compose import MEMORY, open_holdlog
+from holdlog.adapters.mcp.groups import GROUPS
 from holdlog.adapters.mcp.http.endpoint import Endpoint
-from holdlog.adapters.mcp.server import GROUPS, FixedTools, build_server
+from holdlog.adapters.mcp.server import FixedTools, build_server
 from holdlog.adapters.served import Served
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -13,7 +13,9 @@ from holdlog.adapters import results
 from holdlog.adapters.claims import results as claims
 from holdlog.adapters.http.openapi.more import MORE
 from holdlog.adapters.http.openapi.parts import ANYBODY, PROMETHEUS, Schema, no_body, refusals, told
+from holdlog.adapters.http.openapi.threads import THREADS
 from holdlog.adapters.http.openapi.values import VALUES
+from holdlog.adapters.threads import results as threads
 
 MODELS: Final[tuple[type[BaseModel], ...]] = (
     claims.Available,
@@ -30,6 +32,17 @@ MODELS: Final[tuple[type[BaseModel], ...]] = (
     results.RecordList,
     results.SetResult,
     results.Unavailable,
+    threads.Appended,
+    threads.DataChanged,
+    threads.DataConflict,
+    threads.Resumed,
+    threads.Started,
+    threads.ThreadData,
+    threads.ThreadFacts,
+    threads.ThreadItems,
+    threads.ThreadList,
+    threads.ThreadMessages,
+    threads.ThreadNotFound,
 )
 
 _WELL: Final = {"type": "object", "properties": {"status": {"const": "ok"}}, "required": ["status"]}
@@ -66,7 +79,7 @@ OPERATIONS: Final[Mapping[str, Schema]] = {
         }
     },
 }
-DESCRIBED: Final[Mapping[str, Schema]] = {**VALUES, **MORE, **OPERATIONS}
+DESCRIBED: Final[Mapping[str, Schema]] = {**VALUES, **THREADS, **MORE, **OPERATIONS}
 PATHS: Final = tuple(DESCRIBED)
 
 
@@ -103,6 +116,7 @@ def schemas() -> dict[str, Any]:
         if "status" in schema.get("properties", {}):
             schema["required"] = ["status", *schema.get("required", [])]
     made["Conflict"]["required"].remove("expected_version")  # not there where several would have done
+    made["DataConflict"]["required"].remove("expected_data_version")
     return made
 
 

@@ -43,6 +43,14 @@ def patch_of(body: bytes, headers: Mapping[bytes, bytes]) -> Any:
     return json_of(body, charset)
 
 
+def json_body(body: bytes, headers: Mapping[bytes, bytes]) -> Any:
+    """A body that must be JSON. Raises InvalidError and HTTPException (415)."""
+    media, charset = _content_type(headers)
+    if not is_json(media):
+        raise HTTPException(415, "the body must be JSON, and its content type application/json")
+    return json_of(body, charset)
+
+
 def json_of(body: bytes, charset: str = "utf-8") -> Any:
     if charset not in ("utf-8", "ascii"):
         raise HTTPException(415, "the body must be JSON in UTF-8")  # RFC 8259 section 8.1

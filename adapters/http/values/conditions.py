@@ -9,7 +9,7 @@ from holdlog.domain.refusals import InvalidError
 
 _TAG: Final = re.compile(r'\s*(W/)?"([\x21\x23-\x7e\x80-\xff]*)"\s*(?:,|$)')
 _EMPTY: Final = re.compile(r"\s*,")
-_VERSION: Final = re.compile(r"[1-9][0-9]{0,18}")
+_VERSION: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 class Tags(NamedTuple):
@@ -28,14 +28,14 @@ class Conditions(NamedTuple):
     if_none_match: Tags | None
 
     @classmethod
-    def of(cls, headers: Mapping[bytes, bytes]) -> "Conditions":
-        """Raises InvalidError."""
+    def of(cls, headers: Mapping[bytes, bytes], least: int = 1) -> "Conditions":
+        """`least`: the first version that there can be. Raises InvalidError."""
         match, none_match = headers.get(b"if-match"), headers.get(b"if-none-match")
         if match is None and none_match is None:
             return UNCONDITIONAL
         return cls(
-            None if match is None else _tags(match, "If-Match", strong=True),
-            None if none_match is None else _tags(none_match, "If-None-Match", strong=False),
+            None if match is None else _tags(match, "If-Match", least, strong=True),
+            None if none_match is None else _tags(none_match, "If-None-Match", least, strong=False),
         )
 
     def allow(self, version: int) -> bool:
@@ -63,7 +63,7 @@ def etag(version: int) -> str:
     return f'"{version}"'
 
 
-def _tags(header: bytes, name: str, strong: bool) -> Tags:
+def _tags(header: bytes, name: str, least: int, strong: bool) -> Tags:
     text = header.decode("latin-1").strip()
     if text == "*":
         return Tags(any=True)
@@ -77,7 +77,7 @@ def _tags(header: bytes, name: str, strong: bool) -> Tags:
             break
         place = tag.end()
         weak, opaque = tag.groups()
-        if _VERSION.fullmatch(opaque) and int(opaque) <= MAX_VERSION and not (weak and strong):
+        if _VERSION.fullmatch(opaque) and least <= int(opaque) <= MAX_VERSION and not (weak and strong):
             versions.add(int(opaque))
     if place < len(text) or '"' not in text:
         raise InvalidError(f'{name}: must be * or entity tags in quotes, as "7"')

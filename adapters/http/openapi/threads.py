@@ -1,0 +1,218 @@
+"""The routes of threads, described by hand."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from holdlog.adapters.http.openapi.parts import (
+    AGENT,
+    BEGINNING,
+    JSON,
+    LABEL,
+    NAME,
+    SESSION,
+    Schema,
+    header,
+    limit,
+    model,
+    path,
+    query,
+    refusals,
+    told,
+)
+
+_TAGS: Final[Schema] = {
+    "type": "string",
+    "pattern": r'^(\*|("(0|[1-9][0-9]{0,17})")(, "(0|[1-9][0-9]{0,17})")*)$',
+}
+_TAG: Final[Schema] = {"type": "string", "pattern": '^"(0|[1-9][0-9]*)"$'}
+_VERSION: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
+_THREAD: Final = path("thread_id", "The thread; what is no letter, digit or -._~ is percent-encoded", NAME)
+_KEY: Final = path("key", "The key; a slash within it is %2F", NAME)
+_AFTER: Final = query("after", "Of the page before: `next_after`", BEGINNING)
+_IF_MATCH: Final = header("If-Match", "Only if the data has (one of) these data_versions; * : the key is there", _TAGS)
+_IF_NONE_MATCH: Final = header("If-None-Match", "Only if it has none of these; *: only if the key is not there", _TAGS)
+_CONDITIONS: Final = [_IF_MATCH, _IF_NONE_MATCH]
+_ETAG: Final[Schema] = {"ETag": {"description": "The data_version, in quotes", "schema": _TAG}}
+_WRITING: Final = [
+    header("X-Agent", "Who writes, told to others; else the token's name", AGENT),
+    header("Idempotency-Key", "The same key and request again: the same answer, done once (24 h)", LABEL),
+    SESSION,
+]
+_MISSING: Final[Schema] = {"404": told("Nobody started the thread.", model("ThreadNotFound"))}
+_NO_KEY: Final[Schema] = {"404": told("There is no such thread, or no such key now.", model("ThreadNotFound"))}
+_REFUSED: Final = {**refusals(), **_MISSING}
+_WRITE_REFUSED: Final = {**_REFUSED, **refusals(415, 422)}
+_CONFLICT: Final[Schema] = {"412": told("The condition does not hold; what changed.", model("DataConflict"))}
+
+
+def _object(required: list[str], **properties: Any) -> Schema:
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _body(schema: Schema) -> Schema:
+    return {"required": True, "content": {JSON: {"schema": schema}}}
+
+
+_TEXT: Final[Schema] = {"type": "string"}
+_CALL: Final = _object(["id", "name"], type={"const": "tool"}, id=_TEXT, name=_TEXT, input={"type": "object"})
+_TOOL: Final[Schema] = {"const": "tool"}
+_TOOL_RESULT: Final = _object(
+    ["type", "tool", "content"],
+    type={"const": "tool_result"},
+    role={"const": "tool_result"},
+    tool=_CALL,
+    content={},
+    stop_reason=_TOOL,
+)
+_MESSAGE: Final[Schema] = {
+    "anyOf": [
+        _object(
+            ["type", "role", "content"],
+            type={"const": "text"},
+            role={"enum": ["system", "user", "assistant"]},
+            content={
+                "anyOf": [_TEXT, {"type": "array", "items": _object(["text"], type={"const": "text"}, text=_TEXT)}]
+            },
+            stop_reason={"enum": ["tool", "stop"]},
+        ),
+        _object(
+            ["type", "tools"],
+            type={"const": "tool_call"},
+            role={"enum": ["user", "assistant"]},
+            tools={"type": "array", "items": _CALL},
+            stop_reason=_TOOL,
+        ),
+        _TOOL_RESULT,
+    ]
+}
+_RESULT: Final = _object(
+    ["agent_name"],
+    agent_name=AGENT,
+    output={"type": "array", "items": _MESSAGE},
+    tool_calls={"type": "array", "items": _TOOL_RESULT},
+    created_at={"type": "string", "pattern": r"^20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T12:[0-5][0-9]:00Z$"},
+)
+"""As AgentKit has it, whose camelCase is taken, too, and any time of RFC 3339."""
+
+
+def _some(schema: Schema) -> Schema:
+    return {"type": "array", "items": schema, "minItems": 1, "maxItems": 500}
+
+
+_ITEMS: Final[Schema] = {
+    "anyOf": [
+        _object(["messages"], messages=_some(_MESSAGE), results=_some(_RESULT)),
+        _object(["results"], results=_some(_RESULT)),
+    ]
+}
+_DATA: Final[Schema] = {"type": "object", "propertyNames": NAME, "maxProperties": 1000}
+_START: Final[Schema] = {
+    "anyOf": [
+        _object([], thread_id=NAME, data=_DATA),
+        _object(["parent"], thread_id=NAME, parent=NAME, parent_version={**_VERSION, "minimum": 1}),
+    ]
+}
+_CHANGED: Final = told("Done; the keys that changed.", model("DataChanged"), headers=_ETAG)
+
+THREADS: Final[Mapping[str, Schema]] = {
+    "/threads": {
+        "get": {
+            "summary": "Threads, by their names",
+            "parameters": [_AFTER, limit(1000), SESSION],
+            "responses": {"200": told("A page of those that may be read.", model("ThreadList")), **refusals()},
+        },
+        "post": {
+            "summary": "Start a thread, resume one, or fork one",
+            "description": "Without `thread_id` it gets one. `data` is that of a new thread; with `parent` it begins "
+            "with what that one holds, or held at `parent_version`.",
+            "parameters": _WRITING,
+            "requestBody": _body(_START),
+            "responses": {
+                "200": told("It was started before, and is as it was.", model("Resumed")),
+                "201": told("It is new.", model("Started")),
+                **_WRITE_REFUSED,
+            },
+        },
+    },
+    "/threads/{thread_id}": {
+        "parameters": [_THREAD],
+        "get": {
+            "summary": "What is known of a thread without reading it",
+            "parameters": [SESSION],
+            "responses": {"200": told("Its versions and counts.", model("ThreadFacts")), **_REFUSED},
+        },
+    },
+    "/threads/{thread_id}/items": {
+        "parameters": [_THREAD],
+        "get": {
+            "summary": "What was said and found, in order",
+            "description": "The newest, or the first above `after`. Each page is complete up to its `version`; results "
+            "up to `cleared` do not count any more.",
+            "parameters": [
+                query("after", "Only above this version, oldest first", _VERSION),
+                query("before", "Only below this version", _VERSION),
+                query("format", "model: just messages, as a model takes them", {"enum": ["items", "model"]}),
+                query("wait", "Seconds for something above `after`", {"type": "number", "minimum": 0}),
+                limit(1000),
+                SESSION,
+            ],
+            "responses": {
+                "200": told("A page.", {"anyOf": [model("ThreadItems"), model("ThreadMessages")]}),
+                **_REFUSED,
+            },
+        },
+        "post": {
+            "summary": "Append messages, then results: all or none",
+            "description": "A result that stands there is passed over: with its `created_at` it may be sent again. "
+            "Without one it gets the time of now; then Idempotency-Key makes a repeat safe, as it does for messages.",
+            "parameters": _WRITING,
+            "requestBody": _body(_ITEMS),
+            "responses": {"200": told("Appended.", model("Appended")), **_WRITE_REFUSED},
+        },
+    },
+    "/threads/{thread_id}/data": {
+        "parameters": [_THREAD],
+        "get": {
+            "summary": "The data of a thread, by key",
+            "parameters": [_AFTER, *_CONDITIONS, SESSION],
+            "responses": {
+                "200": told("All of it, or what fits a page.", model("ThreadData"), headers=_ETAG),
+                "304": {"description": "It has the data_version in If-None-Match still.", "headers": _ETAG},
+                **_CONFLICT,
+                **_REFUSED,
+            },
+        },
+        "patch": {
+            "summary": "Write several keys",
+            "description": "Members are keys, which get these values as a whole; null deletes one.",
+            "parameters": [*_CONDITIONS, *_WRITING],
+            "requestBody": _body({**_DATA, "minProperties": 1}),
+            "responses": {"200": _CHANGED, **_CONFLICT, **_WRITE_REFUSED},
+        },
+    },
+    "/threads/{thread_id}/data/{key}": {
+        "parameters": [_THREAD, _KEY],
+        "get": {
+            "summary": "The value of a key",
+            "parameters": [*_CONDITIONS, SESSION],
+            "responses": {
+                "200": told("The value.", {}, headers=_ETAG),
+                "304": {"description": "The data has the data_version in If-None-Match still.", "headers": _ETAG},
+                **_CONFLICT,
+                **_REFUSED,
+                **_NO_KEY,
+            },
+        },
+        "put": {
+            "summary": "Write the value of a key",
+            "parameters": [*_CONDITIONS, *_WRITING],
+            "requestBody": _body({}),
+            "responses": {"200": _CHANGED, **_CONFLICT, **_WRITE_REFUSED},
+        },
+        "delete": {
+            "summary": "Delete a key",
+            "parameters": [*_CONDITIONS, *_WRITING],
+            "responses": {"200": _CHANGED, **_CONFLICT, **_WRITE_REFUSED, **_NO_KEY},
+        },
+    },
+}

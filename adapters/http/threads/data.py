@@ -1,0 +1,168 @@
+"""The data of a thread, by keys. Its entity tag is the data_version, that of all keys together."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from holdlog.adapters.call import Read, Write
+from holdlog.adapters.http.answers import json_response
+from holdlog.adapters.http.targets import arguments
+from holdlog.adapters.http.threads.routing import SAFE, RawRoute, answer, object_of, value_of
+from holdlog.adapters.http.values.asked import Asked
+from holdlog.adapters.http.values.conditional import ATTEMPTS
+from holdlog.adapters.http.values.conditions import UNCONDITIONAL, Conditions, etag
+from holdlog.adapters.threads.results import DataChanged
+from holdlog.domain.ports import Reader
+from holdlog.domain.refusals import DataConflict, DataConflictError, InvalidError, UnavailableError
+
+
+class Standing(NamedTuple):
+    """`there`: whether the key has a value; of all keys together: whether any was ever written."""
+
+    version: int
+    there: bool
+
+
+async def _all(asked: Asked) -> Response:
+    given = arguments(asked.scope, "after")
+    (name,), served = asked.names, asked.served
+    found = await served.opened.read_async(served.calls.thread_data(name, given.get("after")))
+    standing, conditions = Standing(found.data_version, found.data_version > 0), _conditions(asked)
+    if not _matches(conditions, standing):
+        return _conflict(asked, standing, conditions)
+    headers = {"etag": etag(found.data_version)}
+    return _same(headers) if _is_known(conditions, standing) else answer(found, headers=headers)
+
+
+async def _get(asked: Asked) -> Response:
+    """The value itself, as JSON."""
+    arguments(asked.scope)
+    name, key = asked.names
+    datum, version = await asked.served.opened.read_async(asked.served.calls.thread_datum(name, key))
+    standing, conditions = Standing(version, True), _conditions(asked)
+    if not _matches(conditions, standing):
+        return _conflict(asked, standing, conditions)
+    headers = {"etag": etag(version), "cache-control": "no-store", **SAFE}
+    if _is_known(conditions, standing):
+        return _same(headers)
+    return Response(datum.value.text, headers=headers, media_type="application/json")
+
+
+async def _put(asked: Asked) -> Response:
+    arguments(asked.scope)
+    (name, key), by, calls, value = asked.names, asked.by, asked.served.calls, await value_of(asked)
+    return await _changed(asked, lambda version: calls.thread_set(name, key, value, by, version), _key_of(asked))
+
+
+async def _delete(asked: Asked) -> Response:
+    arguments(asked.scope)
+    (name, key), by, calls = asked.names, asked.by, asked.served.calls
+    return await _changed(asked, lambda version: calls.thread_delete(name, key, by, version), _key_of(asked))
+
+
+async def _patch(asked: Asked) -> Response:
+    """Keys as the body names them; null: to be deleted."""
+    arguments(asked.scope)
+    (name,), by, calls, body = asked.names, asked.by, asked.served.calls, await object_of(asked)
+    written = {key: value for key, value in body.items() if value is not None}
+    deleted = [key for key, value in body.items() if value is None]
+    facts = calls.thread(name)
+
+    def standing(reader: Reader) -> Standing:
+        version = facts.answer(reader).data_version
+        return Standing(version, version > 0)
+
+    return await _changed(
+        asked, lambda version: calls.thread_change(name, written, deleted, by, version), Read(standing)
+    )
+
+
+def _key_of(asked: Asked) -> Read[Standing]:
+    has = asked.served.calls.thread_has(*asked.names)
+
+    def standing(reader: Reader) -> Standing:
+        found = has.answer(reader)
+        return Standing(found.data_version, found.has)
+
+    return Read(standing)
+
+
+async def _changed(
+    asked: Asked, call: Callable[[int | None], Write[DataChanged]], standing: Read[Standing]
+) -> Response:
+    """`call`: makes the write for the data_version that it expects, None: any."""
+    served, conditions = asked.served, _conditions(asked)
+    expected = _only(conditions)
+    if expected is not None or conditions is UNCONDITIONAL:
+        try:
+            return _done(await served.opened.write_async(call(expected), served.caller))
+        except DataConflictError as error:
+            return answer(served.calls.refused(error), 412)
+    if served.caller.request_id is not None:
+        raise InvalidError("Idempotency-Key: goes with If-Match of one version, and with no other condition")
+    call(None)  # what is wrong or denied is told first
+    for _ in range(ATTEMPTS):
+        found = await served.opened.read_async(standing)
+        if not _matches(conditions, found) or _is_known(conditions, found):
+            return _conflict(asked, found, conditions)
+        try:
+            return _done(await served.opened.write_async(call(found.version), served.caller))
+        except DataConflictError:
+            continue
+    raise UnavailableError("others write here all the time; nothing was written")
+
+
+def _done(result: DataChanged) -> Response:
+    return answer(result, headers={"etag": etag(result.data_version)})
+
+
+def _same(headers: dict[str, str]) -> Response:
+    return Response(status_code=304, headers=headers)
+
+
+def _conflict(asked: Asked, standing: Standing, conditions: Conditions) -> Response:
+    """The answer 412."""
+    expected = _only(conditions)
+    detail = DataConflict(
+        thread_id=asked.names[0],
+        expected_data_version=expected or 0,
+        actual_data_version=standing.version,
+        changed_keys=(),
+    )
+    body = asked.served.calls.refused(DataConflictError(detail)).body()
+    if expected is None:
+        del body["expected_data_version"]  # there is not one
+    return json_response(body, 412)
+
+
+# --- conditions
+
+
+def _conditions(asked: Asked) -> Conditions:
+    return Conditions.of(asked.fields, least=0)
+
+
+def _only(conditions: Conditions) -> int | None:
+    """The only version that may stand there; None: there are none or more."""
+    match = conditions.if_match
+    if match is None or match.any or len(match.versions) != 1 or conditions.if_none_match is not None:
+        return None
+    return next(iter(match.versions))
+
+
+def _matches(conditions: Conditions, standing: Standing) -> bool:
+    match = conditions.if_match
+    return match is None or (standing.there if match.any else standing.version in match.versions)
+
+
+def _is_known(conditions: Conditions, standing: Standing) -> bool:
+    none = conditions.if_none_match
+    return none is not None and (standing.there if none.any else standing.version in none.versions)
+
+
+routes: Final[list[Route]] = [
+    RawRoute("/threads/{thread_id}/data", GET=_all, PATCH=_patch),
+    RawRoute("/threads/{thread_id}/data/{key}", GET=_get, PUT=_put, DELETE=_delete),
+]

@@ -1,0 +1,64 @@
+"""`/threads` and what was said and found in one."""
+
+from typing import Final
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from holdlog.adapters.http.leaving import NoAnswer, unless_gone
+from holdlog.adapters.http.targets import arguments, number, seconds_of
+from holdlog.adapters.http.threads.routing import RawRoute, answer, object_of
+from holdlog.adapters.http.values.asked import Asked
+from holdlog.adapters.pages import MAX_PAGE
+from holdlog.adapters.threads.calls import READ_PAGE
+from holdlog.domain.refusals import InvalidError
+
+
+async def _list(asked: Asked) -> Response:
+    given = arguments(asked.scope, "after", "limit")
+    call = asked.served.calls.threads(number(given, "limit", MAX_PAGE), given.get("after"))
+    return answer(await asked.served.opened.read_async(call))
+
+
+async def _start(asked: Asked) -> Response:
+    arguments(asked.scope)
+    body = await object_of(asked, "thread_id", "data", "parent", "parent_version")
+    write = asked.served.calls.thread_start(asked.by, **body)
+    result = await asked.served.opened.write_async(write, asked.served.caller)
+    return answer(result, 201 if result.created else 200)
+
+
+async def _facts(asked: Asked) -> Response:
+    arguments(asked.scope)
+    return answer(await asked.served.opened.read_async(asked.served.calls.thread(*asked.names)))
+
+
+async def _append(asked: Asked) -> Response:
+    arguments(asked.scope)
+    body = await object_of(asked, "messages", "results")
+    (name,) = asked.names
+    write = asked.served.calls.thread_append(name, asked.by, **body)
+    return answer(await asked.served.opened.write_async(write, asked.served.caller))
+
+
+async def _read(asked: Asked) -> Response:
+    given = arguments(asked.scope, "after", "before", "limit", "format", "wait")
+    (name,), served = asked.names, asked.served
+    after = number(given, "after", 0) if "after" in given else None
+    before = number(given, "before", 0) if "before" in given else None
+    limit, form = number(given, "limit", READ_PAGE), given.get("format", "items")
+    seconds = seconds_of(given.get("wait", "0"), "wait")
+    if not seconds:
+        return answer(await served.opened.read_async(served.calls.thread_read(name, limit, after, before, form)))
+    if after is None or before is not None:
+        raise InvalidError("wait: goes with after, the version that you know, and not with before")
+    waiting = served.opened.wait_async(served.calls.thread_coming(name, after, limit, form, seconds))
+    found = await unless_gone(asked.receive, waiting)
+    return NoAnswer() if found is None else answer(found)
+
+
+routes: Final[list[Route]] = [
+    RawRoute("/threads", GET=_list, POST=_start),
+    RawRoute("/threads/{thread_id}", GET=_facts),
+    RawRoute("/threads/{thread_id}/items", GET=_read, POST=_append),
+]
