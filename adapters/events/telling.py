@@ -13,7 +13,7 @@ from holdlog.domain.value import Json
 
 _TIMES: Final = ("expires_at", "due", "overlap_until")
 _OTHERS: Final = ("also", "alternatives")
-_ONE_OTHER: Final = {"moved_to": claim_stream, "parent": thread_stream}
+_ONE_OTHER: Final[dict[str, Callable[[str], str]]] = {"moved_to": claim_stream, "parent": thread_stream}
 """Fields that name one other stream, and which."""
 _KEYS: Final = ("written", "deleted")
 """Of the data of a thread."""
