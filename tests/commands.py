@@ -17,9 +17,11 @@ from holdlog.domain.handle import Changed, Command, Outcome, handle
 from holdlog.domain.message import NOBODY, Caller, Event
 from holdlog.domain.ports import Reader, Refusal, Store
 from holdlog.domain.record import Check, ClearNamespace, Delete, Record, Set, Transact, Written, seen
+from holdlog.domain.threads.thread import Thread, ThreadChanged, ThreadCommand
 from holdlog.domain.token import Token
 from holdlog.domain.value import Json
 from holdlog.projections import fold
+from tests.threads import require_a_reader_finds
 
 PATIENCE = 30.0
 """Seconds after which a test gives up: never reached when all is well."""
@@ -103,6 +105,12 @@ def claim(store: Store, resource: str, agent: str = "ann") -> Taken:
     return outcome
 
 
+def did(store: Store, command: ThreadCommand, caller: Caller = NOBODY) -> ThreadChanged:
+    outcome = run(store, command, caller)
+    assert isinstance(outcome, ThreadChanged)
+    return outcome
+
+
 def let_go(store: Store, resource: str, agent: str = "ann") -> Let:
     outcome = run(store, release(resource, agent))
     assert isinstance(outcome, Let)
@@ -164,11 +172,13 @@ def require_views_equal_the_log(store: Store) -> None:
     """What the views say of every stream is what its events make of it, digest included."""
     with store.snapshot() as reader:
         states: dict[str, fold.State] = {}
+        events: dict[str, list[Recorded[Event]]] = {}
         for position, recorded in enumerate(reader.log(0, -1), start=1):
             envelope = recorded.envelope
             before = states.get(envelope.stream) or fold.initial(envelope.stream)
             assert (envelope.position, envelope.version) == (position, before.version + 1)
             states[envelope.stream] = fold.apply(before, envelope, recorded.event)
+            events.setdefault(envelope.stream, []).append(recorded)
         for state in states.values():
             match state:
                 case Record():
@@ -179,6 +189,11 @@ def require_views_equal_the_log(store: Store) -> None:
                     assert reader.token(state.name) == state
                 case Profile():
                     assert reader.agents([state.agent]) == [state]
+                case Thread():
+                    assert reader.thread(state.thread) == state
+                    require_a_reader_finds(reader, state.thread, events[state.stream])
+        names = sorted(state.thread for state in states.values() if isinstance(state, Thread))
+        assert [it.thread for it in reader.threads(None, -1)] == names
         live = {state[:2] for state in states.values() if isinstance(state, Record) and seen(state, reader.at).live}
         listed = [(name, record.key) for name, _ in reader.namespaces(None, -1) for record in _live(reader, name)]
         assert listed == sorted(live)

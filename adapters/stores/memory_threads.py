@@ -1,6 +1,7 @@
 """Threads in the memory of one process, as stores/threads.py has them in a file."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import NamedTuple, Protocol
 
 from holdlog.adapters.stores.mapper import Sealed
@@ -14,7 +15,8 @@ from holdlog.projections.threads import DATA, datum_of
 
 
 class Held(NamedTuple):
-    """What one thread has. `places`: where in the log its events are, by version; `items`: kind, version and name."""
+    """What one thread has. `places`: where in the log its events are, by version; `items`: kind, version and name;
+    `results`: the last version of each checksum."""
 
     places: list[int]
     items: list[tuple[str, int, str]]
@@ -31,7 +33,6 @@ class Held(NamedTuple):
         _, kind, version, name, _ = put.row
         self.items.append((kind, version, name))  # type: ignore[arg-type]
         if kind == "result":
-            self.results.pop(str(name), None)  # one that was cleared stands behind those that stayed
             self.results[str(name)] = version  # type: ignore[assignment]
 
 
@@ -78,10 +79,11 @@ class MemoryThreads:
         return [self._recorded(held.places[version - 1]) for version in found]
 
     def checksums(self: _Log, thread: str, after: int, wanted: Sequence[str] | None) -> list[str]:
-        results = self.held.get(thread, NOTHING).results
-        if wanted is None:
-            return [name for name, version in results.items() if version > after]
-        return [name for name in wanted if results.get(name, 0) > after]
+        held = self.held.get(thread, NOTHING)
+        if wanted is not None:
+            return [name for name in wanted if held.results.get(name, 0) > after]
+        above = takewhile(lambda it: it[1] > after, reversed(held.items))
+        return [name for kind, _, name in above if kind == "result"][::-1]
 
     def thread_data(self: _Log, thread: str, keys: Sequence[str] | None) -> list[Datum]:
         rows = self.held.get(thread, NOTHING).data

@@ -45,7 +45,7 @@ def checksums_of(command: ThreadCommand) -> tuple[str, ...]:
 def change_thread(command: ThreadCommand, caller: Caller, transaction: Transaction) -> ThreadChanged:
     before = after = transaction.thread(command.thread)
     copy = None
-    if isinstance(command, ForkThread):
+    if isinstance(command, ForkThread) and not before.version:
         command, copy = _copied(command, transaction)
     events = thread.decide(command, before, _standing(command, before, transaction), copy)
     for event in events:

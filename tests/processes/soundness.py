@@ -16,7 +16,7 @@ from holdlog.adapters.stores.schema import EVENTS_TABLE, SELECT_EVENTS, select_f
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.projections import fold
 from holdlog.projections.fold import VIEWS, State
-from holdlog.projections.projection import Table
+from holdlog.projections.projection import Put, Table
 
 Place = Path | str
 """A file, or the URL of a database."""
@@ -30,8 +30,8 @@ def require_sound(place: Place) -> None:
     with closing(sqlite3.connect(uri_of(place), uri=True, isolation_level=None)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         connection.execute("BEGIN")
-        states = _followed(connection.execute(f"{SELECT_EVENTS} ORDER BY rowid"))
-        _require_views(states, lambda view: connection.execute(select_from(view)).fetchall())
+        puts = _followed(connection.execute(f"{SELECT_EVENTS} ORDER BY rowid"))
+        _require_views(puts, lambda view: connection.execute(select_from(view)).fetchall())
         assert not connection.execute("SELECT name FROM sqlite_schema WHERE name LIKE '%rebuilt'").fetchall()
     return None
 
@@ -43,8 +43,9 @@ def _require_sound_database(url: str) -> None:
         _require_views(_followed(log), lambda view: reader.rows(select_from(view), ()))
 
 
-def _followed(log: Iterable[Any]) -> dict[str, State]:
-    """The last state of each stream."""
+def _followed(log: Iterable[Any]) -> list[Put]:
+    """The rows of the views, those that came last last."""
+    added: list[Put] = []
     states: dict[str, State] = {}
     digests: dict[str, bytes] = {}
     last = 0
@@ -59,13 +60,14 @@ def _followed(log: Iterable[Any]) -> dict[str, State]:
         assert envelope.digest == expected_digest(row, digests.get(stream, NO_DIGEST))
         digests[stream] = envelope.digest
         states[stream] = fold.evolve(state, recorded.event, envelope.at, envelope.digest)  # type: ignore[arg-type]
-    return states
+        added += fold.also(states[stream], recorded.event, envelope.at)
+    return [*map(fold.put, states.values()), *added]
 
 
-def _require_views(states: dict[str, State], kept: Callable[[Table], list[tuple[Any, ...]]]) -> None:
+def _require_views(puts: list[Put], kept: Callable[[Table], list[tuple[Any, ...]]]) -> None:
     for view in VIEWS:
-        folded = [put.row for put in map(fold.put, states.values()) if put.table is view]
-        assert sorted(kept(view)) == sorted(folded)
+        folded = {put.row[: view.key]: put.row for put in puts if put.table is view}
+        assert sorted(kept(view)) == sorted(folded.values())
 
 
 def versions(path: Path, namespace: str = "n") -> dict[tuple[str, int], Any]:
