@@ -18,7 +18,9 @@ from holdlog.domain.record import Record
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.projections import fold
 from holdlog.projections.rebuild import replay
+from tests.commands import did
 from tests.kinds import InDatabase, InFile, Kind
+from tests.threads import append, change_data, fork, message, replace, results, start
 
 WRITE_UNTIL_TOLD = """
 import select, sys
@@ -115,7 +117,7 @@ def ended(started: "subprocess.Popen[str]") -> int:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
-    """A store of 67 events in 27 streams, of one to many versions."""
+    """A store of 81 events in 29 streams, of one to many versions."""
     if request.param == "postgres":
         found: Kind = InDatabase(request.getfixturevalue("postgres"))
     else:
@@ -134,7 +136,19 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
             store.claim("src/a b.py", agent="ann")
             store.release("src/a b.py", agent="ann")
         store.claim("src/a b.py", agent="bob")
+        write_threads(store._opened.store)
     return found
+
+
+def write_threads(store: Store) -> None:
+    """14 events."""
+    did(store, start(plan=1))
+    did(store, append(message("hi"), *results("ab")))
+    did(store, replace(*results("b")))
+    did(store, change_data(None, "plan", left=1))
+    did(store, fork("new"))
+    did(store, append(*results("bc"), thread="new"))
+    did(store, append(message("ho")))
 
 
 @pytest.fixture
@@ -158,13 +172,14 @@ def patiently_rebuilt(kind: Kind) -> RebuildReport:
             continue  # a disk that takes seconds to sync is the machine's affair
 
 
-@pytest.mark.parametrize("page", [1, 2, 7, 66, 67, 68, 1000])
+@pytest.mark.parametrize("page", [1, 2, 7, 80, 81, 82, 1000])
 def test_rebuilt_views_equal_those_that_the_writers_kept(
     kind: Kind, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rebuilding, "PAGE_EVENTS", page)
     before, schema = kind.views(), kind.tables()
-    assert kind.rebuilt() == RebuildReport(67, 67, {"current": 26, "claims": 1, "agents": 0, "tokens": 0})
+    count = {"current": 26, "claims": 1, "agents": 0, "tokens": 0, "threads": 2, "thread_items": 13, "thread_data": 3}
+    assert kind.rebuilt() == RebuildReport(81, 81, count)
     assert kind.views() == before
     assert kind.tables() == schema
 
@@ -253,7 +268,7 @@ def test_a_row_that_was_set_back_to_what_it_was_when_the_rebuild_began_is_found(
         ),
         ("UPDATE stored_events SET state = BYTES('{') WHERE POSITION = 60", "cannot be read"),
         (
-            "UPDATE stored_events SET originator_id = 'thread:1' WHERE originator_id = 'record:m%2F%C3%BC/key%200'",
+            "UPDATE stored_events SET originator_id = 'unknown:1' WHERE originator_id = 'record:m%2F%C3%BC/key%200'",
             "kind",
         ),
         ("DELETE FROM stored_events WHERE POSITION = 3", "events are missing"),
@@ -279,7 +294,7 @@ def test_a_second_rebuild_takes_over_from_the_first(kind: Kind) -> None:
 
     with pytest.raises(UnavailableError, match="another rebuild"):
         kind.rebuilt(start_another)
-    assert reports[0].events == 67
+    assert reports[0].events == 81
     assert kind.views() == before
     assert kind.tables() == schema
 
@@ -294,7 +309,7 @@ def test_a_rebuild_that_was_taken_over_does_not_disturb_the_one_that_runs(kind: 
             if not told:
                 told.append(first.communicate("go on\n")[1])
 
-        assert kind.rebuilt(let_the_first_go_on).events == 67
+        assert kind.rebuilt(let_the_first_go_on).events == 81
     assert "another rebuild started meanwhile" in told[0]
     assert first.returncode == 1
     assert kind.views() == before
@@ -305,14 +320,14 @@ def test_a_rebuild_that_was_taken_over_does_not_disturb_the_one_that_runs(kind: 
 def test_a_newer_schema_is_left_to_newer_builds(kind: Kind, moment: str) -> None:
     def upgrade(done: int = 0, total: int = 0) -> None:
         if isinstance(kind, InFile):
-            kind.doctored("PRAGMA user_version = 2002")
+            kind.doctored("PRAGMA user_version = 2003")
         else:
             kind.doctored("UPDATE meta SET value = '3' WHERE name = 'major'")
 
     before = kind.views()
     if moment == "before":
         upgrade()
-    with pytest.raises(StoreError, match=r"schema (2\.2|3(\.1)?), this holdlog knows"):
+    with pytest.raises(StoreError, match=r"schema (2\.3|3(\.2)?), this holdlog knows"):
         kind.rebuilt(upgrade)
     assert kind.views() == before
 
@@ -369,7 +384,7 @@ def test_after_any_history_and_any_damage_the_views_are_those_that_were_kept(
     with StateStore(kind.place) as store:
         for _ in range(120):
             agent, key = chance.choice(["ann", "bob", "ann/sub"]), chance.choice("ab\u00e9%/\U0010ffff")
-            match chance.randrange(5):
+            match chance.randrange(6):
                 case 0:
                     with suppress(NotFoundError):
                         store.delete(chance.choice("nm"), key, deleted_by=agent)
@@ -377,6 +392,12 @@ def test_after_any_history_and_any_damage_the_views_are_those_that_were_kept(
                     store.claim(f"src/{key}", agent=agent, mode=chance.choice(["shared", "exclusive"]))
                 case 2:
                     store.release(f"src/{key}", agent=agent)
+                case 3:
+                    letters = "".join(chance.choices("abc", k=3))
+                    did(store._opened.store, start(key, b=1))
+                    did(store._opened.store, append(message(key), *results(letters), thread=key))
+                    did(store._opened.store, replace(*results(letters), thread=key))
+                    did(store._opened.store, change_data(None, "b", a=letters, thread=key))
                 case _:
                     ends = chance.choice([None, None, 3600])
                     store.set(chance.choice("nm"), key, chance.random(), updated_by=agent, ttl_seconds=ends)
@@ -385,6 +406,9 @@ def test_after_any_history_and_any_damage_the_views_are_those_that_were_kept(
     damages = [
         "UPDATE current SET version = version + 1",
         "UPDATE claims SET grants = '', held = 0",
+        "DELETE FROM thread_items",
+        "UPDATE thread_data SET live = 1 - live",
+        "DROP TABLE threads",
         "DELETE FROM current WHERE live = 1",
         "INSERT INTO current (namespace, key, version, live) VALUES ('n', 'stray', 1, 1)",
         "INSERT INTO claims (resource, version) VALUES ('stray', 1)",
@@ -411,6 +435,6 @@ def test_a_rebuild_killed_in_the_middle_leaves_the_views_whole(kind: Kind, where
     assert kind.unsound() == [
         "rebuild: a rebuild is running, or did not end; the views in use are whole, and the next one clears up"
     ]
-    assert kind.rebuilt().events == 68
+    assert kind.rebuilt().events == 82
     assert kind.unsound() == []
     assert kind.tables() == schema

@@ -54,8 +54,8 @@ class PostgresTransaction(PostgresReader):
         steady: Callable[[], int] | None,
     ) -> None:
         super().__init__(connection, now=0)
-        for statement in (_PREPARE_AHEAD, *PREPARE_THREADS):
-            connection.execute(statement)
+        connection.execute(_PREPARE_AHEAD)
+        self._knows_threads = False
         self._recorder = recorder
         self._clock = clock
         self._steady = steady
@@ -80,6 +80,7 @@ class PostgresTransaction(PostgresReader):
         records = arrays((str, str), list(ahead.records))
         begin, parameters = self._begin, [f"{left}ms", *agents, *records]
         if ahead.threads:
+            self._prepare_threads()
             begin = f"{begin}; {EXECUTE_THREADS}"
             parameters += [*arrays((str,), [(it,) for it in ahead.threads]), *arrays((str, str), list(ahead.results))]
         cursor = ClientCursor(self.connection)  # all in one message: a pipeline costs 100 µs more
@@ -105,6 +106,12 @@ class PostgresTransaction(PostgresReader):
         self._rows: list[Put] = []
         self._later: list[tuple[str, Any]] = []
         return int(now)
+
+    def _prepare_threads(self) -> None:
+        if not self._knows_threads:
+            for statement in PREPARE_THREADS:
+                self.connection.execute(statement)
+            self._knows_threads = True
 
     def _know_threads(self, ahead: Footprint, cursor: "ClientCursor[tuple[Any, ...]]") -> None:
         self._threads = {it: Thread(it) for it in ahead.threads}

@@ -1,0 +1,204 @@
+"""Threads beyond the day: in rebuilt views, in copies, under the doctor's eyes, redacted, and beside older servers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdlog.adapters.copying import copy
+from holdlog.adapters.stores import rebuilding
+from holdlog.domain.threads.thread import KINDS
+from tests.commands import did, require_views_equal_the_log, rows, write
+from tests.contracts.test_threads import a_long_story, holds
+from tests.kinds import InDatabase, InFile, Kind
+from tests.places import Place, Somewhere, opened, places
+from tests.slow import slow
+from tests.threads import Holds, append, change_data, fork, message, result, start
+
+STORY = Holds({"plan": "z", "é": [1]}, ["m:hi", "m:ho", "r:a", "m:hey"])
+
+
+@pytest.fixture
+def somewhere(tmp_path: Path, postgres_server: str) -> Iterator[Somewhere]:
+    with places(tmp_path, postgres_server) as found:
+        yield found
+
+
+@pytest.fixture(params=["file", "schema"])
+def kind(request: pytest.FixtureRequest, somewhere: Somewhere) -> Kind:
+    """A store with threads, not open."""
+    place = somewhere(request.param)
+    with opened(place) as store:
+        a_long_story(store)
+        did(store, fork("new", version=9))
+    return InFile(place) if isinstance(place, Path) else InDatabase(place)
+
+
+def place_of(kind: Kind) -> Place:
+    return Path(kind.place) if isinstance(kind, InFile) else str(kind.place)
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [("file", "schema"), ("schema", "file"), *slow(("file", "file"), ("schema", "schema"))],
+    indirect=["kind"],
+)
+def test_a_copy_holds_the_threads_of_its_source(kind: Kind, target: str, somewhere: Somewhere) -> None:
+    there = somewhere(target)
+    copy(kind.place, there)
+    with opened(place_of(kind)) as ours, opened(there) as theirs:
+        assert rows(theirs) == rows(ours)
+        assert holds(theirs) == holds(ours) == STORY
+        require_views_equal_the_log(theirs)
+        assert did(theirs, append(result("a"), result("new"))).already == 1
+
+
+@pytest.mark.parametrize("page", [3, *slow(1, 1000)])
+def test_a_rebuild_makes_threads_as_they_were(kind: Kind, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebuilding, "PAGE_EVENTS", page)
+    before, schema = kind.views(), kind.tables()
+    kind.doctored(
+        "DELETE FROM threads WHERE thread = 't'",
+        "UPDATE thread_items SET at = 1, name = 'x' WHERE version = 3",
+        "DELETE FROM thread_items WHERE kind = 'clear'",
+        "INSERT INTO thread_items VALUES ('t', 'data', 99, 'stray', 1)",
+        "UPDATE thread_data SET value = '7', version = 2",
+        "INSERT INTO thread_data VALUES ('t', 'stray', 6, 1, '1')",
+        "DROP INDEX thread_items_name",
+    )
+    assert "views" in kind.bad()
+    report = kind.rebuilt()
+    assert {name: report.rows[name] for name in ("threads", "thread_items", "thread_data")} == {
+        "threads": 3,
+        "thread_items": len(before["thread_items"]),
+        "thread_data": len(before["thread_data"]),
+    }
+    assert kind.views() == before
+    assert kind.tables() == schema
+    assert kind.unsound() == []
+
+
+def test_threads_that_are_written_between_the_pages_of_a_rebuild_are_in_it(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebuilding, "PAGE_EVENTS", 7)
+    with opened(place_of(kind)) as others:
+
+        def append_more(done: int, total: int) -> None:
+            did(others, start(f"at {done}", done=done))
+            did(others, append(message(done), result("a"), result(f"{done}")))
+            did(others, change_data(None, "plan", done=done))
+            did(others, change_data(None, plan=done))
+
+        report = kind.rebuilt(append_more)
+        assert report.events == len(rows(others)) > 45
+        assert holds(others).items[:4] == STORY.items
+        require_views_equal_the_log(others)
+    assert kind.unsound() == []
+
+
+@pytest.mark.parametrize("kind", ["file", *slow("schema")], indirect=True)
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("DELETE FROM threads WHERE thread = 't'", "threads has no row of thread:t"),
+        ("UPDATE threads SET results = 2 WHERE thread = 't'", "threads and the log differ in results of thread:t"),
+        ("DELETE FROM thread_items WHERE thread = 's' AND kind = 'result'", "thread_items has no row of thread:s"),
+        ("DELETE FROM thread_items WHERE version = 12", "thread_items has no row of thread:t"),
+        ("UPDATE thread_items SET at = 7 WHERE version = 16", "thread_items and the log differ in at of thread:t"),
+        ("UPDATE thread_items SET version = 99 WHERE version = 16", "a row t/message/99/ that is not in the log"),
+        (
+            "INSERT INTO thread_items VALUES ('t', 'message', 4, '', 1)",
+            "thread_items has a row t/message/4/ that is not in the log",
+        ),
+        ("INSERT INTO thread_items VALUES ('u', 'clear', 1, '', 1)", "thread_items has a row u/clear/1/ that is not"),
+        ("DELETE FROM thread_data WHERE key = 'draft' AND thread = 't'", "thread_data has no row of thread:t"),
+        ("UPDATE thread_data SET value = '7' WHERE key = 'é'", "thread_data and the log differ in value of thread:t"),
+        ("UPDATE thread_data SET live = 1 WHERE key = 'draft' AND thread = 't'", "differ in live of thread:t"),
+        (
+            "INSERT INTO thread_data VALUES ('t', 'stray', 13, 1, '1')",
+            "thread_data has a row t/stray that is not in the log",
+        ),
+        ("INSERT INTO thread_data VALUES ('u', 'k', 1, 1, '1')", "thread_data has a row u/k that is not in the log"),
+    ],
+)
+def test_the_doctor_finds_a_row_that_differs_is_missing_or_is_not_in_the_log(
+    kind: Kind, damage: str, said: str
+) -> None:
+    assert kind.bad() == {}
+    kind.doctored(damage)
+    assert said in kind.bad()["views"]
+    assert kind.bad().keys() == {"views"}
+    kind.rebuilt()
+    assert kind.unsound() == []
+
+
+def test_the_doctor_tells_one_stray_row_as_one(kind: Kind) -> None:
+    kind.doctored("INSERT INTO thread_items VALUES ('t', 'message', 4, '', 1)")
+    assert kind.bad()["views"].startswith("1 are not what the log says")
+
+
+def test_what_was_redacted_reads_as_null_and_the_rest_stands(kind: Kind) -> None:
+    kind.doctored(
+        "UPDATE stored_events SET payload = NULL, salt = NULL, payload_hash = BYTES('x')"
+        " WHERE originator_id = 'thread:t' AND originator_version IN (2, 3, 15)"
+    )
+    with opened(place_of(kind)) as store:
+        assert holds(store, version=2) == Holds({"draft": None, "plan": None}, [])
+        assert holds(store) == STORY._replace(items=["m:None", "m:ho", "r:None", "m:hey"])
+        with store.reader() as reader:
+            events = reader.thread_events("t", KINDS, 0, None, -1, newest=False)
+        assert [it.envelope.version for it in events if it.redacted] == [2, 3, 15]
+        assert did(store, append(result("a"))).already == 1
+
+
+def test_a_rebuild_forgets_a_value_whose_event_was_redacted(kind: Kind) -> None:
+    kind.doctored(
+        "UPDATE stored_events SET payload = NULL, salt = NULL, payload_hash = BYTES('x')"
+        " WHERE originator_id = 'thread:t' AND originator_version = 13"
+    )
+    kind.rebuilt()
+    with opened(place_of(kind)) as store:
+        assert holds(store).data == {"plan": None, "é": None}
+
+
+# --- beside older servers
+
+
+def make_older(kind: Kind) -> None:
+    """As a server of minor 1 has it, without an event."""
+    for view in ("threads", "thread_items", "thread_data"):
+        kind.run(f"DROP TABLE {view}")
+    for table in ("stored_events", "current"):
+        kind.run(f"DELETE FROM {table}")
+    if isinstance(kind, InFile):
+        kind.run("PRAGMA user_version = 2001")
+    else:
+        kind.run("UPDATE meta SET value = '1' WHERE name = 'minor'")
+
+
+def test_a_store_of_the_minor_before_gets_its_tables_when_it_is_opened(kind: Kind) -> None:
+    tables = kind.tables()
+    make_older(kind)
+    assert kind.bad() == {}
+    assert "2.1 is older: whatever opens the store next adds what 2.2 has more" in kind.look()["schema"].text
+    with opened(place_of(kind)) as store:
+        a_long_story(store)
+        assert holds(store) == STORY
+    assert kind.unsound() == []
+    assert kind.tables() == tables
+    assert kind.look()["schema"].level == "ok"
+
+
+def test_a_server_that_has_the_store_open_goes_on_when_a_newer_one_adds_its_tables(kind: Kind) -> None:
+    with opened(place_of(kind)) as ours:
+        make_older(kind)
+        assert write(ours, "k", 1) == 1
+        with opened(place_of(kind)) as newer:
+            did(newer, start())
+            assert write(ours, "k", 2) == 2
+            did(newer, append(message("hi"), result("a")))
+            assert write(ours, "k", 3) == 3
+            assert holds(newer).items == ["m:hi", "r:a"]
+            require_views_equal_the_log(newer)
+    assert kind.unsound() == []
