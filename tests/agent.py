@@ -24,6 +24,8 @@ from tests.clock import Clock
 
 ALL = tuple(GROUPS)
 ERAS = ("legacy", "auto")
+WRITTEN = frozenset({"value", "actual_value", "message", "messages", "result", "data"})
+"""What agents wrote is theirs."""
 MAY_BE_NULL = frozenset({"value", "previous_version", "actual_value"})
 
 
@@ -138,7 +140,7 @@ def _no_nulls(answer: Any, name: str = "") -> None:
     match answer:
         case dict():
             for field, inner in answer.items():
-                if field not in ("value", "actual_value"):  # what agents wrote is theirs
+                if field not in WRITTEN:
                     _no_nulls(inner, field)
         case list():
             for inner in answer:

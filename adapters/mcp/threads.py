@@ -6,7 +6,9 @@ from fastmcp import Context
 from fastmcp.tools import ToolResult
 from pydantic import Field
 
+from holdlog.adapters.call import Read
 from holdlog.adapters.mcp.kv import KeyValueTools
+from holdlog.adapters.threads import results
 from holdlog.domain.refusals import InvalidError
 
 Objects = list[dict[str, Any]]
@@ -64,10 +66,9 @@ class ThreadTools(KeyValueTools):
             return await self._read(
                 lambda: self._calls.thread_read(thread_id, limit, after_version, before_version, format)
             )
-        if before_version is not None:
-            raise InvalidError("before_version: does not go with wait_seconds")
         return await self._wait(
-            ctx, lambda: self._calls.thread_coming(thread_id, after_version, limit, format, wait_seconds)
+            ctx,
+            lambda: self._calls.thread_coming(thread_id, after_version, limit, format, wait_seconds, before_version),
         )
 
     async def thread_get(
@@ -77,11 +78,7 @@ class ThreadTools(KeyValueTools):
         after_key: Annotated[str | None, Field(description="next_after of the data read before")] = None,
     ) -> ToolResult:
         """Read data of a thread. Pass data_version to thread_set() so that nobody's change is lost."""
-        if key is None:
-            return await self._read(lambda: self._calls.thread_data(thread_id, after_key))
-        if after_key is not None:
-            raise InvalidError("after_key: does not go with a key")
-        return await self._read(lambda: self._calls.thread_get(thread_id, key))
+        return await self._read(lambda: self._data(thread_id, key, after_key))
 
     async def thread_has(self, thread_id: str, key: str) -> ToolResult:
         """Tell whether the data of a thread has a key now, without reading its value."""
@@ -116,6 +113,15 @@ class ThreadTools(KeyValueTools):
         return await self._write(
             agent, lambda: self._calls.thread_delete(thread_id, key, agent, _expected(expected_data_version, force))
         )
+
+    def _data(
+        self, thread_id: str, key: str | None, after_key: str | None
+    ) -> Read[results.ThreadData] | Read[results.ThreadValue]:
+        if key is None:
+            return self._calls.thread_data(thread_id, after_key)
+        if after_key is not None:
+            raise InvalidError("after_key: does not go with a key")
+        return self._calls.thread_get(thread_id, key)
 
 
 def _expected(version: int | None, force: bool) -> int | None:

@@ -95,11 +95,14 @@ class ThreadCalls(ThreadDataCalls):
         limit: int = READ_PAGE,
         form: str = "items",
         wait_seconds: float = 0,
+        before_version: int | None = None,
     ) -> Wait[Pages]:
         """The next page above a version that is not empty, or tells that results were cleared; an empty one when the
         time is over."""
         if after_version is None:
             raise InvalidError("wait_seconds: needs after_version, the version that you know")
+        if before_version is not None:
+            raise InvalidError("wait_seconds: does not go with before_version")
         after, size, form = whole(after_version, "after_version"), page_size(limit), _form(form)
         seconds, _ = self._capped(number_of_seconds(wait_seconds, "wait_seconds"))
         name = self._readable_thread(thread_id)

@@ -96,7 +96,8 @@ def _small(item: NewMessage | NewResult, place: str, limit: int) -> NewMessage |
 
 def _finding(error: ValidationError, place: str, tagged: bool) -> str:
     """`messages[2].content[0].text: must be a string`. `tagged`: a union of messages stands at the very top."""
-    finding = error.errors(include_url=False, include_input=False)[0]
+    found = error.errors(include_url=False, include_input=False)
+    finding = max(found, key=lambda it: len(it["loc"]))  # of alternatives, the one that fitted furthest
     path, after_list = "", tagged
     for part in finding["loc"]:
         if isinstance(part, int):

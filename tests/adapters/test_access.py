@@ -121,6 +121,7 @@ def within(opened: Opened, *texts: str) -> Calls:
     return opened.calls.within(allowing(*texts))
 
 
+SAID = {"type": "text", "role": "user", "content": "hello"}
 GUARD = [{"resource": "src/a.py", "version": 1}]
 NEEDS: list[tuple[str, Callable[[Calls], Any], list[str]]] = [
     ("get", lambda it: it.get("n", "k"), ["read:n"]),
@@ -154,12 +155,26 @@ NEEDS: list[tuple[str, Callable[[Calls], Any], list[str]]] = [
     ("choice", lambda it: it.choice(resource="./a"), ["read:a"]),
     ("register", lambda it: it.register("ann", name="Ann"), ["claim:whatever"]),
     ("register", lambda it: it.register("ann", name="Ann"), ["write:whatever"]),
+    ("thread_start", lambda it: it.thread_start("ann", "t", {"k": 1}), ["write:t"]),
+    ("thread_start", lambda it: it.thread_start("ann", "t", parent="p"), ["write:t", "read:p"]),
+    ("thread_append", lambda it: it.thread_append("t", "ann", [SAID]), ["write:t"]),
+    ("thread_set", lambda it: it.thread_set("t", "k", 1, "ann", None), ["write:t"]),
+    ("thread_delete", lambda it: it.thread_delete("t", "k", "ann", None), ["write:t"]),
+    ("thread_change", lambda it: it.thread_change("t", {"k": 1}, ["l"], "ann", None), ["write:t"]),
+    ("thread", lambda it: it.thread("t"), ["read:t"]),
+    ("thread_read", lambda it: it.thread_read("t"), ["read:t"]),
+    ("thread_coming", lambda it: it.thread_coming("t", 0), ["read:t"]),
+    ("thread_get", lambda it: it.thread_get("t", "k"), ["read:t"]),
+    ("thread_datum", lambda it: it.thread_datum("t", "k"), ["read:t"]),
+    ("thread_has", lambda it: it.thread_has("t", "k"), ["read:t"]),
+    ("thread_data", lambda it: it.thread_data("t"), ["read:t"]),
 ]
 """Calls, and the grants that each needs: all of them, and no others."""
 
 FREE = {
     "list_namespaces": "shows what may be read",
     "all_namespaces": "shows what may be read",
+    "threads": "shows what may be read",
     "board": "shows what may be seen",
     "lost": "of the caller's own claims",
     "guards": "checks arguments",
@@ -212,6 +227,13 @@ def test_a_bad_argument_is_told_before_what_is_denied(opened: Opened) -> None:
         lambda: calls.watch("n", "k", -1),
         lambda: calls.status("a", -1),
         lambda: calls.list_records("n", limit=0),
+        lambda: calls.thread_start("", "t"),
+        lambda: calls.thread_start("ann", "t", {"k": float("nan")}),
+        lambda: calls.thread_append("t", "ann", [{}]),
+        lambda: calls.thread_read("t", limit=0),
+        lambda: calls.thread_read("t", form="xml"),
+        lambda: calls.thread_coming("t", None),
+        lambda: calls.thread_set("t", "", 1, "ann", None),
     ):
         with pytest.raises(InvalidError):
             call()
@@ -241,6 +263,22 @@ def test_namespaces_that_may_not_be_read_are_not_listed(opened: Opened) -> None:
     assert ([it.namespace for it in first.namespaces], first.next_after) == (["a-1", "a-2"], "a-2")
     rest = opened.read(calls.list_namespaces(limit=2, after=first.next_after))
     assert ([it.namespace for it in rest.namespaces], rest.next_after) == (["c-2"], None)
+
+
+def test_threads_that_may_not_be_read_are_neither_listed_nor_told_as_parents(opened: Opened) -> None:
+    for number, name in enumerate(("a-1", "a-2", "b", "c-1", "c-2")):
+        parent = "b" if number > 2 else None
+        opened.write(opened.calls.thread_start("ann", name, parent=parent), NOBODY)
+    calls, all_ = within(opened, "read:a-*", "write:c-2"), within(opened, "read:*")
+    first = opened.read(calls.threads(limit=2))
+    assert ([it.thread_id for it in first.threads], first.next_after) == (["a-1", "a-2"], "a-2")
+    (last,) = opened.read(calls.threads(limit=2, after=first.next_after)).threads
+    assert (last.thread_id, last.parent) == ("c-2", None)
+    resumed = opened.write(calls.thread_start("ann", "c-2"), NOBODY)
+    for told in (opened.read(calls.thread("c-2")), resumed):
+        assert {"parent", "parent_version"}.isdisjoint(told.body())
+    assert opened.read(all_.thread("c-2")).parent == "b"
+    assert [it.parent for it in opened.read(all_.threads()).threads] == [None, None, None, "b", "b"]
 
 
 def test_claims_that_may_not_be_seen_are_on_no_board(opened: Opened) -> None:

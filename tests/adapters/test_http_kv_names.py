@@ -165,7 +165,7 @@ argument = st.tuples(
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     method=st.sampled_from(["GET", "HEAD", "PUT", "POST", "PATCH", "DELETE", "OPTIONS"]),
-    start=st.sampled_from([b"/kv/g/k", b"/kv/g/", b"/kv", b"/claims/", b"/claims"]),
+    start=st.sampled_from([b"/kv/g/k", b"/kv/g/", b"/kv", b"/claims/", b"/claims", b"/threads", b"/threads/t/data/k"]),
     parts=st.lists(part, max_size=5),
     query=st.lists(argument, max_size=3),
     headers=st.lists(header, max_size=4),

@@ -16,6 +16,8 @@ from holdlog.domain.refusals import UnavailableError
 from tests.agent import ALL, ERAS, Agent, connected, listing, opened, served
 from tests.clock import Clock
 
+DESTROY = {"set", "delete", "clear_namespace", "thread_set", "thread_delete"}
+"""What these tools do their descriptions may tell."""
 TELLS_TO_DESTROY = re.compile(r"\b(force|clear|delete|remove|erase|re-?create)\b", re.IGNORECASE)
 
 
@@ -41,6 +43,8 @@ class Gone(MemoryStore):
         yield
 
 
+SAID = {"type": "text", "role": "user", "content": "STORED"}
+FOUND = {"agent_name": "ann", "output": [SAID]}
 EVERY_CALL: dict[str, dict[str, Any]] = {
     "claim": {"resource": "a.md", "agent": "ann"},
     "release": {"resource": "a.md", "agent": "ann"},
@@ -57,6 +61,13 @@ EVERY_CALL: dict[str, dict[str, Any]] = {
     "watch": {"namespace": "n", "key": "k", "since_version": 0, "timeout_seconds": 0},
     "save_state": {"group": "n", "key": "k", "value": "STORED"},
     "read_state": {"group": "n", "key": "k"},
+    "thread_start": {"agent": "ann"},
+    "thread_append": {"thread_id": "t", "agent": "ann", "messages": [SAID]},
+    "thread_read": {"thread_id": "t"},
+    "thread_get": {"thread_id": "t", "key": "k"},
+    "thread_has": {"thread_id": "t", "key": "k"},
+    "thread_set": {"thread_id": "t", "key": "k", "value": "STORED", "agent": "ann", "force": True},
+    "thread_delete": {"thread_id": "t", "key": "k", "agent": "ann", "force": True},
 }
 
 
@@ -135,6 +146,29 @@ async def every_answer(agent: Agent, clock: Clock) -> None:
         ("read_state", {"group": "n", "key": "saved"}),
         ("save_state", {"group": "n", "key": "saved", "value": "STORED"}),
         ("read_state", {"group": "n", "key": "saved"}),
+        ("thread_start", {"agent": "ann", "parent": "t"}),
+        ("thread_append", {"thread_id": "t", "agent": "ann", "messages": [SAID]}),
+        ("thread_read", {"thread_id": "t"}),
+        ("thread_get", {"thread_id": "t"}),
+        ("thread_has", {"thread_id": "t", "key": "k"}),
+        ("thread_set", {"thread_id": "t", "key": "k", "value": 1, "agent": "ann", "force": True}),
+        ("thread_delete", {"thread_id": "t", "key": "k", "agent": "ann", "force": True}),
+        ("thread_start", {"agent": "ann", "thread_id": "t", "data": {"k": "STORED"}}),
+        ("thread_start", {"agent": "ben", "thread_id": "t"}),
+        ("thread_append", {"thread_id": "t", "agent": "ann", "messages": [SAID], "results": [FOUND]}),
+        ("thread_read", {"thread_id": "t"}),
+        ("thread_read", {"thread_id": "t", "format": "model", "limit": 1}),
+        ("thread_read", {"thread_id": "t", "after_version": 0, "wait_seconds": 1}),
+        ("thread_start", {"agent": "ann", "parent": "t", "parent_version": 3}),
+        ("thread_get", {"thread_id": "t"}),
+        ("thread_get", {"thread_id": "t", "key": "k"}),
+        ("thread_get", {"thread_id": "t", "key": "none"}),
+        ("thread_has", {"thread_id": "t", "key": "k"}),
+        ("thread_set", {"thread_id": "t", "key": "k", "value": "STORED", "agent": "ann", "expected_data_version": 2}),
+        ("thread_set", {"thread_id": "t", "key": "k", "value": "STORED", "agent": "ben", "expected_data_version": 2}),
+        ("thread_delete", {"thread_id": "t", "key": "k", "agent": "ben", "expected_data_version": 2}),
+        ("thread_delete", {"thread_id": "t", "key": "k", "agent": "ben", "force": True}),
+        ("thread_delete", {"thread_id": "t", "key": "k", "agent": "ben", "force": True}),
     ):
         await agent(tool, **arguments)
 
@@ -302,6 +336,9 @@ async def test_no_text_tells_to_destroy_and_no_hint_holds_what_agents_wrote() ->
         await agent.error("set", **at, value="STORED", updated_by="ann", expected_version=-1)
         await agent.error("set", **at, value="STORED", updated_by="ann", expected_version=0, reason="STORED\n")
         await agent.error("claim", resource="../STORED", agent="ann")
+        await agent.error("thread_append", thread_id="t", agent="ann", messages=[SAID | {"type": "STORED"}])
+        await agent.error("thread_append", thread_id="t", agent="ann", messages=[SAID | {"role": "STORED"}])
+        await agent.error("thread_append", thread_id="t", agent="ann", results=[FOUND | {"created_at": "STORED"}])
         await agent.error("nope")
         hints = [answer["hint"] for _, answer in agent.answers if "hint" in answer]
         with opened(store=Gone()) as gone:
@@ -316,5 +353,5 @@ async def test_no_text_tells_to_destroy_and_no_hint_holds_what_agents_wrote() ->
     tools, instructions = await listing(ALL)
     assert not TELLS_TO_DESTROY.search(instructions)
     for tool in tools:
-        if tool["name"].removeprefix("holdlog_") not in ("set", "delete", "clear_namespace"):
+        if tool["name"].removeprefix("holdlog_") not in DESTROY:
             assert not TELLS_TO_DESTROY.search(tool["description"]), tool["name"]

@@ -23,7 +23,7 @@ def test_groups_go_by_their_names_and_by_those_of_the_seed() -> None:
             chosen_groups(wrong)
 
 
-@pytest.mark.parametrize("groups", [("claims",), ("state",), ALL])
+@pytest.mark.parametrize("groups", [("claims",), ("state",), ("threads",), ALL])
 async def test_a_group_brings_its_tools_and_speaks_of_no_others(groups: tuple[str, ...]) -> None:
     tools, instructions = await listing(groups)
     names = {tool["name"] for tool in tools}
@@ -54,17 +54,26 @@ async def test_every_tool_says_what_it_does_to_the_world() -> None:
         "export",
         "watch",
         "read_state",
+        "thread_read",
+        "thread_get",
+        "thread_has",
     }
     assert {name for name, annotations in told.items() if annotations["destructiveHint"]} == {
         "set",
         "delete",
         "clear_namespace",
         "save_state",
+        "thread_set",
+        "thread_delete",
     }
     assert {name for name, annotations in told.items() if not annotations["idempotentHint"]} == {
         "set",
         "delete",
         "save_state",
+        "thread_start",
+        "thread_append",
+        "thread_set",
+        "thread_delete",
     }
     assert all(tool["title"] for tool in tools)
 
@@ -76,7 +85,9 @@ async def test_hosts_keep_the_tools_for_claims_loaded() -> None:
     assert all("_meta" not in tool for tool in tools if tool["name"] not in loaded)
 
 
-@pytest.mark.parametrize(("groups", "most"), [(("claims",), 6_000), (("claims", "state"), 14_000)])
+@pytest.mark.parametrize(
+    ("groups", "most"), [(("claims",), 6_000), (("claims", "state"), 14_000), (("threads",), 9_000)]
+)
 async def test_the_list_of_tools_stays_in_its_budget(groups: tuple[str, ...], most: int) -> None:
     tools, _ = await listing(groups)
     size = len(json.dumps({"tools": tools}, ensure_ascii=False, separators=(",", ":")).encode())
@@ -84,7 +95,14 @@ async def test_the_list_of_tools_stays_in_its_budget(groups: tuple[str, ...], mo
 
 
 @pytest.mark.parametrize(
-    ("groups", "first"), [(("claims",), "claim"), (("state",), "get"), (("kv",), "save_state"), (ALL, "claim")]
+    ("groups", "first"),
+    [
+        (("claims",), "claim"),
+        (("state",), "get"),
+        (("kv",), "save_state"),
+        (("threads",), "thread_start"),
+        (ALL, "claim"),
+    ],
 )
 async def test_texts_are_short_and_begin_with_when_to_use_them(groups: tuple[str, ...], first: str) -> None:
     tools, instructions = await listing(groups)
@@ -109,7 +127,7 @@ async def test_arguments_are_described_once_and_unknown_ones_refused() -> None:
     for tool in tools:
         for name, argument in tool["inputSchema"]["properties"].items():
             # Only what may be any JSON has alternatives, and what has none says its type: hosts ask for it.
-            any_json = name == "value" and tool["name"] == "holdlog_set"
+            any_json = name == "value" and tool["name"] in ("holdlog_set", "holdlog_thread_set")
             assert ("anyOf" in argument) == any_json, name
             assert any_json or argument.keys() & {"type", "enum"}, name
 

@@ -53,13 +53,13 @@ async def _get(asked: Asked) -> Response:
 async def _put(asked: Asked) -> Response:
     arguments(asked.scope)
     (name, key), by, calls, value = asked.names, asked.by, asked.served.calls, await value_of(asked)
-    return await _changed(asked, lambda version: calls.thread_set(name, key, value, by, version), _key_of(asked))
+    return await _changed(asked, lambda version: calls.thread_set(name, key, value, by, version), _one_key)
 
 
 async def _delete(asked: Asked) -> Response:
     arguments(asked.scope)
     (name, key), by, calls = asked.names, asked.by, asked.served.calls
-    return await _changed(asked, lambda version: calls.thread_delete(name, key, by, version), _key_of(asked))
+    return await _changed(asked, lambda version: calls.thread_delete(name, key, by, version), _one_key)
 
 
 async def _patch(asked: Asked) -> Response:
@@ -68,18 +68,20 @@ async def _patch(asked: Asked) -> Response:
     (name,), by, calls, body = asked.names, asked.by, asked.served.calls, await object_of(asked)
     written = {key: value for key, value in body.items() if value is not None}
     deleted = [key for key, value in body.items() if value is None]
-    facts = calls.thread(name)
+    return await _changed(asked, lambda version: calls.thread_change(name, written, deleted, by, version), _any_key)
+
+
+def _any_key(asked: Asked) -> Read[Standing]:
+    facts = asked.served.calls.thread(*asked.names)
 
     def standing(reader: Reader) -> Standing:
         version = facts.answer(reader).data_version
         return Standing(version, version > 0)
 
-    return await _changed(
-        asked, lambda version: calls.thread_change(name, written, deleted, by, version), Read(standing)
-    )
+    return Read(standing)
 
 
-def _key_of(asked: Asked) -> Read[Standing]:
+def _one_key(asked: Asked) -> Read[Standing]:
     has = asked.served.calls.thread_has(*asked.names)
 
     def standing(reader: Reader) -> Standing:
@@ -90,9 +92,9 @@ def _key_of(asked: Asked) -> Read[Standing]:
 
 
 async def _changed(
-    asked: Asked, call: Callable[[int | None], Write[DataChanged]], standing: Read[Standing]
+    asked: Asked, call: Callable[[int | None], Write[DataChanged]], standing: Callable[[Asked], Read[Standing]]
 ) -> Response:
-    """`call`: makes the write for the data_version that it expects, None: any."""
+    """`call`: makes the write for the data_version that it expects, None: any. `standing`: what there is."""
     served, conditions = asked.served, _conditions(asked)
     expected = _only(conditions)
     if expected is not None or conditions is UNCONDITIONAL:
@@ -103,8 +105,9 @@ async def _changed(
     if served.caller.request_id is not None:
         raise InvalidError("Idempotency-Key: goes with If-Match of one version, and with no other condition")
     call(None)  # what is wrong or denied is told first
+    read = standing(asked)
     for _ in range(ATTEMPTS):
-        found = await served.opened.read_async(standing)
+        found = await served.opened.read_async(read)
         if not _matches(conditions, found) or _is_known(conditions, found):
             return _conflict(asked, found, conditions)
         try:

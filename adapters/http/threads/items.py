@@ -11,7 +11,6 @@ from holdlog.adapters.http.threads.routing import RawRoute, answer, object_of
 from holdlog.adapters.http.values.asked import Asked
 from holdlog.adapters.pages import MAX_PAGE
 from holdlog.adapters.threads.calls import READ_PAGE
-from holdlog.domain.refusals import InvalidError
 
 
 async def _list(asked: Asked) -> Response:
@@ -50,9 +49,7 @@ async def _read(asked: Asked) -> Response:
     seconds = seconds_of(given.get("wait", "0"), "wait")
     if not seconds:
         return answer(await served.opened.read_async(served.calls.thread_read(name, limit, after, before, form)))
-    if after is None or before is not None:
-        raise InvalidError("wait: goes with after, the version that you know, and not with before")
-    waiting = served.opened.wait_async(served.calls.thread_coming(name, after, limit, form, seconds))
+    waiting = served.opened.wait_async(served.calls.thread_coming(name, after, limit, form, seconds, before))
     found = await unless_gone(asked.receive, waiting)
     return NoAnswer() if found is None else answer(found)
 
