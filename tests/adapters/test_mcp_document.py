@@ -12,6 +12,7 @@ from holdlog.adapters.claims import results as claims
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.mcp.groups import GROUPS, Kind
 from holdlog.adapters.mcp.server import build_server
+from holdlog.adapters.threads import results as threads
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "answers.md").read_text()
 SECTIONS = {
@@ -31,6 +32,7 @@ ROWS = {
     "records` of export": results.ExportedRecord,
     "namespaces": results.ListedNamespace,
     "history": results.Past,
+    "items": threads.Item,
 }
 
 
