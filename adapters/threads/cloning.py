@@ -1,5 +1,6 @@
 """A thread copied into a memory of its own."""
 
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from holdlog.adapters.threads.place import Place
@@ -42,10 +43,15 @@ def cloned(place: Place, name: str, by: str) -> Place:
     return copy
 
 
-def append_all(place: Place, name: str, items: list[Item], by: str) -> None:
-    for begin in range(0, len(items), MAX_APPENDED):
-        part = tuple(items[begin : begin + MAX_APPENDED])
+def append_all(place: Place, name: str, items: Sequence[Item], by: str) -> None:
+    for part in in_parts(items):
         place.run(lambda part=part: Append(thread=name, items=part, by=by))  # type: ignore[misc]
+
+
+def in_parts(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
+    """As many as one command takes."""
+    for begin in range(0, len(items), MAX_APPENDED):
+        yield tuple(items[begin : begin + MAX_APPENDED])
 
 
 def _item(event: Event) -> Item:

@@ -6,15 +6,12 @@ from typing import Any, TypeVar, overload
 from pydantic import BaseModel
 
 from holdlog.adapters.threads.cloning import append_all
-from holdlog.adapters.threads.conversation import AgentResult, Message
 from holdlog.adapters.threads.data import Kind, kind_of
-from holdlog.adapters.threads.place import AnyStore, Place, new_name, require_agent
+from holdlog.adapters.threads.place import AnyMessage, AnyResult, AnyStore, Place, new_name, require_agent
 from holdlog.adapters.threads.state import WRITER, State
 from holdlog.domain.threads.thread import MAX_APPENDED, StartThread
 
 M = TypeVar("M", bound=BaseModel)
-AnyMessage = Message | Mapping[str, Any]
-AnyResult = AgentResult | Mapping[str, Any]
 
 
 @overload
@@ -83,4 +80,4 @@ def _start(
     place.require_size(data)
     begun = place.run(lambda: StartThread(thread=name, data=data, items=items[:MAX_APPENDED], by=by))
     if begun.created:
-        append_all(place, name, list(items[MAX_APPENDED:]), by)
+        append_all(place, name, items[MAX_APPENDED:], by)

@@ -30,6 +30,8 @@ from holdlog.domain.value import Json
 
 Answer = TypeVar("Answer")
 AnyStore = StateStore | AsyncStateStore | str | Path
+AnyMessage = Message | Mapping[str, Any]
+AnyResult = AgentResult | Mapping[str, Any]
 
 _NO_LIMIT: Final = Settings(max_value_bytes=2**31)
 """Of what one run keeps in memory."""
@@ -66,13 +68,12 @@ class Place:
             if len(value.text) > limit or (len(value.text) * 4 > limit and len(value.text.encode()) > limit):
                 raise TooLargeError(limit)
 
-    def items(
-        self, messages: Sequence[Message | Mapping[str, Any]], results: Sequence[AgentResult | Mapping[str, Any]]
-    ) -> tuple[NewMessage | NewResult, ...]:
+    def items(self, messages: Sequence[AnyMessage], results: Sequence[AnyResult]) -> tuple[NewMessage | NewResult, ...]:
         """To be appended. Raises InvalidError."""
-        made = (*[message_item(it) for it in messages], *[result_item(it) for it in results])
+        made: list[NewMessage | NewResult] = [message_item(message) for message in messages]
+        made += [result_item(result) for result in results]
         self.require_size([item.value for item in made])
-        return made
+        return tuple(made)
 
 
 def thread_changed(outcome: Outcome) -> ThreadChanged:
@@ -80,7 +81,7 @@ def thread_changed(outcome: Outcome) -> ThreadChanged:
     return outcome
 
 
-def message_item(message: Message | Mapping[str, Any]) -> NewMessage:
+def message_item(message: AnyMessage) -> NewMessage:
     """Raises InvalidError for what is no message, or could not be read again."""
 
     def make() -> NewMessage:
@@ -90,7 +91,7 @@ def message_item(message: Message | Mapping[str, Any]) -> NewMessage:
     return _made(make, "message")
 
 
-def result_item(result: AgentResult | Mapping[str, Any]) -> NewResult:
+def result_item(result: AnyResult) -> NewResult:
     """As `message_item`; what `AgentResult.export` gave may come back."""
 
     def make() -> NewResult:

@@ -17,7 +17,7 @@ from holdlog.adapters.threads.data import Kind
 from holdlog.adapters.threads.kv import KeyValues
 from holdlog.adapters.threads.live import Live
 from holdlog.adapters.threads.past import DataChange, StateAt
-from holdlog.adapters.threads.place import Place, new_name, require_agent, result_item
+from holdlog.adapters.threads.place import AnyMessage, AnyResult, Place, new_name, require_agent, result_item
 from holdlog.adapters.threads.said import Conversation, Format, formatted, messages_of, results_of
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import DataConflict, DataConflictError, InvalidError
@@ -158,17 +158,17 @@ class State(Generic[T]):
         """The newest, in their order. Reads no more than these, however long the thread is."""
         return results_of(self._said.last_results(page_size(count)))
 
-    def append_message(self, message: Message | Mapping[str, Any]) -> None:
+    def append_message(self, message: AnyMessage) -> None:
         """Raises InvalidError."""
         self._append(self._place.items([message], ()), self.agent)
 
-    def append_result(self, result: AgentResult | Mapping[str, Any]) -> bool:
+    def append_result(self, result: AnyResult) -> bool:
         """False: it stands there already, by its checksum. Raises InvalidError."""
         made = result_item(result)
         self._place.require_size([made.value])
         return self._append((made,), self._agent or made.agent).appended == 1
 
-    def set_results(self, results: Sequence[AgentResult | Mapping[str, Any]]) -> None:
+    def set_results(self, results: Sequence[AnyResult]) -> None:
         """Let these stand. Where they begin with what stands, only the rest is new. 10 000 at most."""
         items = tuple(result_item(it) for it in results)
         self._place.require_size([item.value for item in items])

@@ -51,7 +51,7 @@ class LiveDict(dict[Any, Any]):
         given = dict(*others, **named)
         changed(self, lambda it: it.update(given))
 
-    def __ior__(self, other: Any) -> Self:  # type: ignore[override,misc]
+    def __ior__(self, other: Any) -> Self:  # type: ignore[misc]
         self.update(other)
         return self
 
