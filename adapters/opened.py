@@ -66,6 +66,7 @@ class Opened:
         self.writer = Writer(store, bell)
         self.upkeep = Upkeep(store, self.writer, calls.steady, server.connected, settings.grace, settings.idle_limit)
         self._grace = settings.grace
+        self.settings = settings
         self.keeps = settings.keeps
         self._began = calls.steady()
         self._process = os.getpid()

@@ -39,9 +39,24 @@ if TYPE_CHECKING:
         WatchTimeout,
     )
     from holdlog.adapters.stores.copying.copy import CopyReport
+    from holdlog.adapters.threads.conversation import (
+        AgentResult,
+        InferenceResult,
+        TextContent,
+        TextMessage,
+        ToolCall,
+        ToolCallMessage,
+        ToolResultMessage,
+        UserMessage,
+    )
+    from holdlog.adapters.state.creating import create_state
+    from holdlog.adapters.state.history import AsyncThreadHistory, ThreadHistory
+    from holdlog.adapters.state.past import DataChange, StateAt
+    from holdlog.adapters.state.state import State
     from holdlog.domain.refusals import (
         BusyError,
         ConflictError,
+        DataConflictError,
         DeadlockError,
         FencedError,
         HoldlogError,
@@ -55,9 +70,11 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "AgentResult",
     "AlreadyClaimed",
     "AlreadyFree",
     "AsyncStateStore",
+    "AsyncThreadHistory",
     "Available",
     "Board",
     "Busy",
@@ -67,6 +84,8 @@ __all__ = [
     "CloudEvent",
     "ConflictError",
     "CopyReport",
+    "DataChange",
+    "DataConflictError",
     "Deadlock",
     "DeadlockError",
     "DeleteResult",
@@ -78,6 +97,7 @@ __all__ = [
     "Held",
     "HeldClaim",
     "HoldlogError",
+    "InferenceResult",
     "InvalidError",
     "NatsError",
     "NotFoundError",
@@ -87,15 +107,25 @@ __all__ = [
     "SealedError",
     "SetResult",
     "Settings",
+    "State",
+    "StateAt",
     "StateRecord",
     "StateStore",
     "StoreError",
     "Subscription",
+    "TextContent",
+    "TextMessage",
+    "ThreadHistory",
+    "ToolCall",
+    "ToolCallMessage",
+    "ToolResultMessage",
     "UnavailableError",
+    "UserMessage",
     "WaitTimeout",
     "WatchTimeout",
     "__version__",
     "copy",
+    "create_state",
     "subscribe",
 ]
 
@@ -135,9 +165,24 @@ _NAMES_IN = {
         "StateRecord",
         "WatchTimeout",
     ),
+    "holdlog.adapters.threads.conversation": (
+        "AgentResult",
+        "InferenceResult",
+        "TextContent",
+        "TextMessage",
+        "ToolCall",
+        "ToolCallMessage",
+        "ToolResultMessage",
+        "UserMessage",
+    ),
+    "holdlog.adapters.state.creating": ("create_state",),
+    "holdlog.adapters.state.history": ("AsyncThreadHistory", "ThreadHistory"),
+    "holdlog.adapters.state.past": ("DataChange", "StateAt"),
+    "holdlog.adapters.state.state": ("State",),
     "holdlog.domain.refusals": (
         "BusyError",
         "ConflictError",
+        "DataConflictError",
         "DeadlockError",
         "FencedError",
         "HoldlogError",

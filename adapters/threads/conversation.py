@@ -18,6 +18,9 @@ def _json(value: Any) -> Any:
     return Json.of(value).value
 
 
+USER: Final = "user"
+"""The agent of whatever a person said, where that is kept as a result."""
+
 AnyJson = Annotated[Any, AfterValidator(_json)]
 
 
@@ -80,8 +83,9 @@ MESSAGE: Final[TypeAdapter[Message]] = TypeAdapter(AnyMessage)
 
 
 class AgentResult(_Said):
-    """What came of one agent's turn. `prompt`, `history` and `raw` are for tracing: they are not kept (AgentKit drops
-    them from `export`, too). `created_at` without a zone is taken as UTC."""
+    """What came of one agent's turn. `prompt`, `history`, `raw` and `id` are for tracing: they are not kept (AgentKit
+    drops them from `export`, too); but the `id` of what the agent `user` said is. `created_at` without a zone is taken
+    as UTC."""
 
     agent_name: Agent
     output: list[AnyMessage] = Field(default_factory=list)
@@ -94,10 +98,12 @@ class AgentResult(_Said):
 
     @property
     def checksum(self) -> str:
-        """What tells it from other results: 32 hexadecimal digits over agent, output, tool calls and time."""
+        """What tells it from other results: 32 hexadecimal digits over agent, output, tool calls and time; for what a
+        user said under an id, over that id."""
+        if self._is_a_users:
+            return _digest([self.agent_name, self.id])
         said = [*_told(self.output), *_told(self.tool_calls)]
-        text = Json.of([self.agent_name, said, _moment(self.created_at)]).text
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return _digest([self.agent_name, said, _moment(self.created_at)])
 
     def export(self) -> dict[str, Any]:
         """What is kept of it, as JSON."""
@@ -107,7 +113,12 @@ class AgentResult(_Said):
             "tool_calls": _told(self.tool_calls),
             "created_at": _moment(self.created_at),
             "checksum": self.checksum,
+            **({"id": self.id} if self._is_a_users else {}),
         }
+
+    @property
+    def _is_a_users(self) -> bool:
+        return self.agent_name == USER and self.id is not None
 
 
 InferenceResult = AgentResult
@@ -123,6 +134,12 @@ class UserMessage(_Said):
     state: Annotated[dict[str, Any], AfterValidator(_json)] | None = None
     client_timestamp: datetime | None = None
     system_prompt: str | None = None
+
+    def result(self) -> AgentResult:
+        """As it is kept in a thread: once for each id."""
+        said = TextMessage(role="user", content=self.content)
+        at = self.client_timestamp or datetime.now(UTC)
+        return AgentResult(agent_name=USER, output=[said], created_at=at, id=self.id)
 
 
 def new_message(message: Message) -> NewMessage:
@@ -150,6 +167,10 @@ def result_of(value: Json) -> AgentResult:
 def default_format(result: AgentResult) -> Sequence[Message]:
     """What the next agent is told of a result: its output, then what its tools answered."""
     return [*result.output, *result.tool_calls]
+
+
+def _digest(said: Any) -> str:
+    return hashlib.blake2b(Json.of(said).text.encode(), digest_size=16).hexdigest()
 
 
 def _told(messages: Iterable[_Said]) -> list[dict[str, Any]]:

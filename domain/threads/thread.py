@@ -99,10 +99,11 @@ class NewResult(Message):
 
 
 class StartThread(Message):
-    """Nothing happens to a thread that was started before; `data` is that of a new one."""
+    """Nothing happens to a thread that was started before; `data` and `items` are those of a new one."""
 
     thread: Name
     data: dict[Name, Json] = Field(default_factory=dict, max_length=MAX_KEYS)
+    items: tuple[NewMessage | NewResult, ...] = Field(default=(), max_length=MAX_APPENDED)
     by: Agent
     asked: Asked = None
 
@@ -232,8 +233,10 @@ def decide(command: ThreadCommand, thread: Thread, standing: Standing, copy: Cop
     """No event: nothing is new. `copy`: for a fork. Raises NotFoundError, InvalidError, DataConflictError."""
     by = command.by
     match command:
-        case StartThread(data=data):
-            return [] if thread.version else [ThreadStarted(by=by), *_changed(data, (), by)]
+        case StartThread(data=data, items=items):
+            if thread.version:
+                return []
+            return [ThreadStarted(by=by), *_changed(data, (), by), *(_appended(item, by) for item in _new(items, ()))]
         case ForkThread(parent=parent, parent_version=version):
             if thread.version:
                 raise InvalidError("thread_id: there is a thread of that name; fork to a new one")

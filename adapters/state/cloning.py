@@ -1,0 +1,61 @@
+"""A thread copied into a memory of its own."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from holdlog.adapters.state.place import Place
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
+from holdlog.domain.ports import Reader
+from holdlog.domain.threads.past import data_at, items_at
+from holdlog.domain.threads.thread import (
+    MAX_APPENDED,
+    MAX_KEYS,
+    Append,
+    ChangeData,
+    MessageAppended,
+    NewMessage,
+    NewResult,
+    ResultAppended,
+    StartThread,
+    require_started,
+)
+from holdlog.domain.value import Json
+
+Item = NewMessage | NewResult
+
+
+def cloned(place: Place, name: str, by: str) -> Place:
+    """What stands in a thread now, all of one version, in the only thread of a new place."""
+
+    def read(reader: Reader) -> tuple[dict[str, Json], list[Recorded[Event]]]:
+        thread = reader.thread(name)
+        require_started(thread)
+        return data_at(reader, thread, thread.version), items_at(reader, name, thread.version, 2**63 - 1)
+
+    data, items = place.read(read)
+    copy = Place(None)
+    copy.run(lambda: StartThread(thread=name, by=by))
+    keys = iter(data.items())
+    while part := dict(islice(keys, MAX_KEYS)):
+        copy.run(lambda part=part: ChangeData(thread=name, written=part, by=by))  # type: ignore[misc]
+    append_all(copy, name, [_item(it.event) for it in items if not it.redacted], by)
+    return copy
+
+
+def append_all(place: Place, name: str, items: Sequence[Item], by: str) -> None:
+    for part in in_parts(items):
+        place.run(lambda part=part: Append(thread=name, items=part, by=by))  # type: ignore[misc]
+
+
+def in_parts(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
+    """As many as one command takes."""
+    for begin in range(0, len(items), MAX_APPENDED):
+        yield tuple(items[begin : begin + MAX_APPENDED])
+
+
+def _item(event: Event) -> Item:
+    if isinstance(event, ResultAppended):
+        return NewResult(value=event.value, agent=event.agent, checksum=event.checksum)
+    assert isinstance(event, MessageAppended)
+    return NewMessage(value=event.value)

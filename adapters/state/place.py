@@ -1,0 +1,130 @@
+"""Where threads are kept, for the library: an opened store, and what it is asked."""
+
+import uuid
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel
+
+from holdlog.adapters.arguments import AGENT, NAME, checked, text
+from holdlog.adapters.call import Read, Settings, Write
+from holdlog.adapters.compose import MEMORY, open_holdlog
+from holdlog.adapters.library import AsyncStateStore, StateStore
+from holdlog.adapters.opened import Opened
+from holdlog.adapters.threads.conversation import (
+    MESSAGE,
+    AgentResult,
+    Message,
+    message_of,
+    new_message,
+    new_result,
+    result_of,
+)
+from holdlog.domain.handle import Outcome
+from holdlog.domain.ports import Reader
+from holdlog.domain.refusals import InvalidError, TooLargeError
+from holdlog.domain.threads.thread import NewMessage, NewResult, ThreadChanged, ThreadCommand
+from holdlog.domain.value import Json
+
+Answer = TypeVar("Answer")
+AnyStore = StateStore | AsyncStateStore | str | Path
+AnyMessage = Message | Mapping[str, Any]
+AnyResult = AgentResult | Mapping[str, Any]
+
+_NO_LIMIT: Final = Settings(max_value_bytes=2**31)
+"""Of what one run keeps in memory."""
+
+
+class Place:
+    """`store`: None = a memory of its own. What was opened here is closed with the last that uses it."""
+
+    def __init__(self, store: AnyStore | None) -> None:
+        self._store = store  # as long as this lives, nobody else's end closes it
+        if isinstance(store, StateStore | AsyncStateStore):
+            self.opened: Opened = store._opened
+            self._close: Callable[[], object] = lambda: None
+        else:
+            self.opened = open_holdlog(MEMORY, _NO_LIMIT) if store is None else open_holdlog(store)
+            self._close = weakref.finalize(self, self.opened.close)
+
+    def close(self) -> None:
+        """Only what was opened here."""
+        self._close()
+
+    def run(self, make: Callable[[], ThreadCommand]) -> ThreadChanged:
+        """Raises refusals, InvalidError for a command that breaks a rule."""
+        return self.opened.write(Write(checked(make, by="agent"), thread_changed), self.opened.caller)
+
+    def read(self, answer: Callable[[Reader], Answer]) -> Answer:
+        """From one snapshot."""
+        return self.opened.read(Read(answer, large=True))
+
+    def require_size(self, values: Mapping[str, Json] | Sequence[Json]) -> None:
+        """Raises TooLargeError."""
+        limit = self.opened.settings.max_value_bytes
+        for value in values.values() if isinstance(values, Mapping) else values:
+            if len(value.text) > limit or (len(value.text) * 4 > limit and len(value.text.encode()) > limit):
+                raise TooLargeError(limit)
+
+    def items(self, messages: Sequence[AnyMessage], results: Sequence[AnyResult]) -> tuple[NewMessage | NewResult, ...]:
+        """To be appended. Raises InvalidError."""
+        made: list[NewMessage | NewResult] = [message_item(message) for message in messages]
+        made += [result_item(result) for result in results]
+        self.require_size([item.value for item in made])
+        return tuple(made)
+
+
+def thread_changed(outcome: Outcome) -> ThreadChanged:
+    assert isinstance(outcome, ThreadChanged)
+    return outcome
+
+
+def message_item(message: AnyMessage) -> NewMessage:
+    """Raises InvalidError for what is no message, or could not be read again."""
+
+    def make() -> NewMessage:
+        said = MESSAGE.validate_python(message.told() if isinstance(message, BaseModel) else message)
+        return new_message(said)
+
+    return _made(make, "message")
+
+
+def result_item(result: AnyResult) -> NewResult:
+    """As `message_item`; what `AgentResult.export` gave may come back."""
+
+    def make() -> NewResult:
+        if isinstance(result, AgentResult):
+            result_of(Json.of(result.export()))
+            return new_result(result)
+        given = {key: value for key, value in result.items() if key != "checksum"}
+        return new_result(AgentResult.model_validate(given))
+
+    return _made(make, "result")
+
+
+def message_from(value: Json) -> Message:
+    return _made(lambda: message_of(value), "a kept message")
+
+
+def result_from(value: Json) -> AgentResult:
+    return _made(lambda: result_of(value), "a kept result")
+
+
+def _made(make: Callable[[], Answer], what: str) -> Answer:
+    try:
+        return checked(make)
+    except InvalidError as error:
+        raise InvalidError(f"{what}: {error}") from None
+    except (ValueError, TypeError, AttributeError):
+        raise InvalidError(f"{what}: must be one that JSON can carry") from None
+
+
+def new_name(given: str | None) -> str:
+    """Of a thread; None: one that no other has."""
+    return str(uuid.uuid4()) if given is None else text(given, "thread_id", NAME)
+
+
+def require_agent(given: str | None) -> str | None:
+    return None if given is None else text(given, "agent", AGENT)
