@@ -16,6 +16,7 @@ from tests.claim_calls import by
 from tests.commands import clear, drop, put, require_chained, require_views_equal_the_log, rows, run, transact
 from tests.contracts.test_copy import views
 from tests.places import opened, places
+from tests.threads import append, change_data, fork, message, replace, result, results, start
 
 NAMES = st.sampled_from(["a", "b/c", "ä %", "🦊"])
 VALUES = st.recursive(
@@ -33,6 +34,11 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(lambda resource, agent, wait: Take(resource=resource, agent=agent, wait=wait), RESOURCES, AGENTS,
               st.sampled_from([0, 10_000_000])),
     st.builds(lambda resource, agent: Release(resource=resource, agent=agent), RESOURCES, AGENTS),
+    st.builds(lambda name, value: start(name, a=value), NAMES, VALUES),
+    st.builds(lambda name, value: append(message(value), result("a"), thread=name), NAMES, VALUES),
+    st.builds(lambda name, value, gone: change_data(None, gone, b=value, thread=name), NAMES, VALUES, NAMES),
+    st.builds(lambda name, letters: replace(*results(letters), thread=name), NAMES, st.sampled_from(["", "a", "ab"])),
+    st.builds(fork, NAMES, NAMES),
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,17 @@ from holdlog.domain.handle import Changed, Command, expire_values
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import seen
-from holdlog.domain.refusals import BusyError, ConflictError, HoldlogError, NotFoundError, NotHolderError
+from holdlog.domain.refusals import (
+    BusyError,
+    ConflictError,
+    DataConflictError,
+    HoldlogError,
+    InvalidError,
+    NotFoundError,
+    NotHolderError,
+)
+from holdlog.domain.threads.past import data_at, items_at
+from holdlog.domain.threads.thread import ThreadChanged
 from tests.clock import Clock
 from tests.commands import (
     PATIENCE,
@@ -37,11 +48,17 @@ from tests.commands import (
     transact,
 )
 from tests.postgres import empty
+from tests.properties.thread_model import Changed as ChangedSince
+from tests.properties.thread_model import Missing, Threads, Told, TooNew
+from tests.properties.thread_model import Taken as Occupied
 from tests.slow import slow
+from tests.threads import append, change_data, fork, item, message, replace, result, start
 
 namespaces = st.sampled_from(["n", "n/m", "é"])
 keys = st.sampled_from(["a", "a%", "b", "\U0010ffff"])
 values = st.none() | st.integers(-2, 2) | st.text("a\0é", max_size=2) | st.lists(st.floats(0, 1), max_size=2)
+threads = st.sampled_from(["t", "u", "é/x"])
+data = st.dictionaries(st.sampled_from(["a", "b", "é"]), values, max_size=2)
 agents = st.sampled_from(["ann", "bob", "cleo"])
 resources = st.sampled_from(["lib/", "src/a.py", "custom://b"])
 
@@ -80,6 +97,7 @@ class Model:
         self.records: dict[tuple[str, str], Kept] = {}
         self.claims: dict[str, Held] = {}
         self.events = 0
+        self.threads = Threads()
         self.clock = clock
         self.newest = 0
 
@@ -148,6 +166,20 @@ class Model:
         self.claims[resource] = held._replace(version=held.version + 1, holder=None)
         return held.version + 1, False
 
+    def thread(self, call: Callable[[Threads], Told]) -> tuple[Any, ...]:
+        try:
+            told = call(self.threads)
+        except Missing:
+            raise Refused(NotFoundError, 0) from None
+        except Occupied:
+            raise Refused(InvalidError, "thread_id: there is a thread of that name; fork to a new one") from None
+        except TooNew as refusal:
+            raise Refused(InvalidError, f"version: the thread has {refusal.args[0]} only") from None
+        except ChangedSince as refusal:
+            raise Refused(DataConflictError, *refusal.args) from None
+        self.append(told.events)
+        return told._replace(events=self.events)
+
 
 def answer(store: Store, command: Command, caller: Caller) -> tuple[Any, ...]:
     """What a store says, in the terms of the model."""
@@ -162,12 +194,16 @@ def answer(store: Store, command: Command, caller: Caller) -> tuple[Any, ...]:
             return version, already
         case Let(released=released, already=already):
             return sum(version for _, version in released), already
+        case ThreadChanged():
+            return outcome[1:]
 
 
 def _facts(refusal: HoldlogError) -> tuple[Any, ...]:
     match refusal:
         case ConflictError(detail=detail, operation=operation):
             return operation, detail.actual_version, detail.actual_value
+        case DataConflictError(detail=data):
+            return data.actual_data_version, data.changed_keys
         case NotFoundError(facts=facts):
             return (facts.get("version", 0),)
         case BusyError(hold=hold):
@@ -276,6 +312,34 @@ class Stores(RuleBasedStateMachine):
     def release(self, resource: str, agent: str) -> None:
         self.agree(release(resource, agent), self.model.release, resource, agent)
 
+    @rule(thread=threads, data=data)
+    def thread_start(self, thread: str, data: dict[str, Any]) -> None:
+        self.agree(start(thread, **data), self.model.thread, lambda it: it.start(thread, data))
+
+    @rule(
+        thread=threads, items=st.lists(st.tuples(st.sampled_from("mr"), st.sampled_from("abc")), min_size=1, max_size=4)
+    )
+    def thread_append(self, thread: str, items: list[tuple[str, str]]) -> None:
+        new = [message(text) if kind == "m" else result(text) for kind, text in items]
+        self.agree(append(*new, thread=thread), self.model.thread, lambda it: it.append(thread, items))
+
+    @rule(thread=threads, letters=st.sampled_from(["", "a", "ab", "abc", "ba", "aab"]))
+    def thread_replace(self, thread: str, letters: str) -> None:
+        command = replace(*map(result, letters), thread=thread)
+        self.agree(command, self.model.thread, lambda it: it.replace(thread, letters))
+
+    @rule(thread=threads, pick=picks, data=data, deleted=st.lists(st.sampled_from(["a", "b", "é"]), max_size=2))
+    def thread_change(self, thread: str, pick: int | None, data: dict[str, Any], deleted: list[str]) -> None:
+        if pick == -1:
+            pick = self.model.threads.data_version(thread) if thread in self.model.threads.steps else 0
+        gone = tuple(key for key in deleted if key not in data)
+        command = change_data(pick, *gone, thread=thread, **data)
+        self.agree(command, self.model.thread, lambda it: it.change(thread, pick, data, gone))
+
+    @rule(thread=threads, parent=threads, version=st.none() | st.integers(1, 9))
+    def thread_fork(self, thread: str, parent: str, version: int | None) -> None:
+        self.agree(fork(thread, parent, version), self.model.thread, lambda it: it.fork(thread, parent, version))
+
     @rule(limit=st.sampled_from([1, 2, 100]))
     def ends_are_noticed(self, limit: int) -> None:
         self.model.notice(limit)
@@ -314,6 +378,13 @@ class Stores(RuleBasedStateMachine):
                     count = sum(live for _, live, _, _ in found.values())
                     assert dict(reader.namespaces(None, -1)).get(name, 0) == count
                     assert len(reader.records(name, "", None, -1, deleted=False)) == count
+                assert [it.thread for it in reader.threads(None, -1)] == sorted(self.model.threads.steps)
+                for name, steps in self.model.threads.steps.items():
+                    items = items_at(reader, name, len(steps), 1000)
+                    data = data_at(reader, reader.thread(name), len(steps))
+                    texts = [f"{kind}:{text}" for kind, text in self.model.threads.held(name)[1]]
+                    assert [item(it.event) for it in items] == texts
+                    assert {key: it.value for key, it in data.items()} == self.model.threads.held(name)[0]
                 held = [(it.resource, holder_of(it), it.grants[0].version) for it in reader.claims(None, -1)]
                 assert held == sorted(
                     (name, it.holder, it.granted) for name, it in self.model.claims.items() if it.holder
