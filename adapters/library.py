@@ -153,6 +153,7 @@ class StateStore:
         prefix: str | None = None,
         kinds: Sequence[str] | None = None,
         resource: str | None = None,
+        thread: str | None = None,
         agent: str | None = None,
         limit: int = 100,
         wait_seconds: float = 0,
@@ -160,10 +161,10 @@ class StateStore:
         """A page of the log above a position: ordered, unique, complete, and no commit is split (docs/events.md).
 
         Pass `next_position` as `after` to go on; when it is the `bookmark`, that was all. `wait_seconds`: block so long
-        until there is something. `namespace`, with the `prefix` of keys, and `resource`, with what overlaps it, choose
-        places; `kinds`: such as `ValueWritten`, `claim`; `agent`: what it did, or its sub-agents.
+        until there is something. `namespace`, with the `prefix` of keys, `resource`, with what overlaps it, and
+        `thread` choose places; `kinds`: such as `ValueWritten`, `claim`; `agent`: what it did, or its sub-agents.
         """
-        choice = self._calls.choice(namespace, prefix, kinds, resource, agent)
+        choice = self._calls.choice(namespace, prefix, kinds, resource, agent, thread)
         if wait_seconds:
             return self._opened.wait(self._calls.coming_events(choice, after, limit, wait_seconds))
         return self._opened.read(self._calls.events(choice, after, limit))
@@ -383,11 +384,12 @@ class AsyncStateStore:
         prefix: str | None = None,
         kinds: Sequence[str] | None = None,
         resource: str | None = None,
+        thread: str | None = None,
         agent: str | None = None,
         limit: int = 100,
         wait_seconds: float = 0,
     ) -> results.Events:
-        choice = self._calls.choice(namespace, prefix, kinds, resource, agent)
+        choice = self._calls.choice(namespace, prefix, kinds, resource, agent, thread)
         if wait_seconds:
             return await self._opened.wait_async(self._calls.coming_events(choice, after, limit, wait_seconds))
         return await self._opened.read_async(self._calls.events(choice, after, limit))

@@ -28,7 +28,7 @@ from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import AgentChange, Footprint, RecordChange, TokenChange, Transaction
 from holdlog.domain.record import ClearNamespace, Delete, Guard, Operation, Record, Transact, Written
 from holdlog.domain.refusals import ConflictError, FencedError, ReusedError
-from holdlog.domain.threads.changing import change_thread
+from holdlog.domain.threads.changing import change_thread, checksums_of, named
 from holdlog.domain.threads.thread import (
     Append,
     ChangeData,
@@ -79,14 +79,20 @@ _NOT_ASKED: Final = {"wait", "most"}
 
 
 def footprint(commands: Iterable[Command]) -> Footprint:
-    """What the commands will read of records and agents, for stores that fetch it in one go."""
+    """What the commands will read that is known before, for stores that fetch it in one go."""
     records: dict[tuple[str, str], None] = {}
     agents: dict[str, None] = {}
+    threads: dict[str, None] = {}
+    results: dict[tuple[str, str], None] = {}
     for command in commands:
         if isinstance(command, Transact):
             records |= {(operation.namespace, operation.key): None for operation in command.operations}
             agents[command.by] = None
-    return Footprint(list(records), list(agents))
+        elif isinstance(command, ThreadCommand):
+            threads |= dict.fromkeys(named(command))
+            results |= {(command.thread, checksum): None for checksum in checksums_of(command)}
+            agents[command.by] = None
+    return Footprint(list(records), list(agents), list(threads), list(results))
 
 
 def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcome:

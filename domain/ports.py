@@ -279,11 +279,13 @@ class Refusal(NamedTuple):
 
 
 class Footprint(NamedTuple):
-    """What commands are going to read, as far as it is known before: `records` by namespace and key, and the agents
-    whose leases they may renew."""
+    """What commands are going to read, as far as it is known before: `records` by namespace and key, the agents whose
+    leases they may renew, threads, and results by thread and checksum."""
 
     records: Sequence[tuple[str, str]] = ()
     agents: Sequence[str] = ()
+    threads: Sequence[str] = ()
+    results: Sequence[tuple[str, str]] = ()
 
 
 class Store(Protocol):

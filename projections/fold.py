@@ -26,8 +26,9 @@ State = Record | Claim | Profile | Token | Thread
 
 STATES: tuple[Table, ...] = (CURRENT, CLAIMS, AGENTS, TOKENS, THREADS)
 """Each stream has one row in one of them."""
-VIEWS: tuple[Table, ...] = (*STATES, ITEMS, DATA)
-"""Beside them, what some events add, by `also`."""
+ADDED: tuple[Table, ...] = (ITEMS, DATA)
+"""What some events add beside them, by `also`."""
+VIEWS: tuple[Table, ...] = (*STATES, *ADDED)
 
 KINDS: dict[type[State], tuple[type[Event], ...]] = {
     Record: (record.ValueWritten, record.ValueDeleted, record.ValueExpired),
@@ -90,7 +91,7 @@ def state_of(view: Table, row: tuple[Any, ...]) -> State:
 
 def stream_of(view: Table, row: tuple[Any, ...]) -> str:
     """The stream that a row of any view is about."""
-    return thread_stream(row[0]) if view in (ITEMS, DATA) else state_of(view, row).stream
+    return thread_stream(row[0]) if view in ADDED else state_of(view, row).stream
 
 
 def initial(stream: str) -> State:

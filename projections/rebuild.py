@@ -1,6 +1,6 @@
 """The views from the log alone: the same fold that writers use, over any stretch of the log."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from holdlog.domain.envelope import Recorded
@@ -8,6 +8,8 @@ from holdlog.domain.message import Event
 from holdlog.domain.refusals import StoreError
 from holdlog.projections import fold
 from holdlog.projections.fold import State
+from holdlog.projections.projection import Cell, Put
+from holdlog.projections.threads import ITEMS
 
 
 class Step(NamedTuple):
@@ -24,21 +26,41 @@ Load = Callable[[Sequence[str]], Mapping[str, State]]
 """The states that earlier pages left of these streams; a stream without one is left out."""
 
 
-def fold_page(page: Sequence[Step], load: Load) -> dict[str, State]:
-    """The last state of each stream that a page of the log touches.
+class Added:
+    """The rows that the events of one stream add to its views, without those that its later events replace.
+
+    What is never replaced is given at once: of a long thread, only its data is in memory.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[Cell, ...], Put] = {}
+
+    def by(self, state: State, event: Event, at: int) -> list[Put]:
+        """`state`: as it is after the event."""
+        rows = fold.also(state, event, at)
+        self._last |= {it.row[: it.table.key]: it for it in rows if it.table is not ITEMS}
+        return [it for it in rows if it.table is ITEMS]
+
+    def at_the_end(self) -> Collection[Put]:
+        return self._last.values()
+
+
+def fold_page(page: Sequence[Step], load: Load) -> tuple[dict[str, State], list[Put]]:
+    """The last state of each stream that a page of the log touches; the rows that its events add, in their order.
 
     Only streams that the page does not start are loaded. Raises StoreError where versions have a gap.
     """
     begun = {step.stream for step in page if step.version == 1}
     states = dict(load(list({step.stream for step in page} - begun)))
-    _advance(states, page)
-    return states
+    rows = [row for step, state in _advance(states, page) for row in fold.also(state, step.event, step.at)]
+    return states, rows
 
 
 def replay(log: Iterable[Recorded[Event]]) -> dict[str, State]:
     """Every stream's state after a log from its beginning, in memory. Raises StoreError where versions have a gap."""
     states: dict[str, State] = {}
-    _advance(states, map(_step, log))
+    for _ in _advance(states, map(_step, log)):
+        pass
     return states
 
 
@@ -57,7 +79,7 @@ def following(state: State, step: Step) -> State:
     return fold.evolve(state, step.event, step.at, step.digest)  # type: ignore[arg-type]
 
 
-def _advance(states: dict[str, State], steps: Iterable[Step]) -> None:
+def _advance(states: dict[str, State], steps: Iterable[Step]) -> Iterator[tuple[Step, State]]:
     for step in steps:
         state = states.get(step.stream)
         if state is None:
@@ -67,6 +89,7 @@ def _advance(states: dict[str, State], steps: Iterable[Step]) -> None:
                 f"event {step.stream}@{step.version} follows version {state.version}: events are missing from the log"
             )
         states[step.stream] = following(state, step)
+        yield step, states[step.stream]
 
 
 def _step(recorded: Recorded[Event]) -> Step:

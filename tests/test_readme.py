@@ -48,9 +48,10 @@ def test_the_python_runs_and_prints_what_its_comments_say(tmp_path: Path) -> Non
 
 
 def test_the_library_fits_the_lines_it_promises() -> None:
-    first, second = blocks("python")
+    first, second, threads = blocks("python")
     assert len(first.splitlines()) <= 25
     assert len(second.splitlines()) <= 15
+    assert len(threads.splitlines()) <= 12
 
 
 def test_the_commands_run_in_their_order(tmp_path: Path) -> None:

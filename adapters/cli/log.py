@@ -22,11 +22,16 @@ WIDEST: Final = 60
 PAGE: Final = 1000
 HEARTBEAT: Final = 60.0
 
-_NAMED: Final = frozenset({"position", "id", "stream", "version", "kind", "at", "by", "namespace", "key", "resource"})
+_NAMED: Final = frozenset(
+    {"position", "id", "stream", "version", "kind", "at", "by", "namespace", "key", "resource", "thread"}
+)
+_SAID: Final = ("value", "checksum")
+"""What stands in a thread is read by `holdlog thread`."""
 _EXAMPLES: Final = """\
 examples:
   holdlog log --namespace campaign
   holdlog log --follow --kinds claim,ValueDeleted
+  holdlog log --thread run-7 --json
   holdlog log --after 17 --limit 1 --json
 """
 
@@ -45,7 +50,8 @@ def add_log(commands: Parsers, store: argparse.ArgumentParser, places: argparse.
     parser.add_argument("--namespace", metavar="NAMESPACE", help="values of this namespace")
     parser.add_argument("--prefix", metavar="TEXT", help="whose keys begin so")
     parser.add_argument("--resource", metavar="RESOURCE", help="claims that overlap this")
-    parser.add_argument("--kinds", metavar="KINDS", help="with commas: record, claim, agent, ValueWritten …")
+    parser.add_argument("--thread", metavar="ID", help="this thread")
+    parser.add_argument("--kinds", metavar="KINDS", help="with commas: record, claim, thread, agent, ValueWritten …")
     parser.add_argument("--agent", metavar="NAME", help="what this agent did, or its sub-agents")
     parser.add_argument("--limit", type=one_or_more, metavar="N", help="end after N events")
     parser.add_argument("--json", action="store_true", help="print each event as JSON, one a line")
@@ -64,7 +70,8 @@ def run_log(options: argparse.Namespace) -> int:
     opened = open_holdlog(place, Settings(workspaces=workspaces_of(options)), what="holdlog log", tell=tell)
     try:
         kinds = None if options.kinds is None else options.kinds.split(",")
-        choice = opened.calls.choice(options.namespace, options.prefix, kinds, options.resource, options.agent)
+        places = (options.namespace, options.prefix, kinds, options.resource, options.agent, options.thread)
+        choice = opened.calls.choice(*places)
         if options.follow:
             return run_until_ended(_follow(opened, choice, options))
         for event in islice(_all(opened, choice, options.after or 0), options.limit):
@@ -108,10 +115,16 @@ def _show(event: "HappenedEvent", as_json: bool) -> None:
 
 
 def _line(event: dict[str, Any]) -> str:
-    place = f"{event['namespace']}/{event['key']}" if "namespace" in event else event.get("resource", "")
-    rest = {name: value for name, value in event.items() if name not in _NAMED and value != event["by"]}
+    place = f"{event['namespace']}/{event['key']}" if "namespace" in event else ""
+    place = place or event.get("resource") or event.get("thread", "")
+    left_out = (*_NAMED, *_SAID) if "thread" in event else _NAMED
+    rest = {name: value for name, value in event.items() if name not in left_out and value != event["by"]}
     said = json.dumps(rest.pop("value"), ensure_ascii=False) if "value" in rest else ""
-    said = " ".join([said, *(f"{name}={value}" for name, value in rest.items())]).strip()
+    said = " ".join([said, *(f"{name}={_told(value)}" for name, value in rest.items())]).strip()
     short = said if len(said) <= WIDEST else said[: WIDEST - 1] + "…"
     moment = event["at"][:19].replace("T", " ")
     return "  ".join(filter(None, (str(event["position"]), moment, event["by"], event["kind"], place, short)))
+
+
+def _told(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

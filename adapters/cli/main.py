@@ -13,6 +13,7 @@ from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.serve import add_serve
 from holdlog.adapters.cli.settings import environment
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
+from holdlog.adapters.cli.thread import add_thread
 from holdlog.adapters.cli.token import add_token
 from holdlog.adapters.cli.up import add_up
 from holdlog.adapters.demo.command import add_demo
@@ -33,6 +34,7 @@ examples:
   holdlog claims                                who holds what
   holdlog set order-1 status '"paid"' --version 0
   holdlog history order-1 status
+  holdlog thread read run-7                     what agents said and found in a run
   holdlog doctor                                is the store sound, and who is connected?
   holdlog --db 'postgresql://ann@db.example/team?schema=project' claims
   holdlog copy state.db backup.db               also from and to PostgreSQL
@@ -146,6 +148,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     commands: Parsers = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     add_serve(commands, store, places)
     add_calls(commands, store, places)
+    add_thread(commands, store)
     add_log(commands, store, places)
     add_rebuild(commands, store)
     add_doctor(commands, store)

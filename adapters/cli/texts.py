@@ -41,7 +41,7 @@ def text(result: Result, place: Path | str, command: str = "") -> str:
         case results.SetResult(version=version) | results.DeleteResult(version=version):
             return f"version {version}"
         case results.RecordList(namespace=namespace, records=records):
-            rows = [(it.key, f"v{it.version}", it.updated_by, _short(it.value)) for it in records]
+            rows = [(it.key, f"v{it.version}", it.updated_by, short(it.value)) for it in records]
             return table(rows) or f"nothing in namespace {namespace} of {store}"
         case results.NamespaceList(namespaces=namespaces):
             return table([(it.namespace, str(it.count)) for it in namespaces]) or f"nothing in {store}"
@@ -206,7 +206,7 @@ def _of_value(result: Result) -> str:
             return f"{namespace} {key} does not exist now, not at version {expected}"
         case results.Conflict(namespace=namespace, key=key, actual_version=version, expected_version=expected):
             standing = f"version {version} by {result.actual_updated_by}, not {expected}"
-            return f"{namespace} {key} is at {standing}: {_short(result.actual_value)}"
+            return f"{namespace} {key} is at {standing}: {short(result.actual_value)}"
         case results.WatchTimeout(namespace=namespace, key=key, since_version=version):
             return f"{namespace} {key} did not change after version {version}"
         case _:
@@ -227,13 +227,13 @@ def _escaped(character: str) -> str:
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
     whole = json.dumps(value, ensure_ascii=False)
     return whole if len(whole) <= WIDEST_VALUE else whole[: WIDEST_VALUE - 1] + "…"
 
 
 def _past(past: results.Past) -> str:
-    value = "" if past.event_type in ("delete", "expire") else _short(past.value)
+    value = "" if past.event_type in ("delete", "expire") else short(past.value)
     return f"{value}  # {past.reason}" if past.reason else value
 
 

@@ -33,21 +33,25 @@ class EventCalls(ClaimCalls):
         kinds: Sequence[str] | None = None,
         resource: str | None = None,
         agent: str | None = None,
+        thread: str | None = None,
     ) -> Choice:
-        """Which events are meant. Raises DeniedError for a namespace or resource whose events may not be seen: nothing
-        would ever come."""
+        """Which events are meant. Raises DeniedError for a namespace, resource or thread whose events may not be seen:
+        nothing would ever come."""
         if prefix is not None and namespace is None:
             raise InvalidError("prefix: is that of keys, and needs a namespace")
         choice = Choice(
             namespace=None if namespace is None else text(namespace, "namespace", NAME),
             prefix="" if prefix is None else text(prefix, "prefix", BEGINNING),
             resource=None if resource is None else self.resource(resource),
+            thread=None if thread is None else text(thread, "thread", NAME),
             topics=topics_of(kinds),
             agent=None if agent is None else text(agent, "agent", AGENT),
             sees=None if self.grants is EVERYTHING else self.grants.sees,
         )
         if choice.namespace is not None:
             self._require("read", choice.namespace)
+        if choice.thread is not None:
+            self._require("read", choice.thread)
         if choice.resource is not None:
             self._require_to_see(choice.resource)
         return choice

@@ -8,8 +8,10 @@ from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
+from holdlog.domain.names import thread_stream
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import InvalidError
+from holdlog.domain.threads.thread import Thread
 from holdlog.projections import fold
 from holdlog.projections.fold import State
 from holdlog.projections.waiting import EVERYTHING, what_overlaps, whole_namespace
@@ -20,13 +22,14 @@ _names_of: Final = lru_cache(4096)(fold.initial)
 
 
 class Choice(NamedTuple):
-    """None chooses all. `namespace` with `prefix`, the beginning of keys, and `resource`, with what overlaps it, choose
-    streams: where both are given, those of either. `topics`: kinds of events. `agent`: what it did, or one of its
-    sub-agents. `sees`: whether the streams of these names may be seen."""
+    """None chooses all. `namespace` with `prefix`, the beginning of keys, `resource`, with what overlaps it, and
+    `thread` choose streams: where several are given, those of any. `topics`: kinds of events. `agent`: what it did, or
+    one of its sub-agents. `sees`: whether the streams of these names may be seen."""
 
     namespace: str | None = None
     prefix: str = ""
     resource: str | None = None
+    thread: str | None = None
     topics: frozenset[str] | None = None
     agent: str | None = None
     sees: Callable[[str], bool] | None = None
@@ -35,7 +38,7 @@ class Choice(NamedTuple):
         """Whether an event of that stream may be one of them; `fits` knows."""
         if self.topics is not None and topic not in self.topics:
             return False
-        if (self.namespace is not None or self.resource is not None) and not self._names(_names_of(stream)):
+        if self._place_matters and not self._names(_names_of(stream)):
             return False
         return self.sees is None or self.sees(stream)
 
@@ -52,7 +55,13 @@ class Choice(NamedTuple):
         places = () if self.namespace is None else whole_namespace(self.namespace)
         if self.resource is not None:
             places += what_overlaps(self.resource)
+        if self.thread is not None:
+            places += (thread_stream(self.thread),)
         return places or EVERYTHING
+
+    @property
+    def _place_matters(self) -> bool:
+        return not (self.namespace is None and self.resource is None and self.thread is None)
 
     def _names(self, state: State) -> bool:
         match state:
@@ -60,13 +69,15 @@ class Choice(NamedTuple):
                 return namespace == self.namespace and key.startswith(self.prefix)
             case Claim(resource=resource):
                 return self.resource is not None and overlap(resource, self.resource)
+            case Thread(thread=thread):
+                return thread == self.thread
             case _:
                 return False
 
 
 def done_by(recorded: Recorded[Event]) -> str:
-    """Who did it: the author of a value, the holder or waiter of a claim unless a person took it away, the agent that
-    registered. What ended by itself is told of whose it was."""
+    """Who did it: the author of a value or of what stands in a thread, the holder or waiter of a claim unless a person
+    took it away, the agent that registered. What ended by itself is told of whose it was."""
     event = recorded.event
     for field in ("forced_by", "by", "agent"):
         if name := getattr(event, field, None):
@@ -75,7 +86,7 @@ def done_by(recorded: Recorded[Event]) -> str:
 
 
 def names_in(stream: str) -> dict[str, str]:
-    """What the events of a stream are about: `namespace` and `key`, `resource`, `agent` …"""
+    """What the events of a stream are about: `namespace` and `key`, `resource`, `thread`, `agent` …"""
     state = _names_of(stream)
     if isinstance(state, Record):
         return {"namespace": state.namespace, "key": state.key}

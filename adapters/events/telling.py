@@ -7,12 +7,16 @@ from holdlog.adapters.events.choice import done_by, names_in
 from holdlog.adapters.results import HappenedEvent
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
-from holdlog.domain.names import claim_stream
+from holdlog.domain.names import claim_stream, thread_stream
 from holdlog.domain.times import utc
 from holdlog.domain.value import Json
 
 _TIMES: Final = ("expires_at", "due", "overlap_until")
 _OTHERS: Final = ("also", "alternatives")
+_ONE_OTHER: Final[dict[str, Callable[[str], str]]] = {"moved_to": claim_stream, "parent": thread_stream}
+"""Fields that name one other stream, and which."""
+_KEYS: Final = ("written", "deleted")
+"""Of the data of a thread."""
 _CALLER: Final = ("principal", "request_id", "correlation_id", "reason")
 """Sessions are told to nobody: who knows one could call in its name."""
 
@@ -51,17 +55,21 @@ def told(
 
 
 def names_others(event: Event) -> bool:
-    """Whether it names resources besides that of its stream."""
-    return any(getattr(event, name, None) for name in (*_OTHERS, "moved_to"))
+    """Whether it names resources or threads besides that of its stream."""
+    return any(getattr(event, name, None) for name in (*_OTHERS, *_ONE_OTHER))
 
 
 def _hide(fields: dict[str, Any], sees: Callable[[str], bool] | None) -> None:
     for name in _OTHERS:
         fields[name] = [it for it in fields.get(name, ()) if sees is None or sees(claim_stream(it))]
-        if not fields[name]:
+    for name in (*_OTHERS, *_KEYS):
+        if not fields.get(name):
+            fields.pop(name, None)
+    for name, stream_of in _ONE_OTHER.items():
+        if name in fields and sees is not None and not sees(stream_of(fields[name])):
             del fields[name]
-    if "moved_to" in fields and sees is not None and not sees(claim_stream(fields["moved_to"])):
-        del fields["moved_to"]
+    if "parent" not in fields:
+        fields.pop("parent_version", None)
 
 
 def _respell(fields: dict[str, Any], shown: Callable[[str], str]) -> None:

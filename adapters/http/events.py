@@ -37,7 +37,7 @@ RETRY: Final = 1000
 """Milliseconds after which a client connects again."""
 
 STREAM: Final = "text/event-stream"
-_PLACES: Final = ("namespace", "prefix", "resource", "agent")
+_PLACES: Final = ("namespace", "prefix", "resource", "thread", "agent")
 _PAGE: Final = ("limit", "wait")
 _WHOLE: Final = re.compile("[0-9]{1,19}")
 

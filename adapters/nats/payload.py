@@ -27,9 +27,10 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 class CloudEvent(NamedTuple):
     """One event of the log. `text` is the whole of it as JSON.
 
-    `position` (in the log) orders all events of a store, `version` those of `subject`, the stream of one record, claim
-    or agent. `data`: what happened, with the names that it happened to. `redacted`: its payload was taken out and
-    stands as null; `omitted`: it was too large for NATS and stands as null; the log has it.
+    `position` (in the log) orders all events of a store, `version` those of `subject`, the stream of one record, claim,
+    thread or agent. `data`: what happened, with the names that it happened to. `redacted`: its payload was taken out
+    and stands as null; `omitted`: it was too large for NATS and stands as null, and lists of names may be left out; the
+    log has all of it.
     """
 
     id: str
@@ -55,8 +56,18 @@ class CloudEvent(NamedTuple):
         return self.type == BOOKMARK
 
 
-def text_of(store_id: str, recorded: Recorded[Event], omit: bool = False) -> str:
-    """The JSON of an event. `omit`: without its payload, however small."""
+def text_within(store_id: str, recorded: Recorded[Event], most: int) -> bytes:
+    """The JSON of an event in so many bytes of UTF-8: without its payload where it is more, and without its lists,
+    such as the keys that were written, where that is still more."""
+    for omit, lists in ((False, True), (True, True)):
+        text = text_of(store_id, recorded, omit, lists).encode()
+        if len(text) <= most:
+            return text
+    return text_of(store_id, recorded, omit=True, lists=False).encode()
+
+
+def text_of(store_id: str, recorded: Recorded[Event], omit: bool = False, lists: bool = True) -> str:
+    """The JSON of an event. `omit`: without its payload, however small; `lists`: with its fields that are lists."""
     envelope = recorded.envelope
     caller = envelope.caller
     told: dict[str, Any] = {}
@@ -78,7 +89,7 @@ def text_of(store_id: str, recorded: Recorded[Event], omit: bool = False) -> str
         f'{{"specversion":"1.0","id":"{envelope.stream}@{envelope.version}","source":"{source_of(store_id)}"'
         f',"type":"{TYPE_PREFIX}{envelope.topic}","subject":"{envelope.stream}","time":"{_moment(envelope.at)}"'
         f',"position":{envelope.position},"version":{envelope.version},"digest":"{envelope.digest.hex()}"{more}'
-        f',"datacontenttype":"application/json","data":{_data(recorded, omit or recorded.redacted)}}}'
+        f',"datacontenttype":"application/json","data":{_data(recorded, omit or recorded.redacted, lists)}}}'
     )
 
 
@@ -126,10 +137,12 @@ def _moment(at: int) -> str:
     return utc(at).isoformat().replace("+00:00", "Z")
 
 
-def _data(recorded: Recorded[Event], omit: bool) -> str:
+def _data(recorded: Recorded[Event], omit: bool, lists: bool) -> str:
     event = recorded.event
     field = event.payload_field
     exclude = {*event.kept_back, *([field] if field else ())} or None
+    if not lists:
+        exclude = {*(exclude or ()), *(name for name, value in event if isinstance(value, tuple))}
     if any(getattr(event, name, None) is not None for name in _TIMES):
         fields = event.model_dump(mode="json", exclude=exclude, exclude_none=True)
         body = _encode({name: _moment(value) if name in _TIMES else value for name, value in fields.items()})

@@ -6,7 +6,7 @@ from typing import Final
 from nats.js.api import Header
 
 from holdlog.adapters.nats.options import NatsOptions
-from holdlog.adapters.nats.payload import CONTENT_TYPE, text_of
+from holdlog.adapters.nats.payload import CONTENT_TYPE, text_within
 from holdlog.adapters.nats.publishing import Acknowledged, Publisher
 from holdlog.adapters.nats.stream import POSITION, PREVIOUS, Head
 from holdlog.adapters.nats.subjects import subject_in
@@ -30,9 +30,7 @@ class Sending:
 
     async def send(self, recorded: Recorded[Event]) -> tuple["asyncio.Future[Acknowledged]", Head]:
         envelope = recorded.envelope
-        payload = text_of(self._store_id, recorded).encode()
-        if len(payload) > self._largest:
-            payload = text_of(self._store_id, recorded, omit=True).encode()
+        payload = text_within(self._store_id, recorded, self._largest)
         message_id = f"{self._store_id}:{envelope.position}"
         headers = {
             Header.MSG_ID.value: message_id,

@@ -9,9 +9,9 @@ from holdlog.adapters.stores.mapper import event_of, expected_digest
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.refusals import StoreError
 from holdlog.projections import fold
-from holdlog.projections.fold import VIEWS, State
+from holdlog.projections.fold import ADDED, VIEWS, State
 from holdlog.projections.projection import Put, Table
-from holdlog.projections.rebuild import Step, following, initial
+from holdlog.projections.rebuild import Added, Step, following, initial
 
 MAX_EXAMPLES: Final = 3
 PROGRESS_EVERY: Final = 4_000
@@ -67,6 +67,9 @@ class Look(Protocol):
     def known(self, streams: Sequence[str]) -> set[str]:
         """Those of them that stand in the log."""
 
+    def events_at(self, places: Sequence[tuple[str, Any]]) -> Iterator[Row]:
+        """Those of these streams and versions, as `events` has them."""
+
     def backwards(self) -> Iterator[tuple[int, int, str]]:
         """Position, version and stream of events that are earlier than the event before."""
 
@@ -112,6 +115,7 @@ class Audit:
         state = self._initial(stream)
         last: object = 0
         previous: Any = NO_DIGEST
+        added = Added()
         for row in rows:
             self._count()
             version = row[2]
@@ -121,7 +125,10 @@ class Audit:
                 self.digests.add(f"{stream}@{version}")
             last, previous = version, row[11]
             if state is not None:
-                state = self._evolved(state, row)
+                state = self._evolved(state, row, stream, added)
+        if state is not None:
+            for put in added.at_the_end():
+                self._tell(stream, put)
         return state
 
     def _initial(self, stream: str) -> State | None:
@@ -136,13 +143,17 @@ class Audit:
             self.unreadable.add(f"stream {stream!r} is no text")
         return None
 
-    def _evolved(self, state: State, row: Row) -> State | None:
-        stream, version, topic, body, at = row[1:6]
+    def _evolved(self, state: State, row: Row, stream: str, added: Added) -> State | None:
+        version, topic, body, at = row[2:6]
         digest, payload = row[11], row[13]
         try:
             # Versions with a gap were told; views are compared as if there were none.
             before: State = state._replace(version=version - 1)
-            return following(before, Step(stream, version, at, digest, event_of(stream, version, topic, body, payload)))
+            event = event_of(stream, version, topic, body, payload)
+            after = following(before, Step(stream, version, at, digest, event))
+            for put in added.by(after, event, at):
+                self._tell(stream, put)
+            return after
         except StoreError as error:
             self.unreadable.add(str(error))
         except _BROKEN:
@@ -177,11 +188,14 @@ class Audit:
     def _find_strays(self, view: Table) -> None:
         if self._look.count(view) == self._found[view.name]:
             return
-        rows = ((_stream_of(view, row), row[: view.key]) for row in self._look.all_rows(view))
+        version = list(view.columns).index("version")
+        rows = ((_stream_of(view, row), row[version], row[: view.key]) for row in self._look.all_rows(view))
         while page := list(islice(rows, MAX_COMPARED)):
-            known = self._look.known([stream for stream, _ in page if stream is not None])
-            for stream, key in page:
-                if stream not in known:
+            known = self._look.known([stream for stream, *_ in page if stream is not None])
+            places = [(stream, version) for stream, version, _ in page if stream in known]
+            told = {key for row in self._look.events_at(places) for key in _added(view, row)} if view in ADDED else None
+            for stream, _, key in page:
+                if stream not in known or (told is not None and key not in told):
                     self.views.add(f"{view.name} has a row {'/'.join(map(str, key))} that is not in the log")
 
     def _check_order(self) -> None:
@@ -211,6 +225,17 @@ def _verifies(row: Row, previous: bytes) -> bool:
 
 def _stream_of(view: Table, row: Row) -> str | None:
     try:
-        return fold.state_of(view, row).stream
+        return fold.stream_of(view, row)
     except _BROKEN:
         return None
+
+
+def _added(view: Table, row: Row) -> list[Row]:
+    """The keys of the rows that an event adds to a view; none where it cannot be read, which was told."""
+    try:
+        stream, version, topic, body, at = row[1:6]
+        state: State = initial(stream)._replace(version=version)
+        rows = fold.also(state, event_of(stream, version, topic, body, row[13]), at)
+        return [row[: view.key] for table, row in rows if table is view]
+    except (StoreError, *_BROKEN):
+        return []

@@ -44,6 +44,10 @@ class SqliteLook:
     def known(self, streams: Sequence[str]) -> set[str]:
         return {it for it in streams if self._connection.execute(_SELECT_STREAM, (it,)).fetchone() is not None}
 
+    def events_at(self, places: Sequence[tuple[str, Any]]) -> Iterator[Row]:
+        for place in places:
+            yield from self._connection.execute(_SELECT_EVENT, place)
+
     def backwards(self) -> Iterator[tuple[int, int, str]]:
         return self._connection.execute(_SELECT_TIMES_BACKWARDS)
 
@@ -76,6 +80,7 @@ def any_text(text: bytes) -> str:
 
 
 _SELECT_ROW: Final[dict[str, Any]] = {view.name: select_row(view) for view in VIEWS}
+_SELECT_EVENT: Final = f"{SELECT_EVENTS} WHERE originator_id = ? AND originator_version = ?"
 _SELECT_STREAM: Final = f"SELECT 1 FROM {EVENTS_TABLE} WHERE originator_id = ? LIMIT 1"
 _SELECT_TIMES_BACKWARDS: Final = f"""
 SELECT rowid, originator_version, originator_id FROM (

@@ -8,14 +8,14 @@ from typing import Any, Final, NamedTuple, Protocol
 from holdlog.adapters.stores.mapper import event_of
 from holdlog.domain.refusals import HoldlogError, UnavailableError
 from holdlog.projections import fold
-from holdlog.projections.fold import VIEWS, State
+from holdlog.projections.fold import STATES, VIEWS, State
 from holdlog.projections.projection import Table
 from holdlog.projections.rebuild import Step, fold_page, initial
 
 PAGE_EVENTS: Final = 4_000
 """Events folded at once: their rows are written while other writers to a file wait, some 20 ms."""
 PAGE_CHARACTERS: Final = 16 * 1024 * 1024
-"""Of values read at once; a page ends after the event that crosses it."""
+"""Of events read at once; a page ends after the event that crosses it."""
 PATIENCE: Final = 10.0
 """Seconds that a rebuild waits for its turn to write."""
 STEP_COLUMNS: Final = "originator_id, originator_version, at, digest, topic, state, payload"
@@ -174,10 +174,9 @@ def _page(rows: Iterator[Row], after: int) -> _Page:
     position, characters = after, 0
     for position, stream, version, at, digest, topic, state, payload in rows:
         steps.append(Step(stream, version, at, digest, event_of(stream, version, topic, state, payload)))
-        if payload is not None:
-            characters += len(payload)
-            if characters > PAGE_CHARACTERS:
-                return _Page(steps, position, full=True)
+        characters += len(state) + len(payload or "")
+        if characters > PAGE_CHARACTERS:
+            return _Page(steps, position, full=True)
     return _Page(steps, position, full=len(steps) == PAGE_EVENTS)
 
 
@@ -185,19 +184,19 @@ def _folded(tables: Tables, page: _Page) -> dict[str, list[Row]]:
     """The rows after a page, by view."""
 
     def load(streams: Sequence[str]) -> dict[str, State]:
-        named: dict[str, dict[Row, str]] = {view.name: {} for view in VIEWS}
+        named: dict[str, dict[Row, str]] = {view.name: {} for view in STATES}
         for stream in streams:
             view, row = fold.put(initial(stream))
             named[view.name][row[: view.key]] = stream
         return {
             of[row[: view.key]]: fold.state_of(view, row)
-            for view in VIEWS
+            for view in STATES
             if (of := named[view.name])
             for row in tables.load(view, list(of))
         }
 
-    rows: dict[str, list[Row]] = {view.name: [] for view in VIEWS}
-    for state in fold_page(page.steps, load).values():
-        table, row = fold.put(state)
-        rows[table.name].append(row)
-    return rows
+    states, added = fold_page(page.steps, load)
+    rows: dict[str, dict[Row, Row]] = {view.name: {} for view in VIEWS}
+    for table, row in (*map(fold.put, states.values()), *added):
+        rows[table.name][row[: table.key]] = row
+    return {view: list(of_view.values()) for view, of_view in rows.items()}

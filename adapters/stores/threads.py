@@ -22,9 +22,6 @@ _SELECT_CHANGED: Final = f"SELECT key FROM {DATA.name} WHERE thread = ? AND vers
 _RESULTS: Final = f"SELECT name FROM {ITEMS.name} WHERE thread = ? AND kind = 'result' AND version > ?"
 _SELECT_CHECKSUMS: Final = f"{_RESULTS} ORDER BY version"
 _SELECT_CHECKSUM: Final = f"{_RESULTS} AND name = ? AND name <> ''"  # as the index has it, or it would not be used
-_AT: Final = f"SELECT originator_version FROM {EVENTS_TABLE} WHERE originator_id = ?"
-_SELECT_AT_POSITION: Final = f"{_AT} AND rowid <= ? ORDER BY originator_version DESC LIMIT 1"
-_SELECT_AT_TIME: Final = f"{_AT} AND at <= ? ORDER BY originator_version DESC LIMIT 1"
 
 
 class SqliteThreads:
@@ -53,7 +50,7 @@ class SqliteThreads:
         place = (after, below) if key is None else (after, below, key)
         parameters = [it for kind in kinds for it in (thread, kind, *place, limit)]
         select = _select_events(len(kinds), newest, key is not None)
-        rows = self.connection.execute(select, (*parameters, thread_stream(thread), limit))
+        rows = self.connection.execute(select, (*parameters, limit, thread_stream(thread)))
         return [unseal(row) for row in rows]
 
     def checksums(self, thread: str, after: int, wanted: Sequence[str] | None) -> list[str]:
@@ -73,22 +70,41 @@ class SqliteThreads:
 
     def version_at(self, stream: str, position: int | None, at: int | None) -> int:
         if position is not None:
-            row = self.connection.execute(_SELECT_AT_POSITION, (stream, position)).fetchone()
-        else:
-            row = self.connection.execute(_SELECT_AT_TIME, (stream, sys.maxsize if at is None else at)).fetchone()
-        return row[0] if row else 0
+            return self._seek("rowid", stream, position)
+        return self._seek("at", stream, sys.maxsize if at is None else at)
+
+    def _seek(self, column: str, stream: str, bound: int) -> int:
+        version: int = self.connection.execute(
+            seek(column, ":stream", ":bound"), {"stream": stream, "bound": bound}
+        ).fetchone()[0]
+        return version
+
+
+@cache
+def seek(column: str, stream: str, bound: str) -> str:
+    """The last version of a stream whose column, which never falls, is at most a bound, by halves. The statement of
+    each kind of store; `stream`, `bound`: its parameters."""
+    events = f"FROM {EVENTS_TABLE} WHERE originator_id = {stream}"
+    fits = f"EXISTS (SELECT 1 {events} AND originator_version = (low + high + 1) / 2 AND {column} <= {bound})"
+    last = f"SELECT originator_version {events} ORDER BY originator_version DESC LIMIT 1"
+    return (
+        f"WITH RECURSIVE seek (low, high) AS (SELECT CAST(0 AS BIGINT), COALESCE(({last}), 0) UNION ALL"
+        f" SELECT CASE WHEN {fits} THEN (low + high + 1) / 2 ELSE low END,"
+        f" CASE WHEN {fits} THEN high ELSE (low + high + 1) / 2 - 1 END FROM seek WHERE low < high)"
+        " SELECT low FROM seek WHERE low = high"
+    )
 
 
 @cache
 def _select_events(kinds: int, newest: bool, with_key: bool) -> str:
     """One statement, so that all kinds are read at the same moment; each by its own stretch of the index."""
-    order = "ORDER BY version DESC LIMIT ?" if newest else "ORDER BY version LIMIT ?"
+    order = "ORDER BY version DESC" if newest else "ORDER BY version"
     named = " AND name = ? AND name <> ''" if with_key else ""
     place = f"thread = ? AND kind = ? AND version > ? AND version < ?{named}"
     of_kind = f"SELECT DISTINCT version FROM {ITEMS.name} WHERE {place}"
-    found = " UNION ALL ".join([f"SELECT * FROM ({of_kind} {order})"] * kinds)
+    found = " UNION ALL ".join([f"SELECT * FROM ({of_kind} {order} LIMIT ?)"] * kinds)
     columns = ", ".join(EVENT_COLUMNS)
     return (
-        f"SELECT rowid, {columns} FROM ({found}) CROSS JOIN {EVENTS_TABLE}"
+        f"SELECT rowid, {columns} FROM (SELECT version FROM ({found}) {order} LIMIT ?) CROSS JOIN {EVENTS_TABLE}"
         f" WHERE originator_id = ? AND originator_version = version {order}"
     )

@@ -30,6 +30,18 @@ MAX_TOLD: Final = 100
 """Keys that a conflict names."""
 
 
+def named(command: ThreadCommand) -> list[str]:
+    """The threads whose states it is decided by."""
+    return [command.thread, command.parent] if isinstance(command, ForkThread) else [command.thread]
+
+
+def checksums_of(command: ThreadCommand) -> tuple[str, ...]:
+    """Of the results that it appends unless they stand."""
+    if not isinstance(command, Append):
+        return ()
+    return tuple(item.checksum for item in command.items if isinstance(item, NewResult))
+
+
 def change_thread(command: ThreadCommand, caller: Caller, transaction: Transaction) -> ThreadChanged:
     before = after = transaction.thread(command.thread)
     copy = None
@@ -55,7 +67,7 @@ def change_thread(command: ThreadCommand, caller: Caller, transaction: Transacti
         appended=appended,
         already=len(command.items) - appended if isinstance(command, Append) else 0,
         deleted=changed.deleted if changed is not None else (),
-        checksums=_checksums(command) if isinstance(command, Append) else (),
+        checksums=checksums_of(command),
         messages=after.messages,
         results=after.results,
         parent=after.parent,
@@ -63,14 +75,10 @@ def change_thread(command: ThreadCommand, caller: Caller, transaction: Transacti
     )
 
 
-def _checksums(command: Append) -> tuple[str, ...]:
-    return tuple(item.checksum for item in command.items if isinstance(item, NewResult))
-
-
 def _standing(command: ThreadCommand, before: Thread, transaction: Transaction) -> Standing:
     match command:
         case Append(thread=name):
-            wanted = _checksums(command)
+            wanted = checksums_of(command)
             return Standing(transaction.checksums(name, before.cleared, wanted) if wanted else ())
         case ReplaceResults(thread=name):
             return Standing(transaction.checksums(name, before.cleared, None))

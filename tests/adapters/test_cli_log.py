@@ -9,6 +9,7 @@ import pytest
 
 from holdlog import StateStore
 from holdlog.adapters.cli.main import main
+from tests.thread_story import KINDS, fork, story
 
 
 @pytest.fixture
@@ -44,6 +45,28 @@ def test_scripts_get_each_event_as_json(db: Path, capsys: pytest.CaptureFixture[
     assert len(run(capsys, db, "--resource", "custom://deploy", "--agent", "bob")) == 1
 
 
+def test_threads_are_told_on_a_line_each_without_what_was_said(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with StateStore(db) as store:
+        story(store._opened, "run 7")
+        fork(store._opened, "run 8", "run 7", by="bob")
+    lines = [line.split("  ") for line in run(capsys, db, "--thread", "run 7")]
+    assert [(it[2], it[3], it[4]) for it in lines] == [("ann", kind, "run 7") for kind in KINDS]
+    assert [it[5:] for it in lines] == [
+        [],
+        ["written=plan,files"],
+        [],
+        ["agent=writer"],
+        ["written=plan deleted=files"],
+        [],
+        ["agent=writer"],
+    ]
+    (began,) = run(capsys, db, "--thread", "run 8", "--limit", "1")
+    assert began.endswith("  bob  ThreadStarted  run 8  parent=run 7 parent_version=7")
+    (found,) = run(capsys, db, "--thread", "run 7", "--kinds", "MessageAppended", "--json")
+    assert json.loads(found)["value"]["content"] == "which file?"
+    assert len(run(capsys, db, "--kinds", "thread", "--agent", "bob")) == 4
+
+
 def test_what_comes_is_followed(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = [sys.executable, "-m", "holdlog", "log", "--db", str(db), "--follow", "--after", "2", "--limit", "2"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -57,7 +80,7 @@ def test_what_comes_is_followed(db: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_bad_choice_is_one_line_and_exit_code_2(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["--kinds", "written"], ["--after", "9"], ["--prefix", "x"]):
+    for words in (["--kinds", "written"], ["--after", "9"], ["--prefix", "x"], ["--thread", ""]):
         assert main(["log", "--db", str(db), *words]) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
 

@@ -28,6 +28,7 @@ from holdlog.adapters.opened import Opened
 from holdlog.adapters.spaces import Spaces
 from holdlog.domain.message import NOBODY
 from tests.commands import PATIENCE, aside
+from tests.thread_story import KINDS, story
 
 SSE = {"accept": "text/event-stream"}
 
@@ -406,6 +407,15 @@ async def test_pages_come_as_json(here: Site) -> None:
     assert (answer.status_code, body["status"], body["next_position"], body["bookmark"]) == (200, "ok", 2, 3)
     assert [event["key"] for event in body["events"]] == ["b"]
     assert (await here.client.get("/events", params={"after": 3})).json()["events"] == []
+
+
+async def test_one_thread_is_chosen_by_its_id(here: Site) -> None:
+    story(here.opened, "run 7/é")
+    story(here.opened, "run")
+    answer = await here.client.get("/events", params={"thread": "run 7/é", "kinds": "ThreadStarted,ResultAppended"})
+    assert [(it["position"], it["thread"]) for it in answer.json()["events"]] == [(at, "run 7/é") for at in (1, 4, 7)]
+    async with stream(here, after=0, thread="run") as it:
+        assert [told.id for told in await it.some(len(KINDS))] == list(range(8, 15))
 
 
 async def test_a_long_poll_answers_with_what_comes(here: Site) -> None:

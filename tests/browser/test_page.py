@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 
 from holdlog import StateStore
 from tests.http import HttpServer
+from tests.thread_story import append, change_data, fork, result, said, start
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -127,6 +128,28 @@ def test_the_last_events_can_be_chosen_and_paused(visit: Visits, server: HttpSer
     expect(first).to_contain_text("feed/b")
     page.locator("#events").get_by_role("button", name="Values").click()
     expect(page.get_by_text("ann wrote feed/b")).to_have_count(0)
+
+
+def test_what_happens_in_a_thread_is_told_as_text(visit: Visits, server: HttpServer, store: StateStore) -> None:
+    page = visit(server.url)
+    expect(page.get_by_role("status")).to_have_text("Live")
+    opened, thread = store._opened, "run <i>7</i>"
+    start(opened, thread, plan=1)
+    append(opened, said("<img src=//evil.example/i>\u202e"), result("a.py", "<b>writer</b>"), thread=thread)
+    change_data(opened, {"<b>files</b>": [], "plan": 2}, thread=thread)
+    change_data(opened, {}, "plan", thread=thread)
+    fork(opened, "run 8", thread)
+    rows = page.locator("#event-list > li")
+    for told in (
+        f"ann started {thread}",
+        f"ann told {thread}",
+        r"<img src=//evil.example/i>\u202e",
+        f"<b>writer</b>’s result in {thread}",
+        f"ann changed the data of {thread}, wrote <b>files</b> plan",
+        f"ann changed the data of {thread}, deleted plan",
+        f"ann started run 8 from {thread}",
+    ):
+        expect(rows.filter(has_text=told).first).to_be_visible()
 
 
 def test_an_empty_store_says_what_to_do(own_server: HttpServer, visit: Visits) -> None:

@@ -14,7 +14,7 @@ from holdlog.adapters.nats.patterns import Pattern, pattern_of
 from holdlog.adapters.nats.subjects import subject_in
 from holdlog.adapters.nats.subscriber import Subscription
 from holdlog.adapters.opened import Opened
-from holdlog.domain.names import agent_stream, claim_stream, record_stream
+from holdlog.domain.names import agent_stream, claim_stream, record_stream, thread_stream
 from holdlog.domain.refusals import InvalidError
 from tests.nats.conftest import publish_all
 from tests.nats.test_subjects import NAMES
@@ -55,6 +55,10 @@ REFUSED = [
     ("claim.src.>", "claims are in path, custom or file%3A"),
     ("agent.ann", "kind, namespace and key"),
     ("agent.all.ann", "as in agent._.ann"),
+    ("thread.run-7", "kind, namespace and key"),
+    ("thread.all.run-7", "as in thread._.run-7"),
+    ("thread._.run 7", "as in thread._.run%207"),
+    ("thread._.a.b", "as in thread._.a%2Eb"),
     ("holdlog.team.campaign.>", "it begins with"),
     ("holdlog.team", "a name in it is empty"),
     ("holdlog..claim.>", "the name of its store"),
@@ -87,6 +91,9 @@ TAKEN = [
     ("record.campaign.>", Pattern("*", "record.campaign.>")),
     ("claim.file%3Atree.>", Pattern("*", "claim.file%3Atree.>")),
     ("agent._.*", Pattern("*", "agent._.*")),
+    ("thread.>", Pattern("*", "thread.>")),
+    ("thread._.run-7", Pattern("*", "thread._.run-7")),
+    ("holdlog.team.thread.*.run-7", Pattern("team", "thread.*.run-7")),
     ("holdlog.>", Pattern("*", ">")),
     ("holdlog.*.claim.>", Pattern("*", "claim.>")),
     ("holdlog.team.>", Pattern("team", ">")),
@@ -107,7 +114,7 @@ def test_a_prefix_may_have_dots_and_be_a_kind() -> None:
 
 @given(NAMES, NAMES, st.booleans())
 def test_whatever_an_event_has_can_be_asked_for(one: str, other: str, named: bool) -> None:
-    streams = [record_stream(one, other), agent_stream(one), claim_stream(f"custom://{one}")]
+    streams = [record_stream(one, other), agent_stream(one), thread_stream(one), claim_stream(f"custom://{one}")]
     for subject in (*map(subject_in, streams), subject_in(claim_stream("file://tree"))):
         pattern = pattern_of(f"holdlog.team.{subject}" if named else subject, "holdlog")
         assert pattern.fits(subject)

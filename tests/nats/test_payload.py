@@ -1,8 +1,10 @@
 """What is published is a CloudEvent that says what the log says."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+from unicodedata import normalize
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +17,9 @@ from holdlog.domain.envelope import Recorded
 from holdlog.domain.handle import Command
 from holdlog.domain.message import Caller, Event
 from tests.clock import Clock
-from tests.commands import put, run, transact
+from tests.commands import put, run, transact, whole_log
+from tests.nats.test_subjects import is_name
+from tests.thread_story import KINDS, change_data, fork, start, story
 
 ID = "4b0c3a5e-0000-4000-8000-000000000001"
 REQUIRED = {"specversion": "1.0", "source": f"urn:uuid:{ID}", "datacontenttype": "application/json"}
@@ -98,6 +102,77 @@ def test_a_value_that_is_null_is_not_redacted() -> None:
 def test_an_omitted_value_is_null_and_says_so() -> None:
     body = told(transact(put("k", "x" * 100)), omit=True)
     assert (body["omitted"], body["data"]["value"]) == (True, None)
+
+
+# --- threads
+
+
+def of_threads(tell: Callable[[MemoryStore], None]) -> list[Recorded[Event]]:
+    clock = Clock()
+    store = MemoryStore(clock, clock.steady)
+    tell(store)
+    return whole_log(store)
+
+
+def test_each_event_of_a_thread_is_told_with_its_id_and_who_wrote_it() -> None:
+    events = [json.loads(payload.text_of(ID, it)) for it in of_threads(lambda store: story(store, "run 7"))]
+    assert [it["type"] for it in events] == [f"holdlog.{kind}" for kind in KINDS]
+    assert {(it["subject"], it["data"]["thread"], it["data"]["by"]) for it in events} == {
+        ("thread:run%207", "run 7", "ann")
+    }
+    began, first, message, result, changed, cleared, _ = (it["data"] for it in events)
+    assert began == cleared == {"thread": "run 7", "by": "ann"}
+    assert first["value"] == {"plan": "search", "files": {"a.py": "1"}}
+    assert message["value"] == {"type": "text", "role": "user", "content": "which file?"}
+    assert (result["agent"], result["checksum"]) == ("writer", result["value"]["checksum"])
+    assert changed == {
+        "thread": "run 7",
+        "by": "ann",
+        "written": ["plan"],
+        "deleted": ["files"],
+        "value": {"plan": "write"},
+    }
+
+
+def test_a_fork_is_told_with_its_parent() -> None:
+    def tell(store: MemoryStore) -> None:
+        start(store)
+        fork(store, "run-8")
+
+    event = payload.read(payload.text_of(ID, of_threads(tell)[-1]))
+    assert event.data == {"thread": "run-8", "by": "ann", "parent": "run-7", "parent_version": 1}
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=9).filter(is_name), VALUES, min_size=1, max_size=4))
+def test_data_that_was_written_comes_back_as_an_object(data: dict[str, Any]) -> None:
+    def tell(store: MemoryStore) -> None:
+        start(store)
+        change_data(store, data)
+
+    event = payload.read(payload.text_of(ID, of_threads(tell)[-1]))
+    named = {normalize("NFC", key): value for key, value in data.items()}
+    assert event.data["value"] == named
+    assert set(event.data["written"]) == set(named)
+
+
+def test_an_event_is_told_without_its_value_where_there_is_no_room_and_without_its_keys_where_there_is_less() -> None:
+    keys = {f"key {number}": "x" * 100 for number in range(100)}
+
+    def tell(store: MemoryStore) -> None:
+        start(store)
+        change_data(store, {**keys, "é": 1})
+
+    event = of_threads(tell)[-1]
+    whole, without, least = (payload.text_within(ID, event, most) for most in (100_000, 4000, 1000))
+    assert payload.read(whole.decode()).data["value"] == {**keys, "é": 1}
+    for text, most in ((without, 4000), (least, 1000)):
+        read = payload.read(text.decode())
+        assert (read.omitted, read.data["value"]) == (True, None)
+        assert len(text) <= most
+    assert len(payload.read(without.decode()).data["written"]) == 101
+    assert payload.read(least.decode()).data == {"thread": "run-7", "by": "ann", "value": None}
+    assert payload.text_within(ID, event, len(whole)) == whole
+    assert payload.text_within(ID, event, len(whole) - 1) == without
 
 
 @given(VALUES)

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from holdlog.adapters.nats.subjects import HASHED, LONGEST_TOKEN, matches, subject_in, token
-from holdlog.domain.names import agent_stream, claim_stream, name, record_stream
+from holdlog.domain.names import agent_stream, claim_stream, name, record_stream, thread_stream
 
 TOKEN = re.compile(r"[A-Za-z0-9_%-]{1,240}")
 
@@ -69,10 +69,24 @@ def test_what_just_fits_stays_as_it_is() -> None:
         (claim_stream("file://tree/"), "claim.file%3Atree.%2F"),
         (claim_stream("custom://deploy"), "claim.custom.deploy"),
         (agent_stream("claude/tests"), "agent._.claude%2Ftests"),
+        (thread_stream("run-7"), "thread._.run-7"),
+        (thread_stream("a.b/c d>*"), "thread._.a%2Eb%2Fc%20d%3E%2A"),
     ],
 )
 def test_subjects_say_kind_namespace_and_key(stream: str, subject: str) -> None:
     assert subject_in(stream) == subject
+
+
+@given(NAMES, NAMES)
+def test_two_threads_have_two_subjects_and_each_is_of_three_tokens(one: str, other: str) -> None:
+    assume(one != other)
+    subjects = [subject_in(thread_stream(it)) for it in (one, other)]
+    assert subjects[0] != subjects[1]
+    for subject in subjects:
+        kind, namespace, key = subject.split(".")
+        assert (kind, namespace) == ("thread", "_")
+        assert TOKEN.fullmatch(key)
+        assert matches("thread.>", subject)
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,7 @@ MORE: Final[Mapping[str, Schema]] = {
                 query("namespace", "Only of values in it", NAME),
                 query("prefix", "Only of keys that begin with it; needs a namespace", BEGINNING),
                 query("resource", "Only of claims that overlap it", RESOURCE),
+                query("thread", "Only of this thread", NAME),
                 query("agent", "Only what it or its sub-agents did", AGENT),
                 query("kinds", "Only of these kinds, with commas between them, as ValueWritten", _KINDS),
                 query("wait", "Seconds until an empty page is told", {"type": "number", "minimum": 0}),

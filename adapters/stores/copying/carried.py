@@ -12,8 +12,9 @@ from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.refusals import StoreError
 from holdlog.projections import fold
-from holdlog.projections.fold import VIEWS, State
-from holdlog.projections.rebuild import Step, following, initial
+from holdlog.projections.fold import VIEWS
+from holdlog.projections.projection import Put
+from holdlog.projections.rebuild import Added, Step, following, initial
 
 PAGE_ROWS: Final = 4_000
 PAGE_CHARACTERS: Final = 16 * 1024 * 1024
@@ -79,7 +80,7 @@ def pages(rows: Iterable[Row]) -> Iterator[list[Row]]:
 def view_pages(events: Iterable[Row]) -> Iterator[tuple[Carried, list[Row]]]:
     """The rows of the views, folded from events in order of streams. Raises StoreError for a log that says nonsense."""
     waiting: dict[str, list[Row]] = {name: [] for name in _VIEWS}
-    for page in pages((table.name, *row) for table, row in map(fold.put, _states(events))):
+    for page in pages((table.name, *row) for table, row in _puts(events)):
         for name, *row in page:
             waiting[name].append(tuple(row))
         for name, rows in waiting.items():
@@ -88,11 +89,12 @@ def view_pages(events: Iterable[Row]) -> Iterator[tuple[Carried, list[Row]]]:
                 waiting[name] = []
 
 
-def _states(events: Iterable[Row]) -> Iterator[State]:
+def _puts(events: Iterable[Row]) -> Iterator[Put]:
     for stream, of_stream in groupby(events, key=itemgetter(1)):
         state = initial(stream)
         if state.stream != stream:
             raise StoreError(f"the stream {stream[:80]!r} is not spelled as holdlog spells it; see holdlog doctor")
+        added = Added()
         for row in of_stream:
             version, topic, body, at = row[2:6]
             if version != state.version + 1:
@@ -101,7 +103,9 @@ def _states(events: Iterable[Row]) -> Iterator[State]:
                 )
             event = event_of(stream, version, topic, body, row[13])
             state = following(state, Step(stream, version, at, row[11], event))
-        yield state
+            yield from added.by(state, event, at)
+        yield from added.at_the_end()
+        yield fold.put(state)
 
 
 def verified(events: Iterable[Row], found: Fingerprint) -> Iterator[Row]:

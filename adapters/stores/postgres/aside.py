@@ -91,7 +91,6 @@ class PostgresAside:
         try:
             with self._transaction():
                 _require_known_schema(self._connection)
-                execute("SET enable_sort = off")  # pages of the log come by an index
                 for view in VIEWS:
                     execute(create_view(view, name_aside(view.name), "TEMP TABLE"))
                     execute(create_view(Table(_keys(view), key_of(view), view.key), kind="TEMP TABLE"))

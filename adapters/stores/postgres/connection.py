@@ -40,11 +40,12 @@ def connect(place: Place) -> PatientConnection:
     )
     connection.adapters.register_dumper(int, Int8Dumper)  # else each size of number makes a statement of its own
     # Plans are kept: planning anew costs more than it ever saves here. They use the keys, also when made for a table
-    # that was small still.
+    # that was small still. What has an order comes by a key in that order; else all of it would be sorted.
     connection.execute(
         "SELECT set_config('search_path', %s, false), set_config('synchronous_commit', 'on', false),"
         " set_config('idle_in_transaction_session_timeout', %s, false), set_config('lock_timeout', %s, false),"
         " set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false),"
+        " set_config('enable_sort', 'off', false), set_config('jit', 'off', false),"
         " set_config('tcp_keepalives_idle', '5', false), set_config('tcp_keepalives_interval', '5', false),"
         # That a host is gone is noticed by the database within 20 s: what it held is not kept for it longer.
         " set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '20s', false)",

@@ -13,7 +13,7 @@ from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal
 from holdlog.adapters.stores.postgres.look import PostgresLook
 from holdlog.adapters.stores.postgres.place import place_of
 from holdlog.adapters.stores.postgres.rows import Connection
-from holdlog.adapters.stores.postgres.schema import ADDED, MAJOR, MINOR, is_behind
+from holdlog.adapters.stores.postgres.schema import MAJOR, MINOR, added_since, is_behind, minor_of
 from holdlog.adapters.stores.postgres.session import connected
 from holdlog.adapters.stores.postgres.standing import (
     INDEXES,
@@ -41,7 +41,8 @@ def examine(url: str, progress: Callable[[int, int], None] = lambda done, total:
         with connect(place) as connection:
             connection.execute(
                 "SELECT set_config('idle_in_transaction_session_timeout', %s, false),"
-                " set_config('enable_seqscan', 'on', false)",  # it reads all there is
+                # It reads all there is.
+                " set_config('enable_seqscan', 'on', false), set_config('enable_sort', 'on', false)",
                 (f"{PAUSE_SECONDS}s",),
             )
             findings += _server(connection, place.schema)
@@ -134,7 +135,7 @@ def _connections(connection: Connection) -> Finding:
 
 def _tables(connection: Connection, look: PostgresLook) -> Finding:
     there = tables_there(connection)
-    later = ADDED if "meta" in there and is_behind(look.meta("minor")) else frozenset[str]()
+    later = added_since(look.meta("minor")) if "meta" in there else frozenset[str]()
     tables = sorted(TABLES - later - there)
     indexes = sorted(INDEXES.keys() - later - indexes_there(connection))
     told_already = tuple({*tables, *(view.name for view in VIEWS)})
@@ -157,8 +158,10 @@ def _schema(look: PostgresLook) -> list[Finding]:
     if major != str(MAJOR):
         told = f"the store has schema {shown(major or '')}, this holdlog knows {MAJOR}; upgrade holdlog"
         return [Finding("schema", "bad", told)]
-    if is_behind(look.meta("minor")):
-        told = f"{MAJOR}.0 is older: whatever opens the store next adds what {MAJOR}.{MINOR} has more"
+    minor = look.meta("minor")
+    if is_behind(minor):
+        found, ours = f"{MAJOR}.{minor_of(minor)}", f"{MAJOR}.{MINOR}"
+        told = f"{found} is older: whatever opens the store next adds what {ours} has more"
         return [Finding("schema", "warn", told)]
     left = [REBUILD_LEFT] if look.meta(REBUILD) is not None else []
     return [Finding("schema", "ok", major), *left]

@@ -53,6 +53,9 @@ class PostgresLook:
         select = f"SELECT DISTINCT originator_id FROM {EVENTS_TABLE} WHERE originator_id = ANY(%s)"
         return {stream for (stream,) in self._connection.execute(select, (list(streams),))}
 
+    def events_at(self, places: Sequence[tuple[str, Any]]) -> Iterator[Row]:
+        yield from self._connection.execute(_SELECT_EVENTS_AT, arrays((str, int), places))
+
     def backwards(self) -> Iterator[Row]:
         return self._rows(_SELECT_TIMES_BACKWARDS)
 
@@ -89,6 +92,8 @@ class PostgresLook:
 
 _numbers = count()
 _SELECT_ROWS: Final = {view.name: select_rows(view) for view in VIEWS}
+_SELECT_EVENTS_AT: Final = f"""{SELECT_EVENTS} WHERE (originator_id, originator_version) IN
+    (SELECT * FROM unnest(%s::text[], %s::bigint[]))"""
 _SELECT_TIMES_BACKWARDS: Final = f"""
 SELECT notification_id, originator_version, originator_id FROM (
     SELECT notification_id, originator_version, originator_id, at,

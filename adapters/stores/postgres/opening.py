@@ -63,7 +63,7 @@ def _migrate(connection: Connection) -> None:
 
 def _add_what_is_new(connection: Connection) -> None:
     """The tables of later minors. Servers of earlier ones go on beside them."""
-    missing = ADDED - tables_there(connection) - indexes_there(connection)
+    missing = ADDED.keys() - tables_there(connection) - indexes_there(connection)
     for statement in (it for name, it in MADE.items() if name in missing):
         connection.execute(statement)
     put = "INSERT INTO meta VALUES ('minor', %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"

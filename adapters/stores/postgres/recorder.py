@@ -13,8 +13,7 @@ from holdlog.adapters.stores.mapper import Sealed
 from holdlog.adapters.stores.postgres.place import Place
 from holdlog.adapters.stores.postgres.schema import INSERT_EVENTS, PUT
 from holdlog.adapters.stores.schema import EVENTS_TABLE
-from holdlog.projections import fold
-from holdlog.projections.fold import State
+from holdlog.projections.projection import Put
 
 
 class Datastore(PostgresDatastore):
@@ -52,7 +51,7 @@ class EventRecorder(PostgresApplicationRecorder):
         stored_events: Sequence[StoredEvent],
         *,
         sealed: Sequence[Sealed] = (),
-        states: Sequence[State] = (),
+        puts: Sequence[Put] = (),
         first: int = 0,
         **_: Any,
     ) -> None:
@@ -61,12 +60,11 @@ class EventRecorder(PostgresApplicationRecorder):
             for number, (it, extra, _digest) in enumerate(sealed)
         ]
         curs.execute(*INSERT_EVENTS.of(rows), prepare=True)
-        puts: dict[str, list[tuple[Any, ...]]] = {}
-        for state in states:
-            table, row = fold.put(state)
-            puts.setdefault(table.name, []).append(row)
-        for name, found in puts.items():
-            curs.execute(*PUT[name].of(found), prepare=True)
+        found: dict[str, dict[tuple[Any, ...], tuple[Any, ...]]] = {}
+        for table, row in puts:
+            found.setdefault(table.name, {})[row[: table.key]] = row  # one statement writes a row once
+        for name, of_view in found.items():
+            curs.execute(*PUT[name].of(list(of_view.values())), prepare=True)
 
     def _notify_channel(self, curs: Any) -> None:
         curs.execute(self._notify)

@@ -9,6 +9,7 @@ import psycopg
 from holdlog.adapters.stores.mapper import unseal
 from holdlog.adapters.stores.postgres.leases import PostgresLeases
 from holdlog.adapters.stores.postgres.schema import SELECT_EVENTS
+from holdlog.adapters.stores.postgres.threads import PostgresThreads
 from holdlog.adapters.stores.schema import EVENTS_TABLE, beyond, select_from
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
@@ -33,7 +34,7 @@ SELECT_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 """The database's clock in microseconds UTC."""
 
 
-class PostgresReader:
+class PostgresReader(PostgresThreads):
     """`now`: microseconds UTC by the database's clock, read before anything else is."""
 
     def __init__(self, connection: Connection, now: int) -> None:

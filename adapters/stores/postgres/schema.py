@@ -12,8 +12,8 @@ from holdlog.projections.projection import Table
 
 MAJOR: Final = 2
 """Of the tables here; servers of another major version are refused. 1: writers locked the table of the log."""
-MINOR: Final = 1
-"""Minors only add; servers of different minors share one schema. 1: `ADDED`. No row `minor`: it is 0."""
+MINOR: Final = 2
+"""Minors only add, see `ADDED`; servers of different minors share one schema. No row `minor`: it is 0."""
 
 TYPE_NAMES: Final = {str: "text", int: "bigint", bytes: "bytea"}
 _TYPES: Final = TYPE_NAMES | {str: 'text COLLATE "C"'}
@@ -53,13 +53,30 @@ def require_major(found: str | None) -> None:
     raise StoreError(f"the store has schema {found}, this holdlog knows {MAJOR}; upgrade holdlog")
 
 
-ADDED: Final = frozenset({"tokens", "leases_principal"})
-"""Tables and indexes that minor 0 had not."""
+ADDED: Final = {
+    "tokens": 1,
+    "leases_principal": 1,
+    "threads": 2,
+    "thread_items": 2,
+    "thread_data": 2,
+    "thread_items_name": 2,
+}
+"""Tables and indexes that minor 0 had not, and since which they are there."""
+
+
+def minor_of(minor: str | None) -> int:
+    """From the row `minor`; one that nobody can read is as new as ours."""
+    return 0 if minor is None else int(minor) if minor.isdecimal() else MINOR
 
 
 def is_behind(minor: str | None) -> bool:
     """Whether a store of our major lacks what ours has. Who raises what it finds there raises nothing that is newer."""
-    return minor is None or (minor.isdecimal() and int(minor) < MINOR)
+    return minor_of(minor) < MINOR
+
+
+def added_since(minor: str | None) -> frozenset[str]:
+    """What a store of that minor does not have yet."""
+    return frozenset(name for name, since in ADDED.items() if since > minor_of(minor))
 
 
 def create_view(table: Table, name: str | None = None, kind: str = "TABLE") -> str:
@@ -138,6 +155,7 @@ CREATE: Final = (
     "CREATE INDEX current_due ON current (expires_at) WHERE expires_at IS NOT NULL AND live = 1",
     "CREATE INDEX claims_active ON claims (resource) WHERE held > 0 OR waiting > 0",
     "CREATE INDEX claims_waiting ON claims (resource) WHERE waiting > 0",
+    "CREATE INDEX thread_items_name ON thread_items (thread, kind, name, version) WHERE name <> ''",
 )
 
 PUT: Final = {table.name: put_into(table.name, table.columns, table.key) for table in VIEWS}

@@ -12,15 +12,19 @@ from holdlog.adapters.stores.postgres.leases import PostgresLeaseWrites
 from holdlog.adapters.stores.postgres.recorder import EventRecorder
 from holdlog.adapters.stores.postgres.rows import SELECT_DUE, SELECT_NOW, Connection, PostgresReader
 from holdlog.adapters.stores.postgres.schema import require_major
+from holdlog.adapters.stores.postgres.threads import EXECUTE_THREADS, PREPARE_THREADS
 from holdlog.adapters.stores.schema import EVENTS_TABLE, select_from
 from holdlog.adapters.stores.sealing import SEAL, line_of
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Footprint, Refusal
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import UnavailableError
+from holdlog.domain.threads.thread import ResultAppended, Thread
 from holdlog.projections import fold
 from holdlog.projections.current import CURRENT, record_of
 from holdlog.projections.fold import State
+from holdlog.projections.projection import Put
+from holdlog.projections.threads import thread_of
 
 _PREPARE_AHEAD: Final = f"""PREPARE ahead (text[], text[], text[]) AS SELECT {SELECT_NOW}, pg_current_xact_id()::text,
     (SELECT value FROM meta WHERE name = 'major'), (SELECT value FROM meta WHERE name = '{SEAL}'),
@@ -30,6 +34,8 @@ _PREPARE_AHEAD: Final = f"""PREPARE ahead (text[], text[], text[]) AS SELECT {SE
     LEFT JOIN (SELECT notification_id, at FROM {EVENTS_TABLE} ORDER BY notification_id DESC LIMIT 1) AS last ON true
     LEFT JOIN ({select_from(CURRENT)} WHERE (namespace, key) IN (SELECT * FROM unnest($2, $3))) AS record ON true"""
 """What every batch asks for: the state of the log, which of some agents have leases, and some records."""
+_BEFORE_AHEAD: Final = 3
+"""Statements in the message that begins."""
 _SELECT_REQUESTS: Final = """SELECT principal, request_id, fingerprint, outcome FROM requests
     WHERE at >= %s AND (principal, request_id) IN (SELECT * FROM unnest(%s::text[], %s::text[]))"""
 
@@ -48,7 +54,8 @@ class PostgresTransaction(PostgresReader):
         steady: Callable[[], int] | None,
     ) -> None:
         super().__init__(connection, now=0)
-        connection.execute(_PREPARE_AHEAD)
+        for statement in (_PREPARE_AHEAD, *PREPARE_THREADS):
+            connection.execute(statement)
         self._recorder = recorder
         self._clock = clock
         self._steady = steady
@@ -71,11 +78,16 @@ class PostgresTransaction(PostgresReader):
             raise UnavailableError("the database had no time for this; try again")
         agents = arrays((str,), [(agent,) for agent in ahead.agents])
         records = arrays((str, str), list(ahead.records))
+        begin, parameters = self._begin, [f"{left}ms", *agents, *records]
+        if ahead.threads:
+            begin = f"{begin}; {EXECUTE_THREADS}"
+            parameters += [*arrays((str,), [(it,) for it in ahead.threads]), *arrays((str, str), list(ahead.results))]
         cursor = ClientCursor(self.connection)  # all in one message: a pipeline costs 100 µs more
-        cursor.execute(self._begin, (f"{left}ms", *agents, *records))
-        while cursor.nextset():
-            pass
+        cursor.execute(begin, parameters)
+        for _ in range(_BEFORE_AHEAD):
+            cursor.nextset()
         rows = cursor.fetchall()
+        self._know_threads(ahead, cursor)
         now, self.number, major, seal, position, last, busy = rows[0][:7]
         require_major(major)
         found = [record_of(row[7:]) for row in rows if row[7] is not None]
@@ -90,8 +102,18 @@ class PostgresTransaction(PostgresReader):
         self.topics: list[str] = []
         self._sealed: list[Sealed] = []
         self._states: dict[str, State] = {}
+        self._rows: list[Put] = []
         self._later: list[tuple[str, Any]] = []
         return int(now)
+
+    def _know_threads(self, ahead: Footprint, cursor: "ClientCursor[tuple[Any, ...]]") -> None:
+        self._threads = {it: Thread(it) for it in ahead.threads}
+        self._results: dict[tuple[str, str], int] = {}
+        if ahead.threads:
+            cursor.nextset()
+            self._threads |= {row[0]: thread_of(row) for row in cursor}
+            cursor.nextset()
+            self._results = {(thread, name): version or 0 for thread, name, version in cursor}
 
     def commit(self) -> None:
         """Raises psycopg.Error."""
@@ -109,10 +131,10 @@ class PostgresTransaction(PostgresReader):
                 self.connection.cursor(),
                 [it.stored for it in self._sealed],
                 sealed=self._sealed,
-                states=list(self._states.values()),
+                puts=[*map(fold.put, self._states.values()), *self._rows],
                 first=self._position - len(self._sealed) + 1,
             )
-            self._sealed, self._states = [], {}
+            self._sealed, self._states, self._rows = [], {}, []
         for statement, parameters in self._later:
             self.connection.execute(statement, parameters, prepare=True)
         self._later = []
@@ -148,6 +170,16 @@ class PostgresTransaction(PostgresReader):
             self._records[place] = super().record(namespace, key)
         return self._records[place]
 
+    def thread(self, thread: str) -> Thread:
+        if thread not in self._threads:
+            self._threads[thread] = super().thread(thread)
+        return self._threads[thread]
+
+    def checksums(self, thread: str, after: int, wanted: Sequence[str] | None) -> list[str]:
+        if wanted is None or any((thread, name) not in self._results for name in wanted):
+            return super().checksums(thread, after, wanted)
+        return [name for name in wanted if self._results[thread, name] > after]
+
     def due_records(self, limit: int) -> list[Record]:
         return [record_of(row) for row in self.rows(f"{SELECT_DUE} LIMIT %s", (self.at, limit))]
 
@@ -163,6 +195,11 @@ class PostgresTransaction(PostgresReader):
             self.last_digest = event.digest
             if isinstance(after, Record):
                 self._records[after.namespace, after.key] = after
+            elif isinstance(after, Thread):
+                self._threads[after.thread] = after
+                self._rows += fold.also(after, change.event, self.at)
+                if isinstance(change.event, ResultAppended):
+                    self._results[after.thread, change.event.checksum] = after.version
         self._position += len(changes)
         self.wrote = self.grew = True
         return range(first, self._position + 1)

@@ -1,0 +1,174 @@
+"""`holdlog thread`: which threads there are, what was said and found in one, its data and what became of it."""
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from holdlog.adapters.cli.commands import Parsers
+from holdlog.adapters.cli.settings import one_or_more, place_of
+from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, UnavailableError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.opened import Opened
+    from holdlog.adapters.threads.results import ThreadData
+    from holdlog.domain.ports import Reader
+
+SHOWN: Final = 50
+"""Messages and results, or changes, where no number is asked for."""
+
+Body = dict[str, Any]
+Ask = Callable[["Opened", argparse.Namespace], Body]
+
+_EXAMPLES: Final = """\
+examples:
+  holdlog thread list
+  holdlog thread read run-7 --limit 10
+  holdlog thread read run-7 --after 57 --json
+  holdlog thread data run-7
+  holdlog thread data run-7 plan
+  holdlog thread history run-7 plan
+
+As it comes, and across threads: holdlog log --follow --kinds thread. See docs/threads.md.
+"""
+_NAMES_HERE: Final = {
+    "thread_id": "ID",
+    "key": "KEY",
+    "after": "--after",
+    "after_version": "--after",
+    "limit": "--limit",
+}
+"""Arguments of calls by what they are called here."""
+
+
+def add_thread(commands: Parsers, store: argparse.ArgumentParser) -> None:
+    """Add the command; `store` brings `--db`."""
+    parser = commands.add_parser(
+        "thread",
+        help="list and read threads (docs/threads.md)",
+        description="What agents said and found in a run, and the data that they share.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(title="what to do", dest="action", metavar="ACTION", required=True)
+
+    def add(name: str, help_text: str, ask: Ask, example: str) -> argparse.ArgumentParser:
+        action: argparse.ArgumentParser = actions.add_parser(
+            name,
+            parents=[store],
+            help=help_text,
+            description=help_text[0].upper() + help_text[1:] + ".",
+            epilog=f"example:\n  holdlog thread {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        action.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+        action.set_defaults(run=lambda options: _run(ask, options))
+        return action
+
+    listing = add("list", "the threads there are, by id", _list, "list --after run-7")
+    listing.add_argument("--after", metavar="ID", help="only ids behind this one (the next page)")
+    listing.add_argument("--limit", type=one_or_more, default=1000, metavar="N", help="so many (default: 1000)")
+    read = add("read", "what was said and found in a thread, in order", _read, "read run-7 --limit 10")
+    past = "newest messages and results shown; with --after the first ones"
+    read.add_argument("--after", type=int, metavar="VERSION", help="only what came after this version")
+    read.add_argument("--limit", type=one_or_more, default=SHOWN, metavar="N", help=f"{past} (default: {SHOWN})")
+    data = add("data", "the data of a thread, or the value of one key", _data, "data run-7 plan")
+    history = add("history", "what became of a key, newest first", _history, "history run-7 plan")
+    history.add_argument("--limit", type=one_or_more, default=SHOWN, metavar="N", help=f"so many (default: {SHOWN})")
+    for action in (read, data, history):
+        action.add_argument("id", metavar="ID", help="of the thread")
+    data.add_argument("key", nargs="?", metavar="KEY", help="only this one")
+    history.add_argument("key", metavar="KEY")
+
+
+def _run(ask: Ask, options: argparse.Namespace) -> int:
+    """Raises HoldlogError for a bad argument and for a store that cannot be read."""
+    from holdlog.adapters.cli import texts, thread_texts
+    from holdlog.adapters.compose import open_holdlog, stands
+
+    place = place_of(options.db)
+    if not stands(place):
+        return texts.no_store(place)
+    opened = open_holdlog(place, what="holdlog thread", tell=texts.tell)
+    try:
+        body = ask(opened, options)
+    except InvalidError as error:
+        raise InvalidError(_by_the_names_here(str(error))) from None
+    except (StoreError, UnavailableError):
+        raise
+    except HoldlogError as refusal:
+        if options.json:
+            print(texts.printable(json.dumps(opened.calls.refused(refusal).body(), ensure_ascii=False)))
+        else:
+            texts.tell(str(refusal))
+        return 1
+    finally:
+        opened.close()
+    if options.json:
+        print(texts.printable(json.dumps(body, ensure_ascii=False)))
+        return 0
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    print(thread_texts.told(options.action, body, coloured))
+    if sys.stdout.isatty() and (more := _more(body)):  # for a person; a program asks for --json
+        texts.tell(more)
+    return 0
+
+
+def _more(body: Body) -> str:
+    """That there is more, and how to see it; nothing where that is all."""
+    if "next_before" in body:
+        return "there is more before that: --limit shows it, or --after 0 from the beginning"
+    return f"there is more: --after {body['next_after']}" if "next_after" in body else ""
+
+
+def _by_the_names_here(message: str) -> str:
+    found = re.match(r"([a-z_]+): ", message)
+    return message if found is None else f"{_NAMES_HERE.get(found[1], found[1])}: {message[found.end() :]}"
+
+
+def _list(opened: "Opened", options: argparse.Namespace) -> Body:
+    return opened.read(opened.calls.threads(options.limit, options.after)).body()
+
+
+def _read(opened: "Opened", options: argparse.Namespace) -> Body:
+    return opened.read(opened.calls.thread_read(options.id, options.limit, options.after)).body()
+
+
+def _data(opened: "Opened", options: argparse.Namespace) -> Body:
+    from holdlog.adapters.call import Read
+
+    if options.key is not None:
+        return opened.read(opened.calls.thread_get(options.id, options.key)).body()
+
+    def whole(reader: "Reader") -> "ThreadData":
+        """Of one snapshot, in however many pages."""
+        page = opened.calls.thread_data(options.id).answer(reader)
+        while page.next_after is not None:
+            following = opened.calls.thread_data(options.id, page.next_after).answer(reader)
+            page = following.model_copy(update={"data": page.data | following.data})
+        return page
+
+    return opened.read(Read(whole, large=True)).body()
+
+
+def _history(opened: "Opened", options: argparse.Namespace) -> Body:
+    from holdlog.adapters.arguments import NAME, text
+    from holdlog.adapters.call import Read
+    from holdlog.adapters.cli.thread_texts import past
+    from holdlog.adapters.threads.answers import key_missing
+    from holdlog.domain.threads.thread import require_started
+
+    thread, key = text(options.id, "thread_id", NAME), text(options.key, "key", NAME)
+
+    def answer(reader: "Reader") -> list[Body]:
+        require_started(reader.thread(thread))
+        changes = reader.thread_events(thread, ("data",), 0, None, options.limit, newest=True, key=key)
+        return [past(it, key) for it in changes]
+
+    found = opened.read(Read(answer, large=True))
+    if not found:
+        raise key_missing(thread, key)
+    return {"status": "ok", "thread_id": thread, "key": key, "history": found}

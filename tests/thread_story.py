@@ -1,0 +1,85 @@
+"""A thread with one event of each kind, and some more."""
+
+from typing import Any, Final
+
+from holdlog.adapters.call import Write
+from holdlog.adapters.opened import Opened
+from holdlog.adapters.threads.conversation import AgentResult, TextMessage, new_message, new_result
+from holdlog.domain.message import NOBODY, Caller
+from holdlog.domain.ports import Store
+from holdlog.domain.threads.thread import (
+    Append,
+    ChangeData,
+    ForkThread,
+    NewMessage,
+    NewResult,
+    ReplaceResults,
+    StartThread,
+    ThreadCommand,
+)
+from holdlog.domain.value import Json
+from tests.commands import run
+
+Place = Store | Opened
+"""Where waiters are to hear of it, the second."""
+
+KINDS: Final = [
+    "ThreadStarted",
+    "ThreadDataChanged",
+    "MessageAppended",
+    "ResultAppended",
+    "ThreadDataChanged",
+    "ResultsCleared",
+    "ResultAppended",
+]
+"""Of the events of `story`, in order."""
+
+
+def said(content: str) -> NewMessage:
+    return new_message(TextMessage(role="user", content=content))
+
+
+def result(content: str, agent: str = "writer") -> NewResult:
+    output: list[Any] = [TextMessage(role="assistant", content=content)]
+    return new_result(AgentResult(agent_name=agent, output=output))
+
+
+def jsons(values: dict[str, Any]) -> dict[str, Json]:
+    return {name: Json.of(value) for name, value in values.items()}
+
+
+def start(place: Place, thread: str = "run-7", by: str = "ann", caller: Caller = NOBODY, **data: Any) -> None:
+    _do(place, StartThread(thread=thread, data=jsons(data), by=by), caller)
+
+
+def append(place: Place, *items: NewMessage | NewResult, thread: str = "run-7", by: str = "ann") -> None:
+    _do(place, Append(thread=thread, items=items, by=by))
+
+
+def change_data(
+    place: Place,
+    written: dict[str, Any],
+    *deleted: str,
+    thread: str = "run-7",
+    by: str = "ann",
+    caller: Caller = NOBODY,
+) -> None:
+    _do(place, ChangeData(thread=thread, written=jsons(written), deleted=deleted, by=by), caller)
+
+
+def fork(place: Place, thread: str, parent: str = "run-7", by: str = "ann") -> None:
+    _do(place, ForkThread(thread=thread, parent=parent, by=by))
+
+
+def story(place: Place, thread: str = "run-7", by: str = "ann") -> None:
+    start(place, thread, by, plan="search", files={"a.py": "1"})
+    append(place, said("which file?"), result("a.py"), thread=thread, by=by)
+    change_data(place, {"plan": "write"}, "files", thread=thread, by=by)
+    _do(place, ReplaceResults(thread=thread, results=(result("b.py"),), by=by))
+
+
+def _do(place: Place, command: ThreadCommand, caller: Caller = NOBODY) -> None:
+    if isinstance(place, Opened):
+        place.write(Write(command, lambda outcome: outcome), caller)
+    else:
+        run(place, command, caller)
