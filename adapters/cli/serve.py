@@ -49,7 +49,7 @@ def add_serve(commands: Parsers, store: argparse.ArgumentParser, places: argpars
         "--tools",
         default=environment("TOOLS", "claims"),
         metavar="GROUPS",
-        help="groups with commas: claims (= standard), state (= advanced), kv, admin, all (default: claims)",
+        help="groups with commas: claims (= standard), state (= advanced), kv, threads, admin, all (default: claims)",
     )
     serve.add_argument(
         "--tool-prefix",

@@ -22,6 +22,9 @@ async def _list(asked: Asked) -> Response:
 async def _start(asked: Asked) -> Response:
     arguments(asked.scope)
     body = await object_of(asked, "thread_id", "data", "parent", "parent_version")
+    at = body.get("parent_version")
+    if isinstance(at, float) and at.is_integer():
+        body["parent_version"] = int(at)  # 3.0 is an integer in JSON Schema
     write = asked.served.calls.thread_start(asked.by, **body)
     result = await asked.served.opened.write_async(write, asked.served.caller)
     return answer(result, 201 if result.created else 200)
