@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdlog import StateStore
+from holdlog.adapters.cli.main import main
 from tests.processes.test_migration import lay
 
 SECRET = "hunter2"
@@ -113,13 +114,24 @@ def test_names_count_from_the_working_folder(source: Path) -> None:
         (["--db", "state.db", "state.db", "copy.db"], "copy"),
     ],
 )
-def test_what_it_cannot_do_is_one_line(source: Path, arguments: list[str], told: str) -> None:
+def test_what_it_cannot_do_is_one_line(
+    source: Path,
+    arguments: list[str],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     (source.parent / "taken").write_text("mine")
-    done = holdlog("copy", *arguments, cwd=source.parent)
-    assert done.returncode == 2
-    assert told in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert SECRET not in done.stdout + done.stderr
+    monkeypatch.chdir(source.parent)
+    try:
+        code = main(["copy", *arguments])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    out, error = capsys.readouterr()
+    assert code == 2
+    assert told in error
+    assert len(error.splitlines()) == 1
+    assert SECRET not in out + error
     assert (source.parent / "taken").read_text() == "mine"
     assert not (source.parent / "copy.db").exists()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdlog import StateStore
+from tests.slow import slow
 
 HIDING = """
 import importlib.machinery, os, sys
@@ -56,8 +57,7 @@ def store(tmp_path: Path) -> Path:
         ("psycopg", ("claims",)),
         ("psycopg_pool", ("claims",)),
         ("psycopg", ("serve",)),
-        ("psycopg", ("relay", *NATS)),
-        ("psycopg", ("subscribe", *NATS)),
+        *slow(("psycopg", ("relay", *NATS)), ("psycopg", ("subscribe", *NATS))),
     ],
 )
 def test_a_store_in_postgres_says_what_it_needs(without: Without, hidden: str, words: tuple[str, ...]) -> None:

@@ -22,6 +22,7 @@ from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.package import StateStore
 from tests.agent import ALL, ERAS, opened, process
+from tests.slow import slow
 from tests.uris import claim_uri, value_uri
 from tests.wire import Wire
 
@@ -84,7 +85,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return url
 
 
-@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize(
+    ("mode", "place"),
+    [(ERAS[0], "postgres"), (ERAS[1], "file"), *slow((ERAS[0], "file"), (ERAS[1], "postgres"))],
+    indirect=["place"],
+)
 async def test_a_client_of_a_server_process_hears_of_writes_by_other_processes(mode: str, place: str) -> None:
     value, claim = value_uri("Order/1 é", "a?b#c"), "claim://src/main.py"
     server = process("serve", "--db", place, "--tools", "claims,state")

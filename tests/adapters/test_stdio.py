@@ -18,6 +18,7 @@ from fastmcp.client.transports import StdioTransport
 
 from holdlog.adapters.mcp.salvage import MAX_LINE
 from holdlog.adapters.mcp.stdio import traffic
+from tests.slow import slow
 from tests.wire import PATIENCE, Wire, text_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and poll of POSIX")
@@ -279,8 +280,25 @@ def test_a_client_that_does_not_listen_is_not_read_either(fresh: Wire) -> None:
     assert fresh.process.wait(PATIENCE) == 0
 
 
-@pytest.mark.parametrize("end", ["end of input", "SIGTERM", "SIGINT", "SIGHUP"])
-@pytest.mark.parametrize("doing", ["nothing", "block", "stuck"])
+@pytest.mark.parametrize(
+    ("end", "doing"),
+    [
+        ("end of input", "nothing"),
+        ("end of input", "stuck"),
+        ("SIGTERM", "block"),
+        ("SIGTERM", "stuck"),
+        ("SIGINT", "block"),
+        ("SIGHUP", "nothing"),
+        *slow(
+            ("end of input", "block"),
+            ("SIGTERM", "nothing"),
+            ("SIGINT", "nothing"),
+            ("SIGINT", "stuck"),
+            ("SIGHUP", "block"),
+            ("SIGHUP", "stuck"),
+        ),
+    ],
+)
 def test_every_end_is_clean_and_waits_for_nothing(fresh: Wire, end: str, doing: str) -> None:
     if doing != "nothing":
         fresh.send(fresh.call(doing, "open"))
@@ -344,8 +362,9 @@ def test_a_dead_parent_ends_it_though_the_pipe_stays_open(script: Path, tmp_path
     wire.close()
 
 
-@pytest.mark.parametrize("threads", [[], ["--threads"]])
-@pytest.mark.parametrize("kind", ["file", "pipe"])
+@pytest.mark.parametrize(
+    ("kind", "threads"), [("file", []), ("pipe", ["--threads"]), *slow(("file", ["--threads"]), ("pipe", []))]
+)
 def test_files_serve_as_stdin_and_stdout_and_threads_where_need_be(
     script: Path, tmp_path: Path, kind: str, threads: list[str]
 ) -> None:

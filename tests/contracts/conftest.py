@@ -17,6 +17,9 @@ from tests.slow import slow
 IN_A_FILE_IN_TIME = pytest.mark.parametrize("place", ["sqlite", *slow("memory", "postgres")], indirect=True)
 """Where what is tested is above the store and takes long: with the other stores in `make slow`."""
 
+STORE_IN_A_FILE_IN_TIME = pytest.mark.parametrize("store", ["sqlite", *slow("memory", "postgres")], indirect=True)
+"""The same, of a store."""
+
 
 @pytest.fixture
 def clock() -> Clock:

@@ -18,6 +18,7 @@ from holdlog.domain.refusals import BusyError, InvalidError, UnavailableError
 from tests.claim_calls import HOUR, by, claim, refused, wait
 from tests.clock import Clock
 from tests.commands import PATIENCE, run
+from tests.contracts.conftest import STORE_IN_A_FILE_IN_TIME
 
 
 def test_an_agent_may_hold_so_many_and_no_more(store: Store) -> None:
@@ -51,6 +52,7 @@ def test_one_call_names_a_hundred_resources_at_most() -> None:
             Take.model_validate({"resource": "a", "agent": "ann", field: [f"r{number}" for number in range(100)]})
 
 
+@STORE_IN_A_FILE_IN_TIME
 def test_a_line_that_is_full_takes_nobody_more_for_now(store: Store) -> None:
     claim(store)
     with store.transaction(time.monotonic() + PATIENCE) as transaction:

@@ -264,6 +264,7 @@ def test_updates_in_threads_lose_nothing_and_nobody_gives_up(place: str) -> None
         assert store.get("n", "k").value == 8 * 50
 
 
+@IN_A_FILE_IN_TIME
 async def test_updates_in_coroutines_lose_nothing_and_nobody_gives_up(place: str) -> None:
     async with AsyncStateStore(place) as store:
 

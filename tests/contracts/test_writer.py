@@ -34,6 +34,7 @@ from tests.commands import (
     whole_log,
     write,
 )
+from tests.contracts.conftest import STORE_IN_A_FILE_IN_TIME
 
 
 class Broken(Exception):
@@ -300,6 +301,7 @@ def test_a_loop_that_is_gone_does_not_hold_up_the_others(writer: Writer, turnsti
         assert keys(reader) == ["a", "b"]
 
 
+@STORE_IN_A_FILE_IN_TIME
 async def test_more_than_may_wait_is_refused_and_told_to_come_back(writer: Writer, turnstile: Turnstile) -> None:
     turnstile.begin.clear()
     first = asyncio.create_task(writer.run_async(transact(check("k", 0)), NOBODY))

@@ -73,8 +73,15 @@ def test_a_timer_does_not_revive_what_ended_while_it_stood(place: Place, serve: 
 
 
 @EVERY_STORE_IN_TIME
-@pytest.mark.parametrize("how", ["waits in another server", "waits in the library", "comes later"])
-@pytest.mark.parametrize(("lease", "grace"), [(60, 1), (2, 60)])
+@pytest.mark.parametrize(
+    ("lease", "grace", "how"),
+    [
+        (60, 1, "waits in another server"),
+        (2, 60, "waits in the library"),
+        (60, 1, "comes later"),
+        *slow((2, 60, "waits in another server"), (60, 1, "waits in the library"), (2, 60, "comes later")),
+    ],
+)
 def test_what_a_killed_holder_held_is_free_within_its_lease_or_the_grace_and_a_second(
     place: Place, serve: Serve, how: str, lease: int, grace: int
 ) -> None:

@@ -27,25 +27,30 @@ from tests.processes.workers import Worker, until
 from tests.slow import slow
 
 PROCESSES = 4
+MANY = [
+    (8, 200, "threads"),
+    (8, 200, "coroutines"),
+    (32, 200, "threads"),
+    (32, 200, "coroutines"),
+    (128, 200, "coroutines"),
+]
 
 
 @EVERY_STORE_IN_TIME
 @pytest.mark.parametrize(
-    ("claimants", "rounds", "how"),
+    ("claimants", "rounds", "how", "resource"),
     [
-        (8, 30, "threads"),
-        (32, 20, "coroutines"),
-        (128, 5, "coroutines"),
+        (8, 30, "threads", "the same"),
+        (32, 20, "coroutines", "fresh"),
+        (128, 5, "coroutines", "the same"),
         *slow(
-            (8, 200, "threads"),
-            (8, 200, "coroutines"),
-            (32, 200, "threads"),
-            (32, 200, "coroutines"),
-            (128, 200, "coroutines"),
+            (8, 30, "threads", "fresh"),
+            (32, 20, "coroutines", "the same"),
+            (128, 5, "coroutines", "fresh"),
+            *((*many, resource) for many in MANY for resource in ("the same", "fresh")),
         ),
     ],
 )
-@pytest.mark.parametrize("resource", ["the same", "fresh"])
 def test_one_of_many_claimants_gets_it_every_time(
     place: Place, claimant: Start, claimants: int, rounds: int, how: str, resource: str
 ) -> None:

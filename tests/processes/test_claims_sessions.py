@@ -166,7 +166,7 @@ def test_sessions_of_one_server_are_told_apart(place: Place, serve: Serve) -> No
     assert server("release", one, resource="a.md", agent="ann")["status"] == "released"
 
 
-@EVERY_STORE
+@EVERY_STORE_IN_TIME
 def test_sub_agents_work_below_their_parent_and_block_each_other(place: Place, serve: Serve) -> None:
     mine, other = serve(), serve()
     assert mine("claim", resource="src/", agent="claude")["status"] == "claimed"

@@ -18,6 +18,7 @@ from tests.hosts import Host, hosts, missing
 from tests.postgres import PostgresOverTcp, postgres_over_tcp
 from tests.processes.test_servers import begun
 from tests.servers import NatsServer
+from tests.slow import slow
 
 pytestmark = pytest.mark.xdist_group("postgres over tcp")
 
@@ -103,7 +104,7 @@ async def in_line(agent: Agent) -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("how", ["wait", "claim"])
+@pytest.mark.parametrize("how", ["claim", *slow("wait")])
 async def test_who_waits_on_one_host_is_woken_by_a_release_on_the_other(
     network: list[Host], server: PostgresOverTcp, how: str
 ) -> None:

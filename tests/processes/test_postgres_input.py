@@ -202,7 +202,7 @@ def test_the_environment_names_the_store_and_keeps_its_password(server: Postgres
 
 
 @pytest.mark.parametrize("password", [*slow(SECRET), "wrong-s3cret"])
-@pytest.mark.parametrize("nats", [[], ["--nats", f"nats://ben:{SECRET}@127.0.0.1:1"]])
+@pytest.mark.parametrize("nats", [["--nats", f"nats://ben:{SECRET}@127.0.0.1:1"], *slow([])])
 def test_a_server_logs_no_password_at_any_level(server: PostgresOverTcp, password: str, nats: list[str]) -> None:
     url = server.url("ann", password, "mine")
     wire = Wire("-m", "holdlog", "serve", "--tools", "all", "--log-level", "debug", *nats, env={"HOLDLOG_DB": url})

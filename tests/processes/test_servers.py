@@ -106,7 +106,7 @@ async def test_servers_of_one_store_lose_no_update(place: Place, count: int, rou
         assert [past["value"] for past in history["history"]] == list(range(final["value"], 1001))
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("mode", ["auto", *slow("legacy")])
 async def test_a_claim_is_refused_and_a_wait_woken_by_other_servers(path: Path, mode: str) -> None:
     async with agents(2, lambda: eager(path), mode) as (ann, ben):
         await ann("claim", resource="src/main.py", agent="ann")
