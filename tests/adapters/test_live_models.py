@@ -831,5 +831,8 @@ def test_sets_are_written_when_they_change_and_not_when_others_do() -> None:
     for number in range(20):
         state.data.goal = f"{number}"
     assert [it.version for it in state.history("tags")] == [2]
-    state.data.tags = set(reversed(sorted(words)))
+    other = set[str]()
+    for word in sorted(words, reverse=True):
+        other |= {word}
+    state.data.tags = other
     assert [it.version for it in state.history("tags")] == [2]
