@@ -49,10 +49,10 @@ if TYPE_CHECKING:
         ToolResultMessage,
         UserMessage,
     )
-    from holdlog.adapters.threads.creating import create_state
-    from holdlog.adapters.threads.history import AsyncThreadHistory, ThreadHistory
-    from holdlog.adapters.threads.past import DataChange, StateAt
-    from holdlog.adapters.threads.state import State
+    from holdlog.adapters.state.creating import create_state
+    from holdlog.adapters.state.history import AsyncThreadHistory, ThreadHistory
+    from holdlog.adapters.state.past import DataChange, StateAt
+    from holdlog.adapters.state.state import State
     from holdlog.domain.refusals import (
         BusyError,
         ConflictError,
@@ -175,10 +175,10 @@ _NAMES_IN = {
         "ToolResultMessage",
         "UserMessage",
     ),
-    "holdlog.adapters.threads.creating": ("create_state",),
-    "holdlog.adapters.threads.history": ("AsyncThreadHistory", "ThreadHistory"),
-    "holdlog.adapters.threads.past": ("DataChange", "StateAt"),
-    "holdlog.adapters.threads.state": ("State",),
+    "holdlog.adapters.state.creating": ("create_state",),
+    "holdlog.adapters.state.history": ("AsyncThreadHistory", "ThreadHistory"),
+    "holdlog.adapters.state.past": ("DataChange", "StateAt"),
+    "holdlog.adapters.state.state": ("State",),
     "holdlog.domain.refusals": (
         "BusyError",
         "ConflictError",

@@ -8,11 +8,11 @@ from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from holdlog.adapters.arguments import first_finding
-from holdlog.adapters.threads.live import Live, Write, checked_json, require_key, shown
-from holdlog.adapters.threads.modelled import Binding, LiveModel
-from holdlog.adapters.threads.plain import Copying, plain
-from holdlog.adapters.threads.settling import parts_of, put_parts, settle_fields
-from holdlog.adapters.threads.tracked import Answer, twin
+from holdlog.adapters.state.live import Live, Write, checked_json, require_key, shown
+from holdlog.adapters.state.modelled import Binding, LiveModel
+from holdlog.adapters.state.plain import Copying, plain
+from holdlog.adapters.state.settling import parts_of, put_parts, settle_fields
+from holdlog.adapters.state.tracked import Answer, twin
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.value import Json, joined
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdlog.adapters.arguments import NAME, text
-from holdlog.adapters.threads.live import Live
+from holdlog.adapters.state.live import Live
 
 
 class KeyValues:

@@ -5,10 +5,10 @@ from typing import Any, TypeVar, overload
 
 from pydantic import BaseModel
 
-from holdlog.adapters.threads.cloning import append_all
-from holdlog.adapters.threads.data import Kind, kind_of
-from holdlog.adapters.threads.place import AnyMessage, AnyResult, AnyStore, Place, new_name, require_agent
-from holdlog.adapters.threads.state import WRITER, State
+from holdlog.adapters.state.cloning import append_all
+from holdlog.adapters.state.data import Kind, kind_of
+from holdlog.adapters.state.place import AnyMessage, AnyResult, AnyStore, Place, new_name, require_agent
+from holdlog.adapters.state.state import WRITER, State
 from holdlog.domain.threads.thread import MAX_APPENDED, StartThread
 
 M = TypeVar("M", bound=BaseModel)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from holdlog.adapters.threads.conversation import AgentResult, Message, default_format
-from holdlog.adapters.threads.place import Place, message_from, result_from
+from holdlog.adapters.state.place import Place, message_from, result_from
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.ports import Reader

@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from holdlog.adapters.arguments import whole
 from holdlog.adapters.threads.conversation import AgentResult, Message
-from holdlog.adapters.threads.place import Place
-from holdlog.adapters.threads.said import Format, Said, formatted, messages_of, results_of, said
+from holdlog.adapters.state.place import Place
+from holdlog.adapters.state.said import Format, Said, formatted, messages_of, results_of, said
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.ports import Reader

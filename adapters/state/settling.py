@@ -5,9 +5,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from holdlog.adapters.threads.modelled import LiveModel
-from holdlog.adapters.threads.plain import class_of, rebuilt
-from holdlog.adapters.threads.tracked import LiveDict, LiveList, LiveSet, put
+from holdlog.adapters.state.modelled import LiveModel
+from holdlog.adapters.state.plain import class_of, rebuilt
+from holdlog.adapters.state.tracked import LiveDict, LiveList, LiveSet, put
 
 
 def parts_of(target: Any) -> dict[Any, Any]:

@@ -6,10 +6,10 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from holdlog.adapters.threads.live import Live, LiveObject, Write, checked_json, require_key
-from holdlog.adapters.threads.live_model import LiveRecord, ModelData, why
-from holdlog.adapters.threads.modelled import Binding
-from holdlog.adapters.threads.plain import plain
+from holdlog.adapters.state.live import Live, LiveObject, Write, checked_json, require_key
+from holdlog.adapters.state.live_model import LiveRecord, ModelData, why
+from holdlog.adapters.state.modelled import Binding
+from holdlog.adapters.state.plain import plain
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.value import Json
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from operator import index
 from typing import Any, Protocol, Self, SupportsIndex, TypeVar
 
-from holdlog.adapters.threads.plain import Marked, plain
+from holdlog.adapters.state.plain import Marked, plain
 
 Answer = TypeVar("Answer")
 

@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, TypeVar
 
-from holdlog.adapters.threads.plain import Copying, plain
-from holdlog.adapters.threads.tracked import Answer, LiveDict, LiveList, LiveSet, is_live, put, twin
+from holdlog.adapters.state.plain import Copying, plain
+from holdlog.adapters.state.tracked import Answer, LiveDict, LiveList, LiveSet, is_live, put, twin
 from holdlog.domain.names import name
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads.thread import ThreadChanged

@@ -7,9 +7,9 @@ from typing import Any, SupportsIndex
 
 from pydantic import BaseModel
 
-from holdlog.adapters.threads.live import owned
-from holdlog.adapters.threads.plain import Marked, built, class_of, is_lasting, plain, rebuilt
-from holdlog.adapters.threads.tracked import LiveDict, LiveList, LiveSet, Owner, is_live, put
+from holdlog.adapters.state.live import owned
+from holdlog.adapters.state.plain import Marked, built, class_of, is_lasting, plain, rebuilt
+from holdlog.adapters.state.tracked import LiveDict, LiveList, LiveSet, Owner, is_live, put
 from holdlog.domain.refusals import InvalidError
 
 
