@@ -38,6 +38,10 @@ if TYPE_CHECKING:
         StateRecord,
         WatchTimeout,
     )
+    from holdlog.adapters.state.creating import create_state
+    from holdlog.adapters.state.history import AsyncThreadHistory, ThreadHistory
+    from holdlog.adapters.state.past import DataChange, StateAt
+    from holdlog.adapters.state.state import State
     from holdlog.adapters.stores.copying.copy import CopyReport
     from holdlog.adapters.threads.conversation import (
         AgentResult,
@@ -49,10 +53,6 @@ if TYPE_CHECKING:
         ToolResultMessage,
         UserMessage,
     )
-    from holdlog.adapters.state.creating import create_state
-    from holdlog.adapters.state.history import AsyncThreadHistory, ThreadHistory
-    from holdlog.adapters.state.past import DataChange, StateAt
-    from holdlog.adapters.state.state import State
     from holdlog.domain.refusals import (
         BusyError,
         ConflictError,

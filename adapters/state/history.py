@@ -7,11 +7,11 @@ from typing import Any, Self
 from holdlog.adapters.arguments import NAME, checked, text
 from holdlog.adapters.call import Read, Write
 from holdlog.adapters.state.cloning import in_parts
-from holdlog.adapters.threads.conversation import USER, AgentResult, UserMessage
 from holdlog.adapters.state.data import kind_of
 from holdlog.adapters.state.place import AnyResult, AnyStore, Place, new_name, require_agent, thread_changed
 from holdlog.adapters.state.said import results_of, said
 from holdlog.adapters.state.state import WRITER
+from holdlog.adapters.threads.conversation import USER, AgentResult, UserMessage
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import NotFoundError
 from holdlog.domain.threads.past import items_at

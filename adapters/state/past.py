@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from holdlog.adapters.arguments import whole
-from holdlog.adapters.threads.conversation import AgentResult, Message
 from holdlog.adapters.state.place import Place
 from holdlog.adapters.state.said import Format, Said, formatted, messages_of, results_of, said
+from holdlog.adapters.threads.conversation import AgentResult, Message
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.ports import Reader

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from holdlog.adapters.threads.conversation import AgentResult, Message, default_format
 from holdlog.adapters.state.place import Place, message_from, result_from
+from holdlog.adapters.threads.conversation import AgentResult, Message, default_format
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.ports import Reader

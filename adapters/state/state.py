@@ -10,15 +10,15 @@ from typing import Any, Generic, Self, TypeVar
 
 from holdlog.adapters.arguments import NAME, page_size, text, whole
 from holdlog.adapters.library import UPDATE_ATTEMPTS, back_off
-from holdlog.adapters.threads import past
+from holdlog.adapters.state import past
 from holdlog.adapters.state.cloning import cloned
-from holdlog.adapters.threads.conversation import AgentResult, Message
 from holdlog.adapters.state.data import Kind
 from holdlog.adapters.state.kv import KeyValues
 from holdlog.adapters.state.live import Live
 from holdlog.adapters.state.past import DataChange, StateAt
 from holdlog.adapters.state.place import AnyMessage, AnyResult, Place, new_name, require_agent, result_item
 from holdlog.adapters.state.said import Conversation, Format, formatted, messages_of, results_of
+from holdlog.adapters.threads.conversation import AgentResult, Message
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import DataConflict, DataConflictError, InvalidError
 from holdlog.domain.threads.past import data_at
