@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from holdlog.adapters.state.live import Live, LiveObject, Write, checked_json, require_key
 from holdlog.adapters.state.live_model import LiveRecord, ModelData, why
+from holdlog.adapters.state.modelled import Binding
 from holdlog.adapters.state.plain import plain
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.value import Json
@@ -64,8 +65,10 @@ class ModelKind(Generic[M]):
         self._model = ModelData(kind, f"thread {thread}: its data")
 
     def beginning(self) -> dict[str, Json]:
-        stored = self._model.dumped(plain(self._data if self._data is not None else self._default()))
-        self._model.read(stored)
+        data = plain(self._data if self._data is not None else self._default())
+        Binding().of(data)
+        stored = self._model.dumped(data)
+        Binding().of(self._model.read(stored))
         for key in stored:
             require_key(key)
         return stored

@@ -120,7 +120,7 @@ class LiveRecord(Live[M]):
             whole = self.copy()
             beside: dict[str, Json] = {}
             for key, value in values.items():
-                require_key(key)
+                Binding(self, require_key(key)).of(plain(value))
                 if not self._data.set_field(whole, key, plain(value)):
                     beside[key] = checked_json(key, plain(value))
             for key in deleted:
@@ -136,7 +136,9 @@ class LiveRecord(Live[M]):
     def difference(self, value: M) -> tuple[dict[str, Json], list[str]]:
         if not isinstance(value, self._data.kind):
             raise InvalidError(f"data: must be a {self._data.kind.__name__}")
-        tried = self._tried(plain(value), ())
+        whole: M = plain(value)
+        Binding().of(whole)
+        tried = self._tried(whole, ())
         return tried.written, [key for key in tried.deleted if key in self.stored]
 
     def _operated(self, operate: Callable[[Any], Answer], parts: Any) -> Answer:

@@ -47,7 +47,7 @@ class LiveModel(Marked):
         return plain(self)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        return plain(self).__reduce_ex__(protocol)
+        return copy.copy, (plain(self),)
 
     def model_copy(self, **given: Any) -> Any:
         """A plain model."""
@@ -74,9 +74,10 @@ def live_class(kind: type[BaseModel]) -> type[Any]:
 
 
 class Binding:
-    """Makes live copies of plain values, for one owner and one key of its data."""
+    """Makes live copies of plain values, for one owner and one key of its data. Without an owner: only to see whether
+    that can be done."""
 
-    def __init__(self, owner: Owner, key: str | None) -> None:
+    def __init__(self, owner: Owner | None = None, key: str | None = None) -> None:
         self._owner = owner
         self._key = key
 
@@ -100,7 +101,7 @@ class Binding:
         if is_lasting(value):
             return value
         raise InvalidError(
-            f"{self._key}: holds a {kind.__name__}, which cannot be kept or whose changes would be seen by nobody; "
+            f"{self._key or 'data'}: holds a {kind.__name__}, which cannot be kept, or changes unseen; "
             "use a dict, list, set or pydantic model"
         )
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any, ClassVar, Final
 from uuid import UUID
 
-from pydantic import BaseModel, Secret, SecretBytes, SecretStr
+from pydantic import BaseModel, RootModel, Secret, SecretBytes, SecretStr
 
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.value import MAX_NESTING
@@ -104,9 +104,10 @@ def rebuilt(like: tuple[Any, ...], parts: list[Any]) -> tuple[Any, ...]:
 def built(kind: type[BaseModel], fields: dict[str, Any], extra: dict[str, Any] | None, like: BaseModel) -> BaseModel:
     """A model without a run of its validators; what is private to it is that of `like`."""
     made = kind.__new__(kind)
-    private = like.__pydantic_private__
     object.__setattr__(made, "__dict__", fields)
-    object.__setattr__(made, "__pydantic_extra__", extra)
     object.__setattr__(made, "__pydantic_fields_set__", set(like.__pydantic_fields_set__))
-    object.__setattr__(made, "__pydantic_private__", None if private is None else dict(private))
+    if not issubclass(kind, RootModel):  # which has no place for these
+        private = like.__pydantic_private__
+        object.__setattr__(made, "__pydantic_extra__", extra)
+        object.__setattr__(made, "__pydantic_private__", None if private is None else dict(private))
     return made

@@ -30,13 +30,14 @@ def put_parts(target: Any, bound: Any, parts: Any) -> None:
         extra = {name: part for name, part in bound.items() if name not in known}
         object.__setattr__(target, "__pydantic_extra__", extra)
     object.__setattr__(target, "__pydantic_fields_set__", set(parts.__pydantic_fields_set__))
-    object.__setattr__(target, "__pydantic_private__", parts.__pydantic_private__)
+    if parts.__pydantic_private__ is not None:
+        object.__setattr__(target, "__pydantic_private__", parts.__pydantic_private__)
 
 
 def settle_fields(live: Any, fresh: Any, only: Collection[str] | None = None) -> None:
     known = class_of(live).__pydantic_fields__
     for name, part in fresh.__dict__.items():
-        if (only is None or name in only) and not known[name].exclude:
+        if name in known and not known[name].exclude and (only is None or name in only):
             live.__dict__[name] = _settled(live.__dict__[name], part) if name in live.__dict__ else part
     beside, extra = live.__pydantic_extra__, fresh.__pydantic_extra__
     if beside is not None and extra is not None:

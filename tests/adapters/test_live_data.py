@@ -1,4 +1,4 @@
-"""`state.data` behaves as the dict or model that it shows, and whatever changes it is written or refused as a whole."""
+"""`state.data` behaves as the dict that it shows, and whatever changes it is written or refused as a whole."""
 
 import copy
 import json
@@ -274,6 +274,10 @@ NO_JSON: list[Any] = [
     lambda: 1,
     type,
 ]
+
+
+def kind_of(value: object) -> str:
+    return type(value).__name__
 
 
 def hold_itself() -> list[Any]:
