@@ -1,0 +1,151 @@
+"""The calls about the data of threads: arguments checked, then what to run and how to answer."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdlog.adapters.arguments import AGENT, NAME, after_argument, checked, text, whole
+from holdlog.adapters.call import Read, Write
+from holdlog.adapters.events.calls import EventCalls
+from holdlog.adapters.pages import datum_bytes, page
+from holdlog.adapters.threads import answers, results
+from holdlog.domain.handle import Outcome
+from holdlog.domain.ports import Reader
+from holdlog.domain.refusals import InvalidError, TooLargeError
+from holdlog.domain.threads.thread import MAX_KEYS, ChangeData, Datum, Thread, require_started
+from holdlog.domain.value import Json
+
+
+class ThreadDataCalls(EventCalls):
+    """`expected_data_version`: None = whatever it is."""
+
+    def thread_get(self, thread_id: str, key: str) -> Read[results.ThreadValue]:
+        """Its answer raises NotFoundError."""
+        find = self.thread_datum(thread_id, key)
+
+        def answer(reader: Reader) -> results.ThreadValue:
+            datum, version = find.answer(reader)
+            return results.ThreadValue(
+                thread_id=text(thread_id, "thread_id", NAME),
+                key=datum.key,
+                value=datum.value.value,
+                data_version=version,
+            )
+
+        return Read(answer)
+
+    def thread_datum(self, thread_id: str, key: str) -> Read[tuple[Datum, int]]:
+        """What `thread_get` answers from, and the data_version. Its answer raises NotFoundError."""
+        name, key, find = self._find(thread_id, key)
+
+        def answer(reader: Reader) -> tuple[Datum, int]:
+            datum, version = find(reader)
+            if datum is None:
+                raise answers.key_missing(name, key)
+            return datum, version
+
+        return Read(answer)
+
+    def thread_has(self, thread_id: str, key: str) -> Read[results.ThreadKey]:
+        name, key, find = self._find(thread_id, key)
+
+        def answer(reader: Reader) -> results.ThreadKey:
+            datum, version = find(reader)
+            return results.ThreadKey(thread_id=name, key=key, has=datum is not None, data_version=version)
+
+        return Read(answer)
+
+    def thread_data(self, thread_id: str, after: str | None = None) -> Read[results.ThreadData]:
+        """All keys with their values, or as many as fit a page."""
+        name, after = self._readable_thread(thread_id), after_argument(after, "after_key")
+
+        def answer(reader: Reader) -> results.ThreadData:
+            thread = started(reader, name)
+            rows = (it for it in reader.thread_data(name, None) if after is None or it.key > after)
+            found, more = page(rows, MAX_KEYS, datum_bytes)
+            return results.ThreadData(
+                thread_id=name,
+                data={datum.key: datum.value.value for datum in found},
+                data_version=thread.data_version,
+                next_after=found[-1].key if more else None,
+            )
+
+        return Read(answer, large=True)
+
+    def thread_set(
+        self, thread_id: str, key: str, value: Any, agent: str, expected_data_version: int | None
+    ) -> Write[results.DataChanged]:
+        members = {text(key, "key", NAME): self._json(value)}
+        return self.thread_change(thread_id, members, (), agent, expected_data_version)
+
+    def thread_delete(
+        self, thread_id: str, key: str, agent: str, expected_data_version: int | None
+    ) -> Write[results.DataChanged]:
+        """Its answer raises NotFoundError where there was no such key."""
+        key = text(key, "key", NAME)
+        write = self.thread_change(thread_id, {}, (key,), agent, expected_data_version)
+
+        def answer(outcome: Outcome) -> results.DataChanged:
+            told = write.answer(outcome)
+            if not told.deleted:
+                raise answers.key_missing(told.thread_id, key)
+            return told
+
+        return Write(write.command, answer)
+
+    def thread_change(
+        self, thread_id: str, written: Any, deleted: Sequence[str], agent: str, expected_data_version: int | None
+    ) -> Write[results.DataChanged]:
+        """Several keys at once."""
+        name, by = text(thread_id, "thread_id", NAME), text(agent, "agent", AGENT)
+        expected = None if expected_data_version is None else whole(expected_data_version, "expected_data_version")
+        members, gone = self._members(written), tuple(text(key, "data", NAME) for key in deleted)
+        if not members and not gone:
+            raise InvalidError("data: must name a key")
+        command = checked(
+            lambda: ChangeData(thread=name, written=members, deleted=gone, expected_data_version=expected, by=by)
+        )
+        self._require("write", name)
+        return Write(command, lambda outcome: answers.changed(outcome, command))
+
+    # --- steps
+
+    def _readable_thread(self, thread_id: str) -> str:
+        name = text(thread_id, "thread_id", NAME)
+        self._require("read", name)
+        return name
+
+    def _find(self, thread_id: str, key: str) -> tuple[str, str, Callable[[Reader], tuple[Datum | None, int]]]:
+        name, key = text(thread_id, "thread_id", NAME), text(key, "key", NAME)
+        self._require("read", name)
+
+        def find(reader: Reader) -> tuple[Datum | None, int]:
+            """Also where somebody writes between the two reads, the value is that of the version."""
+            version = started(reader, name).data_version
+            datum = next(iter(reader.thread_data(name, [key])), None)
+            return datum, version if datum is None else max(version, datum.version)
+
+        return name, key, find
+
+    def _members(self, given: object) -> dict[str, Json]:
+        if not isinstance(given, dict):
+            raise InvalidError("data: must be an object")
+        if len(given) > MAX_KEYS:
+            raise InvalidError(f"data: must hold {MAX_KEYS} keys at most")
+        return {text(key, "data", NAME): self._json(value) for key, value in given.items()}
+
+    def _json(self, value: Any) -> Json:
+        try:
+            json_value = Json.of(value)
+        except ValueError as error:
+            raise InvalidError(f"value: {error}") from None
+        limit = self._settings.max_value_bytes
+        if len(json_value.text) * 4 > limit and len(json_value.text.encode()) > limit:
+            raise TooLargeError(limit)
+        return json_value
+
+
+def started(reader: Reader, name: str) -> Thread:
+    """Raises NotFoundError."""
+    thread = reader.thread(name)
+    require_started(thread)
+    return thread
