@@ -22,6 +22,7 @@ from holdlog.adapters.spaces import Spaces
 from tests.agent import opened
 from tests.curl import JSON, Curl
 from tests.endpoint import until
+from tests.wire import PATIENCE
 
 HELLO = {"type": "text", "role": "user", "content": "hello"}
 FOUND = {"agent_name": "writer", "output": [HELLO], "created_at": "2026-11-21T12:00:00Z"}
@@ -84,10 +85,11 @@ async def test_what_is_appended_is_read_as_items_and_for_a_model(curl: Curl, thr
 
 
 async def test_a_long_poll_is_answered_by_what_comes(curl: Curl, thread: str) -> None:
-    waiting = asyncio.create_task(curl.get(f"{thread}/items?after=2&wait=30"))
+    waiting = asyncio.create_task(curl.get(f"{thread}/items?after=2&wait=3600"))
     await until(lambda: curl.store.upkeep._waiters)
     await curl.post(f"{thread}/items", json={"messages": [HELLO]})
-    assert [it["version"] for it in (await waiting).json()["items"]] == [3]
+    async with asyncio.timeout(PATIENCE):
+        assert [it["version"] for it in (await waiting).json()["items"]] == [3]
     assert (await curl.get(f"{thread}/items?after=3&wait=0.01")).json()["items"] == []
 
 
@@ -196,6 +198,19 @@ async def test_of_many_who_write_at_once_each_that_is_told_so_wrote(curl: Curl) 
 
     await asyncio.gather(*(add() for _ in range(4)))
     assert (await curl.get("/threads/t/data/n")).json() == 20
+
+
+@pytest.mark.parametrize("condition", [{"if-none-match": "*"}, {"if-match": '"0", "2"'}])
+async def test_of_many_who_write_under_a_condition_that_takes_a_look_one_does(
+    curl: Curl, thread: str, condition: dict[str, str]
+) -> None:
+    async def write(value: int) -> int:
+        done = await curl.put(f"{thread}/data/new", content=str(value), headers=JSON | condition)
+        return done.status_code
+
+    statuses = await asyncio.gather(*map(write, range(8)))
+    assert sorted(statuses) == [200] + [412] * 7
+    assert (await curl.get(f"{thread}/data/new")).json() == statuses.index(200)
 
 
 # --- what is refused

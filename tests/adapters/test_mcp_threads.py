@@ -14,7 +14,9 @@ from holdlog.domain.threads.thread import ReplaceResults
 from tests.agent import ALL, ERAS, Agent, connected, opened, served
 from tests.clock import Clock
 from tests.endpoint import until
+from tests.wire import PATIENCE
 
+LONG_WAIT = 3600
 LONG = "x" * 300_000
 HELLO = {"type": "text", "role": "user", "content": "hello"}
 DONE = {"type": "text", "role": "assistant", "content": "done", "stop_reason": "stop"}
@@ -384,28 +386,31 @@ async def test_a_reader_who_follows_misses_nothing_while_others_append_and_clear
 
 
 async def test_who_waits_is_told_what_came_and_not_woken_by_data() -> None:
-    with opened() as store:
+    with opened(Settings(max_wait=LONG_WAIT)) as store:
         async with connected(build_server(store, ALL)) as agent, connected(build_server(store, ALL)) as other:
             await other("thread_start", agent="ann", thread_id="t")
-            known = {"thread_id": "t", "after_version": 1, "wait_seconds": 30}
+            known = {"thread_id": "t", "after_version": 1, "wait_seconds": LONG_WAIT}
             waiting = asyncio.create_task(agent("thread_read", **known))
             await until(lambda: store.upkeep._waiters)
             await other("thread_set", thread_id="t", key="k", value=1, agent="ben", expected_data_version=0)
             await other("thread_append", thread_id="t", agent="ben", messages=[HELLO])
-            page = await waiting
+            async with asyncio.timeout(PATIENCE):
+                page = await waiting
             assert ([it["version"] for it in page["items"]], page["version"]) == ([3], 3)
             nothing = await agent("thread_read", **known | {"after_version": 3, "wait_seconds": 0.01})
             assert (nothing["items"], nothing["version"]) == ([], 3)
 
 
 async def test_who_waits_is_told_that_results_were_cleared() -> None:
-    with opened() as store:
+    with opened(Settings(max_wait=LONG_WAIT)) as store:
         async with connected(build_server(store, ALL)) as agent:
             await agent("thread_start", agent="ann", thread_id="t")
             await agent("thread_append", thread_id="t", agent="ann", results=[FOUND])
-            waiting = asyncio.create_task(agent("thread_read", thread_id="t", after_version=2, wait_seconds=30))
+            known = {"thread_id": "t", "after_version": 2, "wait_seconds": LONG_WAIT}
+            waiting = asyncio.create_task(agent("thread_read", **known))
             await until(lambda: store.upkeep._waiters)
             await asyncio.to_thread(replace_results, store, "t")
-            page = await waiting
+            async with asyncio.timeout(PATIENCE):
+                page = await waiting
             assert (page["items"], page["cleared"], page["version"]) == ([], 3, 3)
             assert (await agent("thread_read", thread_id="t"))["items"] == []

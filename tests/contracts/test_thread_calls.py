@@ -1,0 +1,91 @@
+"""The calls about threads, over every store."""
+
+import threading
+from typing import Any
+
+from holdlog.adapters.opened import Opened
+from holdlog.adapters.threads.conversation import AgentResult, new_result
+from holdlog.adapters.threads.results import ThreadItems
+from holdlog.domain.message import NOBODY
+from holdlog.domain.threads.thread import ReplaceResults
+
+
+def text(content: str) -> dict[str, Any]:
+    return {"type": "text", "role": "user", "content": content}
+
+
+def result(content: str) -> dict[str, Any]:
+    return {"agent_name": "writer", "output": [text(content)], "created_at": "2026-11-21T12:00:00Z"}
+
+
+def replace_results(opened: Opened, *contents: str) -> None:
+    found = tuple(new_result(AgentResult.model_validate(result(it))) for it in contents)
+    opened.writer.run(ReplaceResults(thread="t", results=found, by="ann"), NOBODY)
+
+
+def page(opened: Opened, **bounds: Any) -> ThreadItems:
+    found = opened.read(opened.calls.thread_read("t", **bounds))
+    assert isinstance(found, ThreadItems)
+    return found
+
+
+def said(found: ThreadItems) -> list[str]:
+    return [(it.message or it.result["output"][0])["content"] for it in found.items]
+
+
+def append(opened: Opened, *messages: str, results: tuple[str, ...] = ()) -> None:
+    told = [text(it) for it in messages], [result(it) for it in results]
+    opened.write(opened.calls.thread_append("t", "ann", *told), NOBODY)
+
+
+def test_pages_hold_what_stands_from_either_end(opened: Opened) -> None:
+    opened.write(opened.calls.thread_start("ann", "t", {"k": 1}), NOBODY)
+    for number in range(3):
+        append(opened, f"m-{number}", results=(f"r-{number}",))
+    replace_results(opened, "r-9")
+    append(opened, "m-3", results=("r-3",))
+    standing = ["m-0", "m-1", "m-2", "r-9", "m-3", "r-3"]
+    assert said(page(opened)) == standing
+    forward, after = [], 0
+    while len(forward) < len(standing):
+        found = page(opened, after_version=after, limit=2)
+        forward, after = [*forward, *said(found)], found.version
+    assert forward == standing
+    newest = page(opened, limit=4)
+    assert said(newest) == standing[2:]
+    assert said(page(opened, limit=4, before_version=newest.next_before)) == standing[:2]
+    assert page(opened, after_version=after).items == []
+
+
+def test_whoever_follows_while_others_append_and_clear_sees_every_message_once(opened: Opened) -> None:
+    opened.write(opened.calls.thread_start("ann", "t"), NOBODY)
+
+    def write(name: str) -> None:
+        for number in range(20):
+            append(opened, f"{name}-{number}")
+            if number % 5 == 0:
+                replace_results(opened, f"r-{number}")
+
+    writers = [threading.Thread(target=write, args=(name,)) for name in ("b", "c")]
+    for writer in writers:
+        writer.start()
+    seen: list[str] = []
+    after = 0
+    while sum(not it.startswith("r") for it in seen) < 40:
+        found = opened.wait(opened.calls.thread_coming("t", after, 3, wait_seconds=30))
+        assert isinstance(found, ThreadItems)
+        assert found.items or found.cleared > after
+        seen += said(found)
+        after = found.version
+    for writer in writers:
+        writer.join()
+    for name in ("b", "c"):
+        assert [it for it in seen if it.startswith(name)] == [f"{name}-{number}" for number in range(20)]
+
+
+def test_threads_are_listed_by_name_in_pages(opened: Opened) -> None:
+    for name in ("b", "a/b", "Z", "ä"):
+        opened.write(opened.calls.thread_start("ann", name), NOBODY)
+    first = opened.read(opened.calls.threads(limit=3))
+    assert [it.thread_id for it in first.threads] == ["Z", "a/b", "b"]
+    assert [it.thread_id for it in opened.read(opened.calls.threads(after=first.next_after)).threads] == ["ä"]
