@@ -81,6 +81,15 @@ def test_this_test_knows_sql_when_it_sees_it() -> None:
     assert any(SQL.search(text) for text in texts(ROOT / "adapters" / "stores" / "schema.py"))
 
 
+def test_langgraph_is_imported_by_its_own_store_only() -> None:
+    own = ROOT / "adapters" / "langgraph"
+    for folder in ("domain", "projections", "adapters"):
+        for path in modules(folder):
+            if own not in path.parents and path != ROOT / "adapters" / "package" / "langgraph.py":
+                foreign = [it for it in imported(path) if it.startswith(("langgraph", "holdlog.adapters.langgraph"))]
+                assert not foreign, path
+
+
 def loaded_after(statement: str) -> set[str]:
     program = f"import sys; {statement}; print(*{{name.split('.')[0] for name in sys.modules}})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
@@ -100,4 +109,7 @@ def test_importing_the_package_imports_no_dependency() -> None:
     ],
 )
 def test_the_library_imports_nothing_of_servers(statement: str) -> None:
-    assert not loaded_after(statement) & {"fastmcp", "mcp", "nats", "uvicorn", "starlette", "rich", "httpx"}
+    assert not loaded_after(statement) & {
+        *("fastmcp", "mcp", "nats", "uvicorn", "starlette", "rich", "httpx"),
+        *("langgraph", "langchain_core"),
+    }

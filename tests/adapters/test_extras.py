@@ -30,13 +30,14 @@ Without = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def without(tmp_path: Path) -> Without:
-    """Run `holdlog` with these words, without some packages."""
+    """Run `holdlog` with these words, or a program after `-c`, without some packages."""
     (tmp_path / "sitecustomize.py").write_text(HIDING)
 
     def run(hidden: str, *words: str | Path, **environ: str) -> "subprocess.CompletedProcess[str]":
         paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
         env = os.environ | {"HIDDEN": hidden, "PYTHONPATH": paths} | environ
-        command = [sys.executable, "-m", "holdlog", *map(str, words)]
+        program = () if words[0] == "-c" else ("-m", "holdlog")
+        command = [sys.executable, *program, *map(str, words)]
         return subprocess.run(command, input="", capture_output=True, text=True, timeout=60, env=env, check=False)
 
     return run
@@ -87,6 +88,14 @@ def test_keys_and_credentials_of_nats_say_what_they_need(
     assert "pip install 'holdlog[nats]'" in done.stderr
 
 
+@pytest.mark.parametrize(("hidden", "named"), [("langgraph", "langgraph"), ("langchain_core", "langchain_core")])
+def test_langgraphs_store_says_what_it_needs(without: Without, hidden: str, named: str) -> None:
+    done = without(hidden, "-c", "from holdlog.langgraph import HoldlogStore")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"ImportError: {named} is missing; pip install 'holdlog[langgraph]'"
+    assert "During handling" not in done.stderr
+
+
 def test_a_store_in_a_file_needs_none_of_them(without: Without, store: Path) -> None:
     for words in (("set", "n", "k", "1", "--force"), ("doctor",), ("serve",)):
-        assert without("psycopg,psycopg_pool,nats,nkeys", *words, "--db", store).returncode == 0
+        assert without("psycopg,psycopg_pool,nats,nkeys,langgraph", *words, "--db", store).returncode == 0

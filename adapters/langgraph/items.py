@@ -1,0 +1,97 @@
+"""LangGraph's items with what a record knows beside them: its version, and who wrote it."""
+
+from datetime import datetime
+from typing import Any
+
+from langgraph.store.base import Item, SearchItem
+
+from holdlog.adapters.langgraph.namespaces import Labels
+from holdlog.domain.ports import Reader
+from holdlog.domain.record import Record
+from holdlog.domain.refusals import InvalidError
+from holdlog.domain.times import utc
+
+Facts = dict[str, Any]
+
+
+class VersionedItem(Item):
+    """`version`: what a `put` that is based on this item expects. `updated_by`: who wrote it.
+
+    `created_at`: when the key was written first, also where it was deleted since."""
+
+    __slots__ = ("updated_by", "version")
+
+    def __init__(
+        self,
+        *,
+        value: Facts,
+        key: str,
+        namespace: Labels,
+        created_at: datetime,
+        updated_at: datetime,
+        version: int,
+        updated_by: str,
+    ) -> None:
+        super().__init__(value=value, key=key, namespace=namespace, created_at=created_at, updated_at=updated_at)
+        self.version = version
+        self.updated_by = updated_by
+
+    def dict(self) -> Facts:
+        return super().dict() | {"version": self.version, "updated_by": self.updated_by}
+
+
+class VersionedSearchItem(SearchItem):
+    """As VersionedItem. `score` is None: nothing is ranked."""
+
+    __slots__ = ("updated_by", "version")
+
+    def __init__(
+        self,
+        namespace: Labels,
+        key: str,
+        value: Facts,
+        created_at: datetime,
+        updated_at: datetime,
+        score: float | None = None,
+        *,
+        version: int,
+        updated_by: str,
+    ) -> None:
+        super().__init__(namespace, key, value, created_at, updated_at, score)
+        self.version = version
+        self.updated_by = updated_by
+
+    def dict(self) -> Facts:
+        return super().dict() | {"version": self.version, "updated_by": self.updated_by}
+
+
+def is_item(record: Record) -> bool:
+    """Whether the record has a value, and that an object."""
+    return record.live and record.value.text.startswith("{")
+
+
+def item(reader: Reader, record: Record, labels: Labels) -> VersionedItem | None:
+    """Raises InvalidError for a value that is no object: somebody else wrote it, and it is not hidden."""
+    if not record.live:
+        return None
+    if not is_item(record):
+        raise InvalidError(f"{record.namespace}/{record.key}: holds a value that is no object, which an item must be")
+    return VersionedItem(**_told(reader, record, labels))
+
+
+def found_item(reader: Reader, record: Record, labels: Labels) -> VersionedSearchItem:
+    return VersionedSearchItem(**_told(reader, record, labels))
+
+
+def _told(reader: Reader, record: Record, labels: Labels) -> Facts:
+    first = reader.history(record.stream, 2, 1) if record.version > 1 else []
+    updated_at = utc(record.updated_at)
+    return {
+        "value": record.value.value,
+        "key": record.key,
+        "namespace": labels,
+        "created_at": utc(first[0].envelope.at) if first else updated_at,
+        "updated_at": updated_at,
+        "version": record.version,
+        "updated_by": record.updated_by,
+    }

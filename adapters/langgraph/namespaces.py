@@ -1,0 +1,88 @@
+"""The namespaces of LangGraph, tuples of labels, as those of records: labels joined by slashes, and back."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+from urllib.parse import quote, unquote
+
+from langgraph.store.base import InvalidNamespaceError, ListNamespacesOp, MatchCondition
+
+from holdlog.adapters.pages import chunks
+from holdlog.domain.names import name
+from holdlog.domain.ports import Reader
+
+Labels = tuple[str, ...]
+
+_ANY: Final = "*"
+
+
+def text_of(labels: Labels) -> str:
+    """`("users", "ann")` is `users/ann`. Of a label, `%` and `/` are percent-encoded (RFC 3986); and all but letters,
+    digits, `-`, `_` and `~` where it could not be part of a name else.
+
+    Raises InvalidNamespaceError for what LangGraph does not allow."""
+    return "/".join(_encoded(label) for label in labels)
+
+
+def labels_of(text: str) -> Labels | None:
+    """The way back; None for a namespace that `text_of` makes of nothing: LangGraph could not name it."""
+    try:
+        labels = tuple(unquote(part, errors="strict") for part in text.split("/"))
+        return labels if text_of(labels) == text else None
+    except ValueError:
+        return None
+
+
+def below(reader: Reader, prefix: Labels) -> Iterator[tuple[str, Labels]]:
+    """The namespaces that hold values and begin with these labels: as records have them, and as LangGraph does."""
+    start = text_of(prefix)
+    if prefix and reader.records(start, "", None, 1, False):
+        yield start, prefix
+    beginning = f"{start}/" if prefix else ""
+    for text, _ in chunks(reader.namespaces, beginning or None, lambda it: it[0]):
+        if not text.startswith(beginning):
+            return
+        if (labels := labels_of(text)) is not None:
+            yield text, labels
+
+
+def listed(reader: Reader, asked: ListNamespacesOp) -> list[Labels]:
+    """In their order, each once, also where only its first labels are asked for."""
+    conditions = asked.match_conditions or ()
+    found = {
+        labels[: asked.max_depth]
+        for _, labels in below(reader, _certain(conditions))
+        if all(_matches(condition, labels) for condition in conditions)
+    }
+    return sorted(found)[asked.offset : asked.offset + asked.limit]
+
+
+def _encoded(label: object) -> str:
+    if not isinstance(label, str) or not label or "." in label or "\0" in label:
+        raise InvalidNamespaceError("a label of a namespace must be a string, not empty, without periods and NUL")
+    plain = label.replace("%", "%25").replace("/", "%2F")
+    try:
+        if name(plain) == plain:
+            return plain
+    except ValueError:
+        pass
+    try:
+        return quote(label, safe="")
+    except UnicodeEncodeError:
+        raise InvalidNamespaceError("a label of a namespace must not hold a lone surrogate") from None
+
+
+def _certain(conditions: Iterable[MatchCondition]) -> Labels:
+    """The labels that all that match begin with, as far as one condition tells."""
+    for condition in conditions:
+        if condition.match_type == "prefix":
+            path = condition.path
+            return path[: path.index(_ANY)] if _ANY in path else path
+    return ()
+
+
+def _matches(condition: MatchCondition, labels: Labels) -> bool:
+    path = condition.path
+    if len(labels) < len(path):
+        return False
+    part = labels[: len(path)] if condition.match_type == "prefix" else labels[len(labels) - len(path) :]
+    return all(wanted in (_ANY, label) for wanted, label in zip(path, part, strict=True))

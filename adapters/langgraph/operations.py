@@ -1,0 +1,164 @@
+"""A batch of LangGraph's operations: what they read, at one position of the log, and the one transaction they write."""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, cast
+
+from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, Op, PutOp, Result, SearchOp
+
+from holdlog.adapters.arguments import checked, whole
+from holdlog.adapters.call import Read, Write
+from holdlog.adapters.calls import Calls, time_to_live
+from holdlog.adapters.langgraph.filters import matches, require_known
+from holdlog.adapters.langgraph.items import VersionedSearchItem, found_item, is_item, item
+from holdlog.adapters.langgraph.namespaces import Labels, below, listed, text_of
+from holdlog.adapters.pages import chunks
+from holdlog.domain.ports import Reader
+from holdlog.domain.record import Check, Delete, Merge, Record, Set, Transact, seen
+from holdlog.domain.refusals import InvalidError, NotFoundError
+
+Look = Callable[[Reader], Result]
+Place = tuple[str, str]
+Operation = Set | Merge | Delete | Check
+
+_MINUTE: Final = 60.0
+
+
+class VersionedPut(PutOp):
+    """A PutOp that is refused unless this is the item's version; 0 = must not exist, None = whatever it is."""
+
+    expected_version: int | None
+
+    def __new__(
+        cls,
+        namespace: Labels,
+        key: str,
+        value: Mapping[str, Any] | None,
+        index: Literal[False] | list[str] | None = None,
+        ttl: float | None = None,
+        *,
+        expected_version: int | None = None,
+    ) -> "VersionedPut":
+        put = super().__new__(cls, namespace, key, value, index, ttl)
+        put.expected_version = expected_version
+        return put
+
+
+class Batch:
+    """Reads come first, wherever they stand, as in LangGraph's own stores; writes in their order, all or none.
+
+    Raises InvalidError, InvalidNamespaceError: then nothing is done. `results`: of each operation, in their order."""
+
+    def __init__(self, calls: Calls, by: str, operations: Iterable[Op]) -> None:
+        asked = list(operations)
+        self.results: list[Result] = [None] * len(asked)
+        self._by = by
+        self._looks = {index: _look(calls, it) for index, it in enumerate(asked) if not isinstance(it, PutOp)}
+        self._writes = [_written(calls, by, it) for it in asked if isinstance(it, PutOp)]
+        self._optional = [it for it in self._writes if isinstance(it, Delete) and it.expected_version is None]
+        self._standing: set[Place] = set()
+        self._large = any(isinstance(it, SearchOp | ListNamespacesOp) for it in asked)
+
+    @property
+    def read(self) -> Read[None] | None:
+        """Fills the results, and finds what there is to delete; None where nothing has to be known."""
+        return Read(self._read, self._large) if self._looks or self._optional else None
+
+    @property
+    def write(self) -> Write[None] | None:
+        """What to write after the read; None where that is nothing."""
+        operations = tuple(self._needed())
+        if not operations:
+            return None
+        return Write(checked(lambda: Transact(operations=operations, by=self._by)), lambda outcome: None)
+
+    def met_a_deletion(self, refusal: NotFoundError) -> bool:
+        """Whether what was to be deleted went meanwhile, and that is fine: then read and write again."""
+        gone = (refusal.facts.get("namespace"), refusal.facts.get("key"))
+        return any(gone == _place(it) for it in self._optional)
+
+    def _read(self, reader: Reader) -> None:
+        for index, look in self._looks.items():
+            self.results[index] = look(reader)
+        found = {_place(it): reader.record(it.namespace, it.key) for it in self._optional}
+        self._standing = {place for place, record in found.items() if seen(record, reader.at).live}
+
+    def _needed(self) -> Iterator[Operation]:
+        """All writes but deletions of what is not there: for LangGraph they are none."""
+        standing = set(self._standing)
+        for operation in self._writes:
+            place = _place(operation)
+            if not isinstance(operation, Delete):
+                standing.add(place)
+            elif operation.expected_version is None and place not in standing:
+                continue
+            else:
+                standing.discard(place)
+            yield operation
+
+
+def _look(calls: Calls, operation: Op) -> Look:
+    match operation:
+        case GetOp(namespace=labels, key=key):
+            record = calls.record(text_of(labels), key).answer
+            return lambda reader: item(reader, record(reader), labels)
+        case SearchOp() as search:
+            _require_page(search)
+            require_known(search.filter or {})
+            text_of(search.namespace_prefix)
+            return lambda reader: cast("Result", _found(reader, search))
+        case ListNamespacesOp() as listing:
+            _require_page(listing)
+            return lambda reader: cast("Result", listed(reader, listing))
+        case _:
+            raise InvalidError("operations: must be GetOp, PutOp, SearchOp or ListNamespacesOp")
+
+
+def _written(calls: Calls, by: str, put: PutOp) -> Operation:
+    if not put.namespace:
+        raise InvalidNamespaceError("a namespace must have one label at least")
+    namespace, expected = text_of(put.namespace), getattr(put, "expected_version", None)
+    if put.value is None:
+        command = calls.delete(namespace, put.key, by, expected).command
+    else:
+        command = calls.set(namespace, put.key, _object(put.value), by, expected, ttl_seconds=_seconds(put.ttl)).command
+    assert isinstance(command, Transact)
+    return command.operations[0]
+
+
+def _object(value: object) -> dict[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidError("value: must be an object")
+    return dict(value)
+
+
+def _found(reader: Reader, search: SearchOp) -> list[VersionedSearchItem]:
+    """Newest first; of the same moment by namespace and key."""
+    fitting = (
+        (-record.updated_at, text, record.key, labels, record)
+        for text, labels in below(reader, tuple(search.namespace_prefix))
+        for record in _records(reader, text)
+        if is_item(record) and (not search.filter or matches(record.value.value, search.filter))
+    )
+    newest = heapq.nsmallest(search.offset + search.limit, fitting)[search.offset :]
+    return [found_item(reader, record, labels) for *_, labels, record in newest]
+
+
+def _records(reader: Reader, namespace: str) -> Iterator[Record]:
+    return chunks(lambda key, size: reader.records(namespace, "", key, size, False), None, lambda it: it.key)
+
+
+def _require_page(asked: SearchOp | ListNamespacesOp) -> None:
+    whole(asked.limit, "limit")
+    whole(asked.offset, "offset")
+
+
+def _seconds(minutes: float | None) -> float | None:
+    try:
+        return None if minutes is None else time_to_live(minutes * _MINUTE)
+    except (InvalidError, TypeError):
+        raise InvalidError("ttl: must be a number of minutes, more than 0, up to ten years") from None
+
+
+def _place(operation: Operation) -> Place:
+    return operation.namespace, operation.key

@@ -1,0 +1,12 @@
+"""holdlog as LangGraph's store: `from holdlog.langgraph import HoldlogStore`. Needs the extra `langgraph`."""
+
+try:
+    import langgraph.store.base  # noqa: F401
+except ImportError as error:
+    raise ImportError(f"{error.name} is missing; pip install 'holdlog[langgraph]'", name=error.name) from None
+
+from holdlog.adapters.langgraph.items import VersionedItem, VersionedSearchItem
+from holdlog.adapters.langgraph.operations import VersionedPut
+from holdlog.adapters.langgraph.store import HoldlogStore
+
+__all__ = ["HoldlogStore", "VersionedItem", "VersionedPut", "VersionedSearchItem"]
