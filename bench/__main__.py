@@ -27,6 +27,7 @@ GROUPS = {
     "http": "tool calls and REST over HTTP against an empty FastMCP tool, at 1, 16 and 64 clients",
     "rebuild": "events per second",
     "postgres": "the store in PostgreSQL: one caller, many callers, another server woken",
+    "threads": "a result beside a set, the last 50 of 10,000, opening a thread of 100,000 events",
     "relay": "from the log to NATS: a backlog, and one event at a time",
 }
 

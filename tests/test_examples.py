@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdlog import StateStore
+from examples.threads import network
+from holdlog import StateStore, create_state
 from tests.servers import nats_server
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -38,6 +39,14 @@ TOLD = {
         "reviewer  reads  src/report.md: section 2 is new (writer)",
         "reviewer  reads  src/index.md: two links (writer)",
     ),
+    "threads/network.py": (
+        "the run died: ConnectionError: the model does not answer; another process:",
+        "goes on with 2 results and index.html, style.css",
+        "reviewer   conflict: files changed since; reads again",
+        "reviewer   reads index.html: <h1>Hello</h1>",
+        "history    a page that says hello | an HTML file and its style | index.html is there | approved: ",
+        "fixer: {'index.html': '<h1>Hello</h1>', 'style.css': 'h1 { color: teal }'}",
+    ),
     "claims/slow_agent.py": (
         "in line  claimed; expired before, of slow",
         "writes   fenced, held by next",
@@ -59,6 +68,17 @@ def test_an_example_comes_out_as_told(example: str, tmp_path: Path) -> None:
     for words in TOLD[example]:
         assert words in run.stdout
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_died_left_all_that_its_agents_did_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    place = tmp_path / "state.db"
+    with pytest.raises(ConnectionError):
+        network.first_run(place)
+    with StateStore(place) as store:
+        left = create_state(network.Work, thread_id=network.THREAD, store=store)
+        assert [result.agent_name for result in left.results] == ["planner", "coder"]
+        assert left.data == network.Work(goal=network.GOAL, plan=list(network.DRAFTS), files=network.DRAFTS)
+    assert network.second_run(place)
 
 
 def test_the_reviewer_says_what_it_waits_for_and_goes_on_when_it_is_there(tmp_path: Path) -> None:
