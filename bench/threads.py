@@ -18,12 +18,18 @@ from bench.bench import ROOT, Bench
 from bench.contestants import AGENT, NAMESPACE
 from bench.figures import Figure, Rounds, interleaved, number
 from bench.size import FLAT, fill
-from holdlog.adapters.threads.conversation import new_result
+from holdlog.adapters.threads.conversation import (
+    AgentResult,
+    TextMessage,
+    ToolCall,
+    ToolResultMessage,
+    new_result,
+)
 from holdlog.domain.handle import Command
 from holdlog.domain.threads.thread import Append, StartThread
 
 if TYPE_CHECKING:
-    from holdlog import AgentResult, StateStore
+    from holdlog import StateStore
 
 GROUP = "threads"
 CALLS = 20
@@ -51,10 +57,8 @@ def run(bench: Bench) -> Iterator[Figure]:
 # --- appending
 
 
-def a_result() -> "AgentResult":
+def a_result() -> AgentResult:
     """Each another: some 470 bytes as it is kept."""
-    from holdlog import AgentResult, TextMessage, ToolCall, ToolResultMessage
-
     call = ToolCall(id=f"call-{next(_numbers)}", name="write_files", input={"files": ["a.py", "b.py"]})
     said = TextMessage(role="assistant", content="Two files are written; the tests pass.", stop_reason="stop")
     return AgentResult(agent_name=AGENT, output=[said], tool_calls=[ToolResultMessage(tool=call, content="2 written")])
@@ -160,12 +164,12 @@ def _read(bench: Bench, path: Path, beside: Path) -> Iterator[Figure]:
         raw.executemany("INSERT INTO items VALUES (?, ?)", ((it, _text()) for it in range(READ)))
         state = create_state(thread_id="read", store=store)
 
-        def opened(name: str) -> "list[AgentResult]":
+        def opened(name: str) -> list[AgentResult]:
             return create_state(thread_id=name, store=store).last_results(PAGE)
 
         assert len(opened("long")) == PAGE
         last = {
-            "last": Turns(_nothing, lambda _: state.last_results(PAGE)),
+            "holdlog": Turns(_nothing, lambda _: state.last_results(PAGE)),
             "raw": Turns(_nothing, lambda _: _last(raw)),
         }
         by_hand = _in_turns(bench, last, "last")

@@ -96,8 +96,9 @@ def result_item(result: AnyResult) -> NewResult:
 
     def make() -> NewResult:
         if isinstance(result, AgentResult):
-            result_of(Json.of(result.export()))
-            return new_result(result)
+            made = new_result(result)
+            result_of(made.value)
+            return made
         given = {key: value for key, value in result.items() if key != "checksum"}
         return new_result(AgentResult.model_validate(given))
 

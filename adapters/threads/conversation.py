@@ -100,19 +100,19 @@ class AgentResult(_Said):
     def checksum(self) -> str:
         """What tells it from other results: 32 hexadecimal digits over agent, output, tool calls and time; for what a
         user said under an id, over that id."""
-        if self._is_a_users:
-            return _digest([self.agent_name, self.id])
-        said = [*_told(self.output), *_told(self.tool_calls)]
-        return _digest([self.agent_name, said, _moment(self.created_at)])
+        checksum: str = self.export()["checksum"]
+        return checksum
 
     def export(self) -> dict[str, Any]:
         """What is kept of it, as JSON."""
+        output, tool_calls, at = _told(self.output), _told(self.tool_calls), _moment(self.created_at)
+        named = [self.id] if self._is_a_users else [[*output, *tool_calls], at]
         return {
             "agent_name": self.agent_name,
-            "output": _told(self.output),
-            "tool_calls": _told(self.tool_calls),
-            "created_at": _moment(self.created_at),
-            "checksum": self.checksum,
+            "output": output,
+            "tool_calls": tool_calls,
+            "created_at": at,
+            "checksum": _digest([self.agent_name, *named]),
             **({"id": self.id} if self._is_a_users else {}),
         }
 
