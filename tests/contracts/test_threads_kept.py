@@ -1,5 +1,6 @@
 """Threads beyond the day: in rebuilt views, in copies, under the doctor's eyes, redacted, and beside older servers."""
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 
 from holdlog.adapters.copying import copy
 from holdlog.adapters.stores import rebuilding
+from holdlog.domain.message import Caller
+from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads.thread import KINDS
 from tests.commands import did, require_views_equal_the_log, rows, write
 from tests.contracts.test_threads import a_long_story, holds
@@ -150,6 +153,18 @@ def test_what_was_redacted_reads_as_null_and_the_rest_stands(kind: Kind) -> None
             events = reader.thread_events("t", KINDS, 0, None, -1, newest=False)
         assert [it.envelope.version for it in events if it.redacted] == [2, 3, 15]
         assert did(store, append(result("a"))).already == 1
+
+
+def test_names_that_no_index_of_a_database_takes_are_refused_and_change_nothing(somewhere: Somewhere) -> None:
+    dice = random.Random(1)
+    thread, key = ("".join(chr(dice.randrange(0x20000, 0x2A000)) for _ in range(512)) for _ in range(2))
+    with opened(somewhere("schema")) as store:
+        did(store, start("long" + thread[:300]))
+        for command in (start(thread), change_data(None, thread="long" + thread[:300], **{key: 1})):
+            with pytest.raises(InvalidError, match="2,704 bytes"):
+                did(store, command)
+        require_views_equal_the_log(store)
+        assert did(store, start(), Caller(request_id="r")).version == 1
 
 
 def test_a_rebuild_forgets_a_value_whose_event_was_redacted(kind: Kind) -> None:
