@@ -1,5 +1,6 @@
 """Threads beyond the day: in rebuilt views, in copies, under the doctor's eyes, redacted, and beside older servers."""
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from holdlog.adapters.copying import copy
 from holdlog.adapters.stores import rebuilding
+from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads.thread import KINDS
 from tests.commands import did, require_views_equal_the_log, rows, write
 from tests.contracts.test_threads import a_long_story, holds
@@ -122,9 +124,7 @@ def test_threads_that_are_written_between_the_pages_of_a_rebuild_are_in_it(
         ("INSERT INTO thread_data VALUES ('u', 'k', 1, 1, '1')", "thread_data has a row u/k that is not in the log"),
     ],
 )
-def test_the_doctor_finds_a_row_that_differs_is_missing_or_is_not_in_the_log(
-    kind: Kind, damage: str, said: str
-) -> None:
+def test_the_doctor_finds_what_differs_is_missing_or_is_not_in_the_log(kind: Kind, damage: str, said: str) -> None:
     assert kind.bad() == {}
     kind.doctored(damage)
     assert said in kind.bad()["views"]
@@ -150,6 +150,17 @@ def test_what_was_redacted_reads_as_null_and_the_rest_stands(kind: Kind) -> None
             events = reader.thread_events("t", KINDS, 0, None, -1, newest=False)
         assert [it.envelope.version for it in events if it.redacted] == [2, 3, 15]
         assert did(store, append(result("a"))).already == 1
+
+
+def test_names_that_no_index_of_a_database_takes_are_refused_and_change_nothing(somewhere: Somewhere) -> None:
+    dice = random.Random(1)
+    thread, key = ("".join(chr(dice.randrange(0x20000, 0x2A000)) for _ in range(512)) for _ in range(2))
+    with opened(somewhere("schema")) as store:
+        did(store, start(thread))
+        with pytest.raises(InvalidError, match="2,704 bytes"):
+            did(store, change_data(None, thread=thread, **{key: 1}))
+        require_views_equal_the_log(store)
+        assert did(store, append(message("hi"), thread=thread)).version == 2
 
 
 def test_a_rebuild_forgets_a_value_whose_event_was_redacted(kind: Kind) -> None:

@@ -32,6 +32,9 @@ from holdlog.adapters.machine import bells
 from holdlog.adapters.machine.gate import Gate
 from holdlog.adapters.stores import schema
 from holdlog.adapters.stores.recorder import uri_of
+from holdlog.domain.message import NOBODY
+from holdlog.domain.threads.thread import Append, ChangeData, NewMessage, NewResult, StartThread
+from holdlog.domain.value import Json
 
 
 def say(**facts: Any) -> None:
@@ -73,11 +76,21 @@ def write(store: StateStore, key: str, value: Any = 1) -> dict[str, Any]:
     return facts
 
 
+def write_thread(store: StateStore, thread: str) -> None:
+    """Five events and their rows, in three transactions."""
+    value, run = Json.of("x"), store._opened.writer.run
+    run(StartThread(thread=thread, by="worker"), NOBODY)
+    result = NewResult(value=value, agent="worker", checksum=secrets.token_hex(16))
+    run(Append(thread=thread, items=(NewMessage(value=value), result), by="worker"), NOBODY)
+    run(ChangeData(thread=thread, written={"k": value, secrets.token_hex(4): value}, by="worker"), NOBODY)
+
+
 # --- load
 
 
 def load(path: str, name: str) -> None:
-    """Write for ever: own keys, shared keys, deletions, claims; threads as well. Say what was acknowledged."""
+    """Write for ever, in two threads of the process: own keys, shared keys, deletions, claims, threads. Say which
+    values were acknowledged."""
     store = StateStore(path)
     say(ready=True)
     lock = threading.Lock()
@@ -97,6 +110,8 @@ def load(path: str, name: str) -> None:
                 with suppress(ConflictError, NotFoundError):
                     deleted = store.delete("n", key, deleted_by=mine, expected_version=written.version)
                     acknowledged(key=key, version=deleted.version, value=None)
+            if number % 4 == 0:
+                write_thread(store, random.choice(["t", mine]))
             if number % 3 == 0:
                 store.claim("src/", agent=mine)
                 store.release("src/", agent=mine)
@@ -180,8 +195,8 @@ def open_and_close(path: str, times: str) -> None:
 
 
 def forks(path: str, call: str, when: str) -> None:
-    """For each number n on stdin: a child that opens the store, writes three times and closes, and whose n-th system
-    call of that name is the `when`-th of its life, which strace disturbs."""
+    """For each number n on stdin: a child that opens the store, writes three values and a thread and closes, and whose
+    n-th system call of that name is the `when`-th of its life, which strace disturbs."""
     burnt = os.open("/dev/null", os.O_RDWR)
     burn: dict[str, Callable[[], Any]] = {
         "pwrite64": lambda: os.pwrite(burnt, b"x", 0),
@@ -221,6 +236,8 @@ def _write_three(path: str) -> None:
         return
     for number in range(3):
         say(**write(store, "k", f"{os.getpid()}-{number}"))
+    begun = StartThread(thread=secrets.token_hex(4), data={"k": Json.of("x")}, by="worker")  # rows in three views
+    attempt(lambda: store._opened.writer.run(begun, NOBODY))
     say(closing=attempt(store.close))
 
 

@@ -15,7 +15,7 @@ from tests.processes.workers import Worker
 WHEN = 200
 """The disturbed call's number in the life of a worker's child, which first makes as many idle calls as it takes."""
 MOST = 150
-"""More calls of one kind than opening, three writes and closing take."""
+"""More calls of one kind than opening, writing three values and a thread, and closing take."""
 
 
 @functools.cache

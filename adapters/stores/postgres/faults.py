@@ -38,7 +38,8 @@ def refusal_of(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
         case errors.UndefinedTable() | errors.InvalidSchemaName():
             return StoreError(f"the store's tables are gone: {first_line(error)}")
         case errors.ProgramLimitExceeded() if error.diag.constraint_name:
-            return InvalidError("namespace and key: are together longer than PostgreSQL's index takes (2,704 bytes)")
+            names = "namespace and key, or thread_id and key"
+            return InvalidError(f"{names}: are together longer than PostgreSQL's index takes (2,704 bytes)")
         case _:
             return UnavailableError(f"the database could not do it: {first_line(error)}", in_doubt=in_doubt)
 
