@@ -261,7 +261,7 @@ def test_where_nothing_is_nothing_is_made(tmp_path: Path) -> None:
 
 
 def test_newer_schemas_are_told(path: Path) -> None:
-    doctored(path, "PRAGMA user_version = 2002")
+    doctored(path, "PRAGMA user_version = 2003")
     assert look(path)["schema"].level == "warn"
     doctored(path, "PRAGMA user_version = 3000")
     assert "upgrade" in bad(path)["file"]

@@ -119,7 +119,7 @@ def test_a_sound_store_is_found_sound(kind: InDatabase) -> None:
     assert "9 events, 2 records (1 deleted)" in found["contents"].text
     assert found["leases"].text == "1 claims held, 0 agents wait"
     assert found["database"].text.startswith("PostgreSQL 1")
-    assert found["tables"].text == "10 tables and 8 indexes are there"
+    assert found["tables"].text == "13 tables and 9 indexes are there"
     assert found["schema"].text == "2"
 
 

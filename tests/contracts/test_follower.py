@@ -126,7 +126,7 @@ async def test_a_log_that_was_set_back_makes_everybody_look() -> None:
     with following.subscribe(heard.append):
         bell.ring()
         await aside(lambda: heard == [None])
-        store._committed = [], {}, {}, []
+        store._committed = [], {}, {}, {}, []
         bell.ring()
         await aside(lambda: heard == [None, None])
         write(store, "other", 1)
