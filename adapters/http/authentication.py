@@ -117,12 +117,12 @@ def _caller(principal: str | None, session: bytes | None, request_id: bytes | No
     """Raises InvalidError."""
     if request_id is None:
         return _known_caller(principal, session)
-    return caller(principal=principal, session=_text(session), request_id=_text(request_id))
+    return caller(principal=principal, session=_text(session, "session"), request_id=_text(request_id, "request_id"))
 
 
 @lru_cache(1024)
 def _known_caller(principal: str | None, session: bytes | None) -> Caller:
-    return caller(principal=principal, session=_text(session))
+    return caller(principal=principal, session=_text(session, "session"))
 
 
 def _by_header(message: str) -> str:
@@ -130,8 +130,11 @@ def _by_header(message: str) -> str:
     return _HEADERS.get(argument, argument) + colon + rest
 
 
-def _text(header: bytes | None) -> str | None:
-    return None if header is None else header.decode("utf-8", "replace")
+def _text(header: bytes | None, argument: str) -> str | None:
+    try:
+        return None if header is None else header.decode()
+    except UnicodeDecodeError:
+        raise InvalidError(f"{argument}: must be UTF-8") from None  # two of them would be taken for the same
 
 
 def served_of(request: HTTPConnection) -> Served:

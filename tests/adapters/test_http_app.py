@@ -462,6 +462,9 @@ def test_a_header_that_cannot_be_right_is_told_by_its_name(client: httpx2.Client
         response = client.get("/body", headers={name: "x" * 200})
         assert response.status_code == 400
         assert error_of(response).startswith(f"{name}: ")
+        for given in (b"k-\xff", b"\xc3\x28", b"\xed\xa0\x80"):
+            response = client.get("/body", headers={name.encode(): given})
+            assert (response.status_code, error_of(response)) == (400, f"{name}: must be UTF-8")
 
 
 def test_guesses_are_slowed_down_but_not_those_who_were_let_in_from_there() -> None:
