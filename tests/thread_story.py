@@ -1,4 +1,4 @@
-"""A thread with one event of each kind, and some more."""
+"""A thread with one event of each kind, and some more, of messages and results as agents say them."""
 
 from typing import Any, Final
 
@@ -7,21 +7,13 @@ from holdlog.adapters.opened import Opened
 from holdlog.adapters.threads.conversation import AgentResult, TextMessage, new_message, new_result
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
-from holdlog.domain.threads.thread import (
-    Append,
-    ChangeData,
-    ForkThread,
-    NewMessage,
-    NewResult,
-    ReplaceResults,
-    StartThread,
-    ThreadCommand,
-)
+from holdlog.domain.threads.thread import ChangeData, NewMessage, NewResult, ThreadCommand
 from holdlog.domain.value import Json
+from tests import threads
 from tests.commands import run
 
 Place = Store | Opened
-"""Where waiters are to hear of it, the second."""
+"""The second where waiters are to hear of it."""
 
 KINDS: Final = [
     "ThreadStarted",
@@ -44,16 +36,12 @@ def result(content: str, agent: str = "writer") -> NewResult:
     return new_result(AgentResult(agent_name=agent, output=output))
 
 
-def jsons(values: dict[str, Any]) -> dict[str, Json]:
-    return {name: Json.of(value) for name, value in values.items()}
-
-
 def start(place: Place, thread: str = "run-7", by: str = "ann", caller: Caller = NOBODY, **data: Any) -> None:
-    _do(place, StartThread(thread=thread, data=jsons(data), by=by), caller)
+    _do(place, threads.start(thread, by, **data), caller)
 
 
 def append(place: Place, *items: NewMessage | NewResult, thread: str = "run-7", by: str = "ann") -> None:
-    _do(place, Append(thread=thread, items=items, by=by))
+    _do(place, threads.append(*items, thread=thread, by=by))
 
 
 def change_data(
@@ -64,18 +52,19 @@ def change_data(
     by: str = "ann",
     caller: Caller = NOBODY,
 ) -> None:
-    _do(place, ChangeData(thread=thread, written=jsons(written), deleted=deleted, by=by), caller)
+    values = {key: Json.of(value) for key, value in written.items()}  # of any name, "by" too
+    _do(place, ChangeData(thread=thread, written=values, deleted=deleted, by=by), caller)
 
 
 def fork(place: Place, thread: str, parent: str = "run-7", by: str = "ann") -> None:
-    _do(place, ForkThread(thread=thread, parent=parent, by=by))
+    _do(place, threads.fork(thread, parent, by=by))
 
 
 def story(place: Place, thread: str = "run-7", by: str = "ann") -> None:
     start(place, thread, by, plan="search", files={"a.py": "1"})
     append(place, said("which file?"), result("a.py"), thread=thread, by=by)
     change_data(place, {"plan": "write"}, "files", thread=thread, by=by)
-    _do(place, ReplaceResults(thread=thread, results=(result("b.py"),), by=by))
+    _do(place, threads.replace(result("b.py"), thread=thread, by=by))
 
 
 def _do(place: Place, command: ThreadCommand, caller: Caller = NOBODY) -> None:

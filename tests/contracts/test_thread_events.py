@@ -14,8 +14,9 @@ from holdlog.adapters.opened import Opened
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import DeniedError, InvalidError
+from tests.clock import Clock
 from tests.commands import PATIENCE, aside, until, whole_log, write
-from tests.contracts.test_events import LONG, all_events, calls_of, page, positions
+from tests.contracts.test_events import LONG, all_events, calls_of, page, pages, positions
 from tests.thread_story import KINDS, append, change_data, fork, said, start, story
 
 
@@ -62,6 +63,14 @@ def test_a_fork_tells_where_it_comes_from(store: Store) -> None:
     began = told(store, after=7)[0]
     assert (began["thread"], began["stream"]) == ("run 8/é", "thread:run%208%2F%C3%A9")
     assert (began["parent"], began["parent_version"]) == ("run-7", 7)
+
+
+def test_a_page_ends_with_the_bytes_of_what_was_said(store: Store, clock: Clock) -> None:
+    start(store)
+    for _ in range(6):
+        clock.move(1)
+        append(store, said("x" * 400_000))
+    assert [len(it.events) for it in pages(store)] == [3, 2, 2]
 
 
 def test_events_are_chosen_by_their_thread(store: Store) -> None:
