@@ -88,10 +88,10 @@ class _Once:
     def _remembered(self, ask: Callable[..., Any]) -> Callable[..., Any]:
         known: dict[str, Any] = {}
 
-        def remembered(*arguments: Any) -> Any:
-            key = repr(arguments)
+        def remembered(*arguments: Any, **named: Any) -> Any:
+            key = repr((arguments, named))
             if key not in known:
-                known[key] = ask(*arguments)
+                known[key] = ask(*arguments, **named)
             return known[key]
 
         return remembered

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -12,6 +12,8 @@ from holdlog.adapters.stores.memory import MemoryReader, MemoryStore
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError, UnavailableError
+from tests import threads
+from tests.commands import run
 from tests.endpoint import until
 
 FREE = Claim("a.md")
@@ -53,6 +55,26 @@ async def test_many_who_ask_the_same_cost_a_few_journeys_and_questions() -> None
     looks = Looks(store)
     assert await asyncio.gather(*(looks.take(free) for _ in range(1_000))) == [FREE] * 1_000
     assert store.asked == store.made <= 1_000 // 64 + THREADS
+
+
+async def test_a_question_may_name_its_arguments() -> None:
+    store = Journeys()
+    run(store, threads.start())
+    run(store, threads.append(threads.message(1), threads.message(2)))
+    looks = Looks(store)
+
+    def asked(newest: bool) -> Callable[[Reader], list[int]]:
+        def look(reader: Reader) -> list[int]:
+            found = reader.thread_events("t", ("message",), 0, None, 9, newest=newest)
+            return [it.envelope.version for it in found]
+
+        return look
+
+    assert await asyncio.gather(*(looks.take(asked(newest)) for newest in (True, False, True))) == [
+        [3, 2],
+        [2, 3],
+        [3, 2],
+    ]
 
 
 async def test_a_look_that_is_refused_refuses_nobody_else() -> None:

@@ -140,6 +140,16 @@ async def test_a_long_poll_of_a_coroutine_for_a_thread_too(place: str) -> None:
         assert positions((await asyncio.wait_for(waiting, PATIENCE)).events) == [2]
 
 
+async def test_a_wait_in_a_thread_whose_data_alone_changed_ends_with_nothing(place: str) -> None:
+    async with AsyncStateStore(place) as store:
+        opened = store._opened
+        start(opened)
+        append(opened, said("one"))
+        change_data(opened, {"plan": 1})
+        page = await opened.wait_async(opened.calls.thread_coming("run-7", 2, wait_seconds=0.01))
+        assert (page.version, page.body()["items"]) == (3, [])
+
+
 def test_only_the_stream_of_the_thread_concerns_who_waits_for_it(store: Store) -> None:
     calls = calls_of(store)
     assert calls.choice(thread="run 7").concerns == ("thread:run%207",)
