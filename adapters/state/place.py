@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from holdlog.adapters.arguments import AGENT, NAME, checked, text
+from holdlog.adapters.arguments import AGENT, NAME, checked, first_finding, text
 from holdlog.adapters.call import Read, Settings, Write
 from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.library import AsyncStateStore, StateStore
@@ -115,11 +115,16 @@ def result_from(value: Json) -> AgentResult:
 
 def _made(make: Callable[[], Answer], what: str) -> Answer:
     try:
-        return checked(make)
-    except InvalidError as error:
-        raise InvalidError(f"{what}: {error}") from None
-    except (ValueError, TypeError, AttributeError):
+        return make()
+    except ValidationError as error:
+        if error.errors(include_url=False, include_input=False)[0]["type"] in _NO_TYPE:
+            raise InvalidError(f"{what}: its type must be text, tool_call or tool_result") from None
+        raise InvalidError(f"{what}: {first_finding(error)}") from None
+    except (ValueError, TypeError, AttributeError, OverflowError):
         raise InvalidError(f"{what}: must be one that JSON can carry") from None
+
+
+_NO_TYPE: Final = ("union_tag_invalid", "union_tag_not_found")
 
 
 def new_name(given: str | None) -> str:

@@ -38,8 +38,9 @@ class _Said(BaseModel):
     )
 
     def told(self) -> dict[str, Any]:
-        """As JSON, without what was not said."""
-        return self.model_dump(mode="json", exclude_none=True)
+        """As JSON, without what was not said. A tool may well have answered null."""
+        told = self.model_dump(mode="json")
+        return {name: part for name, part in told.items() if part is not None or name == "content"}
 
 
 class TextContent(_Said):
@@ -79,7 +80,7 @@ class ToolResultMessage(_Said):
 Message = TextMessage | ToolCallMessage | ToolResultMessage
 AnyMessage = Annotated[Message, Field(discriminator="type")]
 
-MESSAGE: Final[TypeAdapter[Message]] = TypeAdapter(AnyMessage)
+MESSAGE: Final[TypeAdapter[Message]] = TypeAdapter(AnyMessage, config=ConfigDict(hide_input_in_errors=True))
 
 
 class AgentResult(_Said):
