@@ -36,6 +36,7 @@ from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import ConflictError, InvalidError, StoreError, UnavailableError
 from tests.commands import PATIENCE, put, transact, until, whole_log, write
 from tests.slow import slow
+from tests.threads import start
 
 Patch = pytest.MonkeyPatch
 WRITERS = 4
@@ -379,6 +380,18 @@ def test_who_reads_a_table_that_somebody_alters_is_told_after_a_while(postgres: 
             store.get("n", "k")
         admin.rollback()
         assert store.get("n", "k").version == 1
+
+
+def test_whoever_writes_a_thread_first_while_somebody_alters_its_tables_writes_it_afterwards(
+    postgres: str, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr("holdlog.adapters.stores.postgres.connection.LOCK_SECONDS", 0.1)
+    with StateStore(postgres) as store, psycopg.connect(postgres.partition("&schema")[0]) as admin:
+        admin.execute(f"LOCK TABLE {postgres.rpartition('=')[2]}.thread_items")
+        with pytest.raises(UnavailableError, match="holds a lock"):
+            store._opened.writer.run(start(), NOBODY)
+        admin.rollback()
+        assert store._opened.writer.run(start(), NOBODY).created  # type: ignore[union-attr]
 
 
 def test_a_connection_that_only_the_database_takes_for_alive_keeps_nobody_out(postgres: str) -> None:

@@ -108,10 +108,15 @@ class PostgresTransaction(PostgresReader):
         return int(now)
 
     def _prepare_threads(self) -> None:
-        if not self._knows_threads:
+        if self._knows_threads:
+            return
+        try:
             for statement in PREPARE_THREADS:
                 self.connection.execute(statement)
-            self._knows_threads = True
+        except BaseException:
+            self.connection.close()  # one may stand already, and none can be made twice
+            raise
+        self._knows_threads = True
 
     def _know_threads(self, ahead: Footprint, cursor: "ClientCursor[tuple[Any, ...]]") -> None:
         self._threads = {it: Thread(it) for it in ahead.threads}
