@@ -17,6 +17,7 @@ from holdlog.adapters.threads.conversation import (
     MESSAGE,
     AgentResult,
     Message,
+    kept_result,
     message_of,
     new_message,
     new_result,
@@ -85,8 +86,7 @@ def message_item(message: AnyMessage) -> NewMessage:
     """Raises InvalidError for what is no message, or could not be read again."""
 
     def make() -> NewMessage:
-        said = MESSAGE.validate_python(message.told() if isinstance(message, BaseModel) else message)
-        return new_message(said)
+        return new_message(MESSAGE.validate_python(message.told() if isinstance(message, BaseModel) else message))
 
     return _made(make, "message")
 
@@ -96,13 +96,16 @@ def result_item(result: AnyResult) -> NewResult:
 
     def make() -> NewResult:
         if isinstance(result, AgentResult):
-            made = new_result(result)
-            result_of(made.value)
-            return made
-        given = {key: value for key, value in result.items() if key != "checksum"}
-        return new_result(AgentResult.model_validate(given))
+            exported = result.export()
+            AgentResult.model_validate(_without_checksum(exported))  # somebody may have changed its lists
+            return kept_result(exported)
+        return new_result(AgentResult.model_validate(_without_checksum(result)))
 
     return _made(make, "result")
+
+
+def _without_checksum(exported: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: part for name, part in exported.items() if name != "checksum"}
 
 
 def message_from(value: Json) -> Message:

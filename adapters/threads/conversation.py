@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
+from pydantic_core import to_json
 
 from holdlog.domain.names import Agent
 from holdlog.domain.threads.thread import NewMessage, NewResult
@@ -39,7 +40,7 @@ class _Said(BaseModel):
 
     def told(self) -> dict[str, Any]:
         """As JSON, without what was not said. A tool may well have answered null."""
-        told = self.model_dump(mode="json")
+        told = self.model_dump(warnings=False)
         return {name: part for name, part in told.items() if part is not None or name == "content"}
 
 
@@ -148,8 +149,12 @@ def new_message(message: Message) -> NewMessage:
 
 
 def new_result(result: AgentResult) -> NewResult:
-    exported = result.export()
-    return NewResult(value=Json.of(exported), agent=result.agent_name, checksum=exported["checksum"])
+    return kept_result(result.export())
+
+
+def kept_result(exported: dict[str, Any]) -> NewResult:
+    """Of what `AgentResult.export` gave."""
+    return NewResult(value=Json.of(exported), agent=exported["agent_name"], checksum=exported["checksum"])
 
 
 def message_of(value: Json) -> Message:
@@ -171,7 +176,7 @@ def default_format(result: AgentResult) -> Sequence[Message]:
 
 
 def _digest(said: Any) -> str:
-    return hashlib.blake2b(Json.of(said).text.encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(to_json(said), digest_size=16).hexdigest()
 
 
 def _told(messages: Iterable[_Said]) -> list[dict[str, Any]]:

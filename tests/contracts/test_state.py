@@ -5,7 +5,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -531,22 +531,30 @@ def test_messages_of_unknown_types_are_refused(shared: StateStore, bad: Any) -> 
     assert len(shared.events().events) == 1
 
 
+CONSTRUCTED: list[Any] = [
+    AgentResult.model_construct(agent_name="a", output=[], tool_calls=[answered("x")], created_at="never"),
+    AgentResult.model_construct(agent_name="a", output=[TextMessage.model_construct(role="user")], tool_calls=[]),
+    AgentResult(agent_name="a", output=[TextMessage.model_construct(role="robot", content="x")]),
+    AgentResult(agent_name="a", output=[TextMessage.model_construct(role="user", content=3)]),
+    AgentResult(agent_name="a", output=[TextMessage.model_construct(role="user")]),
+    AgentResult(agent_name="a", tool_calls=[ToolResultMessage.model_construct(tool=None, content=1)]),
+    AgentResult(agent_name="a", tool_calls=[ToolResultMessage.model_construct(tool={"id": "1"}, content=1)]),
+    AgentResult(agent_name="a", tool_calls=[answered("x").model_copy(update={"content": float("nan")})]),
+    AgentResult(agent_name="a", created_at=datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))),
+    AgentResult(agent_name="a").model_copy(update={"agent_name": "a//b"}),
+    AgentResult(agent_name="a").model_copy(update={"output": ["hi"]}),
+    AgentResult(agent_name="a").model_copy(update={"tool_calls": [said("no answer of a tool")]}),
+]
+"""Made past their validators."""
+
+
 def test_results_that_are_no_json_are_refused(shared: StateStore) -> None:
     state = create_state(store=shared)
     changed = result("x")
     changed.output.append(object())  # type: ignore[arg-type]
-    nan = AgentResult.model_construct(agent_name="a", output=[], tool_calls=[answered("x")], created_at="never")
-    for bad in (
-        changed,
-        nan,
-        "result",
-        3,
-        {"output": []},
-        {"agent_name": "", "output": []},
-        {"agentName": "a", "x": 1},
-    ):
+    for bad in (*CONSTRUCTED, changed, "result", 3, {"output": []}, {"agent_name": ""}, {"agentName": "a", "x": 1}):
         with pytest.raises(InvalidError) as refused:
-            state.append_result(bad)  # type: ignore[arg-type]
+            state.append_result(bad)
         assert "\n" not in str(refused.value)
     assert state.results == []
     with pytest.raises(InvalidError, match="bytes as JSON at most"):
