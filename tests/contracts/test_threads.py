@@ -251,6 +251,22 @@ def test_a_fork_that_cannot_be_leaves_nothing(store: Store, monkeypatch: pytest.
         assert [it.thread for it in reader.threads(None, -1)] == ["f", "t", "there"]
 
 
+def test_a_fork_of_more_than_writers_can_wait_for_is_refused_and_leaves_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did(store, start(a="x" * 40))
+    did(store, append(*[message(["x" * 10]) for _ in range(3)]))
+    monkeypatch.setattr(changing, "MAX_COPIED_CHARACTERS", 70)
+    for name, version in (("f", 4), ("d", 2)):
+        assert did(store, fork(name, version=version)).created
+    for limit in (70, 30):
+        monkeypatch.setattr(changing, "MAX_COPIED_CHARACTERS", limit)
+        with pytest.raises(InvalidError, match=f"parent: holds more than {limit} characters"):
+            did(store, fork("g"))
+    with store.reader() as reader:
+        assert [it.thread for it in reader.threads(None, -1)] == ["d", "f", "t"]
+
+
 def test_the_version_at_a_position_and_at_a_time(store: Store, clock: Clock) -> None:
     for number in range(1, 12):
         clock.move(1)
