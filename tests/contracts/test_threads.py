@@ -107,12 +107,14 @@ def test_a_thread_is_started_once_and_then_resumed(store: Store, clock: Clock) -
 
 
 def test_an_append_tells_what_is_new_and_what_stood_there(store: Store) -> None:
+    a, b = map(checksum, "ab")
     did(store, start())
-    assert did(store, append(message("hi"), result("a"))) == ThreadChanged("t", 3, 0, 3, appended=2)
-    assert did(store, append(result("a"), message("hi"), result("b"))) == ThreadChanged(
-        "t", 5, 0, 5, appended=2, already=1
-    )
-    assert did(store, append(result("b"), result("a"), by="bob")) == ThreadChanged("t", 5, 0, 5, already=2)
+    told = did(store, append(message("hi"), result("a")))
+    assert told == ThreadChanged("t", 3, 0, 3, appended=2, checksums=(a,), messages=1, results=1)
+    told = did(store, append(result("a"), message("hi"), result("b")))
+    assert told == ThreadChanged("t", 5, 0, 5, appended=2, already=1, checksums=(a, b), messages=2, results=2)
+    told = did(store, append(result("b"), result("a"), by="bob"))
+    assert told == ThreadChanged("t", 5, 0, 5, already=2, checksums=(b, a), messages=2, results=2)
     assert holds(store) == Holds({}, ["m:hi", "r:a", "m:hi", "r:b"])
 
 
@@ -141,8 +143,8 @@ def test_data_is_changed_under_the_version_that_the_caller_knows(store: Store) -
     did(store, start())
     assert did(store, change_data(0, a=1, b=2)) == ThreadChanged("t", 2, 2, 2)
     did(store, append(message("hi")))
-    assert did(store, change_data(2, "b", "never", a=3)) == ThreadChanged("t", 4, 4, 4, deleted=("b",))
-    assert did(store, change_data(4, "b")) == ThreadChanged("t", 4, 4, 4)
+    assert did(store, change_data(2, "b", "never", a=3)) == ThreadChanged("t", 4, 4, 4, deleted=("b",), messages=1)
+    assert did(store, change_data(4, "b")) == ThreadChanged("t", 4, 4, 4, messages=1)
     assert did(store, change_data(None, c=None)).data_version == 5
     assert holds(store).data == {"a": 3, "c": None}
 
