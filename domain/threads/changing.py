@@ -7,9 +7,10 @@ from holdlog.domain.message import Caller, Event
 from holdlog.domain.ports import ThreadChange, Transaction
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads import thread
-from holdlog.domain.threads.past import data_at, items_at
+from holdlog.domain.threads.past import data_at, each_item_at
 from holdlog.domain.threads.thread import (
     MAX_COPIED,
+    MAX_COPIED_CHARACTERS,
     Append,
     ChangeData,
     Copy,
@@ -97,10 +98,19 @@ def _copied(command: ForkThread, transaction: Transaction) -> tuple[ForkThread, 
     if version > parent.version:
         raise InvalidError(f"version: the thread has {parent.version} only")
     command = command.model_copy(update={"parent_version": version})
-    items = items_at(transaction, parent.thread, version, MAX_COPIED + 1)
+    data = data_at(transaction, parent, version)
+    items: list[NewMessage | NewResult] = []
+    characters = sum(len(value.text) for value in data.values())
+    for item in each_item_at(transaction, parent.thread, version):
+        items.append(_again(item.event))
+        characters += len(items[-1].value.text)
+        if len(items) > MAX_COPIED or characters > MAX_COPIED_CHARACTERS:
+            break
     if len(items) > MAX_COPIED:
         raise InvalidError(f"parent: holds more than {MAX_COPIED} messages and results, which is too much to copy")
-    return command, Copy(data_at(transaction, parent, version), [_again(item.event) for item in items])
+    if characters > MAX_COPIED_CHARACTERS:
+        raise InvalidError(f"parent: holds more than {MAX_COPIED_CHARACTERS} characters, which is too much to copy")
+    return command, Copy(data, items)
 
 
 def _again(event: Event) -> NewMessage | NewResult:

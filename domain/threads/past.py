@@ -1,7 +1,7 @@
 """What a thread held at an earlier version."""
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import Final
 
 from holdlog.domain.envelope import Recorded
@@ -29,11 +29,15 @@ def data_at(reader: Reader, thread: Thread, version: int) -> dict[str, Json]:
 
 def items_at(reader: Reader, thread: str, version: int, limit: int) -> list[Recorded[Event]]:
     """The messages and results that stood in a thread at a version, in order."""
+    return list(islice(each_item_at(reader, thread, version), limit))
+
+
+def each_item_at(reader: Reader, thread: str, version: int) -> Iterator[Recorded[Event]]:
+    """As `items_at`, read as they are asked for."""
     clearings = reader.thread_events(thread, ("clear",), 0, version + 1, 1, newest=True)
     cleared = clearings[0].envelope.version if clearings else 0
-    messages = _events(reader, thread, ("message",), 0, cleared)
-    both = _events(reader, thread, ("message", "result"), cleared, version)
-    return list(islice(chain(messages, both), limit))
+    yield from _events(reader, thread, ("message",), 0, cleared)
+    yield from _events(reader, thread, ("message", "result"), cleared, version)
 
 
 def _events(reader: Reader, thread: str, kinds: Sequence[Kind], after: int, upto: int) -> Iterator[Recorded[Event]]:

@@ -20,6 +20,8 @@ MAX_KEYS: Final = 1_000
 """Of data in one change."""
 MAX_COPIED: Final = 10_000
 """Messages and results of a fork, and results that stand in place of others."""
+MAX_COPIED_CHARACTERS: Final = 32 * 1024 * 1024
+"""Of JSON in a fork: while it is written, all other writers wait."""
 
 Checksum = Annotated[str, Strict(), Field(pattern=r"^[0-9a-f]{32}$")]
 """What tells one result from another: of its agent, output and time (docs/threads.md)."""

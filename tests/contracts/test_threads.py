@@ -107,12 +107,14 @@ def test_a_thread_is_started_once_and_then_resumed(store: Store, clock: Clock) -
 
 
 def test_an_append_tells_what_is_new_and_what_stood_there(store: Store) -> None:
+    a, b = map(checksum, "ab")
     did(store, start())
-    assert did(store, append(message("hi"), result("a"))) == ThreadChanged("t", 3, 0, 3, appended=2)
-    assert did(store, append(result("a"), message("hi"), result("b"))) == ThreadChanged(
-        "t", 5, 0, 5, appended=2, already=1
-    )
-    assert did(store, append(result("b"), result("a"), by="bob")) == ThreadChanged("t", 5, 0, 5, already=2)
+    told = did(store, append(message("hi"), result("a")))
+    assert told == ThreadChanged("t", 3, 0, 3, appended=2, checksums=(a,), messages=1, results=1)
+    told = did(store, append(result("a"), message("hi"), result("b")))
+    assert told == ThreadChanged("t", 5, 0, 5, appended=2, already=1, checksums=(a, b), messages=2, results=2)
+    told = did(store, append(result("b"), result("a"), by="bob"))
+    assert told == ThreadChanged("t", 5, 0, 5, already=2, checksums=(b, a), messages=2, results=2)
     assert holds(store) == Holds({}, ["m:hi", "r:a", "m:hi", "r:b"])
 
 
@@ -141,8 +143,8 @@ def test_data_is_changed_under_the_version_that_the_caller_knows(store: Store) -
     did(store, start())
     assert did(store, change_data(0, a=1, b=2)) == ThreadChanged("t", 2, 2, 2)
     did(store, append(message("hi")))
-    assert did(store, change_data(2, "b", "never", a=3)) == ThreadChanged("t", 4, 4, 4, deleted=("b",))
-    assert did(store, change_data(4, "b")) == ThreadChanged("t", 4, 4, 4)
+    assert did(store, change_data(2, "b", "never", a=3)) == ThreadChanged("t", 4, 4, 4, deleted=("b",), messages=1)
+    assert did(store, change_data(4, "b")) == ThreadChanged("t", 4, 4, 4, messages=1)
     assert did(store, change_data(None, c=None)).data_version == 5
     assert holds(store).data == {"a": 3, "c": None}
 
@@ -249,6 +251,22 @@ def test_a_fork_that_cannot_be_leaves_nothing(store: Store, monkeypatch: pytest.
     assert did(store, fork("f", version=3)).appended == 2
     with store.reader() as reader:
         assert [it.thread for it in reader.threads(None, -1)] == ["f", "t", "there"]
+
+
+def test_a_fork_of_more_than_writers_can_wait_for_is_refused_and_leaves_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did(store, start(a="x" * 40))
+    did(store, append(*[message(["x" * 10]) for _ in range(3)]))
+    monkeypatch.setattr(changing, "MAX_COPIED_CHARACTERS", 70)
+    for name, version in (("f", 4), ("d", 2)):
+        assert did(store, fork(name, version=version)).created
+    for limit in (70, 30):
+        monkeypatch.setattr(changing, "MAX_COPIED_CHARACTERS", limit)
+        with pytest.raises(InvalidError, match=f"parent: holds more than {limit} characters"):
+            did(store, fork("g"))
+    with store.reader() as reader:
+        assert [it.thread for it in reader.threads(None, -1)] == ["d", "f", "t"]
 
 
 def test_the_version_at_a_position_and_at_a_time(store: Store, clock: Clock) -> None:
