@@ -52,7 +52,7 @@ from tests.properties.thread_model import Changed as ChangedSince
 from tests.properties.thread_model import Missing, Threads, Told, TooNew
 from tests.properties.thread_model import Taken as Occupied
 from tests.slow import slow
-from tests.threads import append, change_data, fork, item, message, replace, result, start
+from tests.threads import append, change_data, checksum, fork, item, message, replace, result, start
 
 namespaces = st.sampled_from(["n", "n/m", "é"])
 keys = st.sampled_from(["a", "a%", "b", "\U0010ffff"])
@@ -178,7 +178,7 @@ class Model:
         except ChangedSince as refusal:
             raise Refused(DataConflictError, *refusal.args) from None
         self.append(told.events)
-        return told._replace(events=self.events)
+        return told._replace(events=self.events, checksums=tuple(map(checksum, told.checksums)))
 
 
 def answer(store: Store, command: Command, caller: Caller) -> tuple[Any, ...]:

@@ -30,11 +30,17 @@ class Told(NamedTuple):
     appended: int = 0
     already: int = 0
     deleted: tuple[str, ...] = ()
+    checksums: tuple[str, ...] = ()
+    messages: int = 0
+    results: int = 0
+    parent: str | None = None
+    parent_version: int | None = None
 
 
 class Threads:
     def __init__(self) -> None:
         self.steps: dict[str, list[Step]] = {}
+        self.parents: dict[str, tuple[str, int]] = {}
 
     def start(self, name: str, data: dict[str, Any]) -> Told:
         if name in self.steps:
@@ -51,7 +57,8 @@ class Threads:
                 fresh.append((kind, text))
             if kind == "r":
                 standing.add(text)
-        return self._add(name, *fresh)._replace(already=len(items) - len(fresh))
+        asked = tuple(text for kind, text in items if kind == "r")
+        return self._add(name, *fresh)._replace(already=len(items) - len(fresh), checksums=asked)
 
     def replace(self, name: str, results: str) -> Told:
         self._require(name)
@@ -78,7 +85,7 @@ class Threads:
         if version > there:
             raise TooNew(there)
         data, items = self.held(parent, version)
-        self.steps[name] = []
+        self.steps[name], self.parents[name] = [], (parent, version)
         return self._add(name, ("s", None), *_change(data), *items)._replace(created=True)
 
     def data_version(self, name: str) -> int:
@@ -107,7 +114,18 @@ class Threads:
     def _add(self, name: str, *steps: Step) -> Told:
         self.steps[name] += steps
         appended = sum(kind in "mr" for kind, _ in steps)
-        return Told(len(self.steps[name]), self.data_version(name), len(steps), appended=appended)
+        messages, results = (sum(kind == it for kind, _ in self.held(name)[1]) for it in "mr")
+        parent, version = self.parents.get(name, (None, None))
+        return Told(
+            len(self.steps[name]),
+            self.data_version(name),
+            len(steps),
+            appended=appended,
+            messages=messages,
+            results=results,
+            parent=parent,
+            parent_version=version,
+        )
 
 
 def _change(written: dict[str, Any], deleted: tuple[str, ...] = ()) -> list[Step]:
