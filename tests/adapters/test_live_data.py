@@ -206,6 +206,10 @@ def test_held_parts_stay_what_they_are_while_others_change(state: State[dict[str
     inner.sort(key=repr)
     last["d"] = "late"
     assert last in kept(state)["files"]["b"]["c"]
+    state.data["files"]["a.py"] = "2"
+    state.data["files"]["b"]["e"] = 1
+    inner.append("still there")
+    assert kept(state)["files"]["b"]["c"][-1] == "still there"
     assert state.data["files"]["b"]["c"] is inner
 
 
@@ -413,6 +417,8 @@ def test_a_change_of_what_somebody_else_changed_is_refused() -> None:
             set_item(held, "x", 1),
             set_item(one.data, "n", 8),
             set_item(one.data, "n", 1),
+            set_item(one.data["files"], "a.py", "1"),
+            lambda: one.data["todo"].sort(),
             lambda: one.kv.set("other", 1),
             lambda: one.kv.delete("n"),
             lambda: one.kv.delete("none"),

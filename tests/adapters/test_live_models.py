@@ -586,6 +586,28 @@ def test_a_model_may_take_over_what_its_last_version_kept() -> None:
         agreed(state)
 
 
+class Needs(BaseModel):
+    name: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_a_title(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given and "title" not in given:
+            raise ValueError("no title")
+        return given
+
+
+def test_validators_see_what_is_kept_beside_the_fields_too() -> None:
+    with StateStore(":memory:") as store:
+        create_state({"title": "old"}, thread_id="t", store=store)
+        state = create_state(Needs, thread_id="t", store=store)
+        state.data.name = "new"
+        assert state.raw == {"title": "old", "name": "new"}
+        with pytest.raises(InvalidError, match="a validator refuses it"):
+            state.kv.delete("title")
+        agreed(state)
+
+
 class Cat(BaseModel):
     kind: Literal["cat"] = "cat"
     lives: list[int] = [9]
