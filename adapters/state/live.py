@@ -76,7 +76,7 @@ class LiveObject(Live[dict[str, Any]]):
                 self.assign(new, [key for key in self.root if key not in parts])
                 return answer
             copying = Copying(target, parts)
-            key = target._key
+            key = target._holdlog_key
             whole = copying.of(self.root.get(key))
             bound = self._rebound(target, parts)
             if copying.met:
@@ -107,11 +107,11 @@ class LiveObject(Live[dict[str, Any]]):
         """What stays where it was, stays itself; all else is copied, so that nothing is in two places."""
         if isinstance(parts, dict):
             return {
-                name: part if name in target and target[name] is part else self._new(part, target._key)
+                name: part if name in target and target[name] is part else self._new(part, target._holdlog_key)
                 for name, part in parts.items()
             }
         staying = {id(part): part for part in target if is_live(part)}
-        return [part if staying.pop(id(part), None) is part else self._new(part, target._key) for part in parts]
+        return [part if staying.pop(id(part), None) is part else self._new(part, target._holdlog_key) for part in parts]
 
     def _new(self, part: Any, key: str) -> Any:
         return self._bound(checked_json(key, plain(part)).value, key)
@@ -133,8 +133,8 @@ Container = TypeVar("Container", LiveDict, LiveList, LiveSet)
 
 
 def owned(made: Container, owner: Any, key: str | None) -> Container:
-    made._owner = owner
-    made._key = key
+    made._holdlog_owner = owner
+    made._holdlog_key = key
     return made
 
 

@@ -103,7 +103,7 @@ class LiveRecord(Live[M]):
             if not copying.met:
                 put_parts(target, bound, parts)
                 return answer
-            touched = {target._key}
+            touched = {target._holdlog_key}
             gone: set[str] = set()
             if target is self.root:
                 after = parts_of(parts)
@@ -167,18 +167,20 @@ class LiveRecord(Live[M]):
         if isinstance(parts, BaseModel):
             live = parts_of(target)
             return {
-                name: live[name] if name in before and before[name] is part else self._new(part, target._key or name)
+                name: live[name]
+                if name in before and before[name] is part
+                else self._new(part, target._holdlog_key or name)
                 for name, part in parts_of(parts).items()
             }
         if isinstance(parts, dict):
             return {
-                name: part if name in target and target[name] is part else self._new(part, target._key)
+                name: part if name in target and target[name] is part else self._new(part, target._holdlog_key)
                 for name, part in parts.items()
             }
         if isinstance(parts, set):
             return parts
         staying = {id(part): part for part in target}
-        return [part if staying.pop(id(part), None) is part else self._new(part, target._key) for part in parts]
+        return [part if staying.pop(id(part), None) is part else self._new(part, target._holdlog_key) for part in parts]
 
     def _new(self, part: Any, key: str) -> Any:
         return Binding(self, key).of(plain(part))

@@ -17,7 +17,7 @@ class LiveModel(Marked):
     """Mixed into a model. What is private to it (`_names`) is kept in memory alone."""
 
     __slots__ = ()
-    _owner: Owner
+    _holdlog_owner: Owner
 
     def __init_subclass__(cls, **named: Any) -> None:
         """The program's own hook is not told: no model of its is made."""
@@ -26,13 +26,13 @@ class LiveModel(Marked):
         if name.startswith("_") and not name.startswith("__pydantic"):
             super().__setattr__(name, value)
         elif not (is_live(value) and value is getattr(self, name, None)):
-            self._owner.change(self, lambda it: setattr(it, name, value))
+            self._holdlog_owner.change(self, lambda it: setattr(it, name, value))
 
     def __delattr__(self, name: str) -> None:
         if name.startswith("_"):
             super().__delattr__(name)
         else:
-            self._owner.change(self, lambda it: delattr(it, name))
+            self._holdlog_owner.change(self, lambda it: delattr(it, name))
 
     def __eq__(self, other: object) -> bool:
         return bool(plain(self) == (plain(other) if isinstance(other, LiveModel) else other))
@@ -64,11 +64,11 @@ class LiveModel(Marked):
 def live_class(kind: type[BaseModel]) -> type[Any]:
     """Made without pydantic: its fields, validators and serializers are those of `kind`."""
     names = {
-        "__slots__": ("_key", "_owner"),
+        "__slots__": ("_holdlog_key", "_holdlog_owner"),
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
         "__doc__": kind.__doc__,
-        "plain_class": kind,
+        "_holdlog_class": kind,
     }
     return ABCMeta.__new__(type(kind), kind.__name__, (LiveModel, kind), names)
 
@@ -113,8 +113,8 @@ class Binding:
             None if extra is None else {name: self._part(name).of(part) for name, part in extra.items()},
             model,
         )
-        object.__setattr__(made, "_owner", self._owner)
-        object.__setattr__(made, "_key", self._key)
+        object.__setattr__(made, "_holdlog_owner", self._owner)
+        object.__setattr__(made, "_holdlog_key", self._key)
         return made
 
     def _set(self, value: set[Any]) -> LiveSet:

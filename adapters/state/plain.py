@@ -20,14 +20,15 @@ _SECRETS: Final = (SecretStr, SecretBytes, Secret)
 
 
 class Marked:
-    """The base of live models. `plain_class`: the model as its program wrote it."""
+    """The base of live models, which takes no name that a program might use. `_holdlog_class`: the model as that wrote
+    it."""
 
     __slots__ = ()
-    plain_class: ClassVar[type[BaseModel]]
+    _holdlog_class: ClassVar[type[BaseModel]]
 
 
 def class_of(model: BaseModel) -> type[BaseModel]:
-    return model.plain_class if isinstance(model, Marked) else type(model)
+    return type(model)._holdlog_class if isinstance(model, Marked) else type(model)
 
 
 def is_lasting(value: object) -> bool:

@@ -20,9 +20,9 @@ class Owner(Protocol):
 
 
 class LiveDict(dict[Any, Any]):
-    __slots__ = ("_key", "_owner")
-    _key: str | None
-    _owner: Owner
+    __slots__ = ("_holdlog_key", "_holdlog_owner")
+    _holdlog_key: str | None
+    _holdlog_owner: Owner
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if key in self and self[key] is value and is_live(value):
@@ -66,9 +66,9 @@ class LiveDict(dict[Any, Any]):
 
 
 class LiveList(list[Any]):
-    __slots__ = ("_key", "_owner")
-    _key: str | None
-    _owner: Owner
+    __slots__ = ("_holdlog_key", "_holdlog_owner")
+    _holdlog_key: str | None
+    _holdlog_owner: Owner
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(index, slice):
@@ -124,9 +124,9 @@ class LiveList(list[Any]):
 
 
 class LiveSet(set[Any]):
-    __slots__ = ("_key", "_owner")
-    _key: str | None
-    _owner: Owner
+    __slots__ = ("_holdlog_key", "_holdlog_owner")
+    _holdlog_key: str | None
+    _holdlog_owner: Owner
 
     def add(self, value: Any) -> None:
         changed(self, lambda it: it.add(value))
@@ -224,7 +224,7 @@ def put(target: Tracked, parts: Any) -> None:
 
 
 def changed(target: Tracked, operate: Callable[[Any], Answer]) -> Answer:
-    owner: Owner | None = getattr(target, "_owner", None)
+    owner: Owner | None = getattr(target, "_holdlog_owner", None)
     if owner is not None:
         return owner.change(target, operate)
     parts = twin(target)

@@ -761,6 +761,28 @@ def test_hooks_of_the_program_are_not_told_of_live_models() -> None:
     agreed(state)
 
 
+class SameNames(BaseModel):
+    """Names that we might have used, too."""
+
+    owner: str = "o"
+    plain_class: str = "p"
+    change: list[int] = []
+    _key: str = PrivateAttr("k")
+    _owner: list[int] = PrivateAttr(default_factory=list)
+
+
+def test_names_of_a_model_are_its_own() -> None:
+    state = create_state(SameNames)
+    state.data.change.append(1)
+    state.data.plain_class = "q"
+    state.data._key = "kk"
+    state.data._owner.append(2)
+    assert (state.data._key, state.data._owner, state.data.plain_class) == ("kk", [2], "q")
+    assert state.raw == {"owner": "o", "plain_class": "q", "change": [1]}
+    state.data.owner = "x"
+    assert (state.data._key, state.data._owner) == ("kk", [2])
+
+
 @dataclass
 class Loose:
     x: int = 0
