@@ -26,8 +26,12 @@ from holdlog import (
     ToolResultMessage,
     create_state,
 )
+from holdlog.adapters.call import Write
 from holdlog.adapters.compose import MEMORY
 from holdlog.domain.names import thread_stream
+from holdlog.domain.threads.thread import Append, NewMessage
+from holdlog.domain.value import Json
+from tests.kinds import InDatabase, InFile
 
 
 class Plan(BaseModel):
@@ -497,6 +501,46 @@ def test_a_clone_of_a_live_thread_is_of_one_version(shared: StateStore) -> None:
     finally:
         over.set()
         writer.join()
+
+
+# --- what became of it
+
+
+@pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
+def test_what_was_redacted_is_left_out_and_the_rest_stands(place: str) -> None:
+    with create_state({"a": 1}, thread_id="t", store=place, messages=[said("m"), said("n")]) as state:
+        state.append_result(result("r"))
+        state.append_result(result("s"))
+        state.data["a"] = 2
+    kind = InDatabase(place) if "://" in place else InFile(Path(place))
+    kind.doctored(
+        "UPDATE stored_events SET payload = NULL, salt = NULL, payload_hash = BYTES('x')"
+        " WHERE originator_id = 'thread:t' AND originator_version IN (2, 3, 5)"
+    )
+    with create_state(dict, thread_id="t", store=place) as state:
+        assert texts(state.messages) == ["n"]
+        gone, left = state.results
+        assert (gone.agent_name, gone.output, left) == ("coder", [], result("s"))
+        assert texts(state.format_history()) == ["n", "s"]
+        assert [(it.value, it.redacted) for it in state.history("a")] == [(2, False), (None, True)]
+        assert state.at(version=2).data == {"a": None}
+        assert state.clone().results == [result("s")]
+        assert state.append_result(result("r")) is False
+        assert state.data == {"a": 2}
+
+
+def test_what_a_later_holdlog_kept_is_told_by_an_error_of_one_line(shared: StateStore) -> None:
+    state = create_state({"a": 1}, thread_id="t", store=shared)
+    later = NewMessage(value=Json.of({"type": "hologram", "content": "secret"}))
+    append = Append(thread="t", items=(later,), by="later")
+    shared._opened.write(Write(append, lambda outcome: outcome), shared._opened.caller)
+    for read in (lambda: state.messages, state.format_history):
+        with pytest.raises(InvalidError, match="a kept message") as refused:
+            read()
+        assert "\n" not in str(refused.value)
+        assert "hologram" not in str(refused.value)
+    assert state.results == []
+    assert state.clone().data == {"a": 1}
 
 
 # --- bad input
