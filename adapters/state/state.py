@@ -1,38 +1,28 @@
 """`State`: what the agents and tools of a network share: their conversation, and data. AgentKit's, but kept."""
 
-import inspect
-import threading
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from holdlog.adapters.arguments import NAME, page_size, text, whole
-from holdlog.adapters.library import UPDATE_ATTEMPTS, back_off
 from holdlog.adapters.state import past
 from holdlog.adapters.state.cloning import cloned
 from holdlog.adapters.state.data import Kind
 from holdlog.adapters.state.kv import KeyValues
-from holdlog.adapters.state.live import Live
 from holdlog.adapters.state.past import DataChange, StateAt
 from holdlog.adapters.state.place import AnyMessage, AnyResult, Place, new_name, require_agent, result_item
 from holdlog.adapters.state.said import Conversation, Format, formatted, messages_of, results_of
+from holdlog.adapters.state.shared import SharedData
 from holdlog.adapters.threads.conversation import AgentResult, Message
-from holdlog.domain.ports import Reader
-from holdlog.domain.refusals import DataConflict, DataConflictError, InvalidError
-from holdlog.domain.threads.past import data_at
 from holdlog.domain.threads.thread import (
     Append,
-    ChangeData,
     ForkThread,
     NewMessage,
     NewResult,
     ReplaceResults,
     ThreadChanged,
-    require_started,
 )
-from holdlog.domain.value import Json
 
 T = TypeVar("T")
 Answer = TypeVar("Answer")
@@ -54,9 +44,8 @@ class State(Generic[T]):
         self._thread = thread
         self._kind = kind
         self._agent = agent
-        self._lock = threading.RLock()
         self._said = Conversation(place, thread)
-        self._live = place.read(self._loaded)
+        self._data = SharedData(place, thread, kind, lambda: self.agent)
 
     # --- who and where
 
@@ -76,7 +65,7 @@ class State(Generic[T]):
     @property
     def data_version(self) -> int:
         """Of the data that is shown: the version of the event that changed it last; 0 = nothing did."""
-        return self._live.version
+        return self._data.live.version
 
     @property
     def version(self) -> int:
@@ -93,32 +82,27 @@ class State(Generic[T]):
         Raises DataConflictError when somebody else changed the data in between (then `refresh`), InvalidError for what
         is no JSON or does not fit the model. What is assigned is copied.
         """
-        return self._live.root
+        return self._data.live.root
 
     @data.setter
     def data(self, value: T) -> None:
         """All of it, as one change."""
-        with self._lock:
-            self._replace(value)
+        self._data.replace(value)
 
     @property
     def kv(self) -> KeyValues:
         """The keys of `data`, one by one: `get`, `set`, `delete`, `has`, `all`."""
-        return KeyValues(lambda: self._live)
+        return KeyValues(lambda: self._data.live)
 
     @property
     def raw(self) -> dict[str, Any]:
         """The data as it stands in the log now, whether it fits the model or not."""
-        return {key: value.value for key, value in self._place.read(self._stored)[1].items()}
+        return self._data.raw()
 
     def refresh(self) -> bool:
         """Show what stands now. True: that is something else. Objects of before still show what they did, and refuse
         to be changed. Raises InvalidError when it does not fit the model: then nothing changed."""
-        with self._lock:
-            live = self._place.read(lambda reader: self._loaded(reader, self._live))
-            changed = live is not self._live
-            self._live = live
-            return changed
+        return self._data.refresh()
 
     def update(self, function: Callable[[T], Answer]) -> Answer:
         """Read, decide, write: `function` changes a copy of the data as it stands now, and all that it changed is one
@@ -126,12 +110,7 @@ class State(Generic[T]):
 
         Returns what `function` returned. For a frozen model that may be another one: it takes the place of the data.
         """
-        for attempt in range(1, UPDATE_ATTEMPTS):
-            try:
-                return self._update_once(function)
-            except DataConflictError:
-                time.sleep(back_off(attempt))
-        return self._update_once(function)
+        return self._data.update(function)
 
     def history(self, key: str, limit: int = 100, before_version: int | None = None) -> list[DataChange]:
         """What happened to a key of the data, newest first; empty when nothing did."""
@@ -215,60 +194,6 @@ class State(Generic[T]):
         return f"<State {self._thread} data_version={self.data_version}>"
 
     # --- steps
-
-    def _stored(self, reader: Reader) -> tuple[int, dict[str, Json]]:
-        thread = reader.thread(self._thread)
-        require_started(thread)
-        return thread.data_version, data_at(reader, thread, thread.version)
-
-    def _loaded(self, reader: Reader, known: Live[T] | None = None) -> Live[T]:
-        if known is not None and reader.thread(self._thread).data_version == known.version:
-            return known
-        version, stored = self._stored(reader)
-        return self._kind.live(stored, version, self._change, self._lock)
-
-    def _change(self, written: Mapping[str, Json], deleted: Collection[str], expected: int) -> ThreadChanged:
-        self._place.require_size(written)
-        return self._place.run(
-            lambda: ChangeData(
-                thread=self._thread,
-                written=dict(written),
-                deleted=tuple(deleted),
-                expected_data_version=expected,
-                by=self.agent,
-            )
-        )
-
-    def _replace(self, value: T) -> None:
-        live = self._live
-        written, deleted = live.difference(value)
-        outcome = self._change(written, deleted, live.version)
-        if written or deleted:
-            stored = {key: json for key, json in {**live.stored, **written}.items() if key not in deleted}
-            self._live = self._kind.live(stored, outcome.data_version, self._change, self._lock)
-
-    def _update_once(self, function: Callable[[T], Answer]) -> Answer:
-        with self._lock:
-            self.refresh()
-            live, version, copy = self._live, self._live.version, self._live.copy()
-        given = function(copy)
-        if inspect.iscoroutine(given):
-            given.close()
-            raise InvalidError("update: takes no async function; read and decide before it, or inside without awaiting")
-        with self._lock:
-            if self._live is not live or live.version != version:
-                raise DataConflictError(self._overtaken(version))
-            self._replace(self._kind.replaced(copy, given))
-        return given
-
-    def _overtaken(self, version: int) -> DataConflict:
-        """By another thread that uses this very State."""
-        return DataConflict(
-            thread_id=self._thread,
-            expected_data_version=version,
-            actual_data_version=self._live.version,
-            changed_keys=(),
-        )
 
     def _append(self, items: tuple[NewMessage | NewResult, ...], by: str) -> ThreadChanged:
         return self._place.run(lambda: Append(thread=self._thread, items=items, by=by))

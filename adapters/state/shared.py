@@ -1,0 +1,109 @@
+"""The data of a thread, as one State shares them with others: what it shows of them, and how that becomes newer."""
+
+import inspect
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Generic, TypeVar
+
+from holdlog.adapters.library import UPDATE_ATTEMPTS, back_off
+from holdlog.adapters.state.data import Kind
+from holdlog.adapters.state.live import Live
+from holdlog.adapters.state.place import Place
+from holdlog.domain.ports import Reader
+from holdlog.domain.refusals import DataConflict, DataConflictError, InvalidError
+from holdlog.domain.threads.past import data_at
+from holdlog.domain.threads.thread import ChangeData, ThreadChanged, require_started
+from holdlog.domain.value import Json
+
+T = TypeVar("T")
+Answer = TypeVar("Answer")
+
+
+class SharedData(Generic[T]):
+    """`live`: what is shown now; another one after each reading that found something else. `by`: who writes."""
+
+    live: Live[T]
+
+    def __init__(self, place: Place, thread: str, kind: Kind[T], by: Callable[[], str]) -> None:
+        self._place = place
+        self._thread = thread
+        self._kind = kind
+        self._by = by
+        self._lock = threading.RLock()
+        self.live = place.read(self._loaded)
+
+    def refresh(self) -> bool:
+        """False: nothing else stands there, and the live objects stay. Raises InvalidError: nothing changed."""
+        with self._lock:
+            was, self.live = self.live, self._place.read(lambda reader: self._loaded(reader, self.live))
+            return self.live is not was
+
+    def replace(self, value: T) -> None:
+        """One event of all that differs. Live objects of before belong to their version."""
+        with self._lock:
+            live = self.live
+            written, deleted = live.difference(value)
+            outcome = self._change(written, deleted, live.version)
+            if written or deleted:
+                stored = {key: json for key, json in {**live.stored, **written}.items() if key not in deleted}
+                self.live = self._kind.live(stored, outcome.data_version, self._change, self._lock)
+
+    def update(self, function: Callable[[T], Answer]) -> Answer:
+        for attempt in range(1, UPDATE_ATTEMPTS):
+            try:
+                return self._update_once(function)
+            except DataConflictError:
+                time.sleep(back_off(attempt))
+        return self._update_once(function)
+
+    def raw(self) -> dict[str, Any]:
+        """As it stands now."""
+        _, stored = self._place.read(self._stored)
+        return {key: value.value for key, value in stored.items()}
+
+    def _update_once(self, function: Callable[[T], Answer]) -> Answer:
+        with self._lock:
+            self.refresh()
+            live, version, copy = self.live, self.live.version, self.live.copy()
+        given = function(copy)
+        if inspect.iscoroutine(given):
+            given.close()
+            raise InvalidError("update: takes no async function; await what it needs before")
+        with self._lock:
+            if self.live is not live or live.version != version:
+                raise DataConflictError(self._overtaken(version))
+            self.replace(self._kind.replaced(copy, given))
+        return given
+
+    def _overtaken(self, version: int) -> DataConflict:
+        """By another thread that uses the same State."""
+        return DataConflict(
+            thread_id=self._thread,
+            expected_data_version=version,
+            actual_data_version=self.live.version,
+            changed_keys=(),
+        )
+
+    def _stored(self, reader: Reader) -> tuple[int, dict[str, Json]]:
+        thread = reader.thread(self._thread)
+        require_started(thread)
+        return thread.data_version, data_at(reader, thread, thread.version)
+
+    def _loaded(self, reader: Reader, known: Live[T] | None = None) -> Live[T]:
+        if known is not None and reader.thread(self._thread).data_version == known.version:
+            return known
+        version, stored = self._stored(reader)
+        return self._kind.live(stored, version, self._change, self._lock)
+
+    def _change(self, written: Mapping[str, Json], deleted: Collection[str], expected: int) -> ThreadChanged:
+        self._place.require_size(written)
+        return self._place.run(
+            lambda: ChangeData(
+                thread=self._thread,
+                written=dict(written),
+                deleted=tuple(deleted),
+                expected_data_version=expected,
+                by=self._by(),
+            )
+        )
