@@ -166,6 +166,18 @@ def test_what_was_redacted_reads_as_null_and_the_rest_stands(kind: Kind) -> None
         assert did(store, append(result("a"))).already == 1
 
 
+def test_a_fork_is_without_what_was_redacted(kind: Kind) -> None:
+    kind.doctored(
+        "UPDATE stored_events SET payload = NULL, salt = NULL, payload_hash = BYTES('x')"
+        " WHERE originator_id = 'thread:t' AND originator_version IN (3, 15)"
+    )
+    with opened(place_of(kind)) as store:
+        told = did(store, fork("f"))
+        assert (told.appended, told.messages, told.results) == (2, 2, 0)
+        assert holds(store, "f") == STORY._replace(items=["m:ho", "m:hey"])
+        assert did(store, append(result("a"), thread="f")).appended == 1
+
+
 def test_names_that_no_index_of_a_database_takes_are_refused_and_change_nothing(somewhere: Somewhere) -> None:
     dice = random.Random(1)
     thread, key = ("".join(chr(dice.randrange(0x20000, 0x2A000)) for _ in range(512)) for _ in range(2))
