@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import islice, takewhile
 from operator import itemgetter
 from typing import NamedTuple, Protocol
 
@@ -91,9 +91,13 @@ class MemoryThreads:
         above = takewhile(lambda it: it[1] > after, reversed(held.items))
         return [name for kind, _, name in above if kind == "result"][::-1]
 
-    def thread_data(self: _Log, thread: str, keys: Sequence[str] | None) -> list[Datum]:
+    def thread_data(
+        self: _Log, thread: str, keys: Sequence[str] | None, after: str | None = None, limit: int = -1
+    ) -> list[Datum]:
         rows = self.held.get(thread, NOTHING).data
-        return [datum_of(rows[key]) for key in sorted(rows) if rows[key][3] and (keys is None or key in keys)]
+        wanted = (key for key in sorted(rows) if (key > (after or "") if keys is None else key in keys))
+        found = (datum_of(rows[key]) for key in wanted if rows[key][3])
+        return list(found if limit < 0 else islice(found, limit))
 
     def changed_keys(self: _Log, thread: str, after: int, limit: int) -> list[str]:
         found = sorted(key for key, row in self.held.get(thread, NOTHING).data.items() if int(row[2] or 0) > after)
