@@ -192,7 +192,8 @@ class Audit:
         rows = ((_stream_of(view, row), row[version], row[: view.key]) for row in self._look.all_rows(view))
         while page := list(islice(rows, MAX_COMPARED)):
             known = self._look.known([stream for stream, *_ in page if stream is not None])
-            places = [(stream, version) for stream, version, _ in page if stream in known]
+            # Once each: a single event may have written all keys of a page.
+            places = list({(stream, version) for stream, version, _ in page if stream in known})
             told = {key for row in self._look.events_at(places) for key in _added(view, row)} if view in ADDED else None
             for stream, _, key in page:
                 if stream not in known or (told is not None and key not in told):

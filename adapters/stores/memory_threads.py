@@ -1,7 +1,9 @@
 """Threads in the memory of one process, as stores/threads.py has them in a file."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import islice, takewhile
+from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 from holdlog.adapters.stores.mapper import Sealed
@@ -37,6 +39,7 @@ class Held(NamedTuple):
 
 
 NOTHING = Held([], [], {}, {})
+_version = itemgetter(1)
 
 
 class _Log(Protocol):
@@ -70,11 +73,14 @@ class MemoryThreads:
         key: str | None = None,
     ) -> list[Recorded[Event]]:
         held = self.held.get(thread, NOTHING)
+        first = bisect_right(held.items, after, key=_version)
+        behind = len(held.items) if before is None else bisect_left(held.items, before, key=_version)
         found: dict[int, None] = {}
-        for kind, version, name in reversed(held.items) if newest else held.items:
+        for index in range(behind - 1, first - 1, -1) if newest else range(first, behind):
+            kind, version, name = held.items[index]
             if len(found) == limit and version not in found:
                 break
-            if kind in kinds and after < version and (before is None or version < before) and key in (None, name):
+            if kind in kinds and key in (None, name):
                 found[version] = None
         return [self._recorded(held.places[version - 1]) for version in found]
 
@@ -85,9 +91,13 @@ class MemoryThreads:
         above = takewhile(lambda it: it[1] > after, reversed(held.items))
         return [name for kind, _, name in above if kind == "result"][::-1]
 
-    def thread_data(self: _Log, thread: str, keys: Sequence[str] | None) -> list[Datum]:
+    def thread_data(
+        self: _Log, thread: str, keys: Sequence[str] | None, after: str | None = None, limit: int = -1
+    ) -> list[Datum]:
         rows = self.held.get(thread, NOTHING).data
-        return [datum_of(rows[key]) for key in sorted(rows) if rows[key][3] and (keys is None or key in keys)]
+        wanted = (key for key in sorted(rows) if (key > (after or "") if keys is None else key in keys))
+        found = (datum_of(rows[key]) for key in wanted if rows[key][3])
+        return list(found if limit < 0 else islice(found, limit))
 
     def changed_keys(self: _Log, thread: str, after: int, limit: int) -> list[str]:
         found = sorted(key for key, row in self.held.get(thread, NOTHING).data.items() if int(row[2] or 0) > after)

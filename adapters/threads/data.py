@@ -60,8 +60,7 @@ class ThreadDataCalls(EventCalls):
 
         def answer(reader: Reader) -> results.ThreadData:
             thread = started(reader, name)
-            rows = (it for it in reader.thread_data(name, None) if after is None or it.key > after)
-            found, more = page(rows, MAX_KEYS, datum_bytes)
+            found, more = page(reader.thread_data(name, None, after, MAX_KEYS + 1), MAX_KEYS, datum_bytes)
             return results.ThreadData(
                 thread_id=name,
                 data={datum.key: datum.value.value for datum in found},

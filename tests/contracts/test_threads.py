@@ -351,6 +351,8 @@ def test_data_is_found_by_key(store: Store) -> None:
         ]
         assert [it.key for it in reader.thread_data("t", ["é", "plan", "plan", "draft", "left", ""])] == ["plan", "é"]
         assert reader.thread_data("t", []) == []
+        for after, limit, keys in [(None, 1, ["plan"]), ("plan", 9, ["é"]), ("draft", -1, ["plan", "é"]), ("é", 1, [])]:
+            assert [it.key for it in reader.thread_data("t", None, after, limit)] == keys
         assert reader.changed_keys("t", 0, -1) == ["draft", "plan", "é"]
         assert reader.changed_keys("t", 6, -1) == ["plan", "é"]
         assert reader.changed_keys("t", 0, 1) == ["draft"]

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdlog.adapters.copying import copy
-from holdlog.adapters.stores import rebuilding
+from holdlog.adapters.stores import audit, rebuilding
+from holdlog.adapters.stores.mapper import event_of
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads.thread import KINDS
 from tests.commands import did, require_views_equal_the_log, rows, write
@@ -138,6 +139,19 @@ def test_the_doctor_tells_one_stray_row_as_one(kind: Kind) -> None:
     assert kind.bad()["views"].startswith("1 are not what the log says")
 
 
+def test_the_doctor_reads_an_event_of_many_keys_a_few_times_only(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(place_of(kind)) as store:
+        did(store, start("many", **{f"k{number}": number for number in range(900)}))
+    read: list[str] = []
+    monkeypatch.setattr(audit, "event_of", lambda *row: (read.append(row[0]), event_of(*row))[1])
+    kind.doctored(
+        "INSERT INTO thread_items VALUES ('many', 'data', 2, 'stray', 1)",
+        "INSERT INTO thread_data VALUES ('many', 'stray', 2, 1, '1')",
+    )
+    assert kind.bad()["views"].startswith("2 are not what the log says")
+    assert read.count("thread:many") < 10
+
+
 def test_what_was_redacted_reads_as_null_and_the_rest_stands(kind: Kind) -> None:
     kind.doctored(
         "UPDATE stored_events SET payload = NULL, salt = NULL, payload_hash = BYTES('x')"
@@ -150,6 +164,18 @@ def test_what_was_redacted_reads_as_null_and_the_rest_stands(kind: Kind) -> None
             events = reader.thread_events("t", KINDS, 0, None, -1, newest=False)
         assert [it.envelope.version for it in events if it.redacted] == [2, 3, 15]
         assert did(store, append(result("a"))).already == 1
+
+
+def test_a_fork_is_without_what_was_redacted(kind: Kind) -> None:
+    kind.doctored(
+        "UPDATE stored_events SET payload = NULL, salt = NULL, payload_hash = BYTES('x')"
+        " WHERE originator_id = 'thread:t' AND originator_version IN (3, 15)"
+    )
+    with opened(place_of(kind)) as store:
+        told = did(store, fork("f"))
+        assert (told.appended, told.messages, told.results) == (2, 2, 0)
+        assert holds(store, "f") == STORY._replace(items=["m:ho", "m:hey"])
+        assert did(store, append(result("a"), thread="f")).appended == 1
 
 
 def test_names_that_no_index_of_a_database_takes_are_refused_and_change_nothing(somewhere: Somewhere) -> None:

@@ -77,9 +77,12 @@ class PostgresThreads:
         found = self.rows(_SELECT_RESULTS, (thread, list(wanted)))
         return [name for _, name, version in found if version is not None and version > after]
 
-    def thread_data(self, thread: str, keys: Sequence[str] | None) -> list[Datum]:
+    def thread_data(
+        self, thread: str, keys: Sequence[str] | None, after: str | None = None, limit: int = -1
+    ) -> list[Datum]:
         if keys is None:
-            rows = self.rows(f"{_SELECT_DATA} ORDER BY key", (thread,))
+            select = f"{_SELECT_DATA} AND key > %s ORDER BY key LIMIT %s"
+            rows = self.rows(select, (thread, after or "", None if limit < 0 else limit))
         else:
             rows = sorted(self.rows(f"{_SELECT_DATA} AND key = ANY(%s)", (thread, list(keys))))
         return [datum_of(row) for row in rows]
