@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -591,6 +592,23 @@ def test_a_store_lives_as_long_as_a_state_uses_it() -> None:
     gc.collect()
     fork.data["n"] = 2
     assert fork.raw == {"n": 2}
+
+
+def test_a_state_that_is_dropped_amid_a_write_delays_nobody_and_is_closed_later(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with StateStore(path) as store:
+        state = create_state(store=path)
+        dropped = weakref.ref(state._place.opened.store)
+        gate = store._opened.store.gate  # type: ignore[attr-defined]
+        gate.acquire(time.monotonic() + 10)
+        began = time.monotonic()
+        del state
+        gc.collect()
+        assert time.monotonic() - began < 0.9
+        gate.release()
+        create_state(store=path).close()
+        gc.collect()
+        assert dropped() is None
 
 
 def test_states_of_one_run_know_nothing_of_each_other() -> None:
