@@ -42,13 +42,21 @@ _NO_LIMIT: Final = Settings(max_value_bytes=2**31)
 _dropped: Final[list[Opened]] = []
 """Stores whose last user is gone, and nobody closed. Python finds that out wherever it sweeps its memory, maybe amid a
 write to the same file, which a closing would wait for: so the next Place closes them, or the end of the process."""
+_used: "Final[weakref.WeakSet[Place]]" = weakref.WeakSet()
+"""Those that opened a file or a database."""
 
 
-@atexit.register
 def _close_dropped() -> None:
     with suppress(IndexError):  # another thread took the last one
         while _dropped:
             _dropped.pop().close()
+
+
+@atexit.register
+def _close_all() -> None:
+    for place in list(_used):
+        place.close()
+    _close_dropped()
 
 
 class Place:
@@ -66,6 +74,7 @@ class Place:
         else:
             self.opened = open_holdlog(store)
             self._own = weakref.finalize(self, _dropped.append, self.opened)
+            _used.add(self)
 
     def close(self) -> None:
         """Only what was opened here."""
