@@ -55,6 +55,7 @@ class State(Generic[T]):
         self._kind = kind
         self._agent = agent
         self._lock = threading.RLock()
+        self._updating = threading.local()
         self._said = Conversation(place, thread)
         self._live = place.read(self._loaded)
 
@@ -124,8 +125,10 @@ class State(Generic[T]):
         """Read, decide, write: `function` changes a copy of the data as it stands now, and all that it changed is one
         event. Again, with what stands then, when somebody wrote in between; after 100 attempts DataConflictError.
 
-        Returns what `function` returned. For a frozen model that may be another one: it takes the place of the data.
+        Returns what `function` returned; a frozen model takes the place of the data. `function` leaves `state.data` and
+        `state.kv` as they are: raises InvalidError.
         """
+        self._require_no_update()
         for attempt in range(1, UPDATE_ATTEMPTS):
             try:
                 return self._update_once(function)
@@ -228,6 +231,7 @@ class State(Generic[T]):
         return self._kind.live(stored, version, self._change, self._lock)
 
     def _change(self, written: Mapping[str, Json], deleted: Collection[str], expected: int) -> ThreadChanged:
+        self._require_no_update()
         self._place.require_size(written)
         return self._place.run(
             lambda: ChangeData(
@@ -251,15 +255,25 @@ class State(Generic[T]):
         with self._lock:
             self.refresh()
             live, version, copy = self._live, self._live.version, self._live.copy()
-        given = function(copy)
+        self._updating.now = True
+        try:
+            given = function(copy)
+        finally:
+            self._updating.now = False
         if inspect.iscoroutine(given):
             given.close()
-            raise InvalidError("update: takes no async function; read and decide before it, or inside without awaiting")
+        if inspect.isawaitable(given) or inspect.isgenerator(given) or inspect.isasyncgen(given):
+            raise InvalidError("update: takes no async function and no generator; read and decide before it, or inside")
         with self._lock:
             if self._live is not live or live.version != version:
                 raise DataConflictError(self._overtaken(version))
             self._replace(self._kind.replaced(copy, given))
         return given
+
+    def _require_no_update(self) -> None:
+        """By this very thread: it would overtake itself each time."""
+        if getattr(self._updating, "now", False):
+            raise InvalidError("update: its function changes the data that it is given, not the State")
 
     def _overtaken(self, version: int) -> DataConflict:
         """By another thread that uses this very State."""

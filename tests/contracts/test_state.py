@@ -470,9 +470,33 @@ def test_an_update_is_one_event_or_none(shared: StateStore) -> None:
     async def later(data: dict[str, Any]) -> None:
         data["b"] = 1
 
-    with pytest.raises(InvalidError, match="async"):
-        state.update(later)
+    def parts(data: dict[str, Any]) -> Iterator[int]:
+        data["b"] = 1
+        yield 1
+
+    for never_run in (later, parts):
+        with pytest.raises(InvalidError, match="async"):
+            state.update(never_run)
     assert state.data == {"b": {"c": 2}, "d": [1]} == state.raw
+
+
+def test_an_update_that_changes_the_state_itself_is_refused_at_once(shared: StateStore) -> None:
+    state = create_state({"n": 0, "m": 0}, store=shared)
+
+    def add(data: dict[str, Any]) -> None:
+        data["n"] += 1
+
+    def nested(data: dict[str, Any]) -> None:
+        state.update(add)
+        data["m"] += 1
+
+    for change in (nested, lambda _: state.kv.set("n", state.data["n"] + 1), lambda _: add(state.data)):
+        with pytest.raises(InvalidError, match="not the State"):
+            state.update(change)
+    assert state.data == {"n": 0, "m": 0} == state.raw
+    state.update(add)
+    state.data["m"] = 1
+    assert state.raw == {"n": 1, "m": 1}
 
 
 def test_a_clone_of_a_live_thread_is_of_one_version(shared: StateStore) -> None:
