@@ -29,7 +29,7 @@ class Kind(Protocol, Generic[T]):
         """Raises InvalidError for what does not fit."""
 
     def replaced(self, copy: T, given: object) -> T:
-        """What an update made: the copy that it was given, or what it returned in place of that."""
+        """What an update made: the copy that it was given, or what it returned in place of one that is frozen."""
 
 
 class ObjectKind:
@@ -80,7 +80,7 @@ class ModelKind(Generic[M]):
         return LiveRecord(self._model, stored, version, write, lock)
 
     def replaced(self, copy: M, given: object) -> M:
-        return given if isinstance(given, self._kind) else copy
+        return given if self._kind.model_config.get("frozen") and isinstance(given, self._kind) else copy
 
     def _default(self) -> M:
         try:

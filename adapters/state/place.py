@@ -1,8 +1,10 @@
 """Where threads are kept, for the library: an opened store, and what it is asked."""
 
+import atexit
 import uuid
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -38,21 +40,47 @@ _NO_LIMIT: Final = Settings(max_value_bytes=2**31)
 """Of what one run keeps in memory."""
 
 
+_dropped: Final[list[Opened]] = []
+"""Stores whose last user is gone, and nobody closed. Python finds that out wherever it sweeps its memory, maybe amid a
+write to the same file, which a closing would wait for: so the next Place closes them, or the end of the process."""
+_used: "Final[weakref.WeakSet[Place]]" = weakref.WeakSet()
+"""Those that opened a file or a database."""
+
+
+def _close_dropped() -> None:
+    with suppress(IndexError):  # another thread took the last one
+        while _dropped:
+            _dropped.pop().close()
+
+
+@atexit.register
+def _close_all() -> None:
+    for place in list(_used):
+        place.close()
+    _close_dropped()
+
+
 class Place:
-    """`store`: None = a memory of its own. What was opened here is closed with the last that uses it."""
+    """`store`: None = a memory of its own. What was opened here is closed some time after its last user is gone."""
 
     def __init__(self, store: AnyStore | None) -> None:
+        _close_dropped()
         self._store = store  # as long as this lives, nobody else's end closes it
         if isinstance(store, StateStore | AsyncStateStore):
             self.opened: Opened = store._opened
-            self._close: Callable[[], object] = lambda: None
+            self._own: weakref.finalize[..., Any] | None = None
+        elif store is None:
+            self.opened = open_holdlog(MEMORY, _NO_LIMIT)
+            self._own = weakref.finalize(self, self.opened.close)
         else:
-            self.opened = open_holdlog(MEMORY, _NO_LIMIT) if store is None else open_holdlog(store)
-            self._close = weakref.finalize(self, self.opened.close)
+            self.opened = open_holdlog(store)
+            self._own = weakref.finalize(self, _dropped.append, self.opened)
+            _used.add(self)
 
     def close(self) -> None:
         """Only what was opened here."""
-        self._close()
+        if self._own is not None and self._own.detach():
+            self.opened.close()
 
     def run(self, make: Callable[[], ThreadCommand]) -> ThreadChanged:
         """Raises refusals, InvalidError for a command that breaks a rule."""

@@ -31,6 +31,7 @@ class SharedData(Generic[T]):
         self._kind = kind
         self._by = by
         self._lock = threading.RLock()
+        self._updating = threading.local()
         self.live = place.read(self._loaded)
 
     def refresh(self) -> bool:
@@ -50,6 +51,7 @@ class SharedData(Generic[T]):
                 self.live = self._kind.live(stored, outcome.data_version, self._change, self._lock)
 
     def update(self, function: Callable[[T], Answer]) -> Answer:
+        self._require_no_update()
         for attempt in range(1, UPDATE_ATTEMPTS):
             try:
                 return self._update_once(function)
@@ -66,15 +68,25 @@ class SharedData(Generic[T]):
         with self._lock:
             self.refresh()
             live, version, copy = self.live, self.live.version, self.live.copy()
-        given = function(copy)
+        self._updating.now = True
+        try:
+            given = function(copy)
+        finally:
+            self._updating.now = False
         if inspect.iscoroutine(given):
             given.close()
-            raise InvalidError("update: takes no async function; await what it needs before")
+        if inspect.isawaitable(given) or inspect.isgenerator(given) or inspect.isasyncgen(given):
+            raise InvalidError("update: takes no async function and no generator; read and decide before it, or inside")
         with self._lock:
             if self.live is not live or live.version != version:
                 raise DataConflictError(self._overtaken(version))
             self.replace(self._kind.replaced(copy, given))
         return given
+
+    def _require_no_update(self) -> None:
+        """By this very thread: it would overtake itself each time."""
+        if getattr(self._updating, "now", False):
+            raise InvalidError("update: its function changes the data that it is given, not the State")
 
     def _overtaken(self, version: int) -> DataConflict:
         """By another thread that uses the same State."""
@@ -97,6 +109,7 @@ class SharedData(Generic[T]):
         return self._kind.live(stored, version, self._change, self._lock)
 
     def _change(self, written: Mapping[str, Json], deleted: Collection[str], expected: int) -> ThreadChanged:
+        self._require_no_update()
         self._place.require_size(written)
         return self._place.run(
             lambda: ChangeData(

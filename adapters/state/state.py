@@ -108,7 +108,8 @@ class State(Generic[T]):
         """Read, decide, write: `function` changes a copy of the data as it stands now, and all that it changed is one
         event. Again, with what stands then, when somebody wrote in between; after 100 attempts DataConflictError.
 
-        Returns what `function` returned. For a frozen model that may be another one: it takes the place of the data.
+        Returns what `function` returned; a frozen model takes the place of the data. `function` leaves `state.data` and
+        `state.kv` as they are: raises InvalidError.
         """
         return self._data.update(function)
 

@@ -515,6 +515,25 @@ def test_a_frozen_model_is_replaced_as_a_whole() -> None:
     agreed(state)
 
 
+class Node(BaseModel):
+    name: str = ""
+    child: "Node | None" = None
+
+
+def test_what_an_update_returns_does_not_replace_a_model_that_can_be_changed() -> None:
+    state = create_state(Node(name="a", child=Node(name="b")))
+
+    def rename(node: Node) -> Node:
+        before = node.model_copy()
+        node.name = "c"
+        return before
+
+    assert state.update(rename).name == "a"
+    assert state.update(lambda node: node.child) == Node(name="b")
+    assert state.data == Node(name="c", child=Node(name="b"))
+    agreed(state)
+
+
 def test_frozen_parts_are_obeyed() -> None:
     state = create_state(WithFrozen)
     with pytest.raises(InvalidError):

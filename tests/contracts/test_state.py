@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
@@ -473,9 +474,33 @@ def test_an_update_is_one_event_or_none(shared: StateStore) -> None:
     async def later(data: dict[str, Any]) -> None:
         data["b"] = 1
 
-    with pytest.raises(InvalidError, match="async"):
-        state.update(later)
+    def parts(data: dict[str, Any]) -> Iterator[int]:
+        data["b"] = 1
+        yield 1
+
+    for never_run in (later, parts):
+        with pytest.raises(InvalidError, match="async"):
+            state.update(never_run)
     assert state.data == {"b": {"c": 2}, "d": [1]} == state.raw
+
+
+def test_an_update_that_changes_the_state_itself_is_refused_at_once(shared: StateStore) -> None:
+    state = create_state({"n": 0, "m": 0}, store=shared)
+
+    def add(data: dict[str, Any]) -> None:
+        data["n"] += 1
+
+    def nested(data: dict[str, Any]) -> None:
+        state.update(add)
+        data["m"] += 1
+
+    for change in (nested, lambda _: state.kv.set("n", state.data["n"] + 1), lambda _: add(state.data)):
+        with pytest.raises(InvalidError, match="not the State"):
+            state.update(change)
+    assert state.data == {"n": 0, "m": 0} == state.raw
+    state.update(add)
+    state.data["m"] = 1
+    assert state.raw == {"n": 1, "m": 1}
 
 
 def test_a_clone_of_a_live_thread_is_of_one_version(shared: StateStore) -> None:
@@ -643,6 +668,23 @@ def test_a_store_lives_as_long_as_a_state_uses_it() -> None:
     gc.collect()
     fork.data["n"] = 2
     assert fork.raw == {"n": 2}
+
+
+def test_a_state_that_is_dropped_amid_a_write_delays_nobody_and_is_closed_later(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with StateStore(path) as store:
+        state = create_state(store=path)
+        dropped = weakref.ref(state._place.opened.store)
+        gate = store._opened.store.gate  # type: ignore[attr-defined]
+        gate.acquire(time.monotonic() + 10)
+        began = time.monotonic()
+        del state
+        gc.collect()
+        assert time.monotonic() - began < 0.9
+        gate.release()
+        create_state(store=path).close()
+        gc.collect()
+        assert dropped() is None
 
 
 def test_states_of_one_run_know_nothing_of_each_other() -> None:
