@@ -57,6 +57,14 @@ def test_pages_hold_what_stands_from_either_end(opened: Opened) -> None:
     assert page(opened, after_version=after).items == []
 
 
+def test_a_page_between_bounds_that_leave_nothing_goes_no_way_back(opened: Opened) -> None:
+    opened.write(opened.calls.thread_start("ann", "t"), NOBODY)
+    append(opened, *"abc")
+    for bounds in ({"before_version": 0}, {"before_version": 1}, {"after_version": 3, "before_version": 2}):
+        found = page(opened, **bounds)
+        assert (found.items, found.version) == ([], bounds.get("after_version", 0))
+
+
 def test_whoever_follows_while_others_append_and_clear_sees_every_message_once(opened: Opened) -> None:
     opened.write(opened.calls.thread_start("ann", "t"), NOBODY)
 
