@@ -197,8 +197,8 @@ class Reader(Protocol):
     def checksums(self, thread: str, after: int, wanted: Sequence[str] | None) -> list[str]:
         """Of the results above a version, in order; with `wanted`, those of them that are there."""
 
-    def thread_data(self, thread: str, keys: Sequence[str] | None) -> list[Datum]:
-        """The data of a thread that has a value now, by key; with `keys`, of these."""
+    def thread_data(self, thread: str, keys: Sequence[str] | None, after: str = "", limit: int = -1) -> list[Datum]:
+        """The data of a thread that has a value now, by key, after a key; with `keys`, of these alone."""
 
     def changed_keys(self, thread: str, after: int, limit: int) -> list[str]:
         """The keys of data that were written or deleted above a version, by name."""

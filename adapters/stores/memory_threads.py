@@ -85,9 +85,12 @@ class MemoryThreads:
         above = takewhile(lambda it: it[1] > after, reversed(held.items))
         return [name for kind, _, name in above if kind == "result"][::-1]
 
-    def thread_data(self: _Log, thread: str, keys: Sequence[str] | None) -> list[Datum]:
+    def thread_data(
+        self: _Log, thread: str, keys: Sequence[str] | None, after: str = "", limit: int = -1
+    ) -> list[Datum]:
         rows = self.held.get(thread, NOTHING).data
-        return [datum_of(rows[key]) for key in sorted(rows) if rows[key][3] and (keys is None or key in keys)]
+        found = sorted(key for key, row in rows.items() if row[3] and (key > after if keys is None else key in keys))
+        return [datum_of(rows[key]) for key in (found if limit < 0 else found[:limit])]
 
     def changed_keys(self: _Log, thread: str, after: int, limit: int) -> list[str]:
         found = sorted(key for key, row in self.held.get(thread, NOTHING).data.items() if int(row[2] or 0) > after)

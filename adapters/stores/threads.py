@@ -16,7 +16,7 @@ from holdlog.projections.threads import DATA, ITEMS, THREADS, datum_of, thread_o
 
 _SELECT_THREAD: Final = f"{select_from(THREADS)} WHERE thread = ?"
 _SELECT_THREADS: Final = f"{select_from(THREADS)} WHERE thread > ? ORDER BY thread LIMIT ?"
-_SELECT_DATA: Final = f"{select_from(DATA)} WHERE thread = ? AND live = 1 ORDER BY key"
+_SELECT_DATA: Final = f"{select_from(DATA)} WHERE thread = ? AND live = 1 AND key > ? ORDER BY key LIMIT ?"
 _SELECT_DATUM: Final = f"{select_from(DATA)} WHERE thread = ? AND live = 1 AND key = ?"
 _SELECT_CHANGED: Final = f"SELECT key FROM {DATA.name} WHERE thread = ? AND version > ? ORDER BY key LIMIT ?"
 _RESULTS: Final = f"SELECT name FROM {ITEMS.name} WHERE thread = ? AND kind = 'result' AND version > ?"
@@ -59,9 +59,9 @@ class SqliteThreads:
         found = (self.connection.execute(_SELECT_CHECKSUM, (thread, after, it)).fetchone() for it in wanted)
         return [row[0] for row in found if row is not None]
 
-    def thread_data(self, thread: str, keys: Sequence[str] | None) -> list[Datum]:
+    def thread_data(self, thread: str, keys: Sequence[str] | None, after: str = "", limit: int = -1) -> list[Datum]:
         if keys is None:
-            return [datum_of(row) for row in self.connection.execute(_SELECT_DATA, (thread,))]
+            return [datum_of(row) for row in self.connection.execute(_SELECT_DATA, (thread, after, limit))]
         found = (self.connection.execute(_SELECT_DATUM, (thread, key)).fetchone() for key in sorted(set(keys)))
         return [datum_of(row) for row in found if row is not None]
 

@@ -6,7 +6,7 @@ from typing import Any
 from holdlog.adapters.arguments import AGENT, NAME, after_argument, checked, text, whole
 from holdlog.adapters.call import Read, Write
 from holdlog.adapters.events.calls import EventCalls
-from holdlog.adapters.pages import datum_bytes, page
+from holdlog.adapters.pages import chunks, datum_bytes, page
 from holdlog.adapters.threads import answers, results
 from holdlog.domain.handle import Outcome
 from holdlog.domain.ports import Reader
@@ -60,7 +60,7 @@ class ThreadDataCalls(EventCalls):
 
         def answer(reader: Reader) -> results.ThreadData:
             thread = started(reader, name)
-            rows = (it for it in reader.thread_data(name, None) if after is None or it.key > after)
+            rows = chunks(lambda key, size: reader.thread_data(name, None, key or "", size), after, lambda it: it.key)
             found, more = page(rows, MAX_KEYS, datum_bytes)
             return results.ThreadData(
                 thread_id=name,

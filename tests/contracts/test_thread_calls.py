@@ -1,6 +1,7 @@
 """The calls about threads, over every store."""
 
 import threading
+import tracemalloc
 from typing import Any
 
 from holdlog.adapters.opened import Opened
@@ -89,6 +90,19 @@ def test_whoever_follows_while_others_append_and_clear_sees_every_message_once(o
         writer.join()
     for name in ("b", "c"):
         assert [it for it in seen if it.startswith(name)] == [f"{name}-{number}" for number in range(20)]
+
+
+def test_a_page_of_data_takes_no_more_memory_where_there_are_many_pages(opened: Opened) -> None:
+    data = {f"k{number:02}": "x" * 200_000 for number in range(60)}
+    opened.write(opened.calls.thread_start("ann", "t", data), NOBODY)
+    tracemalloc.start()
+    try:
+        found = opened.read(opened.calls.thread_data("t", "k10"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert list(found.data) == ["k11", "k12", "k13", "k14", "k15"]
+    assert (found.next_after, peak < 6_000_000) == ("k15", True)
 
 
 def test_threads_are_listed_by_name_in_pages(opened: Opened) -> None:

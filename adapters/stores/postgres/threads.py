@@ -77,9 +77,10 @@ class PostgresThreads:
         found = self.rows(_SELECT_RESULTS, (thread, list(wanted)))
         return [name for _, name, version in found if version is not None and version > after]
 
-    def thread_data(self, thread: str, keys: Sequence[str] | None) -> list[Datum]:
+    def thread_data(self, thread: str, keys: Sequence[str] | None, after: str = "", limit: int = -1) -> list[Datum]:
         if keys is None:
-            rows = self.rows(f"{_SELECT_DATA} ORDER BY key", (thread,))
+            page = (thread, after, None if limit < 0 else limit)
+            rows = self.rows(f"{_SELECT_DATA} AND key > %s ORDER BY key LIMIT %s", page)
         else:
             rows = sorted(self.rows(f"{_SELECT_DATA} AND key = ANY(%s)", (thread, list(keys))))
         return [datum_of(row) for row in rows]
