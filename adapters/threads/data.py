@@ -131,7 +131,10 @@ class ThreadDataCalls(EventCalls):
             raise InvalidError("data: must be an object")
         if len(given) > MAX_KEYS:
             raise InvalidError(f"data: must hold {MAX_KEYS} keys at most")
-        return {text(key, "data", NAME): self._json(value) for key, value in given.items()}
+        members = {text(key, "data", NAME): self._json(value) for key, value in given.items()}
+        if len(members) < len(given):
+            raise InvalidError("data: names a key twice, in two spellings")
+        return members
 
     def _json(self, value: Any) -> Json:
         try:

@@ -135,6 +135,14 @@ async def test_several_keys_are_changed_as_one(curl: Curl, thread: str) -> None:
     assert (await curl.patch(f"{thread}/data", json={})).status_code == 400
 
 
+async def test_a_key_in_two_spellings_is_refused_instead_of_losing_a_value(curl: Curl, thread: str) -> None:
+    twice = {"\u00e9": 1, "e\u0301": 2}
+    for method, path, body in (("PATCH", f"{thread}/data", twice), ("POST", "/threads", {"data": twice})):
+        refused = await curl.request(method, path, json=body)
+        assert (refused.status_code, refused.json()["message"]) == (400, "data: names a key twice, in two spellings")
+    assert (await curl.get(thread)).json()["version"] == 2
+
+
 @pytest.mark.parametrize(
     ("key", "headers", "status"),
     [
