@@ -102,6 +102,8 @@ def _copied(command: ForkThread, transaction: Transaction) -> tuple[ForkThread, 
     items: list[NewMessage | NewResult] = []
     characters = sum(len(value.text) for value in data.values())
     for item in each_item_at(transaction, parent.thread, version):
+        if item.redacted:
+            continue  # nothing of it is left to copy
         items.append(_again(item.event))
         characters += len(items[-1].value.text)
         if len(items) > MAX_COPIED or characters > MAX_COPIED_CHARACTERS:

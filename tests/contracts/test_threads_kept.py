@@ -138,7 +138,7 @@ def test_the_doctor_tells_one_stray_row_as_one(kind: Kind) -> None:
     assert kind.bad()["views"].startswith("1 are not what the log says")
 
 
-def test_what_was_redacted_reads_as_null_and_the_rest_stands(kind: Kind) -> None:
+def test_what_was_redacted_reads_as_null_and_no_fork_has_it_and_the_rest_stands(kind: Kind) -> None:
     kind.doctored(
         "UPDATE stored_events SET payload = NULL, salt = NULL, payload_hash = BYTES('x')"
         " WHERE originator_id = 'thread:t' AND originator_version IN (2, 3, 15)"
@@ -150,6 +150,8 @@ def test_what_was_redacted_reads_as_null_and_the_rest_stands(kind: Kind) -> None
             events = reader.thread_events("t", KINDS, 0, None, -1, newest=False)
         assert [it.envelope.version for it in events if it.redacted] == [2, 3, 15]
         assert did(store, append(result("a"))).already == 1
+        did(store, fork("f"))
+        assert holds(store, "f").items == ["m:ho", "m:hey"]
 
 
 def test_names_that_no_index_of_a_database_takes_are_refused_and_change_nothing(somewhere: Somewhere) -> None:
