@@ -96,7 +96,7 @@ class Authentication:
         principal = await self._verifier.verify(text)
         self._guesses.told(address, text, principal is not None)
         if principal is None:
-            return failed("the token is not valid (any more)", 401, _CHALLENGE_INVALID)
+            return not_valid()
         return principal
 
 
@@ -135,6 +135,10 @@ def _text(header: bytes | None, argument: str) -> str | None:
         return None if header is None else header.decode()
     except UnicodeDecodeError:
         raise InvalidError(f"{argument}: must be UTF-8") from None  # two of them would be taken for the same
+
+
+def not_valid() -> Response:
+    return failed("the token is not valid (any more)", 401, _CHALLENGE_INVALID)
 
 
 def served_of(request: HTTPConnection) -> Served:

@@ -23,7 +23,7 @@ from holdlog.adapters.events.following import follow
 from holdlog.adapters.events.tail import Happened
 from holdlog.adapters.http.answers import answer
 from holdlog.adapters.http.authentication import served_of
-from holdlog.adapters.http.leaving import NoAnswer, unless_gone
+from holdlog.adapters.http.leaving import long_poll, unless_gone
 from holdlog.adapters.http.targets import seconds_of, shown
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.served import Served
@@ -56,9 +56,7 @@ async def events(request: Request) -> Response:
     seconds = seconds_of(asked.get("wait", "0"), "wait")
     if not seconds:
         return answer(await served.opened.read_async(served.calls.events(choice, after, limit)))
-    waiting = served.opened.wait_async(served.calls.coming_events(choice, after, limit, seconds))
-    found = await unless_gone(request.receive, waiting)
-    return NoAnswer() if found is None else answer(found)
+    return await long_poll(request.receive, served, served.calls.coming_events(choice, after, limit, seconds))
 
 
 async def _stream(request: Request, served: Served, choice: Choice) -> Response:

@@ -7,7 +7,21 @@ from typing import Any, TypeVar
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from holdlog.adapters.call import Wait
+from holdlog.adapters.http.answers import answer
+from holdlog.adapters.http.authentication import not_valid
+from holdlog.adapters.results import Result
+from holdlog.adapters.served import Served
+
 Done = TypeVar("Done")
+
+
+async def long_poll(receive: Receive, served: Served, wait: Wait[Any]) -> Response:
+    """What was waited for, but nothing that came after the token was revoked."""
+    found: Result | None = await unless_gone(receive, served.opened.wait_async(wait))
+    if found is None:
+        return NoAnswer()
+    return answer(found) if await served.still() else not_valid()
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, Done]) -> Done | None:

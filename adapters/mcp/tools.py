@@ -238,7 +238,13 @@ class Tools:
         return await self._told(lambda: self._opened.read_async(call()))
 
     async def _wait(self, ctx: Context, call: Callable[[], Wait[Answered]]) -> ToolResult:
-        return await self._told(lambda: _with_progress(ctx, self._opened.wait_async(call()), self._progress_every))
+        async def waited() -> Answered:
+            found = await _with_progress(ctx, self._opened.wait_async(call()), self._progress_every)
+            if not await served.get().still():
+                raise InvalidError("the token is not valid (any more)")  # what came since was not for it
+            return found
+
+        return await self._told(waited)
 
     async def _told(self, run: Callable[[], Awaitable[Any]], by: str | None = None) -> ToolResult:
         """Every outcome as an answer; only bad arguments and bugs are errors of the call. `by`: the agent that calls,

@@ -6,7 +6,7 @@ from typing import Any
 from holdlog.adapters.arguments import AGENT, NAME, after_argument, checked, text, whole
 from holdlog.adapters.call import Read, Write
 from holdlog.adapters.events.calls import EventCalls
-from holdlog.adapters.pages import datum_bytes, page
+from holdlog.adapters.pages import chunks, datum_bytes, page
 from holdlog.adapters.threads import answers, results
 from holdlog.domain.handle import Outcome
 from holdlog.domain.ports import Reader
@@ -60,7 +60,8 @@ class ThreadDataCalls(EventCalls):
 
         def answer(reader: Reader) -> results.ThreadData:
             thread = started(reader, name)
-            found, more = page(reader.thread_data(name, None, after, MAX_KEYS + 1), MAX_KEYS, datum_bytes)
+            rows = chunks(lambda key, size: reader.thread_data(name, None, key, size), after, lambda it: it.key)
+            found, more = page(rows, MAX_KEYS, datum_bytes)
             return results.ThreadData(
                 thread_id=name,
                 data={datum.key: datum.value.value for datum in found},
@@ -130,7 +131,10 @@ class ThreadDataCalls(EventCalls):
             raise InvalidError("data: must be an object")
         if len(given) > MAX_KEYS:
             raise InvalidError(f"data: must hold {MAX_KEYS} keys at most")
-        return {text(key, "data", NAME): self._json(value) for key, value in given.items()}
+        members = {text(key, "data", NAME): self._json(value) for key, value in given.items()}
+        if len(members) < len(given):
+            raise InvalidError("data: names a key twice, in two spellings")
+        return members
 
     def _json(self, value: Any) -> Json:
         try:

@@ -34,7 +34,7 @@ def read_page(reader: Reader, name: str, after: int | None, before: int | None, 
     if after is not None and after > thread.version:
         raise InvalidError(f"after_version: is {after}, beyond the end of the thread, which is at {thread.version}")
     end = thread.version + 1
-    below = end if before is None else min(before, end)
+    below = max((after or 0) + 1, end if before is None else min(before, end))
     newest = after is None
     found, more = page(_standing(reader, thread, after or 0, below, newest), limit, event_bytes)
     if newest:

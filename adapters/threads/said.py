@@ -98,6 +98,7 @@ def _finding(error: ValidationError, place: str, tagged: bool) -> str:
     """`messages[2].content[0].text: must be a string`. `tagged`: a union of messages stands at the very top."""
     found = error.errors(include_url=False, include_input=False)
     finding = max(found, key=lambda it: len(it["loc"]))  # of alternatives, the one that fitted furthest
+    unknown = finding["loc"][-1] if finding["type"] == "extra_forbidden" else None  # told as it was spelled
     path, after_list = "", tagged
     for part in finding["loc"]:
         if isinstance(part, int):
@@ -109,10 +110,11 @@ def _finding(error: ValidationError, place: str, tagged: bool) -> str:
         after_list = part in _LISTS
         if part == "str" or part.startswith("list["):
             continue
-        path += "." + (_CAPITAL.sub("_", part).lower() if _NAME.fullmatch(part) else "?")
+        name = part if part == unknown else _CAPITAL.sub("_", part).lower()
+        path += "." + (name if _NAME.fullmatch(part) else "?")
     if finding["type"] in ("union_tag_invalid", "union_tag_not_found"):
         return f"{place}{path}.type: must be {', '.join(_TYPES[:-1])} or {_TYPES[-1]}"
-    message = "is no field of this" if finding["type"] == "extra_forbidden" else what_is_wrong(finding)
+    message = what_is_wrong(finding) if unknown is None else "is no field of this"
     return f"{place}{path}: {message}"
 
 

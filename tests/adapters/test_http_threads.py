@@ -135,6 +135,14 @@ async def test_several_keys_are_changed_as_one(curl: Curl, thread: str) -> None:
     assert (await curl.patch(f"{thread}/data", json={})).status_code == 400
 
 
+async def test_a_key_in_two_spellings_is_refused_instead_of_losing_a_value(curl: Curl, thread: str) -> None:
+    twice = {"\u00e9": 1, "e\u0301": 2}
+    for method, path, body in (("PATCH", f"{thread}/data", twice), ("POST", "/threads", {"data": twice})):
+        refused = await curl.request(method, path, json=body)
+        assert (refused.status_code, refused.json()["message"]) == (400, "data: names a key twice, in two spellings")
+    assert (await curl.get(thread)).json()["version"] == 2
+
+
 @pytest.mark.parametrize(
     ("key", "headers", "status"),
     [
@@ -297,11 +305,14 @@ class Known:
     async def verify(self, text: str) -> Principal | None:
         return self._known.get(text)
 
+    def revoke(self, text: str) -> None:
+        del self._known[text]
+
 
 @asynccontextmanager
-async def guarded(store: Opened, **allowed: str) -> AsyncIterator[httpx2.AsyncClient]:
+async def guarded(store: Opened, known: Known) -> AsyncIterator[httpx2.AsyncClient]:
     spaces = Spaces(":memory:", store, Settings())
-    app = build_app(build_server(None, ("threads",)), spaces, Known(**allowed), HttpOptions(), Ending())
+    app = build_app(build_server(None, ("threads",)), spaces, known, HttpOptions(), Ending())
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1:8420") as client:
         yield client
 
@@ -326,7 +337,7 @@ async def test_each_route_needs_its_grant_and_says_which() -> None:
     with opened() as store:
         for name in ("t", "other"):
             store.write(store.calls.thread_start("ann", name, {"plan": 1}), store.caller)
-        async with guarded(store, **some) as client:
+        async with guarded(store, Known(**some)) as client:
 
             async def ask(token: str, method: str, path: str, body: Any) -> httpx2.Response:
                 content = None if body is None else json.dumps(body)
@@ -350,6 +361,20 @@ async def test_each_route_needs_its_grant_and_says_which() -> None:
             assert listed == {"reader": ["t"], "writer": ["t"], "other": ["other"], "forker": ["f-1", "other"]}
             (event,) = store.read(store.calls.events(store.calls.choice(agent="token:writer"), 0, 1)).events
             assert event.by == "token:writer"
+
+
+@pytest.mark.parametrize("path", ["/threads/t/items?after=1&wait=60", "/events?thread=t&after=1&wait=60"])
+async def test_a_long_poll_tells_nothing_once_its_token_was_revoked(path: str) -> None:
+    with opened() as store:
+        store.write(store.calls.thread_start("ann", "t"), store.caller)
+        known = Known(reader="read:t")
+        async with guarded(store, known) as client, asyncio.timeout(PATIENCE):
+            waiting = asyncio.create_task(client.get(path, headers={"x-token": "reader"}))
+            await until(lambda: store.upkeep._waiters)
+            known.revoke("reader")
+            await store.write_async(store.calls.thread_append("t", "ann", [HELLO]), store.caller)
+            told = await waiting
+    assert (told.status_code, told.json()["message"]) == (401, "the token is not valid (any more)")
 
 
 async def test_figures_name_routes_and_never_threads(curl: Curl, thread: str) -> None:

@@ -26,7 +26,8 @@ from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.spaces import Spaces
 from tests.agent import ALL, ERAS, opened
-from tests.endpoint import INITIALIZE, LEGACY, MODERN, Connection, request
+from tests.endpoint import INITIALIZE, LEGACY, MODERN, Connection, request, until
+from tests.wire import PATIENCE
 
 pytestmark = pytest.mark.filterwarnings("ignore:resources/(un)?subscribe is removed")
 
@@ -137,6 +138,23 @@ async def test_streams_of_a_token_that_was_revoked_end(monkeypatch: pytest.Monke
                 async with asyncio.timeout(20):
                     while await stream.chunk():
                         pass
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_call_that_waits_tells_nothing_once_its_token_was_revoked(mode: str) -> None:
+    tokens = Known()
+    with opened() as store:
+        await write(store, "a-1", "k")
+        async with serving(store, tokens) as url, client(url, "read:*", mode) as reader, asyncio.timeout(PATIENCE):
+            asked = {"namespace": "a-1", "key": "k", "since_version": 1, "timeout_seconds": 40}
+            waiting = asyncio.create_task(reader.call_tool("holdlog_watch", asked, raise_on_error=False))
+            await until(lambda: store.upkeep._waiters)
+            tokens.revoked = True
+            await write(store, "a-1", "k")
+            told = await waiting
+            tokens.revoked = False
+    assert told.is_error
+    assert "the token is not valid" in str(told.content)
 
 
 @pytest.mark.parametrize("mode", ERAS)

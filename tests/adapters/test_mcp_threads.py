@@ -176,6 +176,7 @@ async def test_a_request_that_comes_again_is_done_once_even_where_the_server_mad
         ([{"type": "tool_call", "tools": [{"id": "1"}]}], "messages[0].tools[0].name: is required"),
         ([HELLO | {"stopReason": "SECRET"}], "messages[0].stop_reason: must be 'tool' or 'stop'"),
         ([HELLO | {"colour": "SECRET"}], "messages[0].colour: is no field of this"),
+        ([HELLO | {"toolCalls": []}], "messages[0].toolCalls: is no field of this"),
         ([HELLO | {"SECRET thing": 1}], "messages[0].?: is no field of this"),
         ([], "messages and results: must be 1 to 1000 together"),
         ([HELLO] * 1001, "messages and results: must be 1 to 1000 together"),

@@ -1,6 +1,7 @@
 """The calls about threads, over every store."""
 
 import threading
+import tracemalloc
 from typing import Any
 
 from holdlog.adapters.opened import Opened
@@ -57,6 +58,14 @@ def test_pages_hold_what_stands_from_either_end(opened: Opened) -> None:
     assert page(opened, after_version=after).items == []
 
 
+def test_a_page_between_bounds_that_leave_nothing_goes_no_way_back(opened: Opened) -> None:
+    opened.write(opened.calls.thread_start("ann", "t"), NOBODY)
+    append(opened, *"abc")
+    for bounds in ({"before_version": 0}, {"before_version": 1}, {"after_version": 3, "before_version": 2}):
+        found = page(opened, **bounds)
+        assert (found.items, found.version) == ([], bounds.get("after_version", 0))
+
+
 def test_whoever_follows_while_others_append_and_clear_sees_every_message_once(opened: Opened) -> None:
     opened.write(opened.calls.thread_start("ann", "t"), NOBODY)
 
@@ -81,6 +90,19 @@ def test_whoever_follows_while_others_append_and_clear_sees_every_message_once(o
         writer.join()
     for name in ("b", "c"):
         assert [it for it in seen if it.startswith(name)] == [f"{name}-{number}" for number in range(20)]
+
+
+def test_a_page_of_data_takes_no_more_memory_where_there_are_many_pages(opened: Opened) -> None:
+    data = {f"k{number:02}": "x" * 200_000 for number in range(60)}
+    opened.write(opened.calls.thread_start("ann", "t", data), NOBODY)
+    tracemalloc.start()
+    try:
+        found = opened.read(opened.calls.thread_data("t", "k10"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert list(found.data) == ["k11", "k12", "k13", "k14", "k15"]
+    assert (found.next_after, peak < 6_000_000) == ("k15", True)
 
 
 def test_threads_are_listed_by_name_in_pages(opened: Opened) -> None:

@@ -5,9 +5,9 @@ from typing import Final
 from starlette.responses import Response
 from starlette.routing import Route
 
-from holdlog.adapters.http.leaving import NoAnswer, unless_gone
+from holdlog.adapters.http.leaving import long_poll
 from holdlog.adapters.http.targets import arguments, number, seconds_of
-from holdlog.adapters.http.threads.routing import RawRoute, answer, object_of
+from holdlog.adapters.http.threads.routing import SAFE, RawRoute, answer, object_of
 from holdlog.adapters.http.values.asked import Asked
 from holdlog.adapters.pages import MAX_PAGE
 from holdlog.adapters.threads.calls import READ_PAGE
@@ -52,9 +52,10 @@ async def _read(asked: Asked) -> Response:
     seconds = seconds_of(given.get("wait", "0"), "wait")
     if not seconds:
         return answer(await served.opened.read_async(served.calls.thread_read(name, limit, after, before, form)))
-    waiting = served.opened.wait_async(served.calls.thread_coming(name, after, limit, form, seconds, before))
-    found = await unless_gone(asked.receive, waiting)
-    return NoAnswer() if found is None else answer(found)
+    wait = served.calls.thread_coming(name, after, limit, form, seconds, before)
+    told = await long_poll(asked.receive, served, wait)
+    told.headers.update(SAFE)
+    return told
 
 
 routes: Final[list[Route]] = [
