@@ -121,6 +121,8 @@ def message_item(message: AnyMessage) -> NewMessage:
 
 def result_item(result: AnyResult) -> NewResult:
     """As `message_item`; what `AgentResult.export` gave may come back."""
+    if not isinstance(result, AgentResult | Mapping):
+        raise InvalidError("result: must be an AgentResult, or a dict of its fields")
 
     def make() -> NewResult:
         if isinstance(result, AgentResult):
@@ -148,8 +150,11 @@ def _made(make: Callable[[], Answer], what: str) -> Answer:
     try:
         return make()
     except ValidationError as error:
-        if error.errors(include_url=False, include_input=False)[0]["type"] in _NO_TYPE:
+        kind = error.errors(include_url=False, include_input=False)[0]["type"]
+        if kind in _NO_TYPE:
             raise InvalidError(f"{what}: its type must be text, tool_call or tool_result") from None
+        if kind == "extra_forbidden":
+            raise InvalidError(f"{what}: {first_finding(error).rpartition(': ')[0]}: is no field of it") from None
         raise InvalidError(f"{what}: {first_finding(error)}") from None
     except (ValueError, TypeError, AttributeError, OverflowError):
         raise InvalidError(f"{what}: must be one that JSON can carry") from None

@@ -617,6 +617,15 @@ CONSTRUCTED: list[Any] = [
 """Made past their validators."""
 
 
+def test_what_is_no_result_is_told_by_what_is_wrong_with_it() -> None:
+    state = create_state()
+    for bad in (None, "result", said("x")):
+        with pytest.raises(InvalidError, match="must be an AgentResult"):
+            state.append_result(bad)  # type: ignore[arg-type]
+    with pytest.raises(InvalidError, match=r"^result: mood: is no field of it$"):
+        state.append_result({"agent_name": "a", "mood": "secret"})
+
+
 def test_results_that_are_no_json_are_refused(shared: StateStore) -> None:
     state = create_state(store=shared)
     changed = result("x")
