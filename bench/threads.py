@@ -26,7 +26,7 @@ from holdlog.adapters.threads.conversation import (
     new_result,
 )
 from holdlog.domain.handle import Command
-from holdlog.domain.threads.thread import Append, StartThread
+from holdlog.domain.threads.commands import Append, StartThread
 
 if TYPE_CHECKING:
     from holdlog import StateStore

@@ -29,7 +29,7 @@ from holdlog.domain.ports import AgentChange, Footprint, RecordChange, TokenChan
 from holdlog.domain.record import ClearNamespace, Delete, Guard, Operation, Record, Transact, Written
 from holdlog.domain.refusals import ConflictError, FencedError, ReusedError
 from holdlog.domain.threads.changing import change_thread, checksums_of, named
-from holdlog.domain.threads.thread import (
+from holdlog.domain.threads.commands import (
     Append,
     ChangeData,
     ForkThread,

@@ -17,7 +17,8 @@ from holdlog.domain.handle import Changed, Command, Outcome, handle
 from holdlog.domain.message import NOBODY, Caller, Event
 from holdlog.domain.ports import Reader, Refusal, Store
 from holdlog.domain.record import Check, ClearNamespace, Delete, Record, Set, Transact, Written, seen
-from holdlog.domain.threads.thread import Thread, ThreadChanged, ThreadCommand
+from holdlog.domain.threads.commands import ThreadChanged, ThreadCommand
+from holdlog.domain.threads.thread import Thread
 from holdlog.domain.token import Token
 from holdlog.domain.value import Json
 from holdlog.projections import fold

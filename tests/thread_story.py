@@ -7,7 +7,7 @@ from holdlog.adapters.opened import Opened
 from holdlog.adapters.threads.conversation import AgentResult, TextMessage, new_message, new_result
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
-from holdlog.domain.threads.thread import ChangeData, NewMessage, NewResult, ThreadCommand
+from holdlog.domain.threads.commands import ChangeData, NewMessage, NewResult, ThreadCommand
 from holdlog.domain.value import Json
 from tests import threads
 from tests.commands import run

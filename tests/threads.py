@@ -7,19 +7,21 @@ from typing import Any, NamedTuple
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.ports import Reader
-from holdlog.domain.threads.thread import (
-    KINDS,
+from holdlog.domain.threads.commands import (
     Append,
     ChangeData,
     ForkThread,
-    Kind,
-    MessageAppended,
     NewMessage,
     NewResult,
     ReplaceResults,
+    StartThread,
+)
+from holdlog.domain.threads.thread import (
+    KINDS,
+    Kind,
+    MessageAppended,
     ResultAppended,
     ResultsCleared,
-    StartThread,
     ThreadDataChanged,
 )
 from holdlog.domain.value import Json

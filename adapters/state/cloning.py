@@ -7,19 +7,17 @@ from holdlog.adapters.state.place import Place
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.ports import Reader
-from holdlog.domain.threads.past import data_at, items_at
-from holdlog.domain.threads.thread import (
+from holdlog.domain.threads.commands import (
     MAX_APPENDED,
     MAX_KEYS,
     Append,
     ChangeData,
-    MessageAppended,
     NewMessage,
     NewResult,
-    ResultAppended,
     StartThread,
-    require_started,
 )
+from holdlog.domain.threads.past import data_at, items_at
+from holdlog.domain.threads.thread import MessageAppended, ResultAppended, require_started
 from holdlog.domain.value import Json
 
 Item = NewMessage | NewResult

@@ -9,7 +9,7 @@ from holdlog.adapters.state.cloning import append_all
 from holdlog.adapters.state.data import Kind, kind_of
 from holdlog.adapters.state.place import AnyMessage, AnyResult, AnyStore, Place, new_name, require_agent
 from holdlog.adapters.state.state import WRITER, State
-from holdlog.domain.threads.thread import MAX_APPENDED, StartThread
+from holdlog.domain.threads.commands import MAX_APPENDED, StartThread
 
 M = TypeVar("M", bound=BaseModel)
 

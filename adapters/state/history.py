@@ -14,8 +14,8 @@ from holdlog.adapters.state.state import WRITER
 from holdlog.adapters.threads.conversation import USER, AgentResult, UserMessage
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import NotFoundError
+from holdlog.domain.threads.commands import Append, NewResult, StartThread, ThreadChanged, ThreadCommand
 from holdlog.domain.threads.past import items_at
-from holdlog.domain.threads.thread import Append, NewResult, StartThread, ThreadChanged, ThreadCommand
 
 AnyUserMessage = UserMessage | Mapping[str, Any]
 

@@ -13,7 +13,7 @@ from holdlog.adapters.state.plain import Copying, plain
 from holdlog.adapters.state.tracked import Answer, LiveDict, LiveList, LiveSet, is_live, put, twin
 from holdlog.domain.names import name
 from holdlog.domain.refusals import InvalidError
-from holdlog.domain.threads.thread import ThreadChanged
+from holdlog.domain.threads.commands import ThreadChanged
 from holdlog.domain.value import Json
 
 T = TypeVar("T")

@@ -12,8 +12,9 @@ from holdlog.adapters.state.live import Live
 from holdlog.adapters.state.place import Place
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import DataConflict, DataConflictError, InvalidError
+from holdlog.domain.threads.commands import ChangeData, ThreadChanged
 from holdlog.domain.threads.past import data_at
-from holdlog.domain.threads.thread import ChangeData, ThreadChanged, require_started
+from holdlog.domain.threads.thread import require_started
 from holdlog.domain.value import Json
 
 T = TypeVar("T")

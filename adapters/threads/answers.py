@@ -10,7 +10,8 @@ from holdlog.domain.envelope import Recorded
 from holdlog.domain.handle import Outcome
 from holdlog.domain.message import Event
 from holdlog.domain.refusals import DataConflict, HoldlogError
-from holdlog.domain.threads.thread import ChangeData, MessageAppended, ResultAppended, Thread, ThreadChanged
+from holdlog.domain.threads.commands import ChangeData, ThreadChanged
+from holdlog.domain.threads.thread import MessageAppended, ResultAppended, Thread
 from holdlog.domain.times import utc
 
 

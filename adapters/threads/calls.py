@@ -18,7 +18,8 @@ from holdlog.domain.handle import Outcome
 from holdlog.domain.names import thread_stream
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import HoldlogError, InvalidError
-from holdlog.domain.threads.thread import Append, ForkThread, StartThread, Thread
+from holdlog.domain.threads.commands import Append, ForkThread, StartThread
+from holdlog.domain.threads.thread import Thread
 
 READ_PAGE: Final = 50
 FORMATS: Final = ("items", "model")

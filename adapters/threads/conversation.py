@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import to_json
 
 from holdlog.domain.names import Agent
-from holdlog.domain.threads.thread import NewMessage, NewResult
+from holdlog.domain.threads.commands import NewMessage, NewResult
 from holdlog.domain.value import Json
 
 

@@ -11,7 +11,8 @@ from holdlog.adapters.threads import answers, results
 from holdlog.domain.handle import Outcome
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError, TooLargeError
-from holdlog.domain.threads.thread import MAX_KEYS, ChangeData, Datum, Thread, require_started
+from holdlog.domain.threads.commands import MAX_KEYS, ChangeData
+from holdlog.domain.threads.thread import Datum, Thread, require_started
 from holdlog.domain.value import Json
 
 

@@ -6,26 +6,22 @@ from holdlog.domain.claims.lease import Who
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.ports import ThreadChange, Transaction
 from holdlog.domain.refusals import InvalidError
-from holdlog.domain.threads import thread
-from holdlog.domain.threads.past import data_at, each_item_at
-from holdlog.domain.threads.thread import (
+from holdlog.domain.threads import deciding, thread
+from holdlog.domain.threads.commands import (
     MAX_COPIED,
     MAX_COPIED_CHARACTERS,
     Append,
     ChangeData,
-    Copy,
     ForkThread,
-    MessageAppended,
     NewMessage,
     NewResult,
     ReplaceResults,
-    ResultAppended,
-    Standing,
-    Thread,
     ThreadChanged,
     ThreadCommand,
-    ThreadDataChanged,
 )
+from holdlog.domain.threads.deciding import Copy, Standing
+from holdlog.domain.threads.past import data_at, each_item_at
+from holdlog.domain.threads.thread import MessageAppended, ResultAppended, Thread, ThreadDataChanged
 
 MAX_TOLD: Final = 100
 """Keys that a conflict names."""
@@ -48,7 +44,7 @@ def change_thread(command: ThreadCommand, caller: Caller, transaction: Transacti
     copy = None
     if isinstance(command, ForkThread) and not before.version:
         command, copy = _copied(command, transaction)
-    events = thread.decide(command, before, _standing(command, before, transaction), copy)
+    events = deciding.decide(command, before, _standing(command, before, transaction), copy)
     for event in events:
         after = thread.evolve(after, event, transaction.at, before.digest)
     position = (
@@ -96,7 +92,7 @@ def _copied(command: ForkThread, transaction: Transaction) -> tuple[ForkThread, 
     thread.require_started(parent)
     version = command.parent_version or parent.version
     if version > parent.version:
-        raise InvalidError(f"version: the thread has {parent.version} only")
+        raise InvalidError(f"parent_version: the parent has {parent.version} only")
     command = command.model_copy(update={"parent_version": version})
     data = data_at(transaction, parent, version)
     items: list[NewMessage | NewResult] = []

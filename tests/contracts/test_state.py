@@ -30,7 +30,7 @@ from holdlog import (
 from holdlog.adapters.call import Write
 from holdlog.adapters.compose import MEMORY
 from holdlog.domain.names import thread_stream
-from holdlog.domain.threads.thread import Append, NewMessage
+from holdlog.domain.threads.commands import Append, NewMessage
 from holdlog.domain.value import Json
 from tests.kinds import InDatabase, InFile
 

@@ -8,7 +8,7 @@ from holdlog.adapters.opened import Opened
 from holdlog.adapters.threads.conversation import AgentResult, new_result
 from holdlog.adapters.threads.results import ThreadItems
 from holdlog.domain.message import NOBODY
-from holdlog.domain.threads.thread import ReplaceResults
+from holdlog.domain.threads.commands import ReplaceResults
 
 
 def text(content: str) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from holdlog.domain.ports import Store
 from holdlog.domain.refusals import DataConflictError, HoldlogError, InvalidError, NotFoundError, ReusedError
 from holdlog.domain.threads import changing
 from holdlog.domain.threads.changing import MAX_TOLD
+from holdlog.domain.threads.commands import ThreadChanged, ThreadCommand
 from holdlog.domain.threads.past import data_at, items_at
-from holdlog.domain.threads.thread import KINDS, Kind, Thread, ThreadChanged, ThreadCommand
+from holdlog.domain.threads.thread import KINDS, Kind, Thread
 from tests.clock import SECOND, Clock
 from tests.commands import (
     PATIENCE,
@@ -243,7 +244,11 @@ def test_a_fork_that_cannot_be_leaves_nothing(store: Store, monkeypatch: pytest.
     did(store, start())
     did(store, append(*results("abc")))
     did(store, start("there"))
-    refusals = [(fork("there"), "a thread of that name"), (fork("t"), "of that name"), (fork("f", version=5), "4 only")]
+    refusals = [
+        (fork("there"), "a thread of that name"),
+        (fork("t"), "of that name"),
+        (fork("f", version=5), "parent_version: the parent has 4 only"),
+    ]
     monkeypatch.setattr(changing, "MAX_COPIED", 2)
     for command, said in [*refusals, (fork("f"), "too much to copy")]:
         with pytest.raises(InvalidError, match=said):

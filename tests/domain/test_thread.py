@@ -7,22 +7,23 @@ from pydantic import ValidationError
 
 from holdlog.domain.message import Event
 from holdlog.domain.refusals import DataConflictError, HoldlogError, InvalidError, NotFoundError
-from holdlog.domain.threads import thread
-from holdlog.domain.threads.thread import (
+from holdlog.domain.threads import deciding, thread
+from holdlog.domain.threads.commands import (
     MAX_APPENDED,
     MAX_COPIED,
     MAX_KEYS,
     Append,
     ChangeData,
-    Copy,
-    MessageAppended,
     NewResult,
     ReplaceResults,
+    ThreadCommand,
+)
+from holdlog.domain.threads.deciding import Copy, Standing
+from holdlog.domain.threads.thread import (
+    MessageAppended,
     ResultAppended,
     ResultsCleared,
-    Standing,
     Thread,
-    ThreadCommand,
     ThreadDataChanged,
     ThreadEvent,
     ThreadStarted,
@@ -77,7 +78,7 @@ class given:
         return refused.value
 
     def _decide(self) -> list[ThreadEvent]:
-        return thread.decide(self._command, self._state, self._standing, self._copy)
+        return deciding.decide(self._command, self._state, self._standing, self._copy)
 
 
 # --- to start and to fork

@@ -33,7 +33,7 @@ from holdlog.adapters.machine.gate import Gate
 from holdlog.adapters.stores import schema
 from holdlog.adapters.stores.recorder import uri_of
 from holdlog.domain.message import NOBODY
-from holdlog.domain.threads.thread import Append, ChangeData, NewMessage, NewResult, StartThread
+from holdlog.domain.threads.commands import Append, ChangeData, NewMessage, NewResult, StartThread
 from holdlog.domain.value import Json
 
 

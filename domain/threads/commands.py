@@ -1,0 +1,108 @@
+"""What is asked of threads, and what comes of it."""
+
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field, model_validator
+
+from holdlog.domain.message import Message
+from holdlog.domain.names import Agent, Name
+from holdlog.domain.threads.thread import Checksum
+from holdlog.domain.value import Json
+
+MAX_APPENDED: Final = 1_000
+"""Messages and results of one append."""
+MAX_KEYS: Final = 1_000
+"""Of data in one change."""
+MAX_COPIED: Final = 10_000
+"""Messages and results of a fork, and results that stand in place of others."""
+MAX_COPIED_CHARACTERS: Final = 32 * 1024 * 1024
+"""Of JSON in a fork: while it is written, all other writers wait."""
+
+Asked = Annotated[str | None, Field(max_length=64)]
+"""What tells the same request when it comes again, where the command holds what was made up for it, as an id or a time:
+a digest of what was asked for."""
+
+
+class NewMessage(Message):
+    value: Json
+
+
+class NewResult(Message):
+    value: Json
+    agent: Agent
+    checksum: Checksum
+
+
+class StartThread(Message):
+    """Nothing happens to a thread that was started before; `data` and `items` are those of a new one."""
+
+    thread: Name
+    data: dict[Name, Json] = Field(default_factory=dict, max_length=MAX_KEYS)
+    items: tuple[NewMessage | NewResult, ...] = Field(default=(), max_length=MAX_APPENDED)
+    by: Agent
+    asked: Asked = None
+
+
+class ForkThread(Message):
+    """Start a thread with what another one held at a version, or holds."""
+
+    thread: Name
+    parent: Name
+    parent_version: int | None = Field(default=None, ge=1)
+    by: Agent
+    asked: Asked = None
+
+
+class Append(Message):
+    """Messages and results, all or none; a result that stands there already is passed over."""
+
+    thread: Name
+    items: tuple[NewMessage | NewResult, ...] = Field(min_length=1, max_length=MAX_APPENDED)
+    by: Agent
+    asked: Asked = None
+
+
+class ReplaceResults(Message):
+    """Let exactly these results stand, in this order."""
+
+    thread: Name
+    results: tuple[NewResult, ...] = Field(max_length=MAX_COPIED)
+    by: Agent
+
+
+class ChangeData(Message):
+    """`expected_data_version`: that of the last change of data, 0 where there was none; None = whatever it is."""
+
+    thread: Name
+    written: dict[Name, Json] = Field(default_factory=dict, max_length=MAX_KEYS)
+    deleted: tuple[Name, ...] = Field(default=(), max_length=MAX_KEYS)
+    expected_data_version: int | None = Field(default=None, ge=0)
+    by: Agent
+
+    @model_validator(mode="after")
+    def _not_both(self) -> "ChangeData":
+        if not self.written.keys().isdisjoint(self.deleted):
+            raise ValueError("deleted: names a key that is written, too")
+        return self
+
+
+ThreadCommand = StartThread | ForkThread | Append | ReplaceResults | ChangeData
+
+
+class ThreadChanged(NamedTuple):
+    """The thread after a command. `appended`, `already`: results and messages that are new, results that were there.
+    `deleted`: keys that had a value. `checksums`: of the results that were to be appended. All else as in `Thread`."""
+
+    thread: str
+    version: int
+    data_version: int
+    position: int
+    created: bool = False
+    appended: int = 0
+    already: int = 0
+    deleted: tuple[str, ...] = ()
+    checksums: tuple[str, ...] = ()
+    messages: int = 0
+    results: int = 0
+    parent: str | None = None
+    parent_version: int | None = None

@@ -1,0 +1,117 @@
+"""What a command does to a thread, from what stands there."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from holdlog.domain.refusals import DataConflict, DataConflictError, InvalidError
+from holdlog.domain.threads.commands import (
+    Append,
+    ChangeData,
+    ForkThread,
+    NewMessage,
+    NewResult,
+    ReplaceResults,
+    StartThread,
+    ThreadCommand,
+)
+from holdlog.domain.threads.thread import (
+    MessageAppended,
+    ResultAppended,
+    ResultsCleared,
+    Thread,
+    ThreadDataChanged,
+    ThreadEvent,
+    ThreadStarted,
+    require_started,
+)
+from holdlog.domain.value import Json, joined
+
+
+class Standing(NamedTuple):
+    """What a decision needs to know beside the thread: of the results that it is about, the checksums that stand, in
+    their order; of the keys, those that have a value; of data, the keys that changed since the version expected."""
+
+    checksums: Sequence[str] = ()
+    keys: Collection[str] = ()
+    changed: Sequence[str] = ()
+
+
+class Copy(NamedTuple):
+    """What a thread held at a version. `items`: its messages and results, in order."""
+
+    data: Mapping[str, Json]
+    items: Sequence[NewMessage | NewResult]
+
+
+def decide(command: ThreadCommand, thread: Thread, standing: Standing, copy: Copy | None = None) -> list[ThreadEvent]:
+    """No event: nothing is new. `copy`: for a fork. Raises NotFoundError, InvalidError, DataConflictError."""
+    by = command.by
+    match command:
+        case StartThread(data=data, items=items):
+            if thread.version:
+                return []
+            return [ThreadStarted(by=by), *_changed(data, (), by), *(_appended(item, by) for item in _new(items, ()))]
+        case ForkThread(parent=parent, parent_version=version):
+            if thread.version:
+                raise InvalidError("thread_id: there is a thread of that name; fork to a new one")
+            assert copy is not None
+            begun = ThreadStarted(by=by, parent=parent, parent_version=version)
+            return [begun, *_changed(copy.data, (), by), *(_appended(item, by) for item in copy.items)]
+        case Append(items=items):
+            require_started(thread)
+            return [_appended(item, by) for item in _new(items, standing.checksums)]
+        case ReplaceResults(results=results):
+            require_started(thread)
+            return _replaced(results, standing.checksums, by)
+        case ChangeData(written=written, deleted=deleted, expected_data_version=expected):
+            require_started(thread)
+            _require_data_version(expected, thread, standing)
+            return _changed(written, [key for key in dict.fromkeys(deleted) if key in standing.keys], by)
+
+
+def _require_data_version(expected: int | None, thread: Thread, standing: Standing) -> None:
+    if expected is None or expected == thread.data_version:
+        return
+    raise DataConflictError(
+        DataConflict(
+            thread_id=thread.thread,
+            expected_data_version=expected,
+            actual_data_version=thread.data_version,
+            changed_keys=tuple(standing.changed),
+        )
+    )
+
+
+def _replaced(results: Sequence[NewResult], standing: Sequence[str], by: str) -> list[ThreadEvent]:
+    """What stands stays, where it is how the new ones begin."""
+    wanted = {it.checksum: it for it in reversed(results)}
+    ordered = [wanted[checksum] for checksum in dict.fromkeys(it.checksum for it in results)]
+    kept = len(standing)
+    if [it.checksum for it in ordered[:kept]] == list(standing):
+        return [_appended(item, by) for item in ordered[kept:]]
+    return [ResultsCleared(by=by), *(_appended(item, by) for item in ordered)]
+
+
+def _changed(written: Mapping[str, Json], deleted: Sequence[str], by: str) -> list[ThreadEvent]:
+    if not written and not deleted:
+        return []
+    return [ThreadDataChanged(value=joined(written), written=tuple(written), deleted=tuple(deleted), by=by)]
+
+
+def _appended(item: NewMessage | NewResult, by: str) -> ThreadEvent:
+    if isinstance(item, NewMessage):
+        return MessageAppended(value=item.value, by=by)
+    return ResultAppended(value=item.value, agent=item.agent, checksum=item.checksum, by=by)
+
+
+def _new(items: Sequence[NewMessage | NewResult], standing: Sequence[str]) -> list[NewMessage | NewResult]:
+    """Without the results that stand there, or came before in the same list."""
+    known = set(standing)
+    found: list[NewMessage | NewResult] = []
+    for item in items:
+        if isinstance(item, NewResult):
+            if item.checksum in known:
+                continue
+            known.add(item.checksum)
+        found.append(item)
+    return found
