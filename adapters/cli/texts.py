@@ -44,7 +44,7 @@ def text(result: Result, place: Path | str, command: str = "") -> str:
             rows = [(it.key, f"v{it.version}", it.updated_by, short(it.value)) for it in records]
             return table(rows) or f"nothing in namespace {namespace} of {store}"
         case results.NamespaceList(namespaces=namespaces):
-            return table([(it.namespace, str(it.count)) for it in namespaces]) or f"nothing in {store}"
+            return table([(it.namespace, str(it.count)) for it in namespaces]) or f"no values in {store}"
         case results.History(history=history):
             entries = [
                 (f"v{it.version}", it.event_type, it.updated_by, moment(it.updated_at), _past(it)) for it in history

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdlog.adapters.cli.commands import Parsers
 from holdlog.adapters.cli.settings import one_or_more, place_of
-from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, UnavailableError
+from holdlog.domain.refusals import HoldlogError, InvalidError, NotFoundError, StoreError, UnavailableError
 
 if TYPE_CHECKING:
     from holdlog.adapters.opened import Opened
@@ -103,7 +103,7 @@ def _run(ask: Ask, options: argparse.Namespace) -> int:
         if options.json:
             print(texts.printable(json.dumps(opened.calls.refused(refusal).body(), ensure_ascii=False)))
         else:
-            texts.tell(str(refusal))
+            texts.tell(_what_to_do(refusal))
         return 1
     finally:
         opened.close()
@@ -117,10 +117,20 @@ def _run(ask: Ask, options: argparse.Namespace) -> int:
     return 0
 
 
+def _what_to_do(refusal: HoldlogError) -> str:
+    """Nothing is started here, so a thread that is not there has another name, or is in another store."""
+    if isinstance(refusal, NotFoundError) and "key" not in refusal.facts:
+        return (
+            f"there is no thread {refusal.facts['thread_id']}; see holdlog thread list, or name another store with --db"
+        )
+    return f"{refusal}; see holdlog thread data" if isinstance(refusal, NotFoundError) else str(refusal)
+
+
 def _more(body: Body) -> str:
     """That there is more, and how to see it; nothing where that is all."""
     if "next_before" in body:
-        return "there is more before that: --limit shows it, or --after 0 from the beginning"
+        shown = "there is more before that: --limit shows it"
+        return shown if "history" in body else shown + ", or --after 0 from the beginning"
     return f"there is more: --after {body['next_after']}" if "next_after" in body else ""
 
 
@@ -165,10 +175,11 @@ def _history(opened: "Opened", options: argparse.Namespace) -> Body:
 
     def answer(reader: "Reader") -> list[Body]:
         require_started(reader.thread(thread))
-        changes = reader.thread_events(thread, ("data",), 0, None, options.limit, newest=True, key=key)
+        changes = reader.thread_events(thread, ("data",), 0, None, options.limit + 1, newest=True, key=key)
         return [past(it, key) for it in changes]
 
     found = opened.read(Read(answer, large=True))
     if not found:
         raise key_missing(thread, key)
-    return {"status": "ok", "thread_id": thread, "key": key, "history": found}
+    body: Body = {"status": "ok", "thread_id": thread, "key": key, "history": found[: options.limit]}
+    return body if len(found) <= options.limit else body | {"next_before": found[options.limit - 1]["version"]}

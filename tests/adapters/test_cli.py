@@ -203,7 +203,7 @@ def test_reading_makes_no_store_in_a_database(line: str, postgres: str, capsys: 
 def test_nothing_is_said_with_the_store_that_was_looked_at(run: Terminal) -> None:
     assert run("claim", "a.py", "--agent", "ann").code == run("release", "a.py", "--agent", "ann").code == 0
     assert run("claims") == (0, f"nothing is held in the store {run.db}\n", "")
-    assert run("list") == (0, f"nothing in the store {run.db}\n", "")
+    assert run("list") == (0, f"no values in the store {run.db}\n", "")
     assert run("list", "n") == (0, f"nothing in namespace n of the store {run.db}\n", "")
 
 

@@ -198,7 +198,7 @@ def test_a_thread_that_was_never_started_is_told(
     db: str, opened: Opened, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     (line,) = run(capsys, db, *words, code=1)
-    assert line == "holdlog: there is no thread none; start it first"
+    assert line == "holdlog: there is no thread none; see holdlog thread list, or name another store with --db"
     assert main(["thread", *words, "--json", "--db", db]) == 1
     refused = json.loads(capsys.readouterr().out)
     assert (refused["status"], refused["thread_id"]) == ("not_found", "none")
@@ -302,3 +302,19 @@ def test_help_has_an_example(action: list[str], capsys: pytest.CaptureFixture[st
         main(["thread", *action, "--help"])
     told = capsys.readouterr().out
     assert f"\n  holdlog thread {''.join(action)}" in told
+
+
+def test_a_history_that_goes_on_says_so(
+    db: str, opened: Opened, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(opened, plan=1)
+    change_data(opened, {"plan": 2})
+    words = ["thread", "history", "run-7", "plan", "--db", db]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main([*words, "--limit", "1"]) == 0
+    assert capsys.readouterr().err == "holdlog: there is more before that: --limit shows it\n"
+    assert main([*words, "--limit", "2"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main([*words, "--limit", "1", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert ([it["version"] for it in told["history"]], told["next_before"]) == ([3], 3)
