@@ -101,6 +101,8 @@ _WORDS: Final = {
     "list_type": "must be a list",
     "tuple_type": "must be a list",
     "dict_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "model_type": "must be an object",
     "string_type": "must be a string",
     "int_type": "must be a whole number",
     "float_type": "must be a number",

@@ -65,6 +65,9 @@ class StateAt(Generic[T]):
         self.thread_id = thread.thread
         self.version = version
 
+    def __repr__(self) -> str:
+        return f"<StateAt {self.thread_id} version={self.version}>"
+
     @cached_property
     def data(self) -> T | dict[str, Any]:
         """A copy; as the log has it where that does not fit the model of today."""

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from holdlog.adapters.arguments import AGENT, NAME, checked, first_finding, text
+from holdlog.adapters.arguments import AGENT, NAME, checked, text
 from holdlog.adapters.call import Read, Settings, Write
 from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.library import AsyncStateStore, StateStore
@@ -25,6 +25,7 @@ from holdlog.adapters.threads.conversation import (
     new_result,
     result_of,
 )
+from holdlog.adapters.threads.said import finding_at
 from holdlog.domain.handle import Outcome
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError, TooLargeError
@@ -150,22 +151,14 @@ def _made(make: Callable[[], Answer], what: str) -> Answer:
     try:
         return make()
     except ValidationError as error:
-        kind = error.errors(include_url=False, include_input=False)[0]["type"]
-        if kind in _NO_TYPE:
-            raise InvalidError(f"{what}: its type must be text, tool_call or tool_result") from None
-        if kind == "extra_forbidden":
-            raise InvalidError(f"{what}: {first_finding(error).rpartition(': ')[0]}: is no field of it") from None
-        raise InvalidError(f"{what}: {first_finding(error)}") from None
+        raise InvalidError(finding_at(error, what, tagged=what.endswith("message"))) from None
     except (ValueError, TypeError, AttributeError, OverflowError):
         raise InvalidError(f"{what}: must be one that JSON can carry") from None
 
 
-_NO_TYPE: Final = ("union_tag_invalid", "union_tag_not_found")
-
-
 def new_name(given: str | None) -> str:
     """Of a thread; None: one that no other has."""
-    return str(uuid.uuid4()) if given is None else text(given, "thread_id", NAME)
+    return uuid.uuid4().hex if given is None else text(given, "thread_id", NAME)
 
 
 def require_agent(given: str | None) -> str | None:

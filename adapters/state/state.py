@@ -170,7 +170,12 @@ class State(Generic[T]):
         when there is one of that name, or there is too much to copy."""
         name = new_name(thread_id)
         parent = {"parent": self._thread, "parent_version": version}
-        self._place.run(lambda: ForkThread(thread=name, by=self.agent, **parent))  # type: ignore[arg-type]
+        try:
+            self._place.run(lambda: ForkThread(thread=name, by=self.agent, **parent))  # type: ignore[arg-type]
+        except InvalidError as error:
+            if (message := str(error)).startswith("parent_version: "):
+                raise InvalidError(message.removeprefix("parent_")) from None  # by the name that it has here
+            raise
         return State(self._place, name, self._kind, self._agent)
 
     def at(

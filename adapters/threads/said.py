@@ -67,7 +67,7 @@ def _message(message: dict[str, Any], place: str) -> NewMessage:
     try:
         return new_message(MESSAGE.validate_python(message))
     except ValidationError as error:
-        raise InvalidError(_finding(error, place, tagged=True)) from None
+        raise InvalidError(finding_at(error, place, tagged=True)) from None
     except ValueError as error:
         raise InvalidError(f"{place}: {_why(error)}") from None
 
@@ -80,7 +80,7 @@ def _result(result: dict[str, Any], place: str, now: int) -> NewResult:
     try:
         return new_result(AgentResult.model_validate(told))
     except ValidationError as error:
-        raise InvalidError(_finding(error, place, tagged=False)) from None
+        raise InvalidError(finding_at(error, place, tagged=False)) from None
     except OverflowError:
         raise InvalidError(f"{place}.created_at: must be in the years 1 to 9999 in UTC, too") from None
     except ValueError as error:
@@ -94,7 +94,7 @@ def _small(item: NewMessage | NewResult, place: str, limit: int) -> NewMessage |
     return item
 
 
-def _finding(error: ValidationError, place: str, tagged: bool) -> str:
+def finding_at(error: ValidationError, place: str, tagged: bool) -> str:
     """`messages[2].content[0].text: must be a string`. `tagged`: a union of messages stands at the very top."""
     found = error.errors(include_url=False, include_input=False)
     finding = max(found, key=lambda it: len(it["loc"]))  # of alternatives, the one that fitted furthest

@@ -96,7 +96,7 @@ def _copied(command: ForkThread, transaction: Transaction) -> tuple[ForkThread, 
     thread.require_started(parent)
     version = command.parent_version or parent.version
     if version > parent.version:
-        raise InvalidError(f"version: the thread has {parent.version} only")
+        raise InvalidError(f"parent_version: the parent has {parent.version} only")
     command = command.model_copy(update={"parent_version": version})
     data = data_at(transaction, parent, version)
     items: list[NewMessage | NewResult] = []

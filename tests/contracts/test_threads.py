@@ -243,7 +243,11 @@ def test_a_fork_that_cannot_be_leaves_nothing(store: Store, monkeypatch: pytest.
     did(store, start())
     did(store, append(*results("abc")))
     did(store, start("there"))
-    refusals = [(fork("there"), "a thread of that name"), (fork("t"), "of that name"), (fork("f", version=5), "4 only")]
+    refusals = [
+        (fork("there"), "a thread of that name"),
+        (fork("t"), "of that name"),
+        (fork("f", version=5), "parent_version: the parent has 4 only"),
+    ]
     monkeypatch.setattr(changing, "MAX_COPIED", 2)
     for command, said in [*refusals, (fork("f"), "too much to copy")]:
         with pytest.raises(InvalidError, match=said):

@@ -174,7 +174,7 @@ class Model:
         except Occupied:
             raise Refused(InvalidError, "thread_id: there is a thread of that name; fork to a new one") from None
         except TooNew as refusal:
-            raise Refused(InvalidError, f"version: the thread has {refusal.args[0]} only") from None
+            raise Refused(InvalidError, f"parent_version: the parent has {refusal.args[0]} only") from None
         except ChangedSince as refusal:
             raise Refused(DataConflictError, *refusal.args) from None
         self.append(told.events)
