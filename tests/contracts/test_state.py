@@ -622,7 +622,7 @@ def test_what_is_no_result_is_told_by_what_is_wrong_with_it() -> None:
     for bad in (None, "result", said("x")):
         with pytest.raises(InvalidError, match="must be an AgentResult"):
             state.append_result(bad)  # type: ignore[arg-type]
-    with pytest.raises(InvalidError, match=r"^result: mood: is no field of it$"):
+    with pytest.raises(InvalidError, match=r"^result\.mood: is no field of this$"):
         state.append_result({"agent_name": "a", "mood": "secret"})
 
 
