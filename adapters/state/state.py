@@ -15,6 +15,7 @@ from holdlog.adapters.state.place import AnyMessage, AnyResult, Place, new_name,
 from holdlog.adapters.state.said import Conversation, Format, formatted, messages_of, results_of
 from holdlog.adapters.state.shared import SharedData
 from holdlog.adapters.threads.conversation import AgentResult, Message
+from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads.thread import (
     Append,
     ForkThread,
