@@ -128,5 +128,5 @@ def _expected(version: int | None, force: bool) -> int | None:
     if force:
         return None
     if version is None:
-        raise InvalidError("expected_data_version: is required; pass the data_version that thread_get told")
+        raise InvalidError("expected_data_version: is required: the data_version that you read, or force")
     return version

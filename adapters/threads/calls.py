@@ -55,7 +55,7 @@ class ThreadCalls(ThreadDataCalls):
             asked = digest_of("fork", by, forked, at) if thread_id is None else None
             command = checked(lambda: ForkThread(thread=name, parent=forked, parent_version=at, by=by, asked=asked))
             self._require("read", forked)
-        self._require("write", name)
+        self._require("write", "*" if thread_id is None else name)  # an id that is made now, nobody was given
 
         def answer(outcome: Outcome) -> told.Started | told.Resumed:
             made = answers.started(outcome)

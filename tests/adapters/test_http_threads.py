@@ -351,6 +351,8 @@ async def test_each_route_needs_its_grant_and_says_which() -> None:
                     assert refused.json()["needed"] == needed
                 assert (await ask("reader", method, path, body)).status_code == (403 if "write" in needed else 200)
                 assert (await ask("writer", method, path, body)).status_code == 200
+            unnamed = await ask("forker", "POST", "/threads", {})
+            assert (unnamed.status_code, unnamed.json()["needed"]) == (403, "write:*")  # not of an id made up just now
             fork = {"thread_id": "f-1", "parent": "t"}
             assert (await ask("forker", "POST", "/threads", fork)).json()["needed"] == "read:t"
             assert (await ask("forker", "POST", "/threads", fork | {"parent": "other"})).status_code == 201
