@@ -2,6 +2,8 @@
 
 from typing import Any, Literal
 
+from pydantic import BaseModel
+
 from holdlog.adapters.results import Part, Result, Time
 
 
@@ -133,7 +135,9 @@ class ThreadNotFound(Result):
     hint: str
 
 
-class ListedThread(Part):
+class Facts(BaseModel):
+    """What is known of a thread without reading it (`domain.threads.thread.Thread`)."""
+
     thread_id: str
     version: int
     data_version: int
@@ -148,20 +152,12 @@ class ListedThread(Part):
     parent_version: int | None = None
 
 
-class ThreadFacts(Result):
+class ListedThread(Facts, Part):
+    pass
+
+
+class ThreadFacts(Facts, Result):
     status: Literal["ok"] = "ok"
-    thread_id: str
-    version: int
-    data_version: int
-    cleared: int
-    messages: int
-    results: int
-    started_by: str
-    started_at: Time
-    updated_by: str
-    updated_at: Time
-    parent: str | None = None
-    parent_version: int | None = None
 
 
 class ThreadList(Result):
