@@ -209,7 +209,7 @@ def _written(value: Json, by: str, expires_at: int | None, ended: ValueExpired |
 
 def _merged(operation: Merge, standing: Record) -> Json:
     value = merged(standing.value, operation.patch)
-    if len(value.text) * 4 > operation.max_bytes and len(value.text.encode()) > operation.max_bytes:
+    if value.is_above(operation.max_bytes):
         raise TooLargeError(operation.max_bytes)
     return value
 

@@ -58,6 +58,10 @@ class Json:
         except ValueError:
             raise StoreError("a stored value is no JSON: the store is damaged; restore it from a backup") from None
 
+    def is_above(self, limit: int) -> bool:
+        """Whether its text has more bytes; they are counted only where they may be that many."""
+        return len(self.text) > limit or (len(self.text) * 4 > limit and len(self.text.encode()) > limit)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Json) and self.text == other.text
 

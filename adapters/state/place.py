@@ -95,7 +95,7 @@ class Place:
         """Raises TooLargeError."""
         limit = self.opened.settings.max_value_bytes
         for value in values.values() if isinstance(values, Mapping) else values:
-            if len(value.text) > limit or (len(value.text) * 4 > limit and len(value.text.encode()) > limit):
+            if value.is_above(limit):
                 raise TooLargeError(limit)
 
     def items(self, messages: Sequence[AnyMessage], results: Sequence[AnyResult]) -> tuple[NewMessage | NewResult, ...]:

@@ -142,9 +142,8 @@ class ThreadDataCalls(EventCalls):
             json_value = Json.of(value)
         except ValueError as error:
             raise InvalidError(f"value: {error}") from None
-        limit = self._settings.max_value_bytes
-        if len(json_value.text) * 4 > limit and len(json_value.text.encode()) > limit:
-            raise TooLargeError(limit)
+        if json_value.is_above(self._settings.max_value_bytes):
+            raise TooLargeError(self._settings.max_value_bytes)
         return json_value
 
 

@@ -88,8 +88,7 @@ def _result(result: dict[str, Any], place: str, now: int) -> NewResult:
 
 
 def _small(item: NewMessage | NewResult, place: str, limit: int) -> NewMessage | NewResult:
-    text = item.value.text
-    if len(text) * 4 > limit and len(text.encode()) > limit:
+    if item.value.is_above(limit):
         raise TooLargeError(limit, place)
     return item
 
