@@ -15,9 +15,10 @@ from holdlog.domain.threads.commands import (
     NewMessage,
     NewResult,
     StartThread,
+    item_of,
 )
 from holdlog.domain.threads.past import data_at, items_at
-from holdlog.domain.threads.thread import MessageAppended, ResultAppended, require_started
+from holdlog.domain.threads.thread import require_started
 from holdlog.domain.value import Json
 
 Item = NewMessage | NewResult
@@ -29,7 +30,7 @@ def cloned(place: Place, name: str, by: str) -> Place:
     def read(reader: Reader) -> tuple[dict[str, Json], list[Recorded[Event]]]:
         thread = reader.thread(name)
         require_started(thread)
-        return data_at(reader, thread, thread.version), items_at(reader, name, thread.version, 2**63 - 1)
+        return data_at(reader, thread, thread.version), list(items_at(reader, name, thread.version))
 
     data, items = place.read(read)
     copy = Place(None)
@@ -37,7 +38,7 @@ def cloned(place: Place, name: str, by: str) -> Place:
     keys = iter(data.items())
     while part := dict(islice(keys, MAX_KEYS)):
         copy.run(lambda part=part: ChangeData(thread=name, written=part, by=by))  # type: ignore[misc]
-    append_all(copy, name, [_item(it.event) for it in items if not it.redacted], by)
+    append_all(copy, name, [item_of(it.event) for it in items if not it.redacted], by)
     return copy
 
 
@@ -50,10 +51,3 @@ def in_parts(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
     """As many as one command takes."""
     for begin in range(0, len(items), MAX_APPENDED):
         yield tuple(items[begin : begin + MAX_APPENDED])
-
-
-def _item(event: Event) -> Item:
-    if isinstance(event, ResultAppended):
-        return NewResult(value=event.value, agent=event.agent, checksum=event.checksum)
-    assert isinstance(event, MessageAppended)
-    return NewMessage(value=event.value)

@@ -50,7 +50,7 @@ def _whose(items: Sequence[Any]) -> str:
 
 def _results(reader: Reader, thread_id: str) -> list[AgentResult]:
     thread = reader.thread(thread_id)
-    return results_of([said(it) for it in items_at(reader, thread_id, thread.version, 2**63 - 1)])
+    return results_of([said(it) for it in items_at(reader, thread_id, thread.version)])
 
 
 class ThreadHistory(_Hooks):

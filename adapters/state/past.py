@@ -94,7 +94,7 @@ class StateAt(Generic[T]):
     @cached_property
     def _items(self) -> list[Said]:
         def read(reader: Reader) -> list[Said]:
-            return [said(it) for it in items_at(reader, self.thread_id, self.version, 2**63 - 1)]
+            return [said(it) for it in items_at(reader, self.thread_id, self.version)]
 
         return self._place.read(read)
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from holdlog.domain.claims.lease import Who
-from holdlog.domain.message import Caller, Event
+from holdlog.domain.message import Caller
 from holdlog.domain.ports import ThreadChange, Transaction
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads import deciding, thread
@@ -18,10 +18,11 @@ from holdlog.domain.threads.commands import (
     ReplaceResults,
     ThreadChanged,
     ThreadCommand,
+    item_of,
 )
 from holdlog.domain.threads.deciding import Copy, Standing
-from holdlog.domain.threads.past import data_at, each_item_at
-from holdlog.domain.threads.thread import MessageAppended, ResultAppended, Thread, ThreadDataChanged
+from holdlog.domain.threads.past import data_at, items_at
+from holdlog.domain.threads.thread import Thread, ThreadDataChanged
 
 MAX_TOLD: Final = 100
 """Keys that a conflict names."""
@@ -97,10 +98,10 @@ def _copied(command: ForkThread, transaction: Transaction) -> tuple[ForkThread, 
     data = data_at(transaction, parent, version)
     items: list[NewMessage | NewResult] = []
     characters = sum(len(value.text) for value in data.values())
-    for item in each_item_at(transaction, parent.thread, version):
+    for item in items_at(transaction, parent.thread, version):
         if item.redacted:
             continue  # nobody could read it there, and nothing would say why
-        items.append(_again(item.event))
+        items.append(item_of(item.event))
         characters += len(items[-1].value.text)
         if len(items) > MAX_COPIED or characters > MAX_COPIED_CHARACTERS:
             break
@@ -109,10 +110,3 @@ def _copied(command: ForkThread, transaction: Transaction) -> tuple[ForkThread, 
     if characters > MAX_COPIED_CHARACTERS:
         raise InvalidError(f"parent: holds more than {MAX_COPIED_CHARACTERS} characters, which is too much to copy")
     return command, Copy(data, items)
-
-
-def _again(event: Event) -> NewMessage | NewResult:
-    if isinstance(event, ResultAppended):
-        return NewResult(value=event.value, agent=event.agent, checksum=event.checksum)
-    assert isinstance(event, MessageAppended)
-    return NewMessage(value=event.value)

@@ -4,9 +4,9 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field, model_validator
 
-from holdlog.domain.message import Message
+from holdlog.domain.message import Event, Message
 from holdlog.domain.names import Agent, Name
-from holdlog.domain.threads.thread import Checksum
+from holdlog.domain.threads.thread import Checksum, MessageAppended, ResultAppended
 from holdlog.domain.value import Json
 
 MAX_APPENDED: Final = 1_000
@@ -106,3 +106,11 @@ class ThreadChanged(NamedTuple):
     results: int = 0
     parent: str | None = None
     parent_version: int | None = None
+
+
+def item_of(event: Event) -> NewMessage | NewResult:
+    """What appends a message or result of a thread to another one."""
+    if isinstance(event, ResultAppended):
+        return NewResult(value=event.value, agent=event.agent, checksum=event.checksum)
+    assert isinstance(event, MessageAppended)
+    return NewMessage(value=event.value)

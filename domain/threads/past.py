@@ -1,7 +1,6 @@
 """What a thread held at an earlier version."""
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Final
 
 from holdlog.domain.envelope import Recorded
@@ -27,13 +26,8 @@ def data_at(reader: Reader, thread: Thread, version: int) -> dict[str, Json]:
     return dict(sorted(data.items()))
 
 
-def items_at(reader: Reader, thread: str, version: int, limit: int) -> list[Recorded[Event]]:
-    """The messages and results that stood in a thread at a version, in order."""
-    return list(islice(each_item_at(reader, thread, version), limit))
-
-
-def each_item_at(reader: Reader, thread: str, version: int) -> Iterator[Recorded[Event]]:
-    """As `items_at`, read as they are asked for."""
+def items_at(reader: Reader, thread: str, version: int) -> Iterator[Recorded[Event]]:
+    """The messages and results that stood in a thread at a version, in order; read as they are asked for."""
     clearings = reader.thread_events(thread, ("clear",), 0, version + 1, 1, newest=True)
     cleared = clearings[0].envelope.version if clearings else 0
     yield from _events(reader, thread, ("message",), 0, cleared)

@@ -50,7 +50,7 @@ def holds(store: Store, thread: str = "t", version: int | None = None) -> Holds:
         found = reader.thread(thread)
         version = found.version if version is None else version
         data = {key: value.value for key, value in data_at(reader, found, version).items()}
-        return Holds(data, [item(it.event) for it in items_at(reader, thread, version, 1000)])
+        return Holds(data, [item(it.event) for it in items_at(reader, thread, version)])
 
 
 def together(store: Store, *commands: ThreadCommand, ahead: bool = True) -> list[ThreadChanged]:

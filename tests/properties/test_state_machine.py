@@ -380,7 +380,7 @@ class Stores(RuleBasedStateMachine):
                     assert len(reader.records(name, "", None, -1, deleted=False)) == count
                 assert [it.thread for it in reader.threads(None, -1)] == sorted(self.model.threads.steps)
                 for name, steps in self.model.threads.steps.items():
-                    items = items_at(reader, name, len(steps), 1000)
+                    items = items_at(reader, name, len(steps))
                     data = data_at(reader, reader.thread(name), len(steps))
                     texts = [f"{kind}:{text}" for kind, text in self.model.threads.held(name)[1]]
                     assert [item(it.event) for it in items] == texts
