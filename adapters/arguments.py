@@ -10,7 +10,8 @@ from pydantic_core import ErrorDetails
 from holdlog.adapters.pages import MAX_PAGE
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.names import Agent, Beginning, Name
-from holdlog.domain.refusals import InvalidError
+from holdlog.domain.refusals import InvalidError, TooLargeError
+from holdlog.domain.value import Json
 
 MAX_VERSION: Final = 2**63 - 1
 MAX_SHOWN: Final = 64
@@ -59,6 +60,17 @@ def text(given: str, argument: str, rule: TypeAdapter[str]) -> str:
         return rule.validate_python(given)
     except ValidationError as error:
         raise InvalidError(f"{argument}: {first_finding(error)}") from None
+
+
+def json_value(given: object, limit: int) -> Json:
+    """A value of so many bytes as JSON at most. Raises TooLargeError, too."""
+    try:
+        value = Json.of(given)
+    except ValueError as error:
+        raise InvalidError(f"value: {error}") from None
+    if value.is_above(limit):
+        raise TooLargeError(limit)
+    return value
 
 
 def after_argument(given: str | None, argument: str) -> str | None:

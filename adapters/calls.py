@@ -12,6 +12,7 @@ from holdlog.adapters.arguments import (
     NAME,
     after_argument,
     checked,
+    json_value,
     number_of_seconds,
     page_size,
     text,
@@ -59,11 +60,11 @@ class Calls(ThreadCalls):
         guard: object = (),
         ttl_seconds: float | None = None,
     ) -> Write[results.SetResult]:
-        json_value = self._json(value)
+        made = json_value(value, self._settings.max_value_bytes)
         expected = None if expected_version is None else whole(expected_version, "expected_version")
         ttl = None if ttl_seconds is None else time_to_live(ttl_seconds)
         operation = checked(
-            lambda: Set(namespace=namespace, key=key, value=json_value, expected_version=expected, ttl_seconds=ttl)
+            lambda: Set(namespace=namespace, key=key, value=made, expected_version=expected, ttl_seconds=ttl)
         )
         guards = self.guards(guard)
         command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards))
@@ -90,7 +91,7 @@ class Calls(ThreadCalls):
         arguments = {
             "namespace": namespace,
             "key": key,
-            "patch": self._json(patch),
+            "patch": json_value(patch, self._settings.max_value_bytes),
             "expected_version": None if expected_version is None else whole(expected_version, "expected_version"),
             "ttl_seconds": None if ttl_seconds is None else time_to_live(ttl_seconds),
             "keeps_end": keeps_end,

@@ -70,8 +70,8 @@ class Grants(NamedTuple):
 
     def sees(self, stream: str) -> bool:
         """Whether the events of a stream may be read: of a record with `read` on its namespace, of a claim with `read`
-        or `claim` on its resource, of a thread with `read` on its name, of a
-        token with `admin`, of an agent with anything."""
+        or `claim` on its resource, of a thread with `read` on its name, of a token with `admin`, of an agent with
+        anything."""
         kind, _, rest = stream.partition(":")
         match kind:
             case "record":

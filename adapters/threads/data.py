@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from holdlog.adapters.arguments import AGENT, NAME, after_argument, checked, text, whole
+from holdlog.adapters.arguments import AGENT, NAME, after_argument, checked, json_value, text, whole
 from holdlog.adapters.call import Read, Write
 from holdlog.adapters.events.calls import EventCalls
 from holdlog.adapters.pages import chunks, datum_bytes, page
 from holdlog.adapters.threads import answers, results
 from holdlog.domain.handle import Outcome
 from holdlog.domain.ports import Reader
-from holdlog.domain.refusals import InvalidError, TooLargeError
+from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads.commands import MAX_KEYS, ChangeData
 from holdlog.domain.threads.thread import Datum, Thread, require_started
 from holdlog.domain.value import Json
@@ -21,16 +21,12 @@ class ThreadDataCalls(EventCalls):
 
     def thread_get(self, thread_id: str, key: str) -> Read[results.ThreadValue]:
         """Its answer raises NotFoundError."""
-        find = self.thread_datum(thread_id, key)
+        name = text(thread_id, "thread_id", NAME)
+        find = self.thread_datum(name, key)
 
         def answer(reader: Reader) -> results.ThreadValue:
             datum, version = find.answer(reader)
-            return results.ThreadValue(
-                thread_id=text(thread_id, "thread_id", NAME),
-                key=datum.key,
-                value=datum.value.value,
-                data_version=version,
-            )
+            return results.ThreadValue(thread_id=name, key=datum.key, value=datum.value.value, data_version=version)
 
         return Read(answer)
 
@@ -75,8 +71,7 @@ class ThreadDataCalls(EventCalls):
     def thread_set(
         self, thread_id: str, key: str, value: Any, agent: str, expected_data_version: int | None
     ) -> Write[results.DataChanged]:
-        members = {text(key, "key", NAME): self._json(value)}
-        return self.thread_change(thread_id, members, (), agent, expected_data_version)
+        return self.thread_change(thread_id, {text(key, "key", NAME): value}, (), agent, expected_data_version)
 
     def thread_delete(
         self, thread_id: str, key: str, agent: str, expected_data_version: int | None
@@ -132,19 +127,11 @@ class ThreadDataCalls(EventCalls):
             raise InvalidError("data: must be an object")
         if len(given) > MAX_KEYS:
             raise InvalidError(f"data: must hold {MAX_KEYS} keys at most")
-        members = {text(key, "data", NAME): self._json(value) for key, value in given.items()}
+        limit = self._settings.max_value_bytes
+        members = {text(key, "data", NAME): json_value(value, limit) for key, value in given.items()}
         if len(members) < len(given):
             raise InvalidError("data: names a key twice, in two spellings")
         return members
-
-    def _json(self, value: Any) -> Json:
-        try:
-            json_value = Json.of(value)
-        except ValueError as error:
-            raise InvalidError(f"value: {error}") from None
-        if json_value.is_above(self._settings.max_value_bytes):
-            raise TooLargeError(self._settings.max_value_bytes)
-        return json_value
 
 
 def started(reader: Reader, name: str) -> Thread:
