@@ -11,11 +11,11 @@ from holdlog.adapters.http.answers import json_response
 from holdlog.adapters.http.targets import arguments
 from holdlog.adapters.http.threads.routing import SAFE, RawRoute, answer, object_of, value_of
 from holdlog.adapters.http.values.asked import Asked
-from holdlog.adapters.http.values.conditional import ATTEMPTS
-from holdlog.adapters.http.values.conditions import UNCONDITIONAL, Conditions, etag
+from holdlog.adapters.http.values.conditional import written_where
+from holdlog.adapters.http.values.conditions import Conditions, etag
 from holdlog.adapters.threads.results import DataChanged
 from holdlog.domain.ports import Reader
-from holdlog.domain.refusals import DataConflict, DataConflictError, InvalidError, UnavailableError
+from holdlog.domain.refusals import DataConflict, DataConflictError
 
 
 class Standing(NamedTuple):
@@ -96,25 +96,16 @@ async def _changed(
 ) -> Response:
     """`call`: makes the write for the data_version that it expects, None: any. `standing`: what there is."""
     served, conditions = asked.served, _conditions(asked)
-    expected = _only(conditions)
-    if expected is not None or conditions is UNCONDITIONAL:
-        try:
-            return _done(await served.opened.write_async(call(expected), served.caller))
-        except DataConflictError as error:
-            return answer(served.calls.refused(error), 412)
-    if served.caller.request_id is not None:
-        raise InvalidError("Idempotency-Key: goes with If-Match of one version, and with no other condition")
-    call(None)  # what is wrong or denied is told first
-    read = standing(asked)
-    for _ in range(ATTEMPTS):
-        found = await served.opened.read_async(read)
+
+    async def look() -> int | Response:
+        found = await served.opened.read_async(standing(asked))
         if not _matches(conditions, found) or _is_known(conditions, found):
             return _conflict(asked, found, conditions)
-        try:
-            return _done(await served.opened.write_async(call(found.version), served.caller))
-        except DataConflictError:
-            continue
-    raise UnavailableError("others write here all the time; nothing was written")
+        return found.version
+
+    goes_with = "If-Match of one version, and with no other condition"
+    result = await written_where(served, conditions, _only(conditions), call, look, goes_with)
+    return _done(result) if isinstance(result, DataChanged) else result
 
 
 def _done(result: DataChanged) -> Response:

@@ -1,6 +1,6 @@
 """Writes under conditions: decided in the store's own transaction, whatever the conditions are."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from starlette.responses import Response
@@ -11,7 +11,7 @@ from holdlog.adapters.http.answers import answer, json_response
 from holdlog.adapters.http.values.conditions import UNCONDITIONAL, Conditions
 from holdlog.adapters.served import Served
 from holdlog.domain.record import Record, not_found
-from holdlog.domain.refusals import Conflict, ConflictError, InvalidError, UnavailableError
+from holdlog.domain.refusals import Conflict, ConflictError, DataConflictError, InvalidError, UnavailableError
 from holdlog.domain.times import utc
 
 ATTEMPTS: Final = 20
@@ -29,26 +29,44 @@ async def written(
 ) -> Done | Response:
     """What the write did, or the answer 412. `call` makes the write that expects a version, None: any; `creates`:
     whether it may where nothing stands. Raises NotFoundError where it may not."""
-    expected = conditions.expected
-    if expected is not None or conditions is UNCONDITIONAL:
-        try:
-            return await served.opened.write_async(call(expected), served.caller)
-        except ConflictError as error:
-            return answer(served.calls.refused(error), 412)
-    if served.caller.request_id is not None:
-        raise InvalidError("Idempotency-Key: goes with If-Match of one version or with If-None-Match: *, no others")
-    call(None)  # what is wrong or denied is told first
-    read = served.calls.record(*place)
-    for _ in range(ATTEMPTS):
-        record = await served.opened.read_async(read)
+
+    async def look() -> int | Response:
+        record = await served.opened.read_async(served.calls.record(*place))
         version = record.version if record.live else 0
         if not record.live and not creates:
             raise not_found(record)
-        if not conditions.allow(version):
-            return conflict(served, record, conditions)
+        return version if conditions.allow(version) else conflict(served, record, conditions)
+
+    goes_with = "If-Match of one version or with If-None-Match: *, no others"
+    return await written_where(served, conditions, conditions.expected, call, look, goes_with)
+
+
+async def written_where(
+    served: Served,
+    conditions: Conditions,
+    expected: int | None,
+    call: Callable[[int | None], Write[Done]],
+    look: Callable[[], Awaitable[int | Response]],
+    goes_with: str,
+) -> Done | Response:
+    """What the write did, or the answer 412. `expected`: the only version that the conditions allow to replace. `look`:
+    the version that stands there, or the answer where they do not hold. `goes_with`: conditions of a write that can be
+    repeated, since one transaction decides them."""
+    if expected is not None or conditions is UNCONDITIONAL:
         try:
-            return await served.opened.write_async(call(version), served.caller)
-        except ConflictError:
+            return await served.opened.write_async(call(expected), served.caller)
+        except (ConflictError, DataConflictError) as error:
+            return answer(served.calls.refused(error), 412)
+    if served.caller.request_id is not None:
+        raise InvalidError(f"Idempotency-Key: goes with {goes_with}")
+    call(None)  # what is wrong or denied is told first
+    for _ in range(ATTEMPTS):
+        found = await look()
+        if isinstance(found, Response):
+            return found
+        try:
+            return await served.opened.write_async(call(found), served.caller)
+        except (ConflictError, DataConflictError):
             continue
     raise UnavailableError("others write here all the time; nothing was written")
 
