@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, TypeVar
 
 from holdlog.adapters.state.plain import Copying, plain
-from holdlog.adapters.state.tracked import Answer, LiveDict, LiveList, LiveSet, is_live, put, twin
+from holdlog.adapters.state.tracked import Answer, LiveDict, LiveList, LiveSet, put, rebound, twin
 from holdlog.domain.names import name
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads.commands import ThreadChanged
@@ -78,7 +78,7 @@ class LiveObject(Live[dict[str, Any]]):
             copying = Copying(target, parts)
             key = target._holdlog_key
             whole = copying.of(self.root.get(key))
-            bound = self._rebound(target, parts)
+            bound = rebound(target, parts, lambda part: self._new(part, key))
             if copying.met:
                 value = checked_json(key, whole)
                 self.write({} if value == self.stored.get(key) else {key: value}, ())
@@ -102,16 +102,6 @@ class LiveObject(Live[dict[str, Any]]):
     def _written(self, values: Mapping[str, Any]) -> dict[str, Json]:
         found = {require_key(key): checked_json(key, plain(value)) for key, value in values.items()}
         return {key: value for key, value in found.items() if value != self.stored.get(key)}
-
-    def _rebound(self, target: Any, parts: Any) -> Any:
-        """What stays where it was, stays itself; all else is copied, so that nothing is in two places."""
-        if isinstance(parts, dict):
-            return {
-                name: part if name in target and target[name] is part else self._new(part, target._holdlog_key)
-                for name, part in parts.items()
-            }
-        staying = {id(part): part for part in target if is_live(part)}
-        return [part if staying.pop(id(part), None) is part else self._new(part, target._holdlog_key) for part in parts]
 
     def _new(self, part: Any, key: str) -> Any:
         return self._bound(checked_json(key, plain(part)).value, key)

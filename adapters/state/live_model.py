@@ -12,7 +12,7 @@ from holdlog.adapters.state.live import Live, Write, checked_json, require_key, 
 from holdlog.adapters.state.modelled import Binding, LiveModel
 from holdlog.adapters.state.plain import Copying, plain
 from holdlog.adapters.state.settling import parts_of, put_parts, settle_fields
-from holdlog.adapters.state.tracked import Answer, twin
+from holdlog.adapters.state.tracked import Answer, rebound, twin
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.value import Json, joined
 
@@ -163,7 +163,7 @@ class LiveRecord(Live[M]):
         self._shown = tried.shown
 
     def _rebound(self, target: Any, before: Mapping[Any, Any], parts: Any) -> Any:
-        """What stays where it was, stays itself; all else is copied, so that nothing is in two places."""
+        """As `tracked.rebound`, of models, too."""
         if isinstance(parts, BaseModel):
             live = parts_of(target)
             return {
@@ -172,15 +172,7 @@ class LiveRecord(Live[M]):
                 else self._new(part, target._holdlog_key or name)
                 for name, part in parts_of(parts).items()
             }
-        if isinstance(parts, dict):
-            return {
-                name: part if name in target and target[name] is part else self._new(part, target._holdlog_key)
-                for name, part in parts.items()
-            }
-        if isinstance(parts, set):
-            return parts
-        staying = {id(part): part for part in target}
-        return [part if staying.pop(id(part), None) is part else self._new(part, target._holdlog_key) for part in parts]
+        return rebound(target, parts, lambda part: self._new(part, target._holdlog_key))
 
     def _new(self, part: Any, key: str) -> Any:
         return Binding(self, key).of(plain(part))

@@ -223,6 +223,17 @@ def put(target: Tracked, parts: Any) -> None:
         set.update(target, parts)
 
 
+def rebound(target: Any, parts: Any, new: Callable[[Any], Any]) -> Any:
+    """The parts that `target` is to have: what stays where it was, stays itself; all else is copied by `new`, so that
+    nothing is in two places."""
+    if isinstance(parts, dict):
+        return {name: part if name in target and target[name] is part else new(part) for name, part in parts.items()}
+    if isinstance(parts, set):
+        return parts
+    staying = {id(part): part for part in target}
+    return [part if staying.pop(id(part), None) is part else new(part) for part in parts]
+
+
 def changed(target: Tracked, operate: Callable[[Any], Answer]) -> Answer:
     owner: Owner | None = getattr(target, "_holdlog_owner", None)
     if owner is not None:
