@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from holdlog.adapters.results import Part, Result, Time
+from holdlog.adapters.results import Lost, Part, Result, Time
 
 
 class Version(Part):
@@ -64,10 +64,14 @@ class Claimed(WithPast):
     claimed_at: Time
     expires_at: Time
     expires_in_seconds: float
+    receipt: str | None = None
     renewal: str | None = None
+    resumed: Literal[True] | None = None
+    previous_session_ended_at: Time | None = None
     also: list[Version] | None = None
     waiting: list[Waiter] | None = None
     also_claimed_in: list[Elsewhere] | None = None
+    former_session_lost: list[Lost] | None = None
     hint: str | None = None
 
 
@@ -78,6 +82,7 @@ class AlreadyClaimed(Result):
     claimed_at: Time
     expires_at: Time
     expires_in_seconds: float
+    receipt: str | None = None
     renewal: str | None = None
     also: list[Version] | None = None
     waiting: list[Waiter] | None = None
@@ -89,6 +94,7 @@ class Busy(Result):
     status: Literal["busy"] = "busy"
     resource: str
     held_by: str
+    same_name: Literal[True] | None = None
     claimed_at: Time
     held_for_seconds: float
     expires_in_seconds: float
@@ -100,6 +106,7 @@ class Busy(Result):
     covered_by: str | None = None
     holders: list[str] | None = None
     ticket: int | None = None
+    receipt: str | None = None
     queue_position: int | None = None
     capped_at_seconds: float | None = None
     hint: str
