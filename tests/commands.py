@@ -24,6 +24,8 @@ from holdlog.domain.value import Json
 from holdlog.projections import fold
 from tests.threads import require_a_reader_finds
 
+HERE = Caller(session="here", server="server of here")
+"""A caller in a session, as every caller is who keeps what it claims without a receipt."""
 PATIENCE = 30.0
 """Seconds after which a test gives up: never reached when all is well."""
 
@@ -81,7 +83,7 @@ def holder_of(claim: Claim) -> str | None:
     return grant.agent if grant is not None else None
 
 
-def run(store: Store, command: Command, caller: Caller = NOBODY) -> Outcome:
+def run(store: Store, command: Command, caller: Caller = HERE) -> Outcome:
     """One command in one transaction. Raises its refusal."""
     with store.transaction(time.monotonic() + PATIENCE) as transaction:
         return handle(command, caller, transaction)
