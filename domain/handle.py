@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from holdlog.domain import agent, record, token
 from holdlog.domain.agent import Profile, Register, Registered
-from holdlog.domain.claims import fencing, releasing, taking
+from holdlog.domain.claims import fencing, releasing, serving, taking
 from holdlog.domain.claims.commands import (
     EndSession,
     Let,
@@ -189,7 +189,8 @@ def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outco
             return Swept(False)
         case EndSession(session=session):
             transaction.leases.end_session(session, caller.principal, transaction.steady, transaction.at)
-            return Swept(False)
+            end_what_is_due(transaction, gone=True)
+            return Swept(True)
 
 
 def _change_records(
@@ -261,6 +262,8 @@ def _checked(
 def _take(command: Take, caller: Caller, transaction: Transaction) -> Taken | Queued:
     who = _identified(command.agent, caller, command.receipt, transaction, command.new_receipt)
     board = load_to_write(transaction, [command.resource, *command.also, *command.alternatives])
+    if board.welcome(who, caller.server):
+        serving.serve(board)
     outcome = taking.take(command, who, caller.server, transaction.leases.held(who, transaction.steady), board)
     positions = settle(board, transaction, caller)
     transaction.leases.heard(who, caller.server, transaction.steady)
@@ -277,6 +280,7 @@ def _release(command: Release, caller: Caller, transaction: Transaction) -> Let:
     else:
         resources = [command.resource, *command.also]
     board = load_to_write(transaction, resources)
+    board.welcome(who, caller.server)
     outcome = releasing.release(command, who, board)
     settle(board, transaction, caller)
     transaction.leases.heard(who, caller.server, transaction.steady)

@@ -108,11 +108,12 @@ class LeaseWrites(Leases, Protocol):
         """Remove leases."""
 
     def heard(self, who: Who, server: str, now: int) -> None:
-        """The agent called: renew what it holds where an eighth of a lease has passed. If its session had ended, it
-        has returned, and `server` keeps it alive from now on."""
+        """The agent called: renew what it holds where an eighth of a lease has passed. If its session had ended, all
+        that the session holds or waits for is alive again, by `server`."""
 
     def held(self, who: Who, now: int) -> Held:
-        """How many live grants the session and the principal of a caller have."""
+        """How many live grants the session and the principal of a caller have. Far from the bound of a principal, its
+        expired ones and tickets may count, too."""
 
     def touch(self, sessions: Sequence[str], now: int) -> None:
         """These sessions, which live by their calls, are alive."""

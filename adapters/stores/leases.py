@@ -26,6 +26,10 @@ _HEARD: Final = f"""UPDATE leases SET heard = :now, seen = :now,
     AND (kind = 'held' AND deadline < :now + length - length / 8
     OR {_ADOPTABLE} AND server != :server AND :server != ''
     OR server = '{BY_CALLS}' AND seen < :now - {TOUCH_EVERY})"""
+_REVIVE: Final = f"""UPDATE leases SET server = :server, seen = :now,
+    ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END
+    WHERE principal IS :principal AND session = :session AND deadline > :now
+    AND (server = '' OR server = '{BY_CALLS}' AND seen <= :now - {SESSION_ENDS})"""
 _TOUCH: Final = f"UPDATE leases SET seen = MAX(seen, :now) WHERE session = :session AND server = '{BY_CALLS}'"
 _END_SESSION: Final = f"""UPDATE leases SET server = '', ended_at = :at, present_until = MIN(present_until, :now)
     WHERE session = :session AND principal IS :principal AND server = '{BY_CALLS}'"""
@@ -123,7 +127,10 @@ class SqliteLeaseWrites(SqliteLeases):
         self.wrote = True
 
     def heard(self, who: Who, server: str, now: int) -> None:
-        self._update(_HEARD, {**who._asdict(), "server": server, "now": now})
+        facts = {**who._asdict(), "server": server, "now": now}
+        if server and who.session is not None:
+            self._update(_REVIVE, facts)
+        self._update(_HEARD, facts)
 
     def renew(
         self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[tuple[str, int]], now: int

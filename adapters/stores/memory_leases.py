@@ -69,7 +69,11 @@ class MemoryLeases:
     def heard(self, who: Who, server: str, now: int) -> None:
         changed = {}
         for lease in self.leases.values():
-            if lease.deadline <= now or not lease.is_of(who):
+            if lease.deadline <= now or (lease.principal, lease.session) != (who.principal, who.session):
+                continue
+            if lease.has_ended(now) and server:
+                changed[lease.key] = lease = lease.revived(server, now)
+            if not lease.is_of(who):
                 continue
             worn = lease.kind == "held" and lease.deadline < now + lease.length - lease.length // 8
             kept = _keeper(lease, server) if server else lease.server

@@ -97,19 +97,19 @@ class Board:
         """The holds of this very resource that ended sessions of the same name and principal left."""
         return [hold for hold in self.holds(resource) if hold.lease.is_left_to(who, self.now)]
 
-    def rivals(self, resource: str, mode: Mode, who: Who | None) -> Iterator[Rival]:
-        """`who` None: a stranger to all. A hold of this very resource that `who` may resume is no rival."""
+    def rivals(self, resource: str, mode: Mode, who: Who | None, option: Option = ()) -> Iterator[Rival]:
+        """`who` None: a stranger to all. A hold of any resource of the `option` that `who` may resume is no rival."""
         for claim in self.overlapping(resource):
             for hold in self.holds(claim.resource):
                 if mode == "shared" == hold.grant.mode:
                     continue
-                if who is None or not (
-                    hold.lease.is_of(who) or hold.lease.lets_in(who) or self._resumes(hold, resource, who)
-                ):
+                if who is None or not self._is_for(who, hold, option or (resource,)):
                     yield hold
 
-    def _resumes(self, hold: Rival, resource: str, who: Who) -> bool:
-        return hold.resource == resource and hold.lease.is_left_to(who, self.now)
+    def _is_for(self, who: Who, hold: Rival, option: Option) -> bool:
+        lease = hold.lease
+        resumes = hold.resource in option and lease.is_left_to(who, self.now)
+        return resumes or lease.is_of(who) or lease.lets_in(who)
 
     def waiting(self) -> list[Waiting]:
         """All live tickets, in turn."""
@@ -147,9 +147,9 @@ class Board:
     # --- decide
 
     def is_free(self, wish: Wish, option: Option) -> bool:
-        return not any(True for resource in option for _ in self.rivals(resource, wish.mode, wish.who)) and not (
-            self.ahead(wish, option)
-        )
+        return not any(
+            True for resource in option for _ in self.rivals(resource, wish.mode, wish.who, option)
+        ) and not (self.ahead(wish, option))
 
     def ahead(self, wish: Wish, option: Option) -> list[Waiting]:
         """The present waiters that came earlier and ask for the same, but for those that wait for the caller. What the
@@ -207,6 +207,17 @@ class Board:
         self.kept.pop(key, None)
         self.dropped.add(key)
 
+    def welcome(self, who: Who, server: str) -> bool:
+        """The caller's session is alive, so what it holds or waits for is no longer that of an ended session. Whether
+        anything was."""
+        if who.session is None or not server:
+            return False
+        theirs = [it for it in self.leases.values() if (it.session, it.principal) == (who.session, who.principal)]
+        ended = [lease for lease in theirs if lease.has_ended(self.now)]
+        for lease in ended:
+            self.keep(lease.revived(server, self.now))
+        return bool(ended)
+
     # --- who waits for whom
 
     def _holds_or_waits(self, who: Who) -> bool:
@@ -214,7 +225,7 @@ class Board:
         return any(lease.who == who for lease in self.leases.values())
 
     def _holders(self, wish: Wish, option: Option) -> set[Who]:
-        return {rival.lease.who for resource in option for rival in self.rivals(resource, wish.mode, wish.who)}
+        return {rival.lease.who for resource in option for rival in self.rivals(resource, wish.mode, wish.who, option)}
 
     def _links(self) -> dict[Who, set[Who]]:
         """For whom each waiter waits: holders, and those who stand before it."""
@@ -263,7 +274,8 @@ class Board:
         return all(self._holders(wish, option) & stuck for option in wish.options)
 
     def _stuck_rival(self, wish: Wish, stuck: set[Who]) -> Rival:
-        rivals = (rival for resource in wish.options[0] for rival in self.rivals(resource, wish.mode, wish.who))
+        option = wish.options[0]
+        rivals = (rival for resource in option for rival in self.rivals(resource, wish.mode, wish.who, option))
         return next(rival for rival in rivals if rival.lease.who in stuck)
 
 

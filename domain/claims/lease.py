@@ -100,6 +100,11 @@ class Lease(NamedTuple):
         """Whether it belongs to an ended session of the same name and principal, so `who` may ask for it by name."""
         return self.agent == who.agent and self.principal == who.principal and self.has_ended(now)
 
+    def revived(self, server: str, now: int) -> "Lease":
+        """Its session, which had ended, made a call through this server."""
+        ended_at = 0 if self.kind == "held" else self.ended_at
+        return self._replace(server=server, seen=now, ended_at=ended_at)
+
     def end_of_session(self, now: int, at: int) -> int:
         """When its ended session ended, in microseconds UTC, as far as that is known. `now`, `at`: the same moment."""
         return self.ended_at or at - max(0, now - self.seen - SESSION_IDLE)

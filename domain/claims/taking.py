@@ -239,8 +239,8 @@ def _queue(command: Take, who: Who, board: Board) -> int:
 def _describe(wish: Wish, board: Board) -> Hold:
     """Who stands in the way of a wish's first option."""
     option = wish.options[0]
-    rivals = [rival for resource in option for rival in board.rivals(resource, wish.mode, wish.who)]
-    asked = next((it for it in option if any(board.rivals(it, wish.mode, wish.who))), option[0])
+    rivals = [rival for resource in option for rival in board.rivals(resource, wish.mode, wish.who, option)]
+    asked = next((it for it in option if any(board.rivals(it, wish.mode, wish.who, option))), option[0])
     queue_length = len({waiting.lease.key for resource in option for waiting in board.in_line(resource)})
     if rivals:
         return _hold(asked, rivals, queue_length, wish, board)

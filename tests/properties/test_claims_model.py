@@ -127,6 +127,7 @@ def in_postgres(url: str) -> Iterator[World]:
 def live(world: World, history: list[Step]) -> None:
     """Take the steps; after each, all that must always hold holds."""
     replay = Replay()
+    returned = False
     for step in history:
         turn = step.take(world)
         if turn is None:
@@ -136,9 +137,11 @@ def live(world: World, history: list[Step]) -> None:
         require_leases_match(seen)
         require_first_come(turn)
         require_losses(turn)
+        returned = returned or (not isinstance(turn.command, Take) and _returns(turn))
         if seen.settled:
             amiss = starves(scene(seen))
-            assert amiss is None, amiss
+            returned = returned and amiss is not None  # other commands grant nothing when a session returns
+            assert returned or amiss is None, amiss
         if turn.before.settled:
             assert not isinstance(turn.said, HoldlogError) or seen == turn.before, "a refusal changed something"
             if isinstance(turn.command, Take):
@@ -293,6 +296,13 @@ def _told(turn: Turn | None) -> object:
 def _without_digests(store: Store) -> list[tuple[object, object]]:
     """Values are salted."""
     return [(it.event, it.envelope.model_copy(update={"digest": b""})) for it in whole_log(store)]
+
+
+def _returns(turn: Turn) -> bool:
+    """Whether a session that had ended is alive again."""
+    before, after = turn.before, turn.after
+    both = [(before.leases[key], lease) for key, lease in after.leases.items() if key in before.leases]
+    return any(was.has_ended(before.now) and not lease.has_ended(after.now) for was, lease in both)
 
 
 def _is_above(one: str, other: str) -> bool:

@@ -28,6 +28,10 @@ _HEARD: Final = f"""UPDATE leases SET heard = %(now)s, seen = %(now)s,
     AND (kind = 'held' AND deadline < %(now)s + length - length / 8
     OR {_ADOPTABLE} AND server != %(server)s AND %(server)s != ''
     OR server = '{BY_CALLS}' AND seen < %(now)s - {TOUCH_EVERY})"""
+_REVIVE: Final = f"""UPDATE leases SET server = %(server)s, seen = %(now)s,
+    ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END
+    WHERE principal IS NOT DISTINCT FROM %(principal)s AND session = %(session)s AND deadline > %(now)s
+    AND (server = '' OR server = '{BY_CALLS}' AND seen <= %(now)s - {SESSION_ENDS})"""
 _TOUCH: Final = f"""UPDATE leases SET seen = GREATEST(seen, %(now)s)
     WHERE session = ANY(%(sessions)s) AND server = '{BY_CALLS}'"""
 _END_SESSION: Final = f"""UPDATE leases SET server = '', ended_at = %(at)s,
@@ -134,7 +138,10 @@ class PostgresLeaseWrites(PostgresLeases):
 
     def heard(self, who: Who, server: str, now: int) -> None:
         if not self._pending.holds_nothing(who.agent):
-            self._later(_HEARD, {**who._asdict(), "server": server, "now": now})
+            facts = {**who._asdict(), "server": server, "now": now}
+            if server and who.session is not None:
+                self._later(_REVIVE, facts)
+            self._later(_HEARD, facts)
 
     def renew(
         self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[tuple[str, int]], now: int
