@@ -39,6 +39,9 @@ class Workspaces(Protocol):
     def canonical(self, text: str) -> str:
         """The one spelling of a resource. Raises ValueError."""
 
+    def claimable(self, text: str) -> str:
+        """As `canonical`, for a new claim. Raises ValueError for a name that protects nothing, too."""
+
     def shown(self, resource: str) -> str:
         """How to tell a stored resource, so that `canonical` takes it back."""
 

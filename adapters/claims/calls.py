@@ -9,7 +9,7 @@ from typing import Any, Final, Self, TypeVar
 from pydantic import BaseModel, TypeAdapter
 
 from holdlog.adapters.access.grants import EVERYTHING, Grants
-from holdlog.adapters.arguments import AGENT, after_argument, checked, number_of_seconds, page_size, text, whole
+from holdlog.adapters.arguments import STORED_AGENT, after_argument, checked, number_of_seconds, page_size, text, whole
 from holdlog.adapters.call import Read, Settings, Stand, Wait, Write
 from holdlog.adapters.claims import answers, results
 from holdlog.adapters.claims.answers import Moment
@@ -20,7 +20,7 @@ from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.commands import MAX_RESOURCES, Let, Queued, Release, Take, Taken
 from holdlog.domain.claims.lease import SECOND, Loss
-from holdlog.domain.claims.resource import Resource
+from holdlog.domain.claims.resource import ClaimableResource, Resource
 from holdlog.domain.claims.settling import load
 from holdlog.domain.handle import Outcome
 from holdlog.domain.ports import Reader
@@ -36,6 +36,7 @@ LONGEST_LEASE: Final = 24 * 60 * 60.0
 Shown = TypeVar("Shown", bound=BaseModel)
 
 _RESOURCE: Final = TypeAdapter[str](Resource)
+_CLAIMABLE: Final = TypeAdapter[str](ClaimableResource)
 _log = logging.getLogger("holdlog")
 
 
@@ -85,10 +86,10 @@ class ClaimCalls:
             lease = number_of_seconds(lease_seconds, "lease_seconds", 1.0, LONGEST_LEASE)
         wait, cap = self._capped(number_of_seconds(wait_seconds, "wait_seconds"))
         arguments: dict[str, Any] = {
-            "resource": self.resource(resource),
+            "resource": self.claimable(resource),
             "agent": agent,
-            "also": self._resources(also, "also"),
-            "alternatives": self._resources(alternatives, "alternatives"),
+            "also": self._resources(also, "also", self.claimable),
+            "alternatives": self._resources(alternatives, "alternatives", self.claimable),
             "mode": mode,
             "note": note,
             "lease": round(lease * SECOND),
@@ -124,9 +125,9 @@ class ClaimCalls:
         arguments: dict[str, Any] = {
             "resource": None if resource is None else self.resource(resource),
             "agent": agent,
-            "also": self._resources(also, "also"),
+            "also": self._resources(also, "also", self.resource),
             "outcome": outcome,
-            "moved_to": None if moved_to is None else self.resource(moved_to, "moved_to"),
+            "moved_to": None if moved_to is None else self.claimable(moved_to, "moved_to"),
             "note": note,
             "version": version,
             "forced": forced,
@@ -174,7 +175,7 @@ class ClaimCalls:
         """Of one agent and its sub-agents where it is given."""
         size, after = page_size(limit), after_argument(after, "after")
         if agent is not None:
-            agent = text(agent, "agent", AGENT)
+            agent = text(agent, "agent", STORED_AGENT)
 
         def answer(reader: Reader) -> results.Board:
             found, more = page(self._claims(reader, after, size + 1), size)
@@ -258,6 +259,16 @@ class ClaimCalls:
                 raise InvalidError(f"{argument}: {error}") from None
         return text(given, argument, _RESOURCE)
 
+    def claimable(self, given: str, argument: str = "resource") -> str:
+        """As `resource`, of what may be claimed anew: names that protect nothing are refused."""
+        workspaces = self._settings.workspaces
+        if workspaces is not None and isinstance(given, str):
+            try:
+                return workspaces.claimable(given)
+            except ValueError as error:
+                raise InvalidError(f"{argument}: {error}") from None
+        return text(given, argument, _CLAIMABLE)
+
     def _require(self, scope: Scope, name: str) -> None:
         """`name` as it is stored. Raises DeniedError."""
         if self.grants is not EVERYTHING:
@@ -280,14 +291,14 @@ class ClaimCalls:
         workspaces = self._settings.workspaces
         return (resource, *(other for _, other in (workspaces.elsewhere(resource) if workspaces is not None else ())))
 
-    def _resources(self, given: Sequence[str], argument: str) -> tuple[str, ...]:
+    def _resources(self, given: Sequence[str], argument: str, spelled: Callable[[str, str], str]) -> tuple[str, ...]:
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise InvalidError(f"{argument}: must be a list of resources")
         if len(given) >= MAX_RESOURCES:
             raise InvalidError(
                 f"{argument}: names {len(given)} resources; {MAX_RESOURCES} in all are allowed in a call"
             )
-        return tuple(self.resource(resource, f"{argument}[{number}]") for number, resource in enumerate(given))
+        return tuple(spelled(resource, f"{argument}[{number}]") for number, resource in enumerate(given))
 
     def _board(self, reader: Reader, resources: Sequence[str]) -> Board:
         return load(reader, resources, self.steady(), self._clock())

@@ -31,9 +31,9 @@ def canonical(text: str) -> str:
 def claimable(text: str) -> str:
     """As `canonical`, for a new claim: refuses characters that look blank, and names that protect nothing, such as
     patterns. Existing claims may have such names. Raises ValueError, which says what to use instead."""
-    _require_well_formed(text)
+    require_well_formed(text)
     resource = canonical(require_allowed(text))
-    _require_well_formed(resource)
+    require_well_formed(resource)
     if not resource.startswith(_CUSTOM) and ("*" in resource or "?" in resource):
         raise ValueError(
             "must not contain * or ?: a pattern protects nothing; claim the folder with a trailing slash, such as src/,"
@@ -63,7 +63,8 @@ def covering(resource: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*above, bare, bare + "/")))
 
 
-def _require_well_formed(text: str) -> None:
+def require_well_formed(text: str) -> None:
+    """Raise ValueError for what was meant as `custom://<name>`; as a path it would be read as another name."""
     if _MALFORMED.match(text):
         raise ValueError("must have the form custom://<name>, with a colon and two slashes, such as custom://merge")
 
