@@ -48,6 +48,9 @@ class Workspaces(Protocol):
     def is_folder(self, resource: str) -> bool:
         """Whether a stored resource is the name of a folder that exists."""
 
+    def is_missing(self, resource: str, given: str) -> bool:
+        """Whether nothing exists under a stored resource, given by its caller as `given`, and nothing is likely to."""
+
     def elsewhere(self, resource: str) -> list[tuple[str, str]]:
         """The same path in the other workspaces: their names and resources."""
 

@@ -91,7 +91,7 @@ def require_allowed(text: str) -> str:
     if len(text) > 4 * MAX_NAME:  # refused by length in any normal form, as in `_normalized`
         return text
     text = unicodedata.normalize("NFC", text)
-    blank = next((it for it in text if it in _LOOKS_BLANK or (it.isspace() and it != " ")), None)
+    blank = next(filter(looks_blank, text), None)
     if blank is not None:
         raise ValueError(f"must not contain {_called(blank)}")
     try:
@@ -99,6 +99,11 @@ def require_allowed(text: str) -> str:
     except UnicodeEncodeError as refused:
         raise ValueError(f"must not contain {_called(text[refused.start])}") from None
     return text
+
+
+def looks_blank(character: str) -> bool:
+    """Whether most fonts draw nothing, or only a space, for a character other than the ASCII space."""
+    return character in _LOOKS_BLANK or character in _INVISIBLE or (character.isspace() and character != " ")
 
 
 @lru_cache(_REMEMBERED)

@@ -1,7 +1,8 @@
 """The calls about claims: arguments checked, then what to run and how to answer."""
 
 import logging
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from itertools import islice
 from typing import Any, Final, Self, TypeVar
@@ -20,7 +21,7 @@ from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.commands import MAX_RESOURCES, Let, Queued, Release, Take, Taken
 from holdlog.domain.claims.lease import SECOND, Loss
-from holdlog.domain.claims.resource import ClaimableResource, Resource
+from holdlog.domain.claims.resource import ClaimableResource, Resource, custom_name
 from holdlog.domain.claims.settling import load
 from holdlog.domain.handle import Outcome
 from holdlog.domain.ports import Reader
@@ -32,6 +33,10 @@ from holdlog.projections.waiting import what_overlaps
 BOARD_PAGE: Final = 100
 LONGEST_LEASE: Final = 24 * 60 * 60.0
 """Seconds."""
+
+MAX_SUGGESTED: Final = 64
+"""Characters of a custom name in a hint."""
+_PLAIN: Final = re.compile(r"[\w./@+-]+")
 
 Shown = TypeVar("Shown", bound=BaseModel)
 
@@ -97,7 +102,8 @@ class ClaimCalls:
             "most": self._settings.max_claims,
         }
         command = checked(lambda: Take(**arguments, wait=round(wait * SECOND)))
-        for name in (command.resource, *command.also, *command.alternatives):
+        given = dict(zip(_resources_of(command), (resource, *also, *alternatives), strict=True))
+        for name in given:
             self._require("claim", name)
         again = command.model_copy(update={"wait": 0}) if wait else command
 
@@ -106,7 +112,8 @@ class ClaimCalls:
                 return self.shown(answers.queued(outcome, self._moment(), cap))
             assert isinstance(outcome, Taken)
             elsewhere, folder = self._elsewhere(outcome.resource, reader), self._is_folder(outcome)
-            return self.shown(answers.taken(outcome, self._moment(), elsewhere, folder, self._settings.keeps))
+            instead, keeps = self._instead_of(outcome, given), self._settings.keeps
+            return self.shown(answers.taken(outcome, self._moment(), elsewhere, folder, keeps, instead))
 
         return Stand(command, again, answer, wait)
 
@@ -308,7 +315,8 @@ class ClaimCalls:
         that one was moved to where the caller may not see that."""
         moved = getattr(answer, "moved_to", None)
         if moved is not None and self.grants is not EVERYTHING and not self.grants.sees_claim(moved):
-            answer = answer.model_copy(update={"moved_to": None})
+            hint = (getattr(answer, "hint", None) or "").replace(answers.MOVED, answers.MOVED_UNSEEN)
+            answer = answer.model_copy(update={"moved_to": None, "hint": hint or None})
         workspaces = self._settings.workspaces
         return answer if workspaces is None else renamed(answer, workspaces.shown)
 
@@ -335,7 +343,29 @@ class ClaimCalls:
         names = (outcome.resource, *(name for name, _ in outcome.also))
         return workspaces is not None and any(workspaces.is_folder(name) for name in names)
 
+    def _instead_of(self, outcome: Taken, given: Mapping[str, str]) -> str | None:
+        """The custom name for the first path without a file, under the name that the caller gave. Over HTTP callers
+        share one view of all paths, and their files may be on another machine."""
+        workspaces = self._settings.workspaces
+        if workspaces is None or not self._settings.keeps or outcome.already:
+            return None
+        names = (outcome.resource, *(name for name, _ in outcome.also))
+        missing = (given[name] for name in names if name in given and workspaces.is_missing(name, given[name]))
+        return next((_custom(name) for name in missing), None)
+
     def _capped(self, seconds: float) -> tuple[float, float | None]:
         """Seconds to wait, and the cap if it cut them."""
         cap = self._settings.max_wait
         return (seconds, None) if seconds <= cap else (cap, cap)
+
+
+def _resources_of(command: Take) -> tuple[str, ...]:
+    return (command.resource, *command.also, *command.alternatives)
+
+
+def _custom(given: str) -> str:
+    """The custom name that a hint suggests for a path, in quotes where it needs them."""
+    name = custom_name(given)
+    if name is None or len(name) > MAX_SUGGESTED or '"' in name:
+        return "custom://merge"
+    return f"custom://{name}" if _PLAIN.fullmatch(name) else f'"custom://{name}"'

@@ -61,6 +61,8 @@ class Release(Message):
             raise ValueError("moved_to: is needed with the outcome moved")
         if self.moved_to is not None and self.outcome != "moved":
             raise ValueError("moved_to: goes only with the outcome moved")
+        if self.moved_to is not None and self.moved_to == self.resource:
+            raise ValueError("moved_to: must be another resource than the one that was moved")
         if self.also and self.resource is None:
             raise ValueError("also: needs a resource beside it")
         return self

@@ -24,11 +24,12 @@ def release(command: Release, who: Who, board: Board) -> tuple[Let, list[Loss]]:
     for resource in wanted:
         hold = board.hold_of(resource, who)
         if hold is not None:
+            is_target = resource == command.moved_to  # of a rename whose agent claimed both names
             ending = ClaimReleased(
                 agent=hold.grant.agent,
                 grant=hold.grant.version,
-                outcome=command.outcome or "released",
-                moved_to=command.moved_to,
+                outcome="created" if is_target else command.outcome or "released",
+                moved_to=None if is_target else command.moved_to,
                 note=command.note,
             )
             released.append((resource, board.record(resource, ending)))

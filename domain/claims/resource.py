@@ -48,6 +48,17 @@ ClaimableResource = Annotated[str, Strict(), AfterValidator(claimable)]
 """In commands that claim it, or that send others there."""
 
 
+def custom_name(path: str) -> str | None:
+    """The name behind custom:// for what was given as a path, if it can be one."""
+    name = canonical(path)
+    if name.startswith(_FILE):
+        name = name.removeprefix(_FILE).partition("/")[2]
+    try:
+        return name if claimable(_CUSTOM + name) == _CUSTOM + name and not name.startswith(_CUSTOM) else None
+    except ValueError:
+        return None
+
+
 def overlap(one: str, other: str) -> bool:
     """Whether two resources have something in common: they are the same, or one is a subtree (trailing slash) that
     holds the other. Judged by segment: `src/` holds `src/a.py` and `src` itself, but not `src-app`."""

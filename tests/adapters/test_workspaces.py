@@ -570,8 +570,10 @@ def files(repo: Path) -> Path:
 
 @pytest.mark.parametrize(
     "text",
-    ["a.py, b.py", "a.py,b.py", "a.py; b.py", "./a.py, ./b.py", "src/parser.py, a.py", "src/, app/", "a.py:10, b.py"]
-    + ["file://main/a.py, b.py"],
+    [
+        *("a.py, b.py", "a.py,b.py", "a.py; b.py", "./a.py, ./b.py", "src/parser.py, a.py", "src/, app/"),
+        *("a.py:10, b.py", "file://main/a.py, b.py"),
+    ],
 )
 def test_a_list_is_refused_where_its_first_part_exists(files: Path, text: str):
     with pytest.raises(ValueError, match=r"^must name one file: .* also$"):
@@ -588,7 +590,7 @@ def test_a_line_range_is_refused_where_its_file_exists(files: Path, lines: str):
         (spaces(files / "src"), "parser.py"),
         (spaces(files), "file://main/src/parser.py"),
     ):
-        with pytest.raises(ValueError, match="^must name the whole file"):
+        with pytest.raises(ValueError, match=r"^must name the whole file"):
             known.claimable(name + lines)
         assert known.claimable(name) == "src/parser.py"
 
