@@ -267,7 +267,7 @@ class ClaimCalls:
         return text(given, argument, _RESOURCE)
 
     def claimable(self, given: str, argument: str = "resource") -> str:
-        """As `resource`, of what may be claimed anew: names that protect nothing are refused."""
+        """As `resource`, for a new claim: refuses names that protect nothing."""
         workspaces = self._settings.workspaces
         if workspaces is not None and isinstance(given, str):
             try:

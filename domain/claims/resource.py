@@ -10,7 +10,7 @@ from holdlog.domain.names import name, require_allowed
 _CUSTOM: Final = "custom://"
 _FILE: Final = "file://"
 _HALF: Final = (_CUSTOM[:-1], _FILE[:-1])
-_MALFORMED: Final = re.compile(r"custom(:(?!//)|:///|[\\/]{2})", re.IGNORECASE)
+_MALFORMED: Final = re.compile(r"custom(:(?!//)|[\\/]{2})", re.IGNORECASE)
 
 
 def canonical(text: str) -> str:

@@ -25,7 +25,7 @@ from tests.commands import run, whole_log
 OLD_AGENT = "ann\u3164"
 OLD_NAMES = [
     *("src/*.py", "src/**", "custom:merge", "a.py, b.py", "src/parser.py:10-20"),
-    *("custom://merge\u3164", "a\u2003b", "❤\ufe0f.md", "custom:///x"),
+    *("custom://merge\u3164", "a\u2003b", "❤\ufe0f.md", "custom: x"),
 ]
 LOOK_ALIKES = ["ann\u3164", "ann\u2800", "a\u00a0nn", "ann\ufe0f", "a\u200dnn", "ann\ue000", "ann\u0378"]
 
