@@ -413,6 +413,9 @@ async def test_names_that_protect_nothing_are_refused_with_what_to_use(repositor
             assert remedy in message
             assert resource not in message
         assert (await agent("status"))["claims"] == []
+        for resource in ("custom//deploy", "a.py, b.py"):
+            message = await agent.error("release", agent="ann", outcome="moved", moved_to=resource)
+            assert message.startswith("moved_to: must ")
         for name in ("app/[id]/page.tsx", "資料（最終）.docx", "my file.py", "custom://every *"):
             assert (await agent("claim", resource=name, agent="ann"))["status"] == "claimed"
 
