@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 
 from holdlog.adapters.pages import MAX_PAGE
 from holdlog.domain.message import NOBODY, Caller
-from holdlog.domain.names import Agent, Beginning, Label, Name
+from holdlog.domain.names import Agent, AllowedAgent, Beginning, Label, Name
 from holdlog.domain.refusals import InvalidError, TooLargeError
 from holdlog.domain.value import Json
 
@@ -22,7 +22,9 @@ LONGEST: Final = 1e9
 Answer = TypeVar("Answer")
 
 NAME: Final = TypeAdapter[str](Name)
-AGENT: Final = TypeAdapter[str](Agent)
+AGENT: Final = TypeAdapter[str](AllowedAgent)
+STORED_AGENT: Final = TypeAdapter[str](Agent)
+"""To look for what an agent did, whatever its name."""
 BEGINNING: Final = TypeAdapter[str](Beginning)
 SESSION: Final = TypeAdapter[str](Label)
 

@@ -39,11 +39,17 @@ class Workspaces(Protocol):
     def canonical(self, text: str) -> str:
         """The one spelling of a resource. Raises ValueError."""
 
+    def claimable(self, text: str) -> str:
+        """As `canonical`, for a new claim. Raises ValueError for a name that protects nothing, too."""
+
     def shown(self, resource: str) -> str:
         """How to tell a stored resource, so that `canonical` takes it back."""
 
     def is_folder(self, resource: str) -> bool:
         """Whether a stored resource is the name of a folder that exists."""
+
+    def is_missing(self, resource: str, given: str) -> bool:
+        """Whether nothing exists under a stored resource, given by its caller as `given`, and nothing is likely to."""
 
     def elsewhere(self, resource: str) -> list[tuple[str, str]]:
         """The same path in the other workspaces: their names and resources."""

@@ -3,7 +3,7 @@
 from typing import Final
 
 from holdlog.domain.message import Caller
-from holdlog.domain.names import agent_name
+from holdlog.domain.names import allowed_agent_name
 
 DEFAULT_TTL: Final = 30 * 24 * 60 * 60
 """Seconds that a value lives where nothing is said, as with echoValue."""
@@ -12,6 +12,6 @@ DEFAULT_TTL: Final = 30 * 24 * 60 * 60
 def author(caller: Caller, otherwise: str) -> str:
     """Who writes where the call does not say: its token, if it has one whose name agents can have."""
     try:
-        return agent_name(caller.principal or otherwise)
+        return allowed_agent_name(caller.principal or otherwise)
     except ValueError:
         return otherwise

@@ -6,7 +6,7 @@ from pydantic import model_validator
 
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.message import Event, Message
-from holdlog.domain.names import Agent, Label, Note, agent_stream
+from holdlog.domain.names import AllowedAgent, Label, Note, agent_stream
 
 
 class AgentRegistered(Event):
@@ -22,7 +22,7 @@ class AgentRegistered(Event):
 class Register(Message):
     """Say who an agent is; what is left out stays as it was."""
 
-    agent: Agent
+    agent: AllowedAgent
     name: Label | None = None
     model: Label | None = None
     purpose: Note | None = None

@@ -1,11 +1,15 @@
 """The rules for names, and the names of streams."""
 
+import re
 import unicodedata
-from functools import lru_cache
-from typing import Annotated, Final
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import quote
 
 from pydantic import AfterValidator, Strict
+
+if TYPE_CHECKING:
+    from precis_i18n.profile import Profile
 
 MAX_NAME: Final = 512
 MAX_AGENT: Final = 128
@@ -26,6 +30,29 @@ _INVISIBLE: Final = frozenset(
     + [chr(code) for code in (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))]
 )
 """Characters that show nothing by themselves: Default_Ignorable_Code_Point (Unicode TR 44), and the empty braille."""
+
+_LOOKS_BLANK: Final = frozenset(f"{_JOINERS}\u2800\ufffc\U00016fe4\U0001d159")
+"""Characters that RFC 8264 allows, the joiners in some contexts, although most fonts draw nothing for them."""
+
+_NAMELESS: Final = {
+    "Cc": "a control character",
+    "Cn": "an unassigned character",
+    "Co": "a private use character",
+    "Cs": "a lone surrogate",
+}
+
+_NO_SCRIPT: Final = re.compile(
+    "ALEF|BET|BLACK-LETTER|COMBINING|DALET|DOUBLE-STRUCK|EULER|FEMININE|GIMEL|IDEOGRAPHIC|INFORMATION|MASCULINE|MASU"
+    "|MATHEMATICAL|MICRO|MUSICAL|PHAISTOS|PLANCK|ROMAN|SCRIPT|TURNED|VARIATION|VEDIC|ZNAMENNY"
+)
+"""First words of names of letters and marks that belong to no script, or to every one."""
+
+_WRITTEN_TOGETHER: Final = (
+    frozenset({"LATIN", "CJK", "HIRAGANA", "HENTAIGANA", "KATAKANA", "KATAKANA-HIRAGANA"}),
+    frozenset({"LATIN", "CJK", "BOPOMOFO"}),
+    frozenset({"LATIN", "CJK", "HANGUL"}),
+)
+"""Scripts of one word that are normal in Japanese, Chinese and Korean (Unicode TS 39, "highly restrictive")."""
 
 
 @lru_cache(_REMEMBERED)
@@ -49,6 +76,46 @@ def agent_name(text: str) -> str:
     return text
 
 
+@lru_cache(_REMEMBERED)
+def allowed_agent_name(text: str) -> str:
+    """As `agent_name`, and every character passes `require_allowed`, as those of stored names may not. Raises
+    ValueError."""
+    return agent_name(require_allowed(text))
+
+
+def require_allowed(text: str) -> str:
+    """Return the name of an agent or resource in NFC. Raises ValueError, which names the character, if one is outside
+    the FreeformClass of RFC 8264 or looks blank and is not the ASCII space."""
+    if text.isascii() and text.isprintable():
+        return text
+    if len(text) > 4 * MAX_NAME:  # refused by length in any normal form, as in `_normalized`
+        return text
+    text = unicodedata.normalize("NFC", text)
+    blank = next(filter(looks_blank, text), None)
+    if blank is not None:
+        raise ValueError(f"must not contain {_called(blank)}")
+    try:
+        _freeform_class().enforce(text)
+    except UnicodeEncodeError as refused:
+        raise ValueError(f"must not contain {_called(text[refused.start])}") from None
+    return text
+
+
+def looks_blank(character: str) -> bool:
+    """Whether most fonts draw nothing, or only a space, for a character other than the ASCII space."""
+    return character in _LOOKS_BLANK or character in _INVISIBLE or (character.isspace() and character != " ")
+
+
+@lru_cache(_REMEMBERED)
+def mixed_scripts(text: str) -> bool:
+    """Whether a word of the name mixes scripts that are not written together, such as the Cyrillic а in `аnn`.
+
+    Slashes, dots and spaces separate words: `документ.py` is not mixed. A word in a single script is never mixed,
+    whatever it looks like.
+    """
+    return not text.isascii() and any(_is_mixed(word) for word in re.split(r"[/. ]", text))
+
+
 def note(text: str) -> str:
     """A note or reason: as `name`, up to 500 characters. Raises ValueError."""
     return _checked(text, MAX_NOTE)
@@ -67,6 +134,9 @@ def beginning(text: str) -> str:
 
 Name = Annotated[str, Strict(), AfterValidator(name)]
 Agent = Annotated[str, Strict(), AfterValidator(agent_name)]
+"""In events and in what reads them."""
+AllowedAgent = Annotated[str, Strict(), AfterValidator(allowed_agent_name)]
+"""In commands."""
 Label = Annotated[str, Strict(), AfterValidator(label)]
 Note = Annotated[str, Strict(), AfterValidator(note)]
 Beginning = Annotated[str, Strict(), AfterValidator(beginning)]
@@ -108,6 +178,35 @@ def _require_unicode(text: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise ValueError("must not hold a lone surrogate") from None
+
+
+@cache
+def _freeform_class() -> "Profile":
+    from precis_i18n import get_profile  # takes 10 to 20 ms; ASCII names never need it
+
+    return get_profile("FreeformClass")
+
+
+def _called(character: str) -> str:
+    code = f"U+{ord(character):04X}"
+    if called := unicodedata.name(character, ""):
+        return f"{code} {called}"
+    return f"{code}, {_NAMELESS.get(unicodedata.category(character), 'a character')}"
+
+
+def _is_mixed(word: str) -> bool:
+    scripts = {script for character in word if (script := _script(character))}
+    return len(scripts) > 1 and not any(scripts <= together for together in _WRITTEN_TOGETHER)
+
+
+def _script(character: str) -> str:
+    """The script of a letter or mark, by the first word of its name, which Unicode never changes; "" for others."""
+    if unicodedata.category(character) not in ("Lu", "Ll", "Lt", "Lo", "Mn", "Mc"):
+        return ""
+    first, _, rest = unicodedata.name(character, "").partition(" ")
+    if first in ("FULLWIDTH", "HALFWIDTH"):
+        first = rest.partition(" ")[0]
+    return "" if _NO_SCRIPT.fullmatch(first) else first
 
 
 def record_stream(namespace: str, key: str) -> str:

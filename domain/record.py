@@ -7,7 +7,7 @@ from pydantic import Field
 from holdlog.domain.claims.resource import Resource
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.message import Event, Message
-from holdlog.domain.names import Agent, Name, record_stream
+from holdlog.domain.names import Agent, AllowedAgent, Name, record_stream
 from holdlog.domain.refusals import Conflict, ConflictError, NotFoundError, TooLargeError
 from holdlog.domain.times import utc
 from holdlog.domain.value import NULL, Json, merged
@@ -106,7 +106,7 @@ class Transact(Message):
     Refused unless the writer holds every claim of `guard`, now and in the named version."""
 
     operations: tuple[Set | Merge | Delete | Check, ...]
-    by: Agent
+    by: AllowedAgent
     guard: tuple[Guard, ...] = Field(default=(), max_length=MAX_GUARDS)
 
 
@@ -114,7 +114,7 @@ class ClearNamespace(Message):
     """Delete every record that lives in the namespace, whatever its version."""
 
     namespace: Name
-    by: Agent
+    by: AllowedAgent
 
 
 class Written(NamedTuple):

@@ -100,6 +100,12 @@ def test_importing_the_package_imports_no_dependency() -> None:
     assert not loaded_after("import holdlog") & {"pydantic", "eventsourcing", "sqlite3", "asyncio"}
 
 
+def test_names_in_ascii_do_not_load_the_tables_of_unicode() -> None:
+    claims = "from holdlog import StateStore; StateStore(':memory:').claim({!r}, agent='ann')"
+    assert "precis_i18n" not in loaded_after(claims.format("src/a b.py"))
+    assert "precis_i18n" in loaded_after(claims.format("src/é.py"))
+
+
 @pytest.mark.parametrize(
     "statement",
     [

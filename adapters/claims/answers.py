@@ -1,7 +1,7 @@
 """From outcomes, boards and refusals about claims to answers. Hints are fixed text, as in adapters/answers.py."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdlog.adapters import answers
 from holdlog.adapters.claims import results
@@ -13,6 +13,7 @@ from holdlog.domain.claims.claim import Past
 from holdlog.domain.claims.commands import InLine, Let, Queued, Taken
 from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.claims.taking import MAX_TOLD
+from holdlog.domain.names import mixed_scripts
 from holdlog.domain.refusals import Hold, HoldlogError
 from holdlog.domain.times import utc
 
@@ -34,9 +35,11 @@ def taken(
     folder: bool = False,
     is_kept: bool = True,
     receipt: str | None = None,
+    instead: str | None = None,
 ) -> results.Claimed | results.AlreadyClaimed:
     """`folder`: one was claimed by its name alone. `is_kept`: something else than calls renews it. `receipt`: what
-    identifies the holder, where it has no session."""
+    identifies the holder, where it has no session. `instead`: the custom name to suggest, where one is a path without
+    a file."""
     facts: dict[str, Any] = {
         "resource": outcome.resource,
         "version": outcome.version,
@@ -50,14 +53,24 @@ def taken(
         "also_claimed_in": elsewhere or None,
     }
     if outcome.already:
-        return results.AlreadyClaimed(**facts, hint=None if receipt else _ALREADY)
+        hint = _joined(receipt is None and _ALREADY, elsewhere and _ELSEWHERE)
+        return results.AlreadyClaimed(**facts, hint=hint)
+    facts |= past(outcome.resource, outcome.past_of, outcome.past)
     resumed_from = outcome.previous_session_ended_at
     if resumed_from is not None:
-        facts |= {"resumed": True, "previous_session_ended_at": utc(resumed_from), "hint": _RESUMED}
-    else:
-        facts["hint"] = _FOLDER if folder else _PASTS.get(outcome.past.outcome) if outcome.past else None
+        facts |= {"resumed": True, "previous_session_ended_at": utc(resumed_from)}
     facts["former_session_lost"] = _former_losses(outcome)
-    return results.Claimed(**facts, position=outcome.position, **past(outcome.resource, outcome.past_of, outcome.past))
+    ended = facts.get("previous_outcome", "")
+    lost_work = ended in ("deleted", "moved", "expired", "forced")
+    hint = _joined(
+        resumed_from is not None and _RESUMED,
+        lost_work and _PASTS.get(ended),
+        instead and _NO_FILE.format(instead),
+        folder and _FOLDER,
+        not lost_work and _PASTS.get(ended),
+        elsewhere and _ELSEWHERE,
+    )
+    return results.Claimed(**facts, position=outcome.position, hint=hint)
 
 
 def _former_losses(outcome: Taken) -> list[Lost] | None:
@@ -121,6 +134,7 @@ def status(
             "agent_name": profile.name if profile else None,
             "agent_model": profile.model if profile else None,
             "also_claimed_in": elsewhere or None,
+            "hint": _ELSEWHERE if elsewhere else None,
         }
     )
 
@@ -152,6 +166,7 @@ def board(
                 name=profile.name,
                 model=profile.model,
                 purpose=profile.purpose,
+                mixed_scripts=mixed_scripts(name) or None,
             )
         )
     return results.Board(
@@ -175,7 +190,11 @@ def available(
     rounded = None if elapsed is None else round(elapsed, 3)
     of, ended = board.last_end((resource,)) or (None, None)
     return results.Available(
-        resource=resource, elapsed_seconds=rounded, also_claimed_in=elsewhere or None, **past(resource, of, ended)
+        resource=resource,
+        elapsed_seconds=rounded,
+        also_claimed_in=elsewhere or None,
+        **past(resource, of, ended),
+        hint=_ELSEWHERE if elsewhere else None,
     )
 
 
@@ -202,13 +221,14 @@ def lost(losses: Iterable[Loss], holder_of: Callable[[str], str | None]) -> list
 def past(resource: str, of: str | None, ended: Past | None) -> dict[str, Any]:
     if ended is None:
         return {}
+    to_itself = ended.outcome == "moved" and ended.moved_to == of  # as 0.1 recorded a rename under both names
     return {
         "previous_resource": of if of != resource else None,
-        "previous_outcome": ended.outcome,
+        "previous_outcome": "created" if to_itself else ended.outcome,
         "previous_holder": ended.holder,
         "previous_outcome_at": utc(ended.at),
         "previous_note": ended.note if ended.outcome != "forced" else None,  # a person's reason, and not the holder's
-        "moved_to": ended.moved_to,
+        "moved_to": None if to_itself else ended.moved_to,
     }
 
 
@@ -283,6 +303,7 @@ def _held(resource: str, hold: Rival, board: Board, moment: Moment) -> results.H
         holder_idle_seconds=_seconds(moment.steady - hold.lease.heard),
         holder_note=hold.lease.note,
         covered_by=hold.resource if hold.resource != resource else None,
+        mixed_scripts=any(map(mixed_scripts, (resource, hold.resource, hold.grant.agent))) or None,
     )
 
 
@@ -296,7 +317,8 @@ def _is(hold: Rival, resource: str, version: int) -> bool:
 
 def _in_line(waiting: InLine, moment: Moment) -> results.Waiter:
     since = answers.seconds_between(waiting.since, moment.at)
-    return results.Waiter(agent=waiting.agent, since_seconds=since, note=waiting.note)
+    mixed = mixed_scripts(waiting.agent) or None
+    return results.Waiter(agent=waiting.agent, since_seconds=since, note=waiting.note, mixed_scripts=mixed)
 
 
 def _waiter(waiting: Waiting, moment: Moment) -> results.Waiter:
@@ -306,12 +328,22 @@ def _waiter(waiting: Waiting, moment: Moment) -> results.Waiter:
         note=waiting.lease.note,
         mode=waiting.ticket.mode,
         present=waiting.lease.present_until > moment.steady,
+        mixed_scripts=mixed_scripts(waiting.ticket.agent) or None,
     )
 
 
 def _concerns(name: str, agent: str | None) -> bool:
     """Of this agent or its sub-agents."""
     return agent is None or name == agent or name.startswith(agent + "/")
+
+
+def _joined(*hints: object) -> str | None:
+    """The hints that apply, the first ones where not all fit."""
+    joined = ""
+    for hint in hints:
+        if isinstance(hint, str) and len(f"{joined} {hint}") <= _ROOM:
+            joined = f"{joined} {hint}".lstrip()
+    return joined or None
 
 
 def _seconds(microseconds: int) -> float:
@@ -362,11 +394,22 @@ _REPLAYED = "The claim that this request was granted has ended. Call claim() aga
 _ALREADY = "You hold it already. If another sub-agent claimed it, give each its own name, such as claude/task."
 _RESUMED = "A former session of your agent name held it. Work may be half done: look before you edit."
 _FOLDER = "A folder was claimed by its name alone, not what is in it. For all below it, claim() it with a / at its end."
+_NO_FILE = (
+    "No such file in this worktree. If you mean something that exists once for all worktrees, release this and claim"
+    " {}."
+)
+_ELSEWHERE = "The same path is claimed in another worktree. It does not block you; coordinate before merging."
+_ROOM: Final = 190
+"""Characters of several hints; a surface may put longer names of calls into them."""
+MOVED: Final = (
+    "The previous holder moved it. To work on it there, release this one first, then claim the one in moved_to."
+)
+MOVED_UNSEEN: Final = "The previous holder moved it, to where you may not look. Check that you still need it."
 _PASTS = {
     "modified": "It was modified since you may have seen it. Read it again before you edit.",
     "created": "It was created by the previous holder. Read it before you edit.",
     "deleted": "The previous holder deleted it. Check that you still need it.",
-    "moved": "The previous holder moved it; moved_to tells where. You may have to claim() that instead.",
+    "moved": MOVED,
     "expired": "The previous claim ended without a release. Work may be half done: look before you edit.",
     "forced": "A person took it from the previous holder. Work may be half done: look before you edit.",
 }

@@ -1,7 +1,8 @@
 """The calls about claims: arguments checked, then what to run and how to answer."""
 
 import logging
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from itertools import islice
 from typing import Any, Final, Self, TypeVar
@@ -10,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from holdlog.adapters.access.grants import EVERYTHING, Grants
 from holdlog.adapters.access.identity import Identity, new_receipt
-from holdlog.adapters.arguments import AGENT, after_argument, checked, number_of_seconds, page_size, text, whole
+from holdlog.adapters.arguments import STORED_AGENT, after_argument, checked, number_of_seconds, page_size, text, whole
 from holdlog.adapters.call import Read, Settings, Stand, Wait, Write
 from holdlog.adapters.claims import answers, results
 from holdlog.adapters.claims.answers import Moment
@@ -21,7 +22,7 @@ from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.commands import MAX_RESOURCES, Let, Queued, Release, Take, Taken
 from holdlog.domain.claims.lease import SECOND, Loss
-from holdlog.domain.claims.resource import Resource
+from holdlog.domain.claims.resource import ClaimableResource, Resource, custom_name
 from holdlog.domain.claims.settling import load
 from holdlog.domain.handle import Outcome
 from holdlog.domain.ports import Reader
@@ -36,9 +37,14 @@ MAX_RECEIPT: Final = 64
 LONGEST_LEASE: Final = 24 * 60 * 60.0
 """Seconds."""
 
+MAX_SUGGESTED: Final = 64
+"""Characters of a custom name in a hint."""
+_PLAIN: Final = re.compile(r"[\w./@+-]+")
+
 Shown = TypeVar("Shown", bound=BaseModel)
 
 _RESOURCE: Final = TypeAdapter[str](Resource)
+_CLAIMABLE: Final = TypeAdapter[str](ClaimableResource)
 _log = logging.getLogger("holdlog")
 
 
@@ -92,10 +98,10 @@ class ClaimCalls:
             lease = number_of_seconds(lease_seconds, "lease_seconds", 1.0, LONGEST_LEASE)
         wait, cap = self._capped(number_of_seconds(wait_seconds, "wait_seconds"))
         arguments: dict[str, Any] = {
-            "resource": self.resource(resource),
+            "resource": self.claimable(resource),
             "agent": agent,
-            "also": self._resources(also, "also"),
-            "alternatives": self._resources(alternatives, "alternatives"),
+            "also": self._resources(also, "also", self.claimable),
+            "alternatives": self._resources(alternatives, "alternatives", self.claimable),
             "mode": mode,
             "note": note,
             "lease": round(lease * SECOND),
@@ -107,7 +113,8 @@ class ClaimCalls:
         arguments["new_receipt"] = self._receipt(fresh)
         arguments["receipt"] = None if receipt is None else self._receipt(receipt)
         command = checked(lambda: Take(**arguments, wait=round(wait * SECOND)))
-        for name in (command.resource, *command.also, *command.alternatives):
+        given = dict(zip(_resources_of(command), (resource, *also, *alternatives), strict=True))
+        for name in given:
             self._require("claim", name)
         again = command.model_copy(update={"wait": 0}) if wait else command
 
@@ -116,8 +123,9 @@ class ClaimCalls:
                 return self.shown(answers.queued(outcome, self._moment(), receipts.get(outcome.receipt or ""), cap))
             assert isinstance(outcome, Taken)
             elsewhere, folder = self._elsewhere(outcome.resource, reader), self._is_folder(outcome)
+            instead, keeps = self._instead_of(outcome, given), self._settings.keeps
             shown = receipts.get(outcome.receipt or "")
-            return self.shown(answers.taken(outcome, self._moment(), elsewhere, folder, self._settings.keeps, shown))
+            return self.shown(answers.taken(outcome, self._moment(), elsewhere, folder, keeps, shown, instead))
 
         return Stand(command, again, answer, wait)
 
@@ -138,9 +146,9 @@ class ClaimCalls:
         arguments: dict[str, Any] = {
             "resource": None if resource is None else self.resource(resource),
             "agent": agent,
-            "also": self._resources(also, "also"),
+            "also": self._resources(also, "also", self.resource),
             "outcome": outcome,
-            "moved_to": None if moved_to is None else self.resource(moved_to, "moved_to"),
+            "moved_to": None if moved_to is None else self.claimable(moved_to, "moved_to"),
             "note": note,
             "version": version,
             "forced": forced,
@@ -189,7 +197,7 @@ class ClaimCalls:
         """Of one agent and its sub-agents where it is given."""
         size, after = page_size(limit), after_argument(after, "after")
         if agent is not None:
-            agent = text(agent, "agent", AGENT)
+            agent = text(agent, "agent", STORED_AGENT)
 
         def answer(reader: Reader) -> results.Board:
             found, more = page(self._claims(reader, after, size + 1), size)
@@ -275,13 +283,23 @@ class ClaimCalls:
                 raise InvalidError(f"{argument}: {error}") from None
         return text(given, argument, _RESOURCE)
 
-    def _receipt(self, text: object) -> str:
+    def claimable(self, given: str, argument: str = "resource") -> str:
+        """As `resource`, for a new claim: refuses names that protect nothing."""
+        workspaces = self._settings.workspaces
+        if workspaces is not None and isinstance(given, str):
+            try:
+                return workspaces.claimable(given)
+            except ValueError as error:
+                raise InvalidError(f"{argument}: {error}") from None
+        return text(given, argument, _CLAIMABLE)
+
+    def _receipt(self, given: object) -> str:
         """As leases have it. Raises InvalidError."""
-        if not isinstance(text, str) or not 1 <= len(text) <= MAX_RECEIPT:
+        if not isinstance(given, str) or not 1 <= len(given) <= MAX_RECEIPT:
             raise InvalidError(
                 f"receipt: must be the text that was returned with your claim, of {MAX_RECEIPT} characters at most"
             )
-        return self._identity.receipt(text)
+        return self._identity.receipt(given)
 
     def _require(self, scope: Scope, name: str) -> None:
         """`name` as it is stored. Raises DeniedError."""
@@ -305,14 +323,14 @@ class ClaimCalls:
         workspaces = self._settings.workspaces
         return (resource, *(other for _, other in (workspaces.elsewhere(resource) if workspaces is not None else ())))
 
-    def _resources(self, given: Sequence[str], argument: str) -> tuple[str, ...]:
+    def _resources(self, given: Sequence[str], argument: str, spelled: Callable[[str, str], str]) -> tuple[str, ...]:
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise InvalidError(f"{argument}: must be a list of resources")
         if len(given) >= MAX_RESOURCES:
             raise InvalidError(
                 f"{argument}: names {len(given)} resources; {MAX_RESOURCES} in all are allowed in a call"
             )
-        return tuple(self.resource(resource, f"{argument}[{number}]") for number, resource in enumerate(given))
+        return tuple(spelled(resource, f"{argument}[{number}]") for number, resource in enumerate(given))
 
     def _board(self, reader: Reader, resources: Sequence[str]) -> Board:
         return load(reader, resources, self.steady(), self._clock())
@@ -322,7 +340,8 @@ class ClaimCalls:
         that one was moved to where the caller may not see that."""
         moved = getattr(answer, "moved_to", None)
         if moved is not None and self.grants is not EVERYTHING and not self.grants.sees_claim(moved):
-            answer = answer.model_copy(update={"moved_to": None})
+            hint = (getattr(answer, "hint", None) or "").replace(answers.MOVED, answers.MOVED_UNSEEN)
+            answer = answer.model_copy(update={"moved_to": None, "hint": hint or None})
         workspaces = self._settings.workspaces
         return answer if workspaces is None else renamed(answer, workspaces.shown)
 
@@ -349,7 +368,29 @@ class ClaimCalls:
         names = (outcome.resource, *(name for name, _ in outcome.also))
         return workspaces is not None and any(workspaces.is_folder(name) for name in names)
 
+    def _instead_of(self, outcome: Taken, given: Mapping[str, str]) -> str | None:
+        """The custom name for the first path without a file, under the name that the caller gave. Over HTTP callers
+        share one view of all paths, and their files may be on another machine."""
+        workspaces = self._settings.workspaces
+        if workspaces is None or not self._settings.keeps or outcome.already:
+            return None
+        names = (outcome.resource, *(name for name, _ in outcome.also))
+        missing = (given[name] for name in names if name in given and workspaces.is_missing(name, given[name]))
+        return next((_custom(name) for name in missing), None)
+
     def _capped(self, seconds: float) -> tuple[float, float | None]:
         """Seconds to wait, and the cap if it cut them."""
         cap = self._settings.max_wait
         return (seconds, None) if seconds <= cap else (cap, cap)
+
+
+def _resources_of(command: Take) -> tuple[str, ...]:
+    return (command.resource, *command.also, *command.alternatives)
+
+
+def _custom(given: str) -> str:
+    """The custom name that a hint suggests for a path, in quotes where it needs them."""
+    name = custom_name(given)
+    if name is None or len(name) > MAX_SUGGESTED or '"' in name:
+        return "custom://merge"
+    return f"custom://{name}" if _PLAIN.fullmatch(name) else f'"custom://{name}"'

@@ -200,7 +200,7 @@ class _Block:
                 return None
             raise BusyError(outcome.hold)
         assert isinstance(outcome, Taken)
-        self._claim = HeldClaim(self._ending, outcome, answer, self._opened.calls.resource)
+        self._claim = HeldClaim(self._ending, outcome, answer, self._opened.calls.claimable)
         self._own = tuple(grant for grant in self._claim.grants if grant not in self._before)
         if outcome.already:
             self._own = ()

@@ -27,6 +27,7 @@ class Waiter(Part):
     note: str | None = None
     mode: str | None = None
     present: bool | None = None
+    mixed_scripts: bool | None = None
 
 
 class Step(Part):
@@ -163,10 +164,12 @@ class Available(WithPast):
     resource: str
     elapsed_seconds: float | None = None
     also_claimed_in: list[Elsewhere] | None = None
+    hint: str | None = None
 
 
 class Held(Result):
-    """A resource that somebody holds. `version` is that of the grant; `current`: whether the one asked for is live."""
+    """A resource that somebody holds. `version` is that of the grant; `current`: whether the one asked for is live.
+    `mixed_scripts`, here and in other rows: True where a name mixes scripts, so it may look like another one."""
 
     status: Literal["claimed"] = "claimed"
     resource: str
@@ -187,6 +190,8 @@ class Held(Result):
     agent_name: str | None = None
     agent_model: str | None = None
     also_claimed_in: list[Elsewhere] | None = None
+    mixed_scripts: bool | None = None
+    hint: str | None = None
 
 
 class Queue(Part):
@@ -207,6 +212,7 @@ class AgentPart(Part):
     name: str | None = None
     model: str | None = None
     purpose: str | None = None
+    mixed_scripts: bool | None = None
 
 
 class Board(Result):

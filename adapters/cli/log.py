@@ -24,9 +24,12 @@ HEARTBEAT: Final = 60.0
 
 _NAMED: Final = frozenset(
     {"position", "id", "stream", "version", "kind", "at", "by", "namespace", "key", "resource", "thread"}
+    | {"mixed_scripts"}
 )
 _RELIED_ON: Final = frozenset({"operation", "based_on", "forced", "guard"})
 """What a write relied on is read with --json."""
+_OF_OTHERS: Final = ("agent", "moved_to", "forced_by")
+"""Fields that name an agent or resource, too."""
 _SAID: Final = ("value", "checksum")
 """What stands in a thread is read by `holdlog thread`."""
 _EXAMPLES: Final = """\
@@ -117,16 +120,21 @@ def _show(event: "HappenedEvent", as_json: bool) -> None:
 
 
 def _line(event: dict[str, Any]) -> str:
+    from holdlog.adapters.cli.texts import marked
+
     place = f"{event['namespace']}/{event['key']}" if "namespace" in event else ""
-    place = place or event.get("resource") or event.get("thread", "")
+    place = place or marked(event.get("resource", "")) or event.get("thread", "")
     left_out = (*_NAMED, *_RELIED_ON, *(_SAID if "thread" in event else ()))
     rest = {name: value for name, value in event.items() if name not in left_out and value != event["by"]}
     said = json.dumps(rest.pop("value"), ensure_ascii=False) if "value" in rest else ""
-    said = " ".join([said, *(f"{name}={_told(value)}" for name, value in rest.items())]).strip()
+    said = " ".join([said, *(f"{name}={_told(name, value)}" for name, value in rest.items())]).strip()
     short = said if len(said) <= WIDEST else said[: WIDEST - 1] + "…"
     moment = event["at"][:19].replace("T", " ")
-    return "  ".join(filter(None, (str(event["position"]), moment, event["by"], event["kind"], place, short)))
+    return "  ".join(filter(None, (str(event["position"]), moment, marked(event["by"]), event["kind"], place, short)))
 
 
-def _told(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+def _told(name: str, value: Any) -> str:
+    from holdlog.adapters.cli.texts import marked
+
+    told = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return marked(told) if name in _OF_OTHERS else told

@@ -11,6 +11,7 @@ from holdlog.adapters.answers import named
 from holdlog.adapters.claims import results as claims
 from holdlog.adapters.machine.location import without_password
 from holdlog.adapters.results import Result
+from holdlog.domain.names import looks_blank, mixed_scripts
 
 WIDEST_VALUE = 60
 """Characters of a value in a table."""
@@ -30,6 +31,13 @@ def no_store(place: Path | str) -> int:
 def printable(text: str, kept: str = "\n") -> str:
     """Every character that a terminal could obey (controls, C1, directions) as JSON escapes it; `kept` ones stay."""
     return "".join(each if each.isprintable() or each in kept else _escaped(each) for each in text)
+
+
+def marked(name: str) -> str:
+    """The name of an agent or resource, with what may make it look like another one: scripts that are mixed, and
+    characters that show nothing, as JSON escapes them."""
+    shown = "".join(_escaped(each) if looks_blank(each) else each for each in name)
+    return f"{shown} (mixed scripts)" if mixed_scripts(name) else shown
 
 
 def text(result: Result, place: Path | str, command: str = "") -> str:
@@ -78,10 +86,12 @@ def _board(board: claims.Board) -> str:
     for held in board.claims:
         shared = "shared" if held.mode == "shared" else ""
         ends = f"ends in {duration(held.expires_in_seconds)}" + ("" if held.holder_connected else ", not connected")
-        rows.append((held.resource, held.held_by, shared, f"for {duration(held.held_for_seconds)}", ends))
+        rows.append(
+            (marked(held.resource), marked(held.held_by), shared, f"for {duration(held.held_for_seconds)}", ends)
+        )
         rows += _line(lines.pop(held.resource, []))
     for resource, line in lines.items():
-        rows += [(resource, "", "", "", ""), *_line(line)]
+        rows += [(marked(resource), "", "", "", ""), *_line(line)]
     return table(rows)
 
 
@@ -89,7 +99,7 @@ def _line(line: Sequence[claims.Waiter]) -> list[tuple[str, ...]]:
     return [
         (
             f"  {number}. in line",
-            waiter.agent,
+            marked(waiter.agent),
             "shared" if waiter.mode == "shared" else "",
             f"for {duration(waiter.since_seconds)}",
             "" if waiter.present else "away",
@@ -103,7 +113,7 @@ def _agents(board: claims.Board) -> str:
     return table(
         [
             (
-                agent.agent,
+                marked(agent.agent),
                 "connected" if agent.connected else "not connected",
                 "1 claim" if agent.claims == 1 else f"{agent.claims} claims",
                 ago,
@@ -138,8 +148,8 @@ def _of_claim(result: Result) -> str:
         case claims.AlreadyClaimed(resource=resource, version=version, claimed_at=since):
             return f"{resource} is yours since {_clock(since)} (version {version})"
         case claims.Held() | claims.Busy() | claims.WaitTimeout():
-            hold = f"{result.held_by} since {_clock(result.claimed_at)} ({duration(result.held_for_seconds)})"
-            return f"{result.resource} is held by {hold}{_beside(result)}"
+            hold = f"{marked(result.held_by)} since {_clock(result.claimed_at)} ({duration(result.held_for_seconds)})"
+            return f"{marked(result.resource)} is held by {hold}{_beside(result)}"
         case claims.NotHolder(resource=resource, held_by=None, reason=reason):
             return f"{resource} was taken away: {reason}"
         case claims.NotHolder(resource=resource, held_by=holder, reason=reason):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from holdlog.adapters.access.grants import EVERYTHING
-from holdlog.adapters.arguments import AGENT, BEGINNING, NAME, number_of_seconds, page_size, text, whole
+from holdlog.adapters.arguments import BEGINNING, NAME, STORED_AGENT, number_of_seconds, page_size, text, whole
 from holdlog.adapters.call import Read, Wait
 from holdlog.adapters.claims.calls import ClaimCalls
 from holdlog.adapters.events.choice import Choice, topics_of
@@ -50,7 +50,7 @@ class EventCalls(ClaimCalls):
             resource=None if resource is None else self.resource(resource),
             thread=None if thread is None else text(thread, "thread", NAME),
             topics=topics_of(kinds),
-            agent=None if agent is None else text(agent, "agent", AGENT),
+            agent=None if agent is None else text(agent, "agent", STORED_AGENT),
             sees=self._sees,
         )
         if choice.namespace is not None:

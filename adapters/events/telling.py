@@ -8,7 +8,7 @@ from holdlog.adapters.events.choice import done_by, names_in
 from holdlog.adapters.results import HappenedEvent
 from holdlog.domain.envelope import Envelope, Recorded
 from holdlog.domain.message import Event
-from holdlog.domain.names import claim_stream, thread_stream
+from holdlog.domain.names import claim_stream, mixed_scripts, thread_stream
 from holdlog.domain.times import utc
 from holdlog.domain.value import Json
 
@@ -44,6 +44,9 @@ def told(
         if (said := getattr(envelope.caller, name)) is not None:
             fields[name] = said
     fields |= relied_on(envelope, shown, sees)
+    by = done_by(recorded)
+    if any(map(mixed_scripts, (by, *(fields[name] for name in ("agent", "resource", "moved_to") if name in fields)))):
+        fields["mixed_scripts"] = True
     return HappenedEvent(
         **fields,
         position=envelope.position,
@@ -52,7 +55,7 @@ def told(
         version=envelope.version,
         kind=envelope.topic,
         at=utc(envelope.at),
-        by=done_by(recorded),
+        by=by,
     )
 
 

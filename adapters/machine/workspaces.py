@@ -40,6 +40,11 @@ _IN_NAME: Final = "!$&'()*+,;=@"
 _DRIVE: Final = re.compile(r"/?[A-Za-z]:/")
 """How an absolute path begins on Windows; the slash before it is that of `file:///C:/...`."""
 
+_LIST: Final = re.compile(r"\s*[,;]")
+"""What separates the names of a list."""
+_LINES: Final = re.compile(r"(:L?\d+([:-]L?\d+)*|#L?\d+(C\d+)?(-L?\d+(C\d+)?)?)$")
+"""How a line, or a range of lines, is written behind a path."""
+
 Known = tuple[Sequence[Workspace], Mapping[str, Stamp]]
 """Workspaces, the deepest roots first, and the folders which tell by their stamps that there may be others now."""
 
@@ -71,6 +76,19 @@ class Workspaces:
             self._known = self._look()  # a worktree that was moved shows nowhere
             return self._stored(text, self._known[0])
 
+    def claimable(self, text: str) -> str:
+        """As `canonical`, for a new claim: refuses names that protect nothing, as `resource.claimable` does, and lists
+        and line ranges of files that exist. Raises ValueError, which says what to use instead."""
+        spelling.require_well_formed(text)
+        try:
+            resource = spelling.claimable(self.canonical(text))
+        except ValueError:
+            if text not in _ROOTS:
+                spelling.claimable(text)  # may name the very character
+            raise
+        self._require_one_file(resource)
+        return resource
+
     def shown(self, resource: str) -> str:
         """How to tell a stored resource, so that `canonical` takes it back: where a bare path is read from another
         folder than the default workspace's root, it is told as `file://<workspace>/<path>`."""
@@ -83,13 +101,18 @@ class Workspaces:
 
     def is_folder(self, resource: str) -> bool:
         """Whether a stored resource is the name of a folder that exists, without the slash that means all below it."""
-        if resource.endswith("/") or resource.startswith((_CUSTOM, "/")):
+        roots, path = self._places(resource)
+        return not path.endswith("/") and any(os.path.isdir(f"{root}/{path}") for root in roots)
+
+    def is_missing(self, resource: str, given: str) -> bool:
+        """Whether nothing exists under a stored resource and nothing is likely to: its parent folder is missing, too,
+        or its path, as given or as stored, is a bare word without slash or dot."""
+        roots, path = self._places(resource)
+        files = [f"{root}/{path.rstrip('/')}" for root in roots]
+        if not files or any(os.path.lexists(file) for file in files):
             return False
-        name, path = None, resource
-        if resource.startswith(_FILE):
-            name, _, path = resource.removeprefix(_FILE).partition("/")
-        roots = [it.root for it in self._fresh() if (it.name == name if name else it.bare)]
-        return any(os.path.isdir(f"{root}/{path}") for root in roots)
+        is_word = any("/" not in name and "." not in name for name in (path, spelling.canonical(given)))
+        return is_word or not any(os.path.isdir(os.path.dirname(file)) for file in files)
 
     def elsewhere(self, resource: str) -> list[tuple[str, str]]:
         """The same path in every other workspace, as (its name, resource there), for a resource as it is stored."""
@@ -107,6 +130,30 @@ class Workspaces:
             with suppress(ValueError):
                 found.setdefault(workspace.resource(path), workspace.name)
         return sorted((name, other) for other, name in found.items() if name)
+
+    def _places(self, resource: str) -> tuple[list[str], str]:
+        """The roots of the known workspaces that a stored resource is in, and its path there."""
+        name, path = "", resource
+        if resource.startswith(_FILE):
+            name, _, path = resource.removeprefix(_FILE).partition("/")
+        elif resource.startswith((_CUSTOM, "/")):
+            return [], path
+        return [it.root for it in self._fresh() if (it.name == name if name else it.bare)], path
+
+    def _require_one_file(self, resource: str) -> None:
+        roots, path = self._places(resource)
+
+        def exists(part: str) -> bool:
+            return part != "" and any(os.path.lexists(f"{root}/{part}") for root in roots)
+
+        first = _LIST.split(path, maxsplit=1)[0]
+        whole = _LINES.sub("", first)
+        if path == whole or exists(path):
+            return
+        if first != path and (exists(first) or exists(whole)):
+            raise ValueError("must name one file: name the first as resource and the others with also")
+        if first == path and exists(whole):
+            raise ValueError("must name the whole file: a line range protects nothing, so leave out the line numbers")
 
     def _fresh(self) -> Sequence[Workspace]:
         for folder, before in self._known[1].items():

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 from pydantic_core import to_json
 
-from holdlog.domain.names import Agent
+from holdlog.domain.names import Agent, AllowedAgent
 from holdlog.domain.threads.commands import NewMessage, NewResult
 from holdlog.domain.value import Json
 
@@ -123,6 +123,12 @@ class AgentResult(_Said):
         return self.agent_name == USER and self.id is not None
 
 
+class _Author(BaseModel):
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    agent_name: AllowedAgent
+
+
 InferenceResult = AgentResult
 """Its older name."""
 
@@ -153,7 +159,8 @@ def new_result(result: AgentResult) -> NewResult:
 
 
 def kept_result(exported: dict[str, Any]) -> NewResult:
-    """Of what `AgentResult.export` gave."""
+    """Of what `AgentResult.export` gave. Raises ValidationError for an agent name that only stored results may have."""
+    _Author.model_validate({"agent_name": exported["agent_name"]})
     return NewResult(value=Json.of(exported), agent=exported["agent_name"], checksum=exported["checksum"])
 
 

@@ -6,9 +6,9 @@ from pydantic import Field, model_validator
 
 from holdlog.domain.claims.claim import Mode, Outcome, Past
 from holdlog.domain.claims.lease import GRACE, SECOND, Loss
-from holdlog.domain.claims.resource import Resource
+from holdlog.domain.claims.resource import ClaimableResource, Resource
 from holdlog.domain.message import Message
-from holdlog.domain.names import Agent, Note
+from holdlog.domain.names import Agent, AllowedAgent, Note
 from holdlog.domain.refusals import Hold
 
 MAX_RESOURCES: Final = 100
@@ -25,10 +25,10 @@ class Take(Message):
     caller shows; `new_receipt`: of the one that it gets if it has no session and shows none of its own.
     """
 
-    resource: Resource
-    agent: Agent
-    also: tuple[Resource, ...] = Field(default=(), max_length=MAX_RESOURCES - 1)
-    alternatives: tuple[Resource, ...] = Field(default=(), max_length=MAX_RESOURCES - 1)
+    resource: ClaimableResource
+    agent: AllowedAgent
+    also: tuple[ClaimableResource, ...] = Field(default=(), max_length=MAX_RESOURCES - 1)
+    alternatives: tuple[ClaimableResource, ...] = Field(default=(), max_length=MAX_RESOURCES - 1)
     mode: Mode = "exclusive"
     note: Note | None = None
     lease: int = 300 * SECOND
@@ -53,10 +53,10 @@ class Release(Message):
     """
 
     resource: Resource | None = None
-    agent: Agent
+    agent: AllowedAgent
     also: tuple[Resource, ...] = Field(default=(), max_length=MAX_RESOURCES - 1)
     outcome: Outcome | None = None
-    moved_to: Resource | None = None
+    moved_to: ClaimableResource | None = None
     note: Note | None = None
     version: int | None = None
     forced: bool = False
@@ -68,6 +68,8 @@ class Release(Message):
             raise ValueError("moved_to: is needed with the outcome moved")
         if self.moved_to is not None and self.outcome != "moved":
             raise ValueError("moved_to: goes only with the outcome moved")
+        if self.moved_to is not None and self.moved_to == self.resource:
+            raise ValueError("moved_to: must be another resource than the one that was moved")
         if self.also and self.resource is None:
             raise ValueError("also: needs a resource beside it")
         return self

@@ -51,7 +51,12 @@ def step_back(command: StepBack, who: Who, board: Board) -> None:
 
 def _end(hold: Rival, command: Release, who: Who, board: Board) -> int:
     """The version of the event."""
-    facts = {"outcome": command.outcome or "released", "moved_to": command.moved_to, "note": command.note}
+    is_target = hold.resource == command.moved_to  # of a rename whose agent claimed both names
+    facts = {
+        "outcome": "created" if is_target else command.outcome or "released",
+        "moved_to": None if is_target else command.moved_to,
+        "note": command.note,
+    }
     if hold.lease.is_of(who):
         ending = ClaimReleased(agent=hold.grant.agent, grant=hold.grant.version, **facts)  # type: ignore[arg-type]
         board.drop(hold.lease.key)

@@ -1,14 +1,16 @@
 """One spelling for each resource: a path, `file://<workspace>/<path>` or `custom://<name>`; and which overlap."""
 
+import re
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Strict
 
-from holdlog.domain.names import name
+from holdlog.domain.names import name, require_allowed
 
 _CUSTOM: Final = "custom://"
 _FILE: Final = "file://"
 _HALF: Final = (_CUSTOM[:-1], _FILE[:-1])
+_MALFORMED: Final = re.compile(r"custom(:(?!//)|[\\/]{2})", re.IGNORECASE)
 
 
 def canonical(text: str) -> str:
@@ -26,7 +28,35 @@ def canonical(text: str) -> str:
     return path
 
 
+def claimable(text: str) -> str:
+    """As `canonical`, for a new claim: refuses characters that look blank, and names that protect nothing, such as
+    patterns. Existing claims may have such names. Raises ValueError, which says what to use instead."""
+    require_well_formed(text)
+    resource = canonical(require_allowed(text))
+    require_well_formed(resource)
+    if not resource.startswith(_CUSTOM) and ("*" in resource or "?" in resource):
+        raise ValueError(
+            "must not contain * or ?: a pattern protects nothing; claim the folder with a trailing slash, such as src/,"
+            " or name the files with also"
+        )
+    return resource
+
+
 Resource = Annotated[str, Strict(), AfterValidator(canonical)]
+"""In events, and in commands about claims that exist."""
+ClaimableResource = Annotated[str, Strict(), AfterValidator(claimable)]
+"""In commands that claim it, or that send others there."""
+
+
+def custom_name(path: str) -> str | None:
+    """The name behind custom:// for what was given as a path, if it can be one."""
+    name = canonical(path)
+    if name.startswith(_FILE):
+        name = name.removeprefix(_FILE).partition("/")[2]
+    try:
+        return name if claimable(_CUSTOM + name) == _CUSTOM + name and not name.startswith(_CUSTOM) else None
+    except ValueError:
+        return None
 
 
 def overlap(one: str, other: str) -> bool:
@@ -42,6 +72,12 @@ def covering(resource: str) -> tuple[str, ...]:
     start = bare.find("://") + 3 if "://" in bare else 1
     above = [bare[: at + 1] for at in range(start, len(bare)) if bare[at] == "/"]
     return tuple(dict.fromkeys((*above, bare, bare + "/")))
+
+
+def require_well_formed(text: str) -> None:
+    """Raise ValueError for what was meant as `custom://<name>`; as a path it would be read as another name."""
+    if _MALFORMED.match(text):
+        raise ValueError("must have the form custom://<name>, with a colon and two slashes, such as custom://merge")
 
 
 def _path(text: str) -> str:

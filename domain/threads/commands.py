@@ -5,7 +5,7 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import Field, model_validator
 
 from holdlog.domain.message import Event, Message
-from holdlog.domain.names import Agent, Name
+from holdlog.domain.names import Agent, AllowedAgent, Name
 from holdlog.domain.threads.thread import Checksum, MessageAppended, ResultAppended
 from holdlog.domain.value import Json
 
@@ -39,7 +39,7 @@ class StartThread(Message):
     thread: Name
     data: dict[Name, Json] = Field(default_factory=dict, max_length=MAX_KEYS)
     items: tuple[NewMessage | NewResult, ...] = Field(default=(), max_length=MAX_APPENDED)
-    by: Agent
+    by: AllowedAgent
     asked: Asked = None
 
 
@@ -49,7 +49,7 @@ class ForkThread(Message):
     thread: Name
     parent: Name
     parent_version: int | None = Field(default=None, ge=1)
-    by: Agent
+    by: AllowedAgent
     asked: Asked = None
 
 
@@ -58,7 +58,7 @@ class Append(Message):
 
     thread: Name
     items: tuple[NewMessage | NewResult, ...] = Field(min_length=1, max_length=MAX_APPENDED)
-    by: Agent
+    by: AllowedAgent
     asked: Asked = None
 
 
@@ -67,7 +67,7 @@ class ReplaceResults(Message):
 
     thread: Name
     results: tuple[NewResult, ...] = Field(max_length=MAX_COPIED)
-    by: Agent
+    by: AllowedAgent
 
 
 class ChangeData(Message):
@@ -77,7 +77,7 @@ class ChangeData(Message):
     written: dict[Name, Json] = Field(default_factory=dict, max_length=MAX_KEYS)
     deleted: tuple[Name, ...] = Field(default=(), max_length=MAX_KEYS)
     expected_data_version: int | None = Field(default=None, ge=0)
-    by: Agent
+    by: AllowedAgent
 
     @model_validator(mode="after")
     def _not_both(self) -> "ChangeData":

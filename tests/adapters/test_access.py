@@ -179,6 +179,7 @@ FREE = {
     "lost": "of the caller's own claims",
     "guards": "checks arguments",
     "resource": "checks arguments",
+    "claimable": "checks arguments",
     "within": "makes the calls of a caller with grants",
     "line_of": "spells an error",
     "places": "checks arguments",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdlog import StateStore
+from holdlog.adapters.call import Write
 from holdlog.adapters.cli.main import main
 from tests.adapters.test_workspaces import repository, worktree
 from tests.commands import until
@@ -66,15 +67,18 @@ def test_whoever_comes_second_in_another_worktree_is_told(
     monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
     here = repository(tmp_path / "repo")
     there = worktree(here, "../feature")
+    for tree in (here, there):
+        (tree / "src").mkdir()
     monkeypatch.chdir(here)
     assert run("claim src/a.py --agent ann").count("\n") == 1
     monkeypatch.chdir(there)
     told = "also claimed in workspace main by ann"
-    assert run("status src/a.py").splitlines()[1:] == [told]
-    assert run("claim src/a.py --agent ben").splitlines()[1:] == [told]
+    hint = "The same path is claimed in another worktree. It does not block you; coordinate before merging."
+    assert run("status src/a.py").splitlines()[1:] == [told, hint]
+    assert run("claim src/a.py --agent ben").splitlines()[1:] == [told, hint]
     assert run("claim src/a.py --agent ben").splitlines()[1:] == [told]
     monkeypatch.chdir(here)
-    assert run("status src/a.py").splitlines()[1:] == ["also claimed in workspace feature by ben"]
+    assert run("status src/a.py").splitlines()[1:] == ["also claimed in workspace feature by ben", hint]
 
 
 def test_several_or_the_first_that_is_free(run: Terminal) -> None:
@@ -189,3 +193,50 @@ def test_without_a_store_nothing_is_made(run: Terminal) -> None:
     for line in ("claims", "agents", "status custom://a"):
         assert run(line).code == 1
     assert not run.db.exists()
+
+
+def test_names_that_mix_scripts_are_marked_on_the_board_and_in_the_log(run: Terminal) -> None:
+    for resource, agent in (("a.py", "ann"), ("custom://b", "\u0430nn"), ("custom://m\u0435rge", "ben")):
+        assert run(f"claim {resource} --agent {agent}").startswith("claimed")
+    board = run("claims").splitlines()
+    assert sorted(line.count("(mixed scripts)") for line in board) == [0, 1, 1]
+    assert any(line.startswith("custom://b") and "  \u0430nn (mixed scripts)  " in line for line in board)
+    assert any(line.startswith("custom://m\u0435rge (mixed scripts)  ben") for line in board)
+    rows = json.loads(run("claims --json"))["claims"]
+    assert [it["resource"] for it in rows if it.get("mixed_scripts")] == ["custom://b", "custom://m\u0435rge"]
+    assert [line.count("(mixed scripts)") for line in run("log").splitlines()] == [0, 1, 1]
+    assert [json.loads(line).get("mixed_scripts") for line in run("log --json").splitlines()] == [None, True, True]
+    assert run("agents").count("(mixed scripts)") == 1
+    assert "is held by \u0430nn (mixed scripts) since" in run("status custom://b")
+
+
+def test_stored_names_with_blank_looking_characters_are_shown_escaped(run: Terminal) -> None:
+    with StateStore(run.db) as store:
+        command = store._opened.calls.claim("custom://merge", "ann").command
+        old = command.model_copy(update={"resource": "custom://merge\u3164", "agent": "ann\u2800"})
+        store._opened.write(Write(old, lambda outcome: outcome), store._opened.caller)
+    for line in (run("claims"), run("log")):
+        assert r"custom://merge\u3164" in line
+        assert r"ann\u2800" in line
+    refused = run.words("release", "custom://merge\u3164", "--agent", "ann\u2800")
+    assert (refused.code, "U+2800 BRAILLE PATTERN BLANK" in refused) == (2, True)
+    taken = run.words("release", "custom://merge\u3164", "--agent", "boss", "--force", "--reason", "an old name")
+    assert taken.startswith("released")
+
+
+def test_a_name_that_protects_nothing_is_refused_in_one_line(
+    run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
+    here = repository(tmp_path / "repo")
+    (here / "a.py").touch()
+    monkeypatch.chdir(here)
+    for resource, remedy in (("src/*.py", "src/"), ("a.py:10-20", "whole file"), ("custom:merge", "custom://merge")):
+        refused = run(f"claim {resource} --agent ann")
+        assert (refused.code, refused.count("\n")) == (2, 1)
+        assert remedy in refused
+    assert "also" in run.words("claim", "a.py, b.py", "--agent", "ann")
+    claimed = run("claim merge --agent ann").splitlines()
+    assert claimed[1].endswith("release this and claim custom://merge.")
+    moved = run("release merge --agent ann --outcome moved --moved-to ./merge")
+    assert (moved.code, "--moved-to: must" in moved) == (2, True)

@@ -72,3 +72,24 @@ async def test_claims_are_only_read_here(curl: Curl) -> None:
     for path in ("/claims", "/claims/a.py"):
         refused = await curl.post(path)
         assert (refused.status_code, sorted(refused.headers["allow"].split(", "))) == (405, ["GET", "HEAD"])
+
+
+async def test_rows_whose_names_mix_scripts_say_so(curl: Curl) -> None:
+    for resource, agent in (
+        ("a.py", "ann"),
+        ("b.py", "\u0430nn"),
+        ("custom://m\u0435rge", "ben"),
+        ("документ.py", "анна"),
+    ):
+        claim(curl, resource, agent)
+    board = (await curl.get("/claims")).json()
+    assert {it["resource"]: it.get("mixed_scripts") for it in board["claims"]} == {
+        "a.py": None,
+        "b.py": True,
+        "custom://m\u0435rge": True,
+        "документ.py": None,
+    }
+    assert [it["agent"] for it in board["agents"] if it.get("mixed_scripts")] == ["\u0430nn"]
+    assert (await curl.get("/claims/b.py")).json()["mixed_scripts"] is True
+    events = (await curl.get("/events")).json()["events"]
+    assert [it["resource"] for it in events if it.get("mixed_scripts")] == ["b.py", "custom://m\u0435rge"]

@@ -13,6 +13,7 @@ from holdlog.adapters.call import Settings
 from holdlog.adapters.mcp.server import build_server
 from tests.agent import ALL, ERAS, Agent, connected, opened, process, served
 from tests.clock import Clock
+from tests.http import http_server
 
 ONE, OTHER = {"holdlog/session": "s-1"}, {"holdlog/session": "s-2"}
 
@@ -281,9 +282,9 @@ def repository(tmp_path: Path) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def server_in(folder: Path, *settings: str) -> AsyncIterator[Agent]:
+async def server_in(folder: Path, *settings: str, mode: Any = "auto") -> AsyncIterator[Agent]:
     transport = process("--tools", "all", *settings, env={"CLAUDE_PROJECT_DIR": str(folder), "HOLDLOG_DB": ""})
-    async with connected(transport) as agent:
+    async with connected(transport, mode=mode) as agent:
         yield agent
 
 
@@ -293,6 +294,13 @@ async def test_worktrees_are_told_of_each_other_and_do_not_block(repository: Pat
         assert (await here("claim", resource="a.py", agent="ann"))["resource"] == "a.py"
         claimed = await there("claim", resource=str(feature / "a.py"), agent="ben")
         assert (claimed["status"], [it["held_by"] for it in claimed["also_claimed_in"]]) == ("claimed", ["ann"])
+        for answer in (
+            claimed,
+            await there("claim", resource="a.py", agent="ben"),
+            await here("status", resource="a.py"),
+        ):
+            assert "claimed in another worktree" in answer["hint"]
+            assert "does not block" in answer["hint"]
         busy = await there("claim", resource=str(repository / "a.py"), agent="ben")
         assert (busy["status"], busy["held_by"]) == ("busy", "ann")
         assert (await there("status", resource=busy["resource"]))["held_by"] == "ann"
@@ -306,7 +314,7 @@ async def test_who_claims_a_folder_without_its_slash_is_told_what_that_holds(rep
         await agent("claim", resource="src/a.py", agent="ann")
         assert "/ at its end" in (await agent("claim", resource="./src", agent="ben"))["hint"]
         assert "/ at its end" in (await agent("claim", resource="b.py", agent="ben", also=["src"]))["hint"]
-        assert "hint" not in await agent("claim", resource="lib", agent="ben")
+        assert "/ at its end" not in (await agent("claim", resource="lib", agent="ben"))["hint"]
         assert (await agent("claim", resource="src/", agent="cleo"))["status"] == "busy"
 
 
@@ -325,3 +333,147 @@ async def test_a_server_that_ends_is_told_as_not_connected(repository: Path) -> 
             assert busy["holder_connected"] is True
         busy = await here("claim", resource="a.py", agent="ben")
         assert (busy["status"], busy["holder_connected"]) == ("busy", False)
+
+
+# --- names that protect nothing
+
+ONCE = "release this and claim custom://"
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_bare_word_in_two_worktrees_is_granted_with_the_name_for_all(repository: Path, mode: str) -> None:
+    feature = repository.with_name("feature")
+    async with server_in(repository, mode=mode) as here, server_in(feature, mode=mode) as there:
+        for agent, name in ((here, "ann"), (there, "ben")):
+            claimed = await agent("claim", resource="merge", agent=name)
+            assert claimed["status"] == "claimed"
+            assert claimed["hint"] == (
+                "No such file in this worktree. If you mean something that exists once for all worktrees, release this"
+                " and claim custom://merge."
+            )
+            await agent("release", resource="merge", agent=name)
+        assert (await here("claim", resource="custom://merge", agent="ann"))["status"] == "claimed"
+        assert (await there("claim", resource="custom://merge", agent="ben"))["held_by"] == "ann"
+
+
+@pytest.mark.parametrize(
+    ("resource", "custom"),
+    [
+        ("database", "custom://database."),
+        ("feature/login", "custom://feature/login."),
+        ("gone/my notes.md", '"custom://gone/my notes.md".'),
+        ("gone/" + "x" * 60, "custom://merge."),
+        ('gone/a"b', "custom://merge."),
+        ("file://main/deploy", "custom://deploy."),
+        ("ворота", "custom://ворота."),
+    ],
+)
+async def test_the_hint_of_a_missing_path_has_the_callers_own_name(
+    repository: Path, resource: str, custom: str
+) -> None:
+    async with server_in(repository) as agent:
+        hint = (await agent("claim", resource=resource, agent="ann"))["hint"]
+        assert hint.endswith(f"release this and claim {custom}")
+        assert len(hint) <= 200
+
+
+async def test_what_is_about_to_be_created_gets_no_hint(repository: Path) -> None:
+    (repository / "src").mkdir()
+    async with server_in(repository) as agent:
+        for resource in ("src/new.py", "new.py", ".env", "new/", "src/", "custom://merge"):
+            assert "hint" not in await agent("claim", resource=resource, agent="ann")
+        also = await agent("claim", resource="b.py", agent="ben", also=["c.py", "database"])
+        assert f"{ONCE}database." in also["hint"]
+        again = await agent("claim", resource="b.py", agent="ben", also=["c.py", "database"])
+        assert (again["status"], "hint" in again) == ("already_claimed", False)
+        pool = await agent("claim", resource="src/", agent="cleo", alternatives=["custom://port", "deploy"])
+        assert (pool["resource"], "hint" in pool) == ("custom://port", False)
+
+
+async def test_names_that_protect_nothing_are_refused_with_what_to_use(repository: Path) -> None:
+    (repository / "src").mkdir()
+    for name in ("a.py", "src/parser.py"):
+        (repository / name).touch()
+    refusals = {
+        "src/*.py": "trailing slash, such as src/",
+        "src/**": "name the files with also",
+        "a.py, b.py": "name the first as resource and the others with also",
+        "src/parser.py:10-20": "the whole file",
+        "src/parser.py#L10": "the whole file",
+        "src/parser.py#L10-L20": "the whole file",
+        "custom:merge": "custom://merge",
+        "custom//deploy": "custom://merge",
+        "custom:/x": "custom://merge",
+        "ann\u3164.py": "U+3164 HANGUL FILLER",
+    }
+    async with server_in(repository) as agent:
+        for resource, remedy in refusals.items():
+            message = await agent.error("claim", resource=resource, agent="ann")
+            assert message.startswith("resource: must ")
+            assert remedy in message
+            assert resource not in message
+        assert (await agent("status"))["claims"] == []
+        for resource in ("custom//deploy", "a.py, b.py"):
+            message = await agent.error("release", agent="ann", outcome="moved", moved_to=resource)
+            assert message.startswith("moved_to: must ")
+        for name in ("app/[id]/page.tsx", "資料（最終）.docx", "my file.py", "custom://every *"):
+            assert (await agent("claim", resource=name, agent="ann"))["status"] == "claimed"
+
+
+async def test_a_server_for_many_does_not_look_for_files(repository: Path, tmp_path: Path) -> None:
+    env = {"CLAUDE_PROJECT_DIR": str(repository)}
+    with http_server(tmp_path / "state.db", "--tools", "all", env=env) as server:
+        for mode in ERAS:
+            async with connected(f"{server.url}/mcp", mode=mode) as agent:
+                claimed = await agent("claim", resource=f"merge-{mode}", agent="ann")
+                assert (claimed["status"], "hint" in claimed) == ("claimed", False)
+                assert "trailing slash" in await agent.error("claim", resource="src/*.py", agent="ann")
+                assert "U+2800 BRAILLE" in await agent.error("claim", resource="a.py", agent="ann\u2800")
+
+
+# --- moved
+
+
+@pytest.mark.parametrize("resource", ["a.md", "./a.md", "././/a.md"])
+async def test_a_resource_is_not_moved_to_itself(agent: Agent, resource: str) -> None:
+    await agent("claim", resource="a.md", agent="ann")
+    message = await agent.error("release", resource="a.md", agent="ann", outcome="moved", moved_to=resource)
+    assert message.startswith("moved_to: must ")
+    assert (await agent("status", resource="a.md"))["held_by"] == "ann"
+
+
+async def test_a_resource_is_not_moved_to_itself_in_a_workspace(repository: Path) -> None:
+    async with server_in(repository) as agent:
+        await agent("claim", resource="a.md", agent="ann")
+        for same in (str(repository / "a.md"), ".//a.md", "file://main/a.md"):
+            message = await agent.error("release", resource="./a.md", agent="ann", outcome="moved", moved_to=same)
+            assert message.startswith("moved_to: must ")
+        moved = await agent("release", resource="a.md", agent="ann", outcome="moved", moved_to="b.md")
+        assert (moved["status"], moved["outcome"]) == ("released", "moved")
+
+
+async def test_a_rename_under_both_names_leaves_the_new_one_as_created(agent: Agent) -> None:
+    for several in ({"resource": "a.md", "also": ["b.md"]}, {}):
+        await agent("claim", resource="a.md", agent="ann", also=["b.md"])
+        await agent("release", agent="ann", outcome="moved", moved_to="b.md", **several)
+        old, new = await agent("status", resource="a.md"), await agent("status", resource="b.md")
+        assert (old["previous_outcome"], old["moved_to"]) == ("moved", "b.md")
+        assert (new["previous_outcome"], "moved_to" in new) == ("created", False)
+
+
+async def test_the_hint_of_a_moved_resource_does_not_lead_into_a_deadlock(agent: Agent) -> None:
+    await agent("claim", resource="old.md", agent="cleo")
+    await agent("release", resource="old.md", agent="cleo", outcome="moved", moved_to="new.md")
+    assert (await agent("claim", resource="new.md", agent="ben"))["status"] == "claimed"
+    moved = await agent("claim", resource="old.md", agent="ann")
+    assert (moved["status"], moved["moved_to"]) == ("claimed", "new.md")
+    assert "release this one first, then claim" in moved["hint"]
+    of_ben = asyncio.create_task(agent("claim", resource="old.md", agent="ben", wait_seconds=30))
+    await in_line(agent)
+    assert (await agent("claim", resource="new.md", agent="ann", wait_seconds=30))["status"] == "deadlock"
+    assert (await agent("release", resource="old.md", agent="ann"))["granted_to"] == "ben"
+    assert (await of_ben)["status"] == "claimed"
+    of_ann = asyncio.create_task(agent("claim", resource="new.md", agent="ann", wait_seconds=30))
+    await in_line(agent)
+    await agent("release", agent="ben")
+    assert (await of_ann)["status"] == "claimed"

@@ -1,6 +1,7 @@
 """One spelling for a file, from wherever it is named: over real folders, links and repositories of git itself."""
 
 import os
+import re
 import subprocess
 import unicodedata
 from pathlib import Path
@@ -553,3 +554,142 @@ def test_the_canonical_name_is_its_own_canonical_name(crooked: Path, place: str,
     except ValueError:
         return
     assert known.canonical(once) == once == resource.canonical(once)
+
+
+# --- names that protect nothing
+
+
+@pytest.fixture
+def files(repo: Path) -> Path:
+    """A repository with a.py, src/parser.py and the folder app/[id]/."""
+    for name in ("a.py", "src/parser.py", "app/[id]/page.tsx"):
+        folder((repo / name).parent)
+        (repo / name).touch()
+    return repo
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a.py, b.py", "a.py,b.py", "a.py; b.py", "./a.py, ./b.py", "src/parser.py, a.py", "src/, app/"),
+        *("a.py:10, b.py", "file://main/a.py, b.py"),
+    ],
+)
+def test_a_list_is_refused_where_its_first_part_exists(files: Path, text: str):
+    with pytest.raises(ValueError, match=r"^must name one file: .* also$"):
+        spaces(files).claimable(text)
+    with pytest.raises(ValueError, match="also"):
+        spaces(files).claimable(f"{files}/{text}" if "://" not in text else text)
+
+
+@pytest.mark.parametrize("lines", [":10-20", ":10", "#L10", "#L10-L20", "#L10-20", ":10:5", ":L10-L20", "#L1C2-L3C4"])
+def test_a_line_range_is_refused_where_its_file_exists(files: Path, lines: str):
+    for known, name in (
+        (spaces(files), "src/parser.py"),
+        (spaces(files), f"{files}/src/parser.py"),
+        (spaces(files / "src"), "parser.py"),
+        (spaces(files), "file://main/src/parser.py"),
+    ):
+        with pytest.raises(ValueError, match=r"^must name the whole file"):
+            known.claimable(name + lines)
+        assert known.claimable(name) == "src/parser.py"
+
+
+@pytest.mark.parametrize("text", ["new.py, b.py", "new.py:10", "new.py#L10", "#L10", "app/[id]/page.tsx", "a.py, b.py"])
+def test_what_exists_or_whose_first_part_does_not_is_accepted(files: Path, text: str):
+    (files / "a.py, b.py").touch()
+    assert spaces(files).claimable(text) == text
+
+
+def test_a_list_or_line_range_is_looked_for_in_its_own_worktree(files: Path):
+    tree = worktree(files, "../one")
+    known = spaces(files)
+    assert known.claimable("file://one/a.py, b.py") == "file://one/a.py, b.py"
+    (tree / "a.py").touch()
+    with pytest.raises(ValueError, match="also"):
+        known.claimable("file://one/a.py, b.py")
+    with pytest.raises(ValueError, match="also"):
+        spaces(tree).claimable("a.py, b.py")
+
+
+def test_without_a_workspace_no_file_is_looked_for(home: Path):
+    (plain := folder(home / "plain")).joinpath("a.py").touch()
+    assert spaces(plain).claimable("a.py, b.py") == "a.py, b.py"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("src/*.py", "trailing slash"),
+        ("custom:merge", "custom://merge"),
+        ("custom//deploy", "custom://merge"),
+        ("custom:/x", "custom://merge"),
+        ("a\u3164.py", "U+3164 HANGUL FILLER"),
+        ("a\u200b.py", "U+200B ZERO WIDTH SPACE"),
+        ("./", "a file or a folder"),
+    ],
+)
+def test_a_name_that_protects_nothing_is_refused_in_a_workspace(files: Path, text: str, reason: str):
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        spaces(files).claimable(text)
+
+
+def test_the_folders_above_a_workspace_may_have_any_name(home: Path):
+    root = repository(home / "what? ❤\ufe0f")
+    known = spaces(root)
+    assert known.claimable(f"{root}/src/a.py") == known.claimable("src/a.py") == "src/a.py"
+    with pytest.raises(ValueError, match="VARIATION SELECTOR-16"):
+        known.claimable("❤\ufe0f.py")
+
+
+def test_existing_claims_keep_their_names_in_a_workspace(files: Path):
+    for name in ("src/*.py", "custom:merge", "a.py, b.py", "src/parser.py:10-20", "a\u3164.py"):
+        assert spaces(files).canonical(name) == name
+
+
+@pytest.mark.parametrize("text", ["merge", "./merge", "feature/login", "gone/deep/", "gone/a.py", "file://main/merge"])
+def test_a_path_is_missing_where_its_folder_is_or_where_it_is_a_bare_word(files: Path, text: str):
+    known = spaces(files)
+    assert known.is_missing(known.canonical(text), text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "src",
+        "src/",
+        "src/new.py",
+        "new.py",
+        ".env",
+        "a.py",
+        "new/",
+        "custom://merge",
+        "app/[id]/new.tsx",
+        "src/parser.py",
+    ],
+)
+def test_a_path_that_exists_or_is_about_to_is_not_missing(files: Path, text: str):
+    known = spaces(files)
+    assert not known.is_missing(known.canonical(text), text)
+
+
+def test_a_bare_word_is_missing_from_wherever_it_is_read(files: Path):
+    known = spaces(files / "src")
+    assert known.canonical("merge") == "src/merge"
+    assert known.is_missing("src/merge", "merge")
+    assert not known.is_missing("src/merge", "src/merge")
+    assert not known.is_missing("src/parser.py", "parser.py")
+
+
+def test_nothing_is_missing_without_a_workspace_or_outside_of_all(home: Path, files: Path):
+    assert not spaces(folder(home / "plain")).is_missing("merge", "merge")
+    assert not spaces(files).is_missing("file://gone/merge", "merge")
+    assert not spaces(files).is_missing("/etc/merge", "/etc/merge")
+
+
+def test_what_exists_in_one_of_the_worktrees_that_share_names_is_not_missing(files: Path):
+    tree = worktree(files, "../one")
+    folder(tree / "feature")
+    known = spaces(files, across=True)
+    assert not known.is_missing("feature/login", "feature/login")
+    assert known.is_missing("gone/login", "gone/login")

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from holdlog import StateStore
+from holdlog.adapters.call import Write
 from tests.http import HttpServer
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -99,3 +100,23 @@ def test_the_server_says_what_a_browser_may_do_with_the_page(visit: Visits, serv
     assert answered.headers["referrer-policy"] == "no-referrer"
     again = page.request.get(server.url, headers={"If-None-Match": answered.headers["etag"]})
     assert again.status == 304
+
+
+def test_names_that_may_look_like_others_are_marked(visit: Visits, server: HttpServer, store: StateStore) -> None:
+    for resource, agent in (("custom://one", "\u0430nn"), ("custom://tw\u043e", "ben"), ("custom://three", "cleo")):
+        store.claim(resource, agent=agent)
+    command = store._opened.calls.claim("custom://four", "dora").command.model_copy(update={"agent": "dora\u3164"})
+    store._opened.write(Write(command, lambda outcome: outcome), store._opened.caller)
+    page = visit(server.url)
+    for place, marks in (("#claim-list", [True, True, False]), ("#event-list", [True, True, False])):
+        for resource, marked in zip(("custom://one", "custom://tw\u043e", "custom://three"), marks, strict=True):
+            row = page.locator(f"{place} > li").filter(has_text=resource)
+            expect(row.get_by_text("mixed scripts")).to_have_count(1 if marked else 0)
+        expect(page.locator(f"{place} > li").filter(has_text="custom://four")).to_contain_text(r"dora\u3164")
+    agents = page.locator("#agent-list > li").filter(has_text="mixed scripts")
+    expect(agents).to_have_count(1)
+    expect(agents).to_contain_text("\u0430nn")
+    for resource, agent in (("custom://one", "\u0430nn"), ("custom://tw\u043e", "ben"), ("custom://three", "cleo")):
+        store.release(resource, agent=agent)
+    release = store._opened.calls.release("custom://four", "boss", note="a test ends", forced=True)
+    store._opened.write(release, store._opened.caller)

@@ -1,0 +1,159 @@
+"""Which names calls accept, on every store; and that names which were stored before stay usable."""
+
+import contextlib
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdlog.adapters.call import Write
+from holdlog.adapters.claims import results
+from holdlog.adapters.compose import MEMORY, examine, open_aside, open_holdlog
+from holdlog.adapters.opened import Opened
+from holdlog.adapters.stores.rebuilding import rebuild
+from holdlog.domain.claims.commands import Let, Release, Sweep, Take, Taken
+from holdlog.domain.handle import Changed
+from holdlog.domain.ports import Store
+from holdlog.domain.record import Guard
+from holdlog.domain.refusals import InvalidError
+from tests.claim_calls import by, holder, writes
+from tests.clock import Clock
+from tests.commands import run, whole_log
+
+OLD_AGENT = "ann\u3164"
+OLD_NAMES = [
+    *("src/*.py", "src/**", "custom:merge", "a.py, b.py", "src/parser.py:10-20"),
+    *("custom://merge\u3164", "a\u2003b", "❤\ufe0f.md", "custom: x"),
+]
+LOOK_ALIKES = ["ann\u3164", "ann\u2800", "a\u00a0nn", "ann\ufe0f", "a\u200dnn", "ann\ue000", "ann\u0378"]
+
+
+def take_as_before(resource: str, agent: str = "ann", **more: Any) -> Take:
+    """A claim as release 0.1 made it, which refused none of these names."""
+    defaults = {name: field.default for name, field in Take.model_fields.items() if not field.is_required()}
+    return Take.model_construct(**{**defaults, "resource": resource, "agent": agent, **more})
+
+
+@pytest.mark.parametrize("resource", OLD_NAMES)
+def test_an_existing_claim_under_a_refused_name_guards_and_is_released(
+    store: Store, clock: Clock, resource: str
+) -> None:
+    taken = run(store, take_as_before(resource, note="old"), by())
+    assert isinstance(taken, Taken)
+    assert holder(store, clock, resource) == "ann"
+    guarded = run(store, writes(guard=(Guard(resource=resource, version=taken.version),)), by())
+    assert isinstance(guarded, Changed)
+    released = run(store, Release(resource=resource, agent="ann"), by())
+    assert isinstance(released, Let)
+    assert [name for name, _ in released.released] == [resource]
+    assert holder(store, clock, resource) is None
+    assert [it.envelope.topic for it in whole_log(store)] == ["ClaimGranted", "ValueWritten", "ClaimReleased"]
+
+
+@pytest.mark.parametrize("resource", OLD_NAMES)
+def test_an_existing_claim_under_a_refused_name_expires(store: Store, clock: Clock, resource: str) -> None:
+    run(store, take_as_before(resource, OLD_AGENT), by())
+    clock.pass_by(301)
+    run(store, Sweep())
+    assert [it.envelope.topic for it in whole_log(store)] == ["ClaimGranted", "ClaimExpired"]
+    assert holder(store, clock, resource) is None
+
+
+def test_waiters_of_before_are_granted_what_they_wait_for(store: Store, clock: Clock) -> None:
+    run(store, take_as_before("src/*.py"), by())
+    run(store, take_as_before("src/*.py", OLD_AGENT, also=("custom:x",), wait=30_000_000), by("s2"))
+    run(store, Release(resource="src/*.py", agent="ann"), by())
+    assert (holder(store, clock, "src/*.py"), holder(store, clock, "custom:x")) == (OLD_AGENT, OLD_AGENT)
+
+
+def before(opened: Opened, command: Take) -> None:
+    opened.write(Write(command, lambda outcome: outcome), opened.caller)
+
+
+@pytest.mark.parametrize("resource", OLD_NAMES)
+def test_calls_that_read_or_release_accept_refused_names(opened: Opened, resource: str) -> None:
+    calls = opened.calls
+    before(opened, take_as_before(resource))
+    assert opened.read(calls.status(resource)).status == "claimed"
+    assert opened.wait(calls.wait(resource, 0)).status == "timeout"
+    (guard,) = calls.guards([{"resource": resource, "version": 1}])
+    assert guard.resource == resource
+    assert [it.resource for it in opened.read(calls.board("ann")).claims] == [resource]
+    choice = calls.choice(None, None, None, resource, "ann", None)
+    assert [it.kind for it in opened.read(calls.events(choice)).events] == ["ClaimGranted"]
+    assert opened.write(calls.release(resource, "ann"), opened.caller).status == "released"
+
+
+@pytest.mark.parametrize("resource", [it for it in OLD_NAMES if it not in ("a.py, b.py", "src/parser.py:10-20")])
+def test_a_new_claim_under_a_refused_name_is_refused_by_its_argument(opened: Opened, resource: str) -> None:
+    claim, release = opened.calls.claim, opened.calls.release
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("resource", lambda: claim(resource, "ann")),
+        ("also[0]", lambda: claim("a", "ann", also=[resource])),
+        ("alternatives[1]", lambda: claim("a", "ann", alternatives=["b", resource])),
+        ("moved_to", lambda: release("a", "ann", outcome="moved", moved_to=resource)),
+    ]
+    for argument, make in calls:
+        with pytest.raises(InvalidError) as refusal:
+            make()
+        assert str(refusal.value).startswith(f"{argument}: must ")
+        assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("agent", LOOK_ALIKES)
+def test_every_write_refuses_an_agent_that_looks_like_another(opened: Opened, agent: str) -> None:
+    calls = opened.calls
+    result = {"agent_name": agent, "output": [], "created_at": "2026-01-01T00:00:00Z"}
+    message = {"type": "text", "role": "user", "content": "x"}
+    writes: list[tuple[str, Callable[[], object]]] = [
+        ("agent", lambda: calls.claim("a", agent)),
+        ("agent", lambda: calls.release("a", agent)),
+        ("agent", lambda: calls.register(agent, "Ann")),
+        ("updated_by", lambda: calls.set("n", "k", 1, agent, 0)),
+        ("deleted_by", lambda: calls.delete("n", "k", agent, 1)),
+        ("deleted_by", lambda: calls.clear_namespace("n", agent)),
+        ("agent", lambda: calls.thread_start(agent, "t")),
+        ("agent", lambda: calls.thread_append("t", agent, [message])),
+        ("results[0].agent_name", lambda: calls.thread_append("t", "ann", results=[result])),
+    ]
+    for argument, make in writes:
+        with pytest.raises(InvalidError) as refusal:
+            make()
+        assert str(refusal.value).startswith(f"{argument}: must not contain U+")
+
+
+def test_what_an_agent_of_a_refused_name_did_is_read_and_its_claim_taken(opened: Opened) -> None:
+    calls = opened.calls
+    before(opened, take_as_before("a.py", OLD_AGENT))
+    (held,) = opened.read(calls.board(OLD_AGENT)).claims
+    assert held.held_by == OLD_AGENT
+    choice = calls.choice(None, None, None, None, OLD_AGENT, None)
+    assert [it.by for it in opened.read(calls.events(choice)).events] == [OLD_AGENT]
+    released = opened.write(calls.release("a.py", "boss", note="cannot be named", forced=True), opened.caller)
+    assert released.status == "released"
+    assert opened.read(calls.board()).claims == []
+
+
+def test_a_log_with_refused_names_is_sound_and_rebuilt(place: str) -> None:
+    if place == MEMORY:
+        pytest.skip("nothing is kept")
+    with contextlib.closing(open_holdlog(place)) as opened:
+        for number, resource in enumerate(OLD_NAMES):
+            before(opened, take_as_before(resource, f"{OLD_AGENT}/{number}"))
+    where = place if "://" in place else Path(place)
+    assert [it for it in examine(where) if it.level == "bad"] == []
+    aside = open_aside(where, lambda line: None)
+    assert aside is not None
+    assert rebuild(aside[1]).events == len(OLD_NAMES)
+    aside[0].close()
+    with contextlib.closing(open_holdlog(place)) as opened:
+        assert {it.resource for it in opened.read(opened.calls.board()).claims} == set(OLD_NAMES)
+
+
+def test_names_in_all_scripts_are_claimed_under_their_own_name(opened: Opened) -> None:
+    for resource in ("資料（最終）.docx", "my file.py", "app/[id]/page.tsx", "custom://слияние", "cafe\u0301.md"):
+        claimed = opened.claim(opened.calls.claim(resource, "日本"), opened.caller)
+        assert isinstance(claimed, results.Claimed)
+        assert claimed.resource == unicodedata.normalize("NFC", resource)
