@@ -9,13 +9,12 @@ import time
 from pathlib import Path
 
 from holdlog.adapters.machine.host import lock_owner, process_name
+from holdlog.adapters.machine.private import open_private
 from holdlog.domain.refusals import UnavailableError
 
 _SHORTEST_NAP = 0.0001
 _LONGEST_NAP = 0.0005
 _MARK_BYTES = 28
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-"""A planted link must not make us write the mark into somebody's file."""
 
 
 class Gate:
@@ -70,7 +69,7 @@ class Gate:
 
     def _open(self) -> None:
         self.close()
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | _NOFOLLOW, 0o600)
+        self._descriptor = open_private(self._path, os.O_RDWR)
 
     def _lock(self, deadline: float) -> None:
         while True:

@@ -267,9 +267,16 @@ def test_newer_schemas_are_told(path: Path) -> None:
     assert "upgrade" in bad(path)["file"]
 
 
-@pytest.mark.parametrize("name", ["", "state.db", "state.db.gate"])
-def test_files_that_others_may_reach_are_told(path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["state.db", "state.db.gate"])
+def test_files_that_others_may_reach_are_bad(path: Path, name: str) -> None:
     (path.parent / name).chmod(0o755)
+    found = look(path)["permissions"]
+    assert found.level == "bad"
+    assert "0755" in found.text
+
+
+def test_a_folder_that_others_may_read_is_a_warning(path: Path) -> None:
+    path.parent.chmod(0o755)
     found = look(path)["permissions"]
     assert found.level == "warn"
     assert "0755" in found.text

@@ -134,7 +134,7 @@ async def test_who_gives_up_while_a_space_is_opened_takes_nothing_from_others(pl
 
 async def test_a_space_that_cannot_be_opened_is_tried_again_by_the_next_one(tmp_path: Path) -> None:
     folder = tmp_path / "state.db.spaces"
-    folder.mkdir()
+    folder.mkdir(0o700)
     (folder / "one.db").write_bytes(b"no store" * 500)
     async with opened_spaces(tmp_path / "state.db") as spaces:
         for _ in range(2):

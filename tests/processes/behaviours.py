@@ -286,6 +286,30 @@ def serve(path: str) -> None:
         say(**attempt(partial(calls[verb], *rest)))
 
 
+def write_hastily(path: str, patience: str, how: str) -> None:
+    """One write with this many seconds of patience, and beats meanwhile that show that the process runs."""
+    writer.PATIENCE = float(patience)  # type: ignore[misc]
+    store = StateStore(path)
+    lock = threading.Lock()
+
+    async def alone() -> int:
+        async with AsyncStateStore(path) as other:
+            return (await other.set("n", "k", 1, updated_by="worker")).version
+
+    def run() -> None:
+        call = (lambda: asyncio.run(alone())) if how == "async" else lambda: write(store, "k")
+        done = attempt(call)
+        with lock:
+            say(**done.pop("answer", {}) if how == "sync" else {}, done=True, **done)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.05)
+        with lock:
+            say(beat=True)
+
+
 def hold_gate(path: str) -> None:
     """Hold the gate until told to let go."""
     gate = Gate(Path(path + ".gate"))
@@ -499,6 +523,21 @@ def as_somebody_else(path: str) -> None:
     os.setgid(65534)
     os.setuid(65534)
     say(**attempt(lambda: StateStore(path)))
+
+
+def with_umask(path: str, umask: str) -> None:
+    """Make a store and all its side files under this umask, and keep it open."""
+    os.umask(int(umask))
+    try:
+        store = StateStore(path)
+        store.claim("src/a.py", agent="ann")
+        store.wait("src/a.py", 0.01)
+    except HoldlogError as error:
+        say(error=str(error))
+        return
+    say(ready=True)
+    hear()
+    store.close()
 
 
 # --- bells

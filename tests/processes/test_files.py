@@ -84,7 +84,7 @@ def test_a_file_that_is_not_ours_is_refused_in_one_line_and_stays_as_it_is(path:
 
 
 def test_an_empty_file_becomes_a_store(path: Path) -> None:
-    path.touch()
+    path.touch(0o600)
     with StateStore(path) as store:
         store.set("n", "k", 1, updated_by="test")
     require_sound(path)

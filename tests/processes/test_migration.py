@@ -173,7 +173,7 @@ def test_a_backup_has_what_stands_in_the_write_ahead_log_only(path: Path, tmp_pa
         folder = tmp_path / "crashed"
         folder.mkdir(0o700)
         for suffix in ("", "-wal"):
-            shutil.copyfile(path.with_name(path.name + suffix), folder / f"state.db{suffix}")
+            shutil.copy(path.with_name(path.name + suffix), folder / f"state.db{suffix}")
     crashed = folder / "state.db"
     opened(crashed)
     assert ask(folder / "state.db.backup-1", "SELECT value FROM current WHERE key = 'key 0'") == [("7",)]
@@ -190,14 +190,14 @@ def test_a_backup_that_is_put_back_is_migrated_again_and_kept_once(path: Path) -
     opened(path)
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-    shutil.copyfile(path.with_name("state.db.backup-1"), path)
+    shutil.copy(path.with_name("state.db.backup-1"), path)
     opened(path)
     assert backups(path) == ["state.db.backup-1"]
     require_sound(path)
 
 
 def test_a_backup_of_an_earlier_state_is_not_taken_for_that_of_this_one(path: Path) -> None:
-    shutil.copyfile(path, path.with_name("state.db.backup-1"))
+    shutil.copy(path, path.with_name("state.db.backup-1"))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DELETE FROM stored_events WHERE rowid = 24")
         connection.execute("DELETE FROM current WHERE namespace = 'last' AND key = 'l'")
@@ -347,6 +347,7 @@ def test_killed_at_every_system_call_nothing_is_lost(path: Path, start: Start, c
         for left in path.parent.iterdir():
             shutil.rmtree(left) if left.is_dir() else left.unlink()
         for name, content in template.items():
+            path.with_name(name).touch(0o600)
             path.with_name(name).write_bytes(content)
         _, status = faults.strike(number)
         assert log(path)[: len(before)] == before
