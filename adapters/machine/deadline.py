@@ -10,7 +10,7 @@ SLICE: Final = 0.1
 
 
 class _Lock(Protocol):
-    def acquire(self, blocking: bool = ..., timeout: float = ...) -> bool: ...
+    def acquire(self, *, timeout: float) -> bool: ...
 
 
 class Deadline:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Final
 
 from holdlog.adapters.machine import host
+from holdlog.adapters.machine.deadline import Deadline
 from holdlog.adapters.machine.gate import Gate, describe_process
 from holdlog.adapters.stores.faults import code_of, is_busy, refusal_of
 from holdlog.adapters.stores.recorder import Datastore, EventRecorder, configure, uri_of
@@ -169,14 +170,16 @@ class SqliteStore:
         if self._writing is None:
             self._writing = SqliteTransaction(self.connect(), self.recorder, self.clock, self._steady)
         writing = self._writing
+        patience = Deadline(deadline)
         while True:
             try:
                 writing.begin()
             except sqlite3.OperationalError as error:
                 if not is_busy(error):
                     raise
-                if time.monotonic() >= deadline:
-                    raise UnavailableError(f"the store is locked by {self._locker()}, which does not let go") from None
+                if patience.passed():
+                    line = f"the store is locked by {self._locker()}, which does not release it"
+                    raise UnavailableError(line) from None
                 time.sleep(_BUSY_NAP)
             else:
                 return writing

@@ -30,7 +30,7 @@ from holdlog import (
 )
 from holdlog.adapters.machine import bells
 from holdlog.adapters.machine.gate import Gate
-from holdlog.adapters.stores import schema
+from holdlog.adapters.stores import schema, writer
 from holdlog.adapters.stores.recorder import uri_of
 from holdlog.domain.message import NOBODY
 from holdlog.domain.threads.commands import Append, ChangeData, NewMessage, NewResult, StartThread
@@ -287,27 +287,30 @@ def serve(path: str) -> None:
 
 
 def write_hastily(path: str, patience: str, how: str) -> None:
-    """One write with this many seconds of patience, and beats meanwhile that show that the process runs."""
+    """When told: one write with this many seconds of patience, and beats meanwhile that show that the process runs."""
     writer.PATIENCE = float(patience)  # type: ignore[misc]
     store = StateStore(path)
-    lock = threading.Lock()
+    beside = AsyncStateStore.__new__(AsyncStateStore)
+    beside._opened, beside._calls = store._opened, store._calls
+    say(ready=True)
+    hear()
+    done: dict[str, Any] = {}
 
-    async def alone() -> int:
-        async with AsyncStateStore(path) as other:
-            return (await other.set("n", "k", 1, updated_by="worker")).version
+    async def alone() -> Any:
+        return await beside.set("n", "k", 1, updated_by="worker")
 
     def run() -> None:
-        call = (lambda: asyncio.run(alone())) if how == "async" else lambda: write(store, "k")
-        done = attempt(call)
-        with lock:
-            say(**done.pop("answer", {}) if how == "sync" else {}, done=True, **done)
+        one = partial(asyncio.run, alone()) if how == "async" else lambda: store.set("n", "k", 1, updated_by="worker")
+        done.update(attempt(one))
 
     thread = threading.Thread(target=run)
     thread.start()
+    while not store._opened.writer._led:
+        time.sleep(0.001)
     while thread.is_alive():
         thread.join(0.05)
-        with lock:
-            say(beat=True)
+        say(beat=True)
+    say(done=True, **done)
 
 
 def hold_gate(path: str) -> None:
