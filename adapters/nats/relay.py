@@ -254,7 +254,7 @@ class Relay:
         with self._store.reader() as reader:
             found = reader.meta("store_id")
         if found is None:
-            raise StoreError("the store has no id: it is damaged; restore it from a backup")
+            raise StoreError("the store has no id: it is damaged; run `holdlog doctor`")
         return found
 
     def _page(self, after: int, size: int) -> Sequence[Recorded[Event]]:

@@ -15,6 +15,7 @@ from holdlog.adapters.machine.location import shown
 from holdlog.adapters.machine.presence import connected
 from holdlog.adapters.machine.private import require_own, why_open
 from holdlog.adapters.stores.aside import left_over
+from holdlog.adapters.stores.faults import is_damage
 from holdlog.adapters.stores.findings import REBUILD_LEFT, Finding, contents, kept, leases, log
 from holdlog.adapters.stores.look import SqliteLook, any_text
 from holdlog.adapters.stores.opening import require_ours
@@ -139,9 +140,14 @@ def _integrity(connection: sqlite3.Connection) -> Finding:
 
 
 def _guarded(name: str, look: Callable[[], list[Finding]]) -> list[Finding]:
-    """A damaged file ends one look, not all."""
+    """A damaged file ends one look, not all. What a disk fails to read once is read again."""
     try:
-        return look()
+        try:
+            return look()
+        except sqlite3.Error as error:
+            if not is_damage(error):
+                raise
+            return look()
     except sqlite3.Error as error:
         return [Finding(name, "bad", f"cannot be read: {error}")]
 

@@ -16,7 +16,7 @@ from holdlog.adapters.machine import host
 from holdlog.adapters.machine.gate import Gate
 from holdlog.adapters.machine.location import LocationError, prepare_folder, require_local
 from holdlog.adapters.machine.private import open_private, require_own, why_open
-from holdlog.adapters.stores.faults import require_major
+from holdlog.adapters.stores.faults import DOCTOR_FIRST, DamagedError, require_major
 from holdlog.adapters.stores.migrating import is_older, migrate
 from holdlog.adapters.stores.recorder import configure, uri_of
 from holdlog.adapters.stores.schema import (
@@ -73,7 +73,10 @@ def open_sqlite(
     try:
         gate.acquire(time.monotonic() + PATIENCE)
         try:
-            _require_or_create(path, steady, tell)
+            try:
+                _require_or_create(path, steady, tell)
+            except DamagedError:  # or a disk that failed one read
+                _require_or_create(path, steady, tell)
             return SqliteStore(path, gate, clock, steady)
         except StoreError:
             if not guarded:
@@ -144,9 +147,8 @@ def _connection(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
     except sqlite3.Error as error:
         match getattr(error, "sqlite_errorcode", 0) & 0xFF:
             case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-                raise StoreError(
-                    f"{path} is damaged or no SQLite file ({error}); restore it from a backup, or use another --db"
-                ) from None
+                line = f"{path} is damaged or no SQLite file ({error})"
+                raise DamagedError(f"{line}; use another --db, or, if it is a store, {DOCTOR_FIRST}") from None
             case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
                 raise StoreError(f"{path} cannot be opened ({error}); use --db with a path you may write") from None
             case _:

@@ -200,6 +200,7 @@ def forks(path: str, call: str, when: str) -> None:
     burnt = os.open("/dev/null", os.O_RDWR)
     burn: dict[str, Callable[[], Any]] = {
         "pwrite64": lambda: os.pwrite(burnt, b"x", 0),
+        "pread64": lambda: os.pread(burnt, 1, 0),
         "fdatasync": lambda: _suppressed(os.fdatasync, burnt),
         "ftruncate": lambda: _suppressed(os.ftruncate, burnt, 0),
         "unlink": lambda: _suppressed(os.unlink, "/nowhere/at/all"),
@@ -236,6 +237,7 @@ def _write_three(path: str) -> None:
         return
     for number in range(3):
         say(**write(store, "k", f"{os.getpid()}-{number}"))
+        say(read=attempt(lambda: store.get("n", "k").version))
     begun = StartThread(thread=secrets.token_hex(4), data={"k": Json.of("x")}, by="worker")  # rows in three views
     attempt(lambda: store._opened.writer.run(begun, NOBODY))
     say(closing=attempt(store.close))
