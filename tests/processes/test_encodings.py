@@ -102,6 +102,7 @@ def test_every_command_of_the_parser_is_in_the_table() -> None:
 def test_a_command_writes_in_an_encoding_that_lacks_characters(
     store: Path, line: Line, encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(store.parent)  # which is no worktree, whose name resources would have
     again = Path(shutil.copy(store, store.with_name("again.db")))
     for path, options in ((store, ()), (again, ("--json",)))[: 2 if line.json else 1]:
         out, err = io.BytesIO(), io.BytesIO()
@@ -130,6 +131,7 @@ def run(store: Path, words: list[str], environ: dict[str, str]) -> "subprocess.C
         input=b"",
         capture_output=True,
         env={**os.environ, **environ},
+        cwd=store.parent,
         timeout=60,
         check=False,
     )
