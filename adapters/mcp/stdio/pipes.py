@@ -31,6 +31,8 @@ class Input:
 
     def __init__(self, fd: int, threads: bool) -> None:
         self.ended = asyncio.Event()
+        self.closed = False
+        """Whether the client closed its end; other ends, such as a signal, leave a client that still reads."""
         self.came = asyncio.Event()
         self.lines: deque[bytes | TooLong] = deque()
         self._fd = fd
@@ -103,6 +105,7 @@ class Input:
         self.lines += lines
         self._size += sum(map(_size, lines))
         if not data:
+            self.closed = True
             self.end()
             return
         self.came.set()

@@ -41,9 +41,10 @@ async def serve_stdio(
     """Serve one client over this process's stdin and stdout; return when it is gone or the process is told to end.
 
     Ends on end of input, SIGTERM, SIGINT, SIGHUP, death of the parent process, and a closed stdout. Calls in flight
-    then go on as long as answers come and 0.2 s longer; what still waits is cancelled and answered with an error,
-    `on_end` is awaited, the server's lifespan left. A call stuck in a thread is abandoned after 1 s. While serving,
-    fd 0 is the null device and fd 1 is stderr, for stray reads and prints; the handlers of the signals are taken.
+    then go on as long as answers come and 0.2 s longer; what still waits is cancelled, and answered with an error
+    unless the client closed its end; `on_end` is awaited, the server's lifespan left. A call stuck in a thread is
+    abandoned after 1 s. While serving, fd 0 is the null device and fd 1 is stderr, for stray reads and prints; the
+    handlers of the signals are taken.
     """
     token = set_transport("stdio")
     try:
@@ -55,7 +56,7 @@ async def serve_stdio(
                     async with server._lifespan_manager():
                         low = server._mcp_server
                         serving = asyncio.create_task(
-                            low.run(requests, Answers(output, traffic), low.create_initialization_options())
+                            low.run(requests, Answers(output, traffic, requests), low.create_initialization_options())
                         )
                         try:
                             await _until_end(serving, source, output, requests, traffic)
