@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,43 @@ def test_a_line_too_long_is_answered_and_skipped(fresh: Wire) -> None:
     assert answer["id"] == 9
     assert f"at most {MAX_LINE} bytes" in text_of(answer)
     assert "result" in fresh.ask("ping")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_a_line_of_forty_megabytes_costs_little_memory(fresh: Wire, place: str) -> None:
+    assert "result" in fresh.ask("tools/call", {"name": "echo", "arguments": {"value": 1}})
+    before = peak_memory(fresh.process.pid)
+    filling = b'"method":"tools/call","params":{"name":"echo","arguments":{"value":"' + b"x" * 40_000_000 + b'"}}'
+    fields = (b'"jsonrpc":"2.0","id":9', filling)
+    fresh.send(b"{" + b",".join(fields if place == "first" else reversed(fields)) + b"}")
+    answer = fresh.answer()
+    assert answer["id"] == 9
+    assert "message too long" in text_of(answer)
+    assert peak_memory(fresh.process.pid) - before < 60_000_000
+    assert "result" in fresh.ask("ping")
+
+
+def peak_memory(pid: int) -> int:
+    """Bytes that the process had resident at most."""
+    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
+def test_a_server_for_large_values_reads_lines_that_hold_one(tmp_path: Path) -> None:
+    value = "\u0001" * 2_000_000  # six bytes each, as JSON writes them
+    with closing(
+        Wire("-m", "holdlog", "--db", tmp_path / "state.db", "--tools", "state", "--max-value-bytes", "12000002")
+    ) as wire:
+        wire.open()
+        done = wire.ask(
+            "tools/call",
+            {
+                "name": "holdlog_set",
+                "arguments": {"namespace": "n", "key": "k", "value": value, "updated_by": "ann", "expected_version": 0},
+            },
+        )
+    assert json.loads(text_of(done))["version"] == 1
 
 
 def test_a_crowd_of_waiting_calls_keeps_nobody_out(fresh: Wire) -> None:
