@@ -19,7 +19,7 @@ ESCAPED = 8
 MAX_NESTING = 200
 """Levels of a message the SDK's JSON parser follows; its own bound, named here for the answer."""
 HEAD = 64 * 1024
-"""Bytes kept of each end of a line that is too long: the id stands in one of them."""
+"""Bytes kept of each end of a line that is too long: the id is in one of them."""
 
 _KEEP = b"+" if sys.version_info >= (3, 11, 5) else b""
 """Makes a repeat of a group possessive, which is 20 times faster; earlier Pythons lose their place when one fails."""

@@ -152,9 +152,14 @@ class SqliteStore:
     def discard(self, connection: sqlite3.Connection) -> None:
         """Close a connection that may keep what it read wrongly: behind the gate, for it may be the last one."""
         self._discarded.append(connection)
+        if self.gate.is_mine():
+            return  # the transaction of this thread closes it when it ends
         with suppress(UnavailableError):
             self.gate.acquire(time.monotonic())
-            self.end()
+            try:
+                self._close_discarded()
+            finally:
+                self.gate.release()
 
     def begin(self, deadline: float) -> SqliteTransaction:
         """Take the gate and begin; whoever begins calls `end`. Raises UnavailableError, having let go again."""

@@ -384,17 +384,17 @@ def test_relays_of_one_store_to_two_names_lead_each(path: Path, options: NatsOpt
 
 async def test_once_ends_while_another_relay_publishes(opened: Opened, path: Path, options: NatsOptions) -> None:
     write(opened, 20)
-    told: list[Status] = []
-    async with relaying(opened, path, options, told.append):
-        await until(lambda: bool(told) and told[-1].state in ("publishing", "current"))
-        said: list[Status] = []
-        relay = Relay(opened.store, opened.bell, open_lead(path, options), options, said.append)
+    leading: list[Status] = []
+    async with relaying(opened, path, options, leading.append):
+        await until(lambda: bool(leading) and leading[-1].state in ("publishing", "current"))
+        seen: list[Status] = []
+        relay = Relay(opened.store, opened.bell, open_lead(path, options), options, seen.append)
         async with asyncio.timeout(PATIENCE):
             await relay.run(once=True)
-        assert said[0].state == "waiting"
-        assert said[-1] == Status("current", 20)
+        assert seen[0].state == "waiting"
+        assert seen[-1] == Status("current", 20)
         write(opened, 1)
-        await until(lambda: told[-1].position == 21)
+        await until(lambda: leading[-1].position == 21)
     assert await positions(options, opened) == list(range(1, 22))
 
 

@@ -289,17 +289,17 @@ def serve(path: str) -> None:
 
 
 def write_hastily(path: str, patience: str, how: str) -> None:
-    """When told: one write with this many seconds of patience, and beats meanwhile that show that the process runs."""
+    """After a line of input: one write with this many seconds of patience, and beats meanwhile that show that the process runs."""
     writer.PATIENCE = float(patience)  # type: ignore[misc]
     store = StateStore(path)
-    beside = AsyncStateStore.__new__(AsyncStateStore)
-    beside._opened, beside._calls = store._opened, store._calls
+    other = AsyncStateStore.__new__(AsyncStateStore)
+    other._opened, other._calls = store._opened, store._calls
     say(ready=True)
     hear()
     done: dict[str, Any] = {}
 
     async def alone() -> Any:
-        return await beside.set("n", "k", 1, updated_by="worker")
+        return await other.set("n", "k", 1, updated_by="worker")
 
     def run() -> None:
         one = partial(asyncio.run, alone()) if how == "async" else lambda: store.set("n", "k", 1, updated_by="worker")

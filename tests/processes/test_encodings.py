@@ -15,7 +15,7 @@ import pytest
 from holdlog import StateStore, create_state
 from holdlog.adapters.cli.main import build_parser, main
 
-SAID = "résumé – 日本 🦊"
+TEXT = "résumé – 日本 🦊"
 LOCALE_C = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
 
 
@@ -75,13 +75,13 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Names and values that neither ASCII nor Latin-1 has."""
     path = tmp_path_factory.mktemp("template") / "state.db"
     with StateStore(path) as opened:
-        opened.set("n", "k", {SAID: SAID}, updated_by=SAID, reason=SAID)
-        opened.set(SAID, SAID, SAID, updated_by=SAID)
-        opened.claim("held.py", agent=SAID, note=SAID)
-        opened.claim(f"{SAID}.py", agent="ann", note=SAID)
-        state = create_state({"plan": SAID}, thread_id="run", store=opened, agent=SAID)
-        state.append_message({"type": "text", "role": "user", "content": SAID})
-        create_state({}, thread_id=SAID, store=opened)
+        opened.set("n", "k", {TEXT: TEXT}, updated_by=TEXT, reason=TEXT)
+        opened.set(TEXT, TEXT, TEXT, updated_by=TEXT)
+        opened.claim("held.py", agent=TEXT, note=TEXT)
+        opened.claim(f"{TEXT}.py", agent="ann", note=TEXT)
+        state = create_state({"plan": TEXT}, thread_id="run", store=opened, agent=TEXT)
+        state.append_message({"type": "text", "role": "user", "content": TEXT})
+        create_state({}, thread_id=TEXT, store=opened)
     assert run(path, ["token", "create", "--name", "old", "--allow", "read:*"], {}).returncode == 0
     return path
 
@@ -116,7 +116,7 @@ def test_a_command_writes_in_an_encoding_that_lacks_characters(
         assert code == line.code
         if options and line.shows:
             read = [json.loads(it) for it in documents(out.getvalue().decode(encoding))]
-            assert SAID in " ".join(strings(read))
+            assert TEXT in " ".join(strings(read))
 
 
 @pytest.mark.parametrize("words", [lines[-1].words for lines in COMMANDS.values()], ids=list(COMMANDS))
