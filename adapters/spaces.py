@@ -10,6 +10,7 @@ from typing import Final
 from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import MEMORY, file_of, open_holdlog
 from holdlog.adapters.machine.location import is_url
+from holdlog.adapters.machine.private import require_private
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.stores.watch import Watch
 from holdlog.domain.refusals import InvalidError, UnavailableError
@@ -118,6 +119,8 @@ class Spaces:
         return space
 
     def _open(self, place: Path | str) -> Opened:
+        if isinstance(place, Path):
+            require_private(place.parent)  # before a link in its place is resolved
         opened = open_holdlog(place, self._settings, what="http")
         opened.writer.watch = self._watch
         self._prepare(opened)

@@ -10,6 +10,7 @@ from holdlog.adapters.cli.commands import Parsers, add_calls
 from holdlog.adapters.cli.copy import add_copy
 from holdlog.adapters.cli.log import add_log
 from holdlog.adapters.cli.nats import add_relay, add_subscribe
+from holdlog.adapters.cli.output import make_every_character_writable
 from holdlog.adapters.cli.serve import add_serve
 from holdlog.adapters.cli.settings import environment
 from holdlog.adapters.cli.store import add_doctor, add_rebuild
@@ -48,6 +49,7 @@ Each option of serve can stand in the environment: HOLDLOG_DB, HOLDLOG_TOOLS, HO
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. 0: done; 1: it found something wrong or was refused; 2: bad settings, told in one line."""
+    make_every_character_writable()
     try:
         try:
             options = parsed(sys.argv[1:] if arguments is None else arguments)

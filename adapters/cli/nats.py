@@ -97,7 +97,9 @@ def add_relay(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_nats_options(parser)
-    parser.add_argument("--once", action="store_true", help="end when all events are published")
+    parser.add_argument(
+        "--once", action="store_true", help="end when all events up to now are published, by this relay or another one"
+    )
     parser.add_argument("--json", action="store_true", help="what it does as JSON Lines on standard output")
     parser.set_defaults(run=run_relay)
 
@@ -172,7 +174,7 @@ def run_relay(options: argparse.Namespace) -> int:
         raise StoreError(f"there is no store at {place}")
     opened = open_holdlog(place, what="holdlog relay", tell=tell)
     try:
-        teller = _Teller(nats.place, options.json)
+        teller = _Teller(nats.place, options.json, options.once)
         relay = Relay(opened.store, opened.bell, open_lead(place, nats), nats, teller.told)
         return run_until_ended(relay.run(options.once))
     finally:
@@ -209,8 +211,9 @@ def run_until_ended(work: Coroutine[object, object, None]) -> int:
 class _Teller:
     """Says what changed, and once a second how far it is. Attempts that fail alike are told once."""
 
-    def __init__(self, where: str, as_json: bool) -> None:
+    def __init__(self, where: str, as_json: bool, once: bool = False) -> None:
         self._where = where
+        self._once = once
         self._json = as_json
         self._last: tuple[str, str | None] = ("", None)
         self._error: str | None = None
@@ -237,6 +240,8 @@ class _Teller:
 
     def _line(self, status: "Status") -> str:
         match status.state:
+            case "waiting" if self._once:
+                return "another relay publishes; this one ends when the stream has everything up to now"
             case "waiting":
                 return "another relay publishes; this one takes over when it ends"
             case "connecting":

@@ -123,6 +123,7 @@ def run_serve(options: argparse.Namespace) -> int:
     from holdlog.adapters.call import Settings
     from holdlog.adapters.cli.texts import tell
     from holdlog.adapters.compose import open_holdlog, tell_nats
+    from holdlog.adapters.mcp.salvage import longest_line
     from holdlog.adapters.mcp.server import build_server, chosen_groups, local_session
     from holdlog.adapters.mcp.stdio.serving import run_stdio
 
@@ -149,7 +150,7 @@ def run_serve(options: argparse.Namespace) -> int:
             beside.stop()
         opened.close()
 
-    run_stdio(build_server(opened, groups, options.tool_prefix), end)
+    run_stdio(build_server(opened, groups, options.tool_prefix), end, longest_line(options.max_value_bytes))
     return 0
 
 

@@ -3,8 +3,10 @@
 Measured against polling, inotify, pipes and Unix sockets: docs/decisions/0005-bells.md.
 """
 
+import logging
 import os
 import socket
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +16,8 @@ from typing import Final
 
 from holdlog.adapters.machine.gate import lock_file
 from holdlog.adapters.machine.host import network_namespace
+from holdlog.adapters.machine.private import NOFOLLOW, make_private_folder, open_private
+from holdlog.domain.refusals import StoreError
 
 MAGIC: Final = b"holdlog bell"
 LOOK_EVERY: Final = 0.1
@@ -23,6 +27,8 @@ LINGER: Final = 2.0
 """Seconds that the ear stays up after the last waiter, so that a waiter that comes back finds it."""
 _FRESH: Final = 50_000_000
 """Nanoseconds in which a folder may change again without another time stamp."""
+
+_log = logging.getLogger("holdlog")
 
 
 class ProcessBell:
@@ -107,7 +113,10 @@ class MachineBell(ProcessBell):
     def _others(self) -> list[int]:
         """Ports of the other processes that wait; reads the folder only when it changed."""
         try:
-            stamp = os.stat(self._name).st_mtime_ns
+            status = os.lstat(self._name)
+            if not stat.S_ISDIR(status.st_mode):
+                return []
+            stamp = status.st_mtime_ns
             if stamp != self._seen or time.time_ns() - stamp < _FRESH:
                 self._ports = [port for port in self._registered() if self._ear is None or port != self._ear.port]
                 self._seen = stamp
@@ -213,7 +222,7 @@ class _Registration:
         _clear_away_the_dead(folder)
         self._path = folder / name
         unready = folder / f".{name}"
-        self.descriptor = os.open(unready, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.descriptor = open_private(unready, os.O_RDWR)
         lock_file(self.descriptor)
         os.rename(unready, self._path)
 
@@ -225,16 +234,20 @@ class _Registration:
 
 def _register(folder: Path, name: str) -> _Registration | None:
     """None where that cannot be, on a full disk or when the folder was deleted: then looking must do."""
-    with suppress(OSError):
-        folder.mkdir(0o700, exist_ok=True)
+    try:
+        make_private_folder(folder)
         return _Registration(folder, name)
-    return None
+    except OSError:
+        return None
+    except StoreError as error:
+        _log.warning("%s; until then, waiting calls look every %s s", error, LOOK_EVERY)
+        return None
 
 
 def _clear_away_the_dead(folder: Path) -> None:
     for name in os.listdir(folder):
         with suppress(OSError):
-            descriptor = os.open(folder / name, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(folder / name, os.O_RDWR | os.O_CLOEXEC | NOFOLLOW)
             try:
                 if not name.startswith(".") and lock_file(descriptor):
                     os.unlink(folder / name)

@@ -8,14 +8,14 @@ import threading
 import time
 from pathlib import Path
 
+from holdlog.adapters.machine.deadline import Deadline
 from holdlog.adapters.machine.host import lock_owner, process_name
+from holdlog.adapters.machine.private import open_private
 from holdlog.domain.refusals import UnavailableError
 
 _SHORTEST_NAP = 0.0001
 _LONGEST_NAP = 0.0005
 _MARK_BYTES = 28
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-"""A planted link must not make us write the mark into somebody's file."""
 
 
 class Gate:
@@ -32,12 +32,15 @@ class Gate:
     def acquire(self, deadline: float) -> bool:
         """Wait for the gate until `deadline` (`time.monotonic`). Raises UnavailableError that names the holder.
 
+        Time in which this process was stopped does not count.
+
         True: nobody else went through since this one did, so what it learnt about the store then still holds.
         """
-        if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
+        patience = Deadline(deadline)
+        if not patience.acquire(self._turn):
             raise UnavailableError("this process is busy writing; try again")
         try:
-            self._lock(deadline)
+            self._lock(patience)
             undisturbed = os.pread(self._descriptor, _MARK_BYTES, 0) == self._mark
             if not undisturbed:
                 os.pwrite(self._descriptor, self._mark, 0)
@@ -70,9 +73,10 @@ class Gate:
 
     def _open(self) -> None:
         self.close()
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | _NOFOLLOW, 0o600)
+        self._descriptor = open_private(self._path, os.O_RDWR)
 
-    def _lock(self, deadline: float) -> None:
+    def _lock(self, deadline: Deadline) -> None:
+        mark: bytes | None = None
         while True:
             if self._descriptor < 0:
                 self._open()
@@ -80,16 +84,26 @@ class Gate:
                 if os.fstat(self._descriptor).st_nlink:
                     return
                 self._open()  # somebody deleted the file: whoever comes now locks another one, and so must this one
-            elif time.monotonic() >= deadline:
-                raise UnavailableError(f"the store is locked by {self._holder()}, which does not let go")
+            elif deadline.passed():
+                raise self._refusal(mark)
             else:
+                mark = mark or self._mark_now()
                 time.sleep(random.uniform(_SHORTEST_NAP, _LONGEST_NAP))
+
+    def _refusal(self, before: bytes | None) -> UnavailableError:
+        """Blames nobody where the lock changed hands since `before` was read."""
+        if before is not None and before != self._mark_now():
+            return UnavailableError("the store is busy: other processes write all the time; try again")
+        return UnavailableError(f"the store is locked by {self._holder()}, which does not release it")
+
+    def _mark_now(self) -> bytes:
+        return os.pread(self._descriptor, _MARK_BYTES, 0)
 
     def _holder(self) -> str:
         """Who has the lock, as far as the kernel tells; else who wrote the mark, the last that came through."""
         pid = lock_owner(self._path)
         if pid is None:
-            mark = os.pread(self._descriptor, _MARK_BYTES, 0).partition(b" ")[0]
+            mark = self._mark_now().partition(b" ")[0]
             pid = int(mark) if mark.isdigit() else None
         return describe_process(pid) if pid else "another process"
 

@@ -59,7 +59,7 @@ def prepare_folder(path: Path, environ: Mapping[str, str] = os.environ) -> None:
     folder = path.parent
     try:
         for missing in _to_create(folder, environ):
-            missing.mkdir(FOLDER_MODE, exist_ok=True)
+            _make(missing)
         if folder.name == OUR_FOLDER:
             _ignore_in_git(folder)
     except OSError as error:
@@ -223,6 +223,15 @@ def _to_create(folder: Path, environ: Mapping[str, str]) -> list[Path]:
     if len(missing) > 1 and folder != resolved(_state_place(environ)):
         raise LocationError(f"folder {shown(missing[1])} does not exist; make it, or use --db with another path")
     return missing[::-1]
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(FOLDER_MODE)
+    except FileExistsError:
+        folder.mkdir(FOLDER_MODE, exist_ok=True)  # another process was faster; raises for a file
+    else:
+        folder.chmod(FOLDER_MODE)  # the umask may have taken bits away
 
 
 def _ignore_in_git(folder: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.machine.gate import lock_file
+from holdlog.adapters.machine.private import NOFOLLOW, make_private_folder, open_private, require_private
 from holdlog.domain.refusals import StoreError
 
 MAX_BYTES: Final = 4096
@@ -73,10 +74,10 @@ def announce(path: Path, session: str, what: str) -> Presence:
     name = f"s-{re.sub(r'[^A-Za-z0-9-]', '_', session)[:64]}.{secrets.token_hex(8)}{_SUFFIX}"
     unready = folder / f".{name}"
     try:
-        folder.mkdir(0o700, exist_ok=True)
+        make_private_folder(folder)
         for _ in _living(folder):
             pass
-        descriptor = os.open(unready, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = open_private(unready, os.O_RDWR | os.O_EXCL)
         lock_file(descriptor)
         presence = Presence(folder / name, descriptor, session[:MAX_TEXT], what)
         os.rename(unready, folder / name)
@@ -90,15 +91,16 @@ def connected(path: Path) -> list[Connected]:
     """Who has the store `path` open now, by start. Files of those that ended without a goodbye are cleared away."""
     folder = _folder(path)
     try:
+        require_private(folder)  # files in a folder of somebody else are not ours to clear away
         return sorted(_living(folder), key=lambda found: (found.started, found.pid, found.session))
-    except OSError:
+    except (OSError, StoreError):
         return []
 
 
 def is_connected(path: Path, server: str) -> bool:
     """Whether the process of this name (`Presence.server`) still lives. Its file is left for `connected` to clear."""
     try:
-        descriptor = os.open(_folder(path) / f"{server}{_SUFFIX}", os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(_folder(path) / f"{server}{_SUFFIX}", os.O_RDWR | os.O_CLOEXEC | NOFOLLOW)
     except FileNotFoundError:
         return False
     except OSError:
@@ -118,7 +120,7 @@ def _living(folder: Path) -> Iterator[Connected]:
         if name.startswith(".") or not name.endswith(_SUFFIX):
             continue
         with suppress(OSError):
-            descriptor = os.open(folder / name, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(folder / name, os.O_RDWR | os.O_CLOEXEC | NOFOLLOW)
             try:
                 # Shared: two that look at the same time must not take each other for the owner.
                 if lock_file(descriptor, shared=True):

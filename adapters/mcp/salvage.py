@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, PROTOCOL_VERSION_META_KEY
 from pydantic import ValidationError
 
-MAX_LINE = 64 * 1024 * 1024
-"""Bytes of the longest line that is read as a message."""
+MAX_LINE = 8 * 1024 * 1024
+"""Bytes of the longest line that is read as a message, unless one value may be larger."""
+ESCAPED = 8
+"""Bytes of a line for each byte of its value: JSON may write one as six (`\\u0061`), and names come with it."""
 MAX_NESTING = 200
 """Levels of a message the SDK's JSON parser follows; its own bound, named here for the answer."""
 HEAD = 64 * 1024
-"""Bytes kept of each end of a line longer than MAX_LINE: the id stands in one of them."""
+"""Bytes kept of each end of a line that is too long: the id is in one of them."""
 
 _KEEP = b"+" if sys.version_info >= (3, 11, 5) else b""
 """Makes a repeat of a group possessive, which is 20 times faster; earlier Pythons lose their place when one fails."""
@@ -35,6 +37,11 @@ _LAST_ID = re.compile(
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
+
+
+def longest_line(max_value_bytes: int) -> int:
+    """Bytes of the longest line that is read where a value may have so many bytes."""
+    return max(MAX_LINE, ESCAPED * max_value_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +75,15 @@ class Fault:
 
 @dataclass(slots=True)
 class TooLong:
-    """A line longer than MAX_LINE: its two ends."""
+    """A line longer than the limit: its two ends."""
 
     head: bytes
     tail: bytes = b""
+    limit: int = MAX_LINE
 
-    fault = Fault(INVALID_REQUEST, f"message too long: at most {MAX_LINE} bytes")
+    @property
+    def fault(self) -> Fault:
+        return Fault(INVALID_REQUEST, f"message too long: at most {self.limit} bytes")
 
     def salvaged(self) -> Salvaged:
         found = salvage(self.head)
@@ -84,7 +94,7 @@ class TooLong:
 
 @dataclass(slots=True)
 class Lines:
-    """Cuts a byte stream at newlines; blank lines vanish, a line beyond MAX_LINE is skipped without being kept."""
+    """Cuts a byte stream at newlines; blank lines vanish, a line beyond the limit is skipped without being kept."""
 
     limit: int = MAX_LINE
     _rest: bytearray = field(default_factory=bytearray)
@@ -106,7 +116,8 @@ class Lines:
             self._rest += piece
             if len(self._rest) <= self.limit:
                 return
-            self._skipped, piece = TooLong(bytes(self._rest[:HEAD])), bytes(self._rest[-HEAD:])
+            head, piece = bytes(self._rest[:HEAD]), bytes(self._rest[-HEAD:])
+            self._skipped = TooLong(head, limit=self.limit)
             self._rest = bytearray()
         self._skipped.tail = (self._skipped.tail + piece)[-HEAD:]
 

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Protocol
 
 from holdlog.adapters.machine.gate import lock_file
-
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+from holdlog.adapters.machine.private import open_private, require_private
 
 
 class Lead(Protocol):
@@ -37,10 +36,12 @@ class FileLead:
         self._descriptor = -1
 
     def take(self) -> bool:
+        """Raises StoreError for a symbolic link, a file of another user, and one open to others."""
         if self._descriptor >= 0:
             return True
+        require_private(self._path)
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | _NOFOLLOW, 0o600)
+            descriptor = open_private(self._path, os.O_RDWR)
         except OSError:
             return True  # it would only save work
         if lock_file(descriptor):

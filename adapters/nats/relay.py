@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 from nats.js.api import StreamInfo
-from nats.js.errors import ServiceUnavailableError
+from nats.js.errors import NotFoundError, ServiceUnavailableError
 
 from holdlog.adapters.nats.connection import FAILURES, Pause, connect, reason
 from holdlog.adapters.nats.errors import NatsError
@@ -29,6 +29,7 @@ from holdlog.adapters.nats.stream import (
     anchor_text,
     ensure_stream,
     find_head,
+    require_ours,
 )
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
@@ -46,6 +47,8 @@ ACKNOWLEDGED_WITHIN: Final = 5.0
 """Seconds."""
 LOOK_EVERY: Final = 1.0
 """Seconds between looks at the log that nobody rang for, and at whether the lead is free."""
+STALLED_AFTER: Final = 5.0
+"""Seconds without progress of the stream after which a relay that should end publishes next to the leading one."""
 ANCHOR_AFTER: Final = 30.0
 """Seconds without news after which it is kept, too."""
 
@@ -89,20 +92,29 @@ class Relay:
         self._published = 0
         self._kept = 0
         self._worked = False
+        self._progress: float | None = None
+        """When another relay was last seen to publish."""
         self._pause = Pause()
 
     async def run(self, once: bool = False) -> None:
-        """Publish for ever; `once`: until the stream has all that the log has. No outage ends it.
+        """Publish for ever; `once`: until the stream has all that the log had at the start, whichever relay publishes
+        it. No outage ends it.
 
         Raises NatsError when NATS cannot be used as it is set up, and StoreError when the store cannot be read; not
         for what goes wrong after it worked once, which may be mended while it waits.
         """
+        target: int | None = None
         while True:
             try:
-                if self._lead.take():
-                    await self._session(once)
+                if once and target is None:
+                    target = await asyncio.to_thread(self._position)
+                if self._lead.take() or self._is_stalled():
+                    await self._session(target)
                     return
                 self._say("waiting")
+                if target is not None and await self._is_reached(target):
+                    self._say("current")
+                    return
                 await asyncio.sleep(LOOK_EVERY)
                 continue
             except NatsError as error:
@@ -120,8 +132,27 @@ class Relay:
                 self._lead.leave()
             await asyncio.sleep(self._pause.length())
 
-    async def _session(self, once: bool) -> None:
-        """Publish through one connection. Returns only when asked to do it once."""
+    async def _is_reached(self, target: int) -> bool:
+        """Whether the stream, to which another relay publishes, has everything up to a position."""
+        async with connect(self._options, "relay") as client:
+            store_id = await asyncio.to_thread(self._store_id)
+            try:
+                info = await client.jetstream(timeout=ACKNOWLEDGED_WITHIN).stream_info(self._options.stream(store_id))
+                require_ours(info, self._options, store_id)
+                head = await self._head(client.jetstream(timeout=ACKNOWLEDGED_WITHIN), store_id)
+            except NotFoundError:
+                head = Head(0, 0)  # the other one has not made it yet
+        if self._progress is None or head.position > self._acknowledged.position:
+            self._progress = time.monotonic()
+        self._acknowledged = head
+        return head.position >= target
+
+    def _is_stalled(self) -> bool:
+        """Whether the leading relay is no help: two that publish at once cannot harm each other."""
+        return self._progress is not None and time.monotonic() - self._progress > STALLED_AFTER
+
+    async def _session(self, target: int | None) -> None:
+        """Publish through one connection. Returns when the stream has everything up to `target`; None: never."""
         self._say("connecting")
         async with connect(self._options, "relay", self._lost) as client:
             js = client.jetstream(timeout=ACKNOWLEDGED_WITHIN)
@@ -133,7 +164,7 @@ class Relay:
             with self._woken(asyncio.get_running_loop()):
                 while True:
                     try:
-                        await self._publish_from(await self._head(js, store_id), client, info, store_id, once)
+                        await self._publish_from(await self._head(js, store_id), client, info, store_id, target)
                         return
                     except Fenced:
                         self._drop()
@@ -144,7 +175,9 @@ class Relay:
         with self._store.reader() as reader:
             return await find_head(js, info, store_id, reader)
 
-    async def _publish_from(self, head: Head, client: Client, info: StreamInfo, store_id: str, once: bool) -> None:
+    async def _publish_from(
+        self, head: Head, client: Client, info: StreamInfo, store_id: str, target: int | None
+    ) -> None:
         self._acknowledged = head
         self._kept = head.sequence
         self._worked = True
@@ -158,20 +191,24 @@ class Relay:
                     while len(self._in_flight) >= WINDOW:
                         await self._settle()
                     self._in_flight.append(await sending.send(recorded))
-                if is_more:
+                last = events[-1].envelope.position if events else head.position
+                is_enough = target is not None and (not events or last >= target)
+                if is_more and not is_enough:
                     continue
                 while self._in_flight:
                     await self._settle()
-                if events:
+                if events and not is_enough:
                     idle_since = time.monotonic()
                     continue
                 self._pause.reset()
                 self._say("current")
                 if client.is_closed:
                     raise ConnectionError("the connection was lost")
-                if once or (time.monotonic() - idle_since > ANCHOR_AFTER and self._kept != self._acknowledged.sequence):
+                if is_enough or (
+                    time.monotonic() - idle_since > ANCHOR_AFTER and self._kept != self._acknowledged.sequence
+                ):
                     await self._keep(info)
-                if once:
+                if is_enough:
                     return
                 await self._ring_or_time()
 
@@ -254,12 +291,16 @@ class Relay:
         with self._store.reader() as reader:
             found = reader.meta("store_id")
         if found is None:
-            raise StoreError("the store has no id: it is damaged; restore it from a backup")
+            raise StoreError("the store has no id: it is damaged; run `holdlog doctor`")
         return found
 
     def _page(self, after: int, size: int) -> Sequence[Recorded[Event]]:
         with self._store.reader() as reader:
             return reader.log(after, size)
+
+    def _position(self) -> int:
+        with self._store.reader() as reader:
+            return reader.position()
 
     def _behind(self) -> int:
         with self._store.reader() as reader:

@@ -13,7 +13,9 @@ from holdlog.adapters.machine import host
 from holdlog.adapters.machine.gate import describe_process
 from holdlog.adapters.machine.location import shown
 from holdlog.adapters.machine.presence import connected
+from holdlog.adapters.machine.private import require_own, why_open
 from holdlog.adapters.stores.aside import left_over
+from holdlog.adapters.stores.faults import is_damage
 from holdlog.adapters.stores.findings import REBUILD_LEFT, Finding, contents, kept, leases, log
 from holdlog.adapters.stores.look import SqliteLook, any_text
 from holdlog.adapters.stores.opening import require_ours
@@ -24,7 +26,6 @@ from holdlog.domain.refusals import StoreError
 SHM_OPEN_LOCK: Final = 128
 """Byte of the -shm file that every process locks that has the database open (os_unix.c of SQLite: UNIX_SHM_DMS)."""
 MAX_PROBLEMS: Final = 3
-_SIDE_FILES: Final = ("", "-wal", "-shm", ".gate", ".bells", ".sessions")
 
 
 def examine(path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> list[Finding]:
@@ -81,23 +82,21 @@ def _place(path: Path) -> Iterator[Finding]:
         yield Finding("file system", "ok", kind or "of unknown type")
     if sys.platform == "win32":
         return
-    open_to_others = list(_open_to_others(path))
-    if open_to_others:
-        yield Finding("permissions", "warn", f"others may reach {', '.join(open_to_others)}")
-    else:
-        yield Finding("permissions", "ok", "only the owner may reach the files")
+    yield _permissions(path)
 
 
-def _open_to_others(path: Path) -> Iterator[str]:
-    # Where the folder is closed to others, so is what it holds; both are told, since folders get opened.
-    for place in (path.parent, *(path.with_name(path.name + suffix) for suffix in _SIDE_FILES)):
-        try:
-            mode = os.stat(place).st_mode
-        except OSError:
-            continue
-        expected = 0o700 if stat.S_ISDIR(mode) else 0o600
-        if stat.S_IMODE(mode) & ~expected:
-            yield f"{shown(place.name)} ({stat.S_IMODE(mode):04o}, not {expected:04o})"
+def _permissions(path: Path) -> Finding:
+    try:
+        require_own(path)
+    except StoreError as error:
+        return Finding("permissions", "bad", str(error))
+    if (is_open := why_open(path)) is not None:
+        return Finding("permissions", "bad", str(is_open))
+    mode = stat.S_IMODE(os.stat(path.parent).st_mode)
+    if mode & 0o077:
+        text = f"only the owner may reach the files; others may reach the folder {shown(path.parent.name)}"
+        return Finding("permissions", "warn", f"{text} ({mode:04o}, not 0700)")
+    return Finding("permissions", "ok", "only the owner may reach the files")
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -141,9 +140,14 @@ def _integrity(connection: sqlite3.Connection) -> Finding:
 
 
 def _guarded(name: str, look: Callable[[], list[Finding]]) -> list[Finding]:
-    """A damaged file ends one look, not all."""
+    """A damaged file ends one look, not all. What a disk fails to read once is read again."""
     try:
-        return look()
+        try:
+            return look()
+        except sqlite3.Error as error:
+            if not is_damage(error):
+                raise
+            return look()
     except sqlite3.Error as error:
         return [Finding(name, "bad", f"cannot be read: {error}")]
 

@@ -36,6 +36,13 @@ class Contents(Look, Protocol):
         """Rows of the view `claims` that are held or waited for."""
 
 
+NOT_PROVEN = Finding(
+    "proof",
+    "ok",
+    "digests show a consistent log, not an unchanged one: without a checkpoint kept elsewhere, anyone who can write the"
+    " store could have changed events and computed every digest again, or removed the newest events",
+)
+
 REBUILD_LEFT = Finding(
     "rebuild",
     "warn",
@@ -69,6 +76,7 @@ def log(look: Look, progress: Callable[[int, int], None]) -> list[Finding]:
         _judged("versions", audit.versions, f"of {audit.streams:,} streams, without a gap", "events are missing"),
         _judged("times", audit.times, "never run backwards", "earlier than the event before"),
         _judged("digests", audit.digests, f"all {audit.events:,} verify", "do not verify"),
+        *([] if audit.digests.count else [NOT_PROVEN]),
         _judged("events", audit.unreadable, "all can be read", "cannot be read"),
         _judged(
             "views",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdlog.adapters.machine import host
+from holdlog.adapters.machine.private import is_private, open_private
 from holdlog.adapters.stores.aside import rebuild_within
 from holdlog.adapters.stores.faults import code_of
 from holdlog.adapters.stores.mapper import FORMAT_COLUMNS
@@ -119,7 +120,7 @@ def _back_up(path: Path, old: int) -> Path:
     partial = path.with_name(f"{path.name}.backup-{old}.partial")
     _remove(partial)  # of one that was killed
     try:
-        os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(open_private(partial, os.O_RDWR | os.O_EXCL))
         # A second connection: SQLite copies nothing through one that is writing.
         with (
             closing(sqlite3.connect(uri_of(path, "ro"), uri=True, isolation_level=None)) as source,
@@ -141,6 +142,8 @@ def _kept_before(path: Path, old: int, connection: sqlite3.Connection) -> Path |
     for kept in _names(path, old):
         if not os.path.lexists(kept):
             return None
+        if not is_private(kept):
+            continue
         with (
             suppress(sqlite3.Error),
             closing(sqlite3.connect(f"{uri_of(kept, 'ro')}&immutable=1", uri=True)) as backup,
@@ -166,7 +169,7 @@ def _reserve(path: Path, old: int) -> Path:
     """The first name that is free, taken by an empty file: a backup replaces nothing that somebody else made."""
     for name in _names(path, old):
         with suppress(FileExistsError):
-            os.close(os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            os.close(open_private(name, os.O_RDWR | os.O_EXCL))
             return name
     raise AssertionError("names do not end")
 

@@ -15,7 +15,8 @@ from typing import Final
 from holdlog.adapters.machine import host
 from holdlog.adapters.machine.gate import Gate
 from holdlog.adapters.machine.location import LocationError, prepare_folder, require_local
-from holdlog.adapters.stores.faults import require_major
+from holdlog.adapters.machine.private import open_private, require_own, why_open
+from holdlog.adapters.stores.faults import DOCTOR_FIRST, DamagedError, require_major
 from holdlog.adapters.stores.migrating import is_older, migrate
 from holdlog.adapters.stores.recorder import configure, uri_of
 from holdlog.adapters.stores.schema import (
@@ -62,6 +63,7 @@ def open_sqlite(
     except LocationError as error:
         raise StoreError(str(error)) from None
     _require_openable(path)
+    require_own(path)
     gate_path = path.with_name(path.name + ".gate")
     guarded = gate_path.exists()
     try:
@@ -73,7 +75,10 @@ def open_sqlite(
     try:
         gate.acquire(time.monotonic() + PATIENCE)
         try:
-            _require_or_create(path, clock, steady, tell)
+            try:
+                _require_or_create(path, clock, steady, tell)
+            except DamagedError:  # or a disk that failed one read
+                _require_or_create(path, clock, steady, tell)
             return SqliteStore(path, gate, clock, steady)
         except StoreError:
             if not guarded:
@@ -106,21 +111,25 @@ def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[]
     with _creating:
         try:
             # Only a file that did not exist is opened here: closing any other would drop this process's locks on it.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            os.close(open_private(path, os.O_RDWR | os.O_EXCL))
         except FileExistsError:
             pass
         except OSError as error:
             raise StoreError(
                 f"{path} cannot be created ({error.strerror}); use --db with a path you may write"
             ) from None
+    is_open = why_open(path)  # before SQLite makes files with the mode of the store, which it removes again
     if path.with_name(path.name + "-wal").exists():
         # A look that writes nothing: closing a connection that may write would move a foreign log into its file.
         with suppress(UnavailableError), _connection(path, "ro") as connection:
             require_ours(path, connection)
     with _connection(path, "rw") as connection:
-        if _is_empty(path, connection):
+        if not (is_empty := _is_empty(path, connection)):
+            require_ours(path, connection)
+        if is_open is not None:
+            raise is_open
+        if is_empty:
             _create(connection)
-        require_ours(path, connection)
         configure(connection)
         if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise StoreError(f"{path} cannot use a write-ahead log here; use --db with a path on a local disk")
@@ -140,9 +149,8 @@ def _connection(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
     except sqlite3.Error as error:
         match getattr(error, "sqlite_errorcode", 0) & 0xFF:
             case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-                raise StoreError(
-                    f"{path} is damaged or no SQLite file ({error}); restore it from a backup, or use another --db"
-                ) from None
+                line = f"{path} is damaged or no SQLite file ({error})"
+                raise DamagedError(f"{line}; use another --db, or, if it is a store, {DOCTOR_FIRST}") from None
             case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
                 raise StoreError(f"{path} cannot be opened ({error}); use --db with a path you may write") from None
             case _:

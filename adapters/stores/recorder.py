@@ -1,5 +1,6 @@
 """The library's recorder over SQLite: its log with our columns beside its four, the views in the same transaction."""
 
+import os
 import sqlite3
 import sys
 from collections.abc import Sequence
@@ -62,7 +63,7 @@ class Datastore(SQLiteDatastore):
 
 def uri_of(path: Path, mode: str = "rw") -> str:
     """SQLite's name for an existing file; never creates one."""
-    return f"file:{quote(str(path))}?mode={mode}"
+    return f"file:{quote(os.fsencode(path))}?mode={mode}"
 
 
 def configure(connection: sqlite3.Connection) -> None:

@@ -5,16 +5,19 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from holdlog.adapters.machine import host
+from holdlog.adapters.machine.deadline import Deadline
 from holdlog.adapters.machine.gate import Gate, describe_process
-from holdlog.adapters.stores.faults import code_of, is_busy, refusal_of
+from holdlog.adapters.stores.faults import code_of, is_busy, is_damage, refusal_of
 from holdlog.adapters.stores.recorder import Datastore, EventRecorder, configure, uri_of
 from holdlog.adapters.stores.rows import SqliteReader, SqliteTransaction
 from holdlog.adapters.stores.schema import EVENTS_TABLE
+from holdlog.adapters.stores.second_look import SecondLook
 from holdlog.domain.refusals import StoreError, UnavailableError
 
 IDLE_READERS: Final = 16
@@ -45,8 +48,10 @@ class SqliteStore:
         self._steady = steady
         self._datastore = Datastore(path)
         self.recorder = EventRecorder(self._datastore, EVENTS_TABLE)
+        self.second_look = SecondLook(path)
         self._identity = identity_of(path)
         self._idle: deque[sqlite3.Connection] = deque()
+        self._discarded: deque[sqlite3.Connection] = deque()
         self._writing: SqliteTransaction | None = None
         self._watcher: sqlite3.Connection | None = None
         self._data_version = 0
@@ -77,7 +82,7 @@ class SqliteStore:
             )
             configure(connection)
         except sqlite3.Error as error:
-            raise refusal_of(error) from error
+            raise refusal_of(error, second_look=self.second_look) from error
         return connection
 
     def changed(self) -> bool:
@@ -107,6 +112,7 @@ class SqliteStore:
                 self._writing.connection.close()
             if self._watcher is not None:
                 self._watcher.close()
+            self._close_discarded()
             while self._idle:
                 self._idle.pop().close()
             self._datastore.close()
@@ -143,14 +149,27 @@ class SqliteStore:
         else:
             connection.close()
 
+    def discard(self, connection: sqlite3.Connection) -> None:
+        """Close a connection that may keep what it read wrongly: behind the gate, for it may be the last one."""
+        self._discarded.append(connection)
+        if self.gate.is_mine():
+            return  # the transaction of this thread closes it when it ends
+        with suppress(UnavailableError):
+            self.gate.acquire(time.monotonic())
+            try:
+                self._close_discarded()
+            finally:
+                self.gate.release()
+
     def begin(self, deadline: float) -> SqliteTransaction:
         """Take the gate and begin; whoever begins calls `end`. Raises UnavailableError, having let go again."""
         undisturbed = self.gate.acquire(deadline)
         try:
             return self._begin(deadline, undisturbed)
         except sqlite3.Error as error:
+            self.forget_after(error)
             self.end()
-            raise refusal_of(error) from error
+            raise refusal_of(error, second_look=self.second_look) from error
         except BaseException:
             self.end()
             raise
@@ -159,8 +178,14 @@ class SqliteStore:
         """Undo what was not committed, and let go of the gate."""
         try:
             self._leave_none_open()
+            self._close_discarded()
         finally:
             self.gate.release()
+
+    def _close_discarded(self) -> None:
+        while self._discarded:
+            with suppress(sqlite3.Error):
+                self._discarded.pop().close()
 
     def _begin(self, deadline: float, undisturbed: bool) -> SqliteTransaction:
         if self._writing is not None and not undisturbed:
@@ -169,14 +194,16 @@ class SqliteStore:
         if self._writing is None:
             self._writing = SqliteTransaction(self.connect(), self.recorder, self.clock, self._steady)
         writing = self._writing
+        patience = Deadline(deadline)
         while True:
             try:
                 writing.begin()
             except sqlite3.OperationalError as error:
                 if not is_busy(error):
                     raise
-                if time.monotonic() >= deadline:
-                    raise UnavailableError(f"the store is locked by {self._locker()}, which does not let go") from None
+                if patience.passed():
+                    line = f"the store is locked by {self._locker()}, which does not release it"
+                    raise UnavailableError(line) from None
                 time.sleep(_BUSY_NAP)
             else:
                 return writing
@@ -190,8 +217,17 @@ class SqliteStore:
         except sqlite3.Error as error:
             # What was not written whole cannot come back; what was written but not synced may, after a crash.
             sure = is_busy(error) or code_of(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
-            raise refusal_of(error, in_doubt=not sure) from error
+            self.forget_after(error)
+            raise refusal_of(error, in_doubt=not sure, second_look=self.second_look) from error
         transaction.committed()
+
+    def forget_after(self, error: sqlite3.Error) -> None:
+        """Write through a new connection after reported damage: this one may keep what it read wrongly."""
+        if is_damage(error) and self._writing is not None:
+            self._leave_none_open()  # what a statement still reads would keep the lock of a closed connection
+            if self._writing is not None:
+                connection, self._writing = self._writing.connection, None
+                connection.close()
 
     def _leave_none_open(self) -> None:
         """A transaction left open would lock everybody out, as long as this process lives."""
@@ -245,10 +281,12 @@ class _Write:
         try:
             if error is None:
                 self._store.commit(self._transaction)
+            elif isinstance(error, sqlite3.Error):
+                self._store.forget_after(error)
         finally:
             self._store.end()
         if isinstance(error, sqlite3.Error):
-            raise refusal_of(error) from error
+            raise refusal_of(error, second_look=self._store.second_look) from error
 
 
 class _Read:
@@ -276,9 +314,12 @@ class _Read:
         except sqlite3.Error:
             self._connection.close()
         else:
-            self._store.give_back(self._connection)
+            if isinstance(error, sqlite3.Error) and is_damage(error):
+                self._store.discard(self._connection)
+            else:
+                self._store.give_back(self._connection)
         if isinstance(error, sqlite3.Error):
-            raise refusal_of(error) from error
+            raise refusal_of(error, second_look=self._store.second_look) from error
 
 
 def identity_of(path: Path | str) -> tuple[int, int] | None:

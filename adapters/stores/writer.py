@@ -16,6 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from holdlog.adapters.machine.deadline import STOPPED, Deadline
 from holdlog.adapters.stores.watch import Watch
 from holdlog.domain.handle import Command, Outcome, footprint, handle
 from holdlog.domain.message import Caller
@@ -27,6 +28,8 @@ MAX_WAITING: Final = 10_000
 MAX_REFUSALS_KEPT: Final = 1_000
 PATIENCE: Final = 5.0
 """Seconds that a caller waits for the store to take its command."""
+LAST_PATIENCE: Final = 0.5
+"""Seconds that a batch waits at least: a process that was stopped must try once before it refuses."""
 
 _log = logging.getLogger("holdlog")
 
@@ -105,7 +108,7 @@ class Writer:
             self._led = True
         if lead:
             self._start_thread()
-        timer = job.loop.call_later(PATIENCE, self._give_up, job)
+        timer = job.loop.call_at(due := job.loop.time() + PATIENCE, self._give_up, job, due)
         try:
             return await asyncio.shield(job.future)
         except asyncio.CancelledError:
@@ -161,14 +164,20 @@ class Writer:
 
     def _await_turn(self, job: Job) -> None:
         assert job.turn is not None
-        if job.turn.acquire(timeout=PATIENCE):
+        if Deadline(job.deadline).acquire(job.turn):
             return
         if not job.leads and self._withdraw(job):
             raise self._turned_away(_too_busy())
         job.turn.acquire()
 
-    def _give_up(self, job: Job) -> None:
-        """A coroutine's patience is over. A command that is in a batch already waits for its outcome."""
+    def _give_up(self, job: Job, due: float) -> None:
+        """A coroutine's patience is over. A command that is in a batch already waits for its outcome.
+
+        An event loop that comes late was stopped: that time does not count."""
+        assert job.loop is not None
+        if (late := job.loop.time() - due) > STOPPED:
+            job.loop.call_at(again := job.loop.time() + min(late, PATIENCE), self._give_up, job, again)
+            return
         if self._withdraw(job) and job.future is not None and not job.future.done():
             job.future.set_exception(self._turned_away(_too_busy()))
 
@@ -246,7 +255,8 @@ class Writer:
         committed: Sequence[str] = ()
         try:
             ahead = partial(footprint, [job.command for job in batch])
-            with self._store.transaction(batch[0].deadline, ahead) as transaction:
+            deadline = max(batch[0].deadline, time.monotonic() + LAST_PATIENCE)
+            with self._store.transaction(deadline, ahead) as transaction:
                 if transaction.sealed is not None:
                     raise SealedError(transaction.sealed)
                 begun = True

@@ -268,9 +268,16 @@ def test_newer_schemas_are_told(path: Path) -> None:
     assert "upgrade" in bad(path)["file"]
 
 
-@pytest.mark.parametrize("name", ["", "state.db", "state.db.gate"])
-def test_files_that_others_may_reach_are_told(path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["state.db", "state.db.gate"])
+def test_files_that_others_may_reach_are_bad(path: Path, name: str) -> None:
     (path.parent / name).chmod(0o755)
+    found = look(path)["permissions"]
+    assert found.level == "bad"
+    assert "0755" in found.text
+
+
+def test_a_folder_that_others_may_read_is_a_warning(path: Path) -> None:
+    path.parent.chmod(0o755)
     found = look(path)["permissions"]
     assert found.level == "warn"
     assert "0755" in found.text
@@ -392,3 +399,26 @@ def test_the_command_speaks_json(path: Path, capsys: pytest.CaptureFixture[str])
     doctored(path, "DELETE FROM current WHERE key = 'a'")
     assert run(path, as_json=True) == 1
     assert json.loads(capsys.readouterr().out)["sound"] is False
+
+
+def test_the_doctor_says_what_digests_that_verify_do_not_prove(path: Path) -> None:
+    assert look(path)["digests"].level == "ok"
+    assert "not an unchanged one" in look(path)["proof"].text
+    assert "removed the newest events" in look(path)["proof"].text
+
+
+def test_digests_that_do_not_verify_are_followed_by_no_word_about_proof(path: Path) -> None:
+    doctored(path, "UPDATE stored_events SET at = at + 1 WHERE rowid = 1")
+    assert look(path)["digests"].level == "bad"
+    assert "proof" not in look(path)
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_the_command_line_says_what_digests_do_not_prove(path: Path, options: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "holdlog", "doctor", "--db", str(path), *options],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "without a checkpoint kept elsewhere" in done.stdout

@@ -172,6 +172,6 @@ def test_nobody_is_connected_where_nothing_is(path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_made_is_told_in_one_line(path: Path) -> None:
-    path.with_name("state.db.sessions").write_text("in the way")
+    path.with_name("state.db.sessions").touch(0o600)
     with pytest.raises(StoreError, match="cannot be written"):
         announce(path, "s-1", "mcp stdio")

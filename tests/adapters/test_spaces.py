@@ -134,7 +134,7 @@ async def test_who_gives_up_while_a_space_is_opened_takes_nothing_from_others(pl
 
 async def test_a_space_that_cannot_be_opened_is_tried_again_by_the_next_one(tmp_path: Path) -> None:
     folder = tmp_path / "state.db.spaces"
-    folder.mkdir()
+    folder.mkdir(0o700)
     (folder / "one.db").write_bytes(b"no store" * 500)
     async with opened_spaces(tmp_path / "state.db") as spaces:
         for _ in range(2):
@@ -143,6 +143,16 @@ async def test_a_space_that_cannot_be_opened_is_tried_again_by_the_next_one(tmp_
         (folder / "one.db").unlink()
         async with spaces.enter("one") as opened:
             assert await add(opened) == 1
+
+
+async def test_a_link_in_place_of_the_folder_of_spaces_is_not_followed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(0o700)
+    async with opened_spaces(tmp_path / "state.db") as spaces:
+        (tmp_path / "state.db.spaces").symlink_to(elsewhere)
+        with pytest.raises(StoreError, match="symbolic link"):
+            await spaces.enter("one").__aenter__()
+    assert not list(elsewhere.iterdir())
 
 
 async def test_waits_in_all_spaces_are_answered_at_the_end_and_so_are_later_ones(place: Place) -> None:

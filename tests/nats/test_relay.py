@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from holdlog.adapters.opened import Opened
 from holdlog.domain.message import NOBODY
 from tests.commands import put, take, transact
 from tests.nats.conftest import publish_all, relaying, store_id
-from tests.nats.streams import client, messages, positions, until
+from tests.nats.streams import PATIENCE, client, messages, positions, until
 from tests.servers import NatsServer, free_port, nats_server
 
 
@@ -379,3 +380,70 @@ def test_relays_of_one_store_to_two_names_lead_each(path: Path, options: NatsOpt
     assert [one.take(), other.take(), open_lead(path, options).take()] == [True, True, False]
     one.leave()
     other.leave()
+
+
+async def test_once_ends_while_another_relay_publishes(opened: Opened, path: Path, options: NatsOptions) -> None:
+    write(opened, 20)
+    leading: list[Status] = []
+    async with relaying(opened, path, options, leading.append):
+        await until(lambda: bool(leading) and leading[-1].state in ("publishing", "current"))
+        seen: list[Status] = []
+        relay = Relay(opened.store, opened.bell, open_lead(path, options), options, seen.append)
+        async with asyncio.timeout(PATIENCE):
+            await relay.run(once=True)
+        assert seen[0].state == "waiting"
+        assert seen[-1] == Status("current", 20)
+        write(opened, 1)
+        await until(lambda: leading[-1].position == 21)
+    assert await positions(options, opened) == list(range(1, 22))
+
+
+async def test_once_publishes_itself_when_the_leading_relay_makes_no_progress(
+    opened: Opened, path: Path, options: NatsOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdlog.adapters.nats.relay.STALLED_AFTER", 0.1)
+    write(opened, 20)
+    stuck = open_lead(path, options)
+    assert stuck.take()
+    async with asyncio.timeout(PATIENCE):
+        await publish_all(opened, path, options)
+    assert not open_lead(path, options).take()
+    stuck.leave()
+    assert await positions(options, opened) == list(range(1, 21))
+
+
+async def test_once_ends_at_the_position_of_its_start_however_fast_others_write(
+    opened: Opened, path: Path, options: NatsOptions
+) -> None:
+    write(opened, 20)
+    ended = threading.Event()
+
+    def write_on() -> None:
+        while not ended.is_set():
+            write(opened, 40)
+
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await publish_all(opened, path, options)
+    finally:
+        ended.set()
+        await asyncio.to_thread(writer.join)
+    found = await positions(options, opened)
+    assert found == list(range(1, len(found) + 1))
+    assert len(found) >= 20
+
+
+async def test_once_fails_when_another_relay_leads_and_the_stream_is_not_of_this_store(
+    opened: Opened, path: Path, options: NatsOptions
+) -> None:
+    write(opened, 1)
+    lead = open_lead(path, options)
+    assert lead.take()
+    async with client(options) as connection:
+        name = options.stream(store_id(opened))
+        await connection.jetstream().add_stream(StreamConfig(name=name, subjects=["another.>"]))
+    with pytest.raises(NatsError, match="not made by holdlog"):
+        await publish_all(opened, path, options)
+    lead.leave()

@@ -197,3 +197,27 @@ def test_once_ends_when_all_is_published(path: Path, server: NatsServer, start: 
     assert relay.process.wait(30) == 0
     until(lambda: relay.state == "current")
     assert relay.said[-1]["position"] == 1
+
+
+def test_once_ends_while_another_process_leads(path: Path, server: NatsServer, start: Start) -> None:
+    opened = open_holdlog(path)
+    opened.writer.run(transact(put("k", 1)), NOBODY)
+    opened.close()
+    leading = start(path, server.url)
+    until(lambda: leading.state == "current")
+    relay = start(path, server.url, "--once")
+    assert relay.process.wait(30) == 0
+    until(lambda: relay.state == "current")
+    assert [line["state"] for line in relay.said] == ["waiting", "current"]
+    assert leading.process.poll() is None
+
+
+def test_once_says_in_one_line_that_another_relay_publishes(path: Path, server: NatsServer, start: Start) -> None:
+    open_holdlog(path).close()
+    leading = start(path, server.url)
+    until(lambda: leading.state == "current")
+    words = ["relay", "--db", str(path), "--nats", server.url, "--once"]
+    done = subprocess.run(
+        [sys.executable, "-m", "holdlog", *words], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "another relay publishes; this one ends when the stream has everything up to now" in done.stderr

@@ -30,7 +30,7 @@ from holdlog import (
 )
 from holdlog.adapters.machine import bells
 from holdlog.adapters.machine.gate import Gate
-from holdlog.adapters.stores import schema
+from holdlog.adapters.stores import schema, writer
 from holdlog.adapters.stores.recorder import uri_of
 from holdlog.domain.message import NOBODY
 from holdlog.domain.threads.commands import Append, ChangeData, NewMessage, NewResult, StartThread
@@ -200,6 +200,7 @@ def forks(path: str, call: str, when: str) -> None:
     burnt = os.open("/dev/null", os.O_RDWR)
     burn: dict[str, Callable[[], Any]] = {
         "pwrite64": lambda: os.pwrite(burnt, b"x", 0),
+        "pread64": lambda: os.pread(burnt, 1, 0),
         "fdatasync": lambda: _suppressed(os.fdatasync, burnt),
         "ftruncate": lambda: _suppressed(os.ftruncate, burnt, 0),
         "unlink": lambda: _suppressed(os.unlink, "/nowhere/at/all"),
@@ -236,6 +237,7 @@ def _write_three(path: str) -> None:
         return
     for number in range(3):
         say(**write(store, "k", f"{os.getpid()}-{number}"))
+        say(read=attempt(lambda: store.get("n", "k").version))
     begun = StartThread(thread=secrets.token_hex(4), data={"k": Json.of("x")}, by="worker")  # rows in three views
     attempt(lambda: store._opened.writer.run(begun, NOBODY))
     say(closing=attempt(store.close))
@@ -284,6 +286,33 @@ def serve(path: str) -> None:
         if verb in ("wait", "watch"):
             say(waits=True)
         say(**attempt(partial(calls[verb], *rest)))
+
+
+def write_hastily(path: str, patience: str, how: str) -> None:
+    """After a line of input: one write with this many seconds of patience, and beats meanwhile that show that the process runs."""
+    writer.PATIENCE = float(patience)  # type: ignore[misc]
+    store = StateStore(path)
+    other = AsyncStateStore.__new__(AsyncStateStore)
+    other._opened, other._calls = store._opened, store._calls
+    say(ready=True)
+    hear()
+    done: dict[str, Any] = {}
+
+    async def alone() -> Any:
+        return await other.set("n", "k", 1, updated_by="worker")
+
+    def run() -> None:
+        one = partial(asyncio.run, alone()) if how == "async" else lambda: store.set("n", "k", 1, updated_by="worker")
+        done.update(attempt(one))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while not store._opened.writer._led:
+        time.sleep(0.001)
+    while thread.is_alive():
+        thread.join(0.05)
+        say(beat=True)
+    say(done=True, **done)
 
 
 def hold_gate(path: str) -> None:
@@ -499,6 +528,21 @@ def as_somebody_else(path: str) -> None:
     os.setgid(65534)
     os.setuid(65534)
     say(**attempt(lambda: StateStore(path)))
+
+
+def with_umask(path: str, umask: str) -> None:
+    """Make a store and all its side files under this umask, and keep it open."""
+    os.umask(int(umask))
+    try:
+        store = StateStore(path)
+        store.claim("src/a.py", agent="ann")
+        store.wait("src/a.py", 0.01)
+    except HoldlogError as error:
+        say(error=str(error))
+        return
+    say(ready=True)
+    hear()
+    store.close()
 
 
 # --- bells

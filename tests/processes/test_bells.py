@@ -95,7 +95,7 @@ def test_the_folder_of_bells_deleted_while_waiting_costs_latency_only(path: Path
 
 
 def test_a_folder_of_bells_that_cannot_be_one_costs_latency_only(path: Path, start: Start) -> None:
-    Path(f"{path}.bells").write_text("not a folder")
+    Path(f"{path}.bells").touch(0o600)
     with StateStore(path) as store:
         store.claim("src/", agent="ann")
         worker = waiting(start("serve", path), path)

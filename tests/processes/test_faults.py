@@ -57,6 +57,32 @@ def test_one_failing_system_call_is_one_honest_refusal(path: Path, start: Start,
     assert struck or call == "ftruncate", "the faults did not strike a write"
 
 
+READS = 60
+"""More reads of the file than opening, three writes, three reads and closing take."""
+
+
+@STRACE
+def test_one_failing_read_of_the_file_is_never_called_damage(path: Path, start: Start) -> None:
+    with StateStore(path) as store:
+        for number in range(50):
+            store.set("n", f"key {number}", "x" * 500, updated_by="test")
+    faults = Strace(start, path, "pread64", "error=EIO")
+    messages = []
+    for number in range(1, READS):
+        said, status = faults.strike(number)
+        assert status == 0
+        calls = [line.get("read") or line.get("closing") or line for line in said]
+        refused = [call for call in calls if "error" in call or "opening" in call]
+        assert len(refused) <= 1, (number, [it["message"] for it in refused])
+        for call in refused:
+            assert call.get("error", call.get("opening")) == "UnavailableError", call
+            messages.append(call["message"])
+        require_acknowledged(path, [write for write in said if "version" in write])
+    assert any("a second look found no damage" in message for message in messages), "no read of SQLite was struck"
+    assert not any("backup" in message for message in messages)
+    require_sound(path)
+
+
 @pytest.mark.parametrize("free", [0, 100, 3000, 9000, 30000])
 def test_a_file_that_may_not_grow_is_told_and_writes_go_on_when_it_may(path: Path, start: Start, free: int) -> None:
     said = start("limited", path, free).rest()

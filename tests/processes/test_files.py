@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,7 @@ def test_a_file_that_is_not_ours_is_refused_in_one_line_and_stays_as_it_is(path:
 
 
 def test_an_empty_file_becomes_a_store(path: Path) -> None:
-    path.touch()
+    path.touch(0o600)
     with StateStore(path) as store:
         store.set("n", "k", 1, updated_by="test")
     require_sound(path)
@@ -163,6 +163,30 @@ def test_a_store_with_damaged_pages_answers_or_refuses_and_never_breaks(path: Pa
     for page in range(0, pages, 1 if pages < 80 else 2):
         path.write_bytes(whole[: page * PAGE] + (fill * PAGE)[:PAGE] + whole[(page + 1) * PAGE :])
         _open_and_try(path)
+
+
+def test_damage_that_is_found_twice_is_named_with_what_to_keep(path: Path) -> None:
+    damaged(path)
+    with StateStore(path) as store:
+        whole = path.read_bytes()
+        path.write_bytes(whole[: 8 * PAGE] + b"\xff" * (len(whole) - 8 * PAGE))
+        messages = []
+        for number in range(30):
+            with suppress(HoldlogError):
+                store.get("n", f"k{number}")
+                continue
+            messages.append(refused(lambda number=number: store.get("n", f"k{number}")))
+        path.write_bytes(whole)
+    assert messages
+    for message in messages:
+        assert "found twice" in message
+        assert "run `holdlog doctor`, and keep the file and its -wal before you restore a backup" in message
+
+
+def refused(call: Callable[[], Any]) -> str:
+    with pytest.raises(StoreError) as error:
+        call()
+    return str(error.value)
 
 
 def test_a_store_that_was_cut_off_answers_or_refuses_and_never_breaks(path: Path) -> None:

@@ -134,7 +134,7 @@ def test_a_fork_in_the_middle_of_a_batch_leaves_the_gate_with_the_parent(path: P
             from holdlog.adapters.machine.gate import Gate
 
             gate = Gate(path.with_name(path.name + ".gate"))
-            with pytest.raises(Exception, match="does not let go"):
+            with pytest.raises(Exception, match="does not release it"):
                 gate.acquire(0.0)
 
         in_child(disturb)

@@ -65,6 +65,57 @@ def test_behind_a_lock_that_does_not_end_writes_are_refused_and_reads_go_on(
     require_sound(path)
 
 
+@pytest.mark.parametrize("how", ["thread", "async"])
+@pytest.mark.parametrize("holder", ["hold_gate", "hold_lock"])
+def test_a_writer_that_was_stopped_itself_waits_on_and_blames_nobody(
+    path: Path, start: Start, holder: str, how: str
+) -> None:
+    worker = start("write_hastily", path, PATIENCE, how)
+    worker.hear()
+    healthy = start(holder, path)
+    healthy.hear()
+    worker.tell()
+    worker.hear()
+    worker.stop()
+    passed = time.monotonic() + 2 * PATIENCE
+    until(lambda: time.monotonic() > passed)  # nothing else shows that its deadline has passed
+    worker.go_on()
+    beats = [worker.hear() for _ in range(5)]
+    assert all("beat" in beat for beat in beats), beats
+    healthy.tell()
+    outcome = next(line for line in worker.rest() if "done" in line)
+    assert outcome["answer"]["version"] == 1
+    require_sound(path)
+
+
+@pytest.mark.parametrize("how", ["thread", "async"])
+def test_a_writer_that_ran_all_the_time_still_names_who_holds_the_lock(path: Path, start: Start, how: str) -> None:
+    worker = start("write_hastily", path, 0.2, how)
+    worker.hear()
+    holder = start("hold_gate", path)
+    holder.hear()
+    worker.tell()
+    outcome = next(line for line in worker.rest() if "done" in line)
+    assert outcome["error"] == "UnavailableError"
+    assert f"process {holder.pid}" in outcome["message"]
+
+
+def test_behind_writers_that_take_turns_no_single_one_is_called_stuck(path: Path, start: Start) -> None:
+    worker = start("write_hastily", path, PATIENCE, "thread")
+    worker.hear()
+    gate = path.with_name(path.name + ".gate")
+    holder = Gate(gate)
+    holder.acquire(time.monotonic() + 5)
+    worker.tell()
+    worker.hear()
+    with gate.open("r+b") as file:
+        file.write(b"1 another writer went through".ljust(28))
+    outcome = next(line for line in worker.rest() if "done" in line)
+    holder.release()
+    assert outcome["error"] == "UnavailableError"
+    assert "other processes write all the time" in outcome["message"]
+
+
 @pytest.mark.slow
 def test_everybody_who_waits_behind_a_lock_is_answered_in_time(path: Path, start: Start) -> None:
     with StateStore(path) as store:
@@ -105,6 +156,8 @@ def test_everybody_who_waits_behind_a_lock_is_answered_in_time(path: Path, start
         assert put(store) == 2
 
 
+PATIENCE = 1.5
+"""Seconds of the writers that the tests stop: long enough for their beats after they go on."""
 SLOW = "delay_enter=7500000"
 
 

@@ -187,7 +187,7 @@ def test_a_backup_has_what_stands_in_the_write_ahead_log_only(path: Path, old: i
         folder = tmp_path / "crashed"
         folder.mkdir(0o700)
         for suffix in ("", "-wal"):
-            shutil.copyfile(path.with_name(path.name + suffix), folder / f"state.db{suffix}")
+            shutil.copy(path.with_name(path.name + suffix), folder / f"state.db{suffix}")
     crashed = folder / "state.db"
     opened(crashed)
     assert ask(folder / f"state.db.backup-{old}", "SELECT value FROM current WHERE key = 'key 0'") == [("7",)]
@@ -204,7 +204,7 @@ def test_a_backup_that_is_put_back_is_migrated_again_and_kept_once(path: Path, o
     opened(path)
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-    shutil.copyfile(path.with_name(f"state.db.backup-{old}"), path)
+    shutil.copy(path.with_name(f"state.db.backup-{old}"), path)
     opened(path)
     assert backups(path) == [f"state.db.backup-{old}"]
     require_sound(path)
@@ -212,7 +212,7 @@ def test_a_backup_that_is_put_back_is_migrated_again_and_kept_once(path: Path, o
 
 @OF_SCHEMA_1
 def test_a_backup_of_an_earlier_state_is_not_taken_for_that_of_this_one(path: Path, old: int) -> None:
-    shutil.copyfile(path, path.with_name(f"state.db.backup-{old}"))
+    shutil.copy(path, path.with_name(f"state.db.backup-{old}"))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DELETE FROM stored_events WHERE rowid = 24")
         connection.execute("DELETE FROM current WHERE namespace = 'last' AND key = 'l'")
@@ -364,6 +364,7 @@ def test_killed_at_every_system_call_nothing_is_lost(path: Path, old: int, start
         for left in path.parent.iterdir():
             shutil.rmtree(left) if left.is_dir() else left.unlink()
         for name, content in template.items():
+            path.with_name(name).touch(0o600)
             path.with_name(name).write_bytes(content)
         _, status = faults.strike(number)
         assert log(path)[: len(before)] == before

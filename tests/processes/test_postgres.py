@@ -36,6 +36,7 @@ from holdlog.domain.handle import handle
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import ConflictError, InvalidError, StoreError, UnavailableError
 from tests.commands import PATIENCE, put, transact, until, whole_log, write
+from tests.processes.conftest import Start
 from tests.slow import slow
 from tests.threads import start
 
@@ -385,6 +386,25 @@ def test_who_reads_a_table_that_somebody_alters_is_told_after_a_while(postgres: 
         assert store.get("n", "k").version == 1
 
 
+@pytest.mark.parametrize("how", ["thread", "async"])
+def test_a_writer_that_was_stopped_itself_waits_on_in_postgres(postgres: str, start: Start, how: str) -> None:
+    StateStore(postgres).close()
+    worker = start("write_hastily", postgres, 1.5, how)
+    worker.hear()
+    with psycopg.connect(postgres.partition("&schema")[0]) as other:
+        other.execute(f"LOCK TABLE {postgres.rpartition('=')[2]}.meta IN EXCLUSIVE MODE")
+        worker.tell()
+        until(lambda: waits_for_a_lock(postgres, "meta"))
+        worker.stop()
+        passed = time.monotonic() + 3.0
+        until(lambda: time.monotonic() > passed)  # nothing else shows that its deadline has passed
+        worker.go_on()
+        until(lambda: waits_for_a_lock(postgres, "meta"))
+        other.rollback()
+    outcome = next(line for line in worker.rest() if "done" in line)
+    assert outcome["answer"]["version"] == 1
+
+
 def test_whoever_writes_a_thread_first_while_somebody_alters_its_tables_writes_it_afterwards(
     postgres: str, monkeypatch: Patch
 ) -> None:
@@ -491,11 +511,12 @@ def test_a_store_of_schema_1_is_taken_over_when_its_writer_is_done(postgres: str
         store.close()
 
 
-def waits_for_a_lock(url: str) -> bool:
+def waits_for_a_lock(url: str, table: str = "stored_events") -> bool:
     ask = "SELECT 1 FROM pg_locks JOIN pg_class ON pg_class.oid = relation"
-    ask += " WHERE NOT granted AND relname = 'stored_events'"
-    with psycopg.connect(url.partition("&schema=")[0]) as connection:
-        return connection.execute(ask).fetchone() is not None
+    ask += " WHERE NOT granted AND relname = %s AND relnamespace = %s::regnamespace"
+    database, _, schema = url.partition("&schema=")
+    with psycopg.connect(database) as connection:
+        return connection.execute(ask, (table, schema)).fetchone() is not None
 
 
 @pytest.mark.parametrize("schema", ["50% of it", 'o"dd', "'; x", "%(a)s %s", "{ü}"])

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 import anyio
 
-from holdlog.adapters.mcp.salvage import Lines, TooLong
+from holdlog.adapters.mcp.salvage import MAX_LINE, Lines, TooLong
 
 READ_SIZE = 256 * 1024
 """Bytes taken from stdin at once."""
@@ -29,12 +29,14 @@ DRAIN_WITHIN = 0.3
 class Input:
     """Lines from a descriptor: by readiness, without O_NONBLOCK (others may share the description), or by a thread."""
 
-    def __init__(self, fd: int, threads: bool) -> None:
+    def __init__(self, fd: int, threads: bool, max_line: int = MAX_LINE) -> None:
         self.ended = asyncio.Event()
+        self.closed = False
+        """Whether the client closed its end; other ends, such as a signal, leave a client that still reads."""
         self.came = asyncio.Event()
         self.lines: deque[bytes | TooLong] = deque()
         self._fd = fd
-        self._cut = Lines()
+        self._cut = Lines(max_line)
         self._size = 0
         self._loop = asyncio.get_running_loop()
         self._go = threading.Event()
@@ -103,6 +105,7 @@ class Input:
         self.lines += lines
         self._size += sum(map(_size, lines))
         if not data:
+            self.closed = True
             self.end()
             return
         self.came.set()

@@ -16,6 +16,7 @@ import anyio
 from fastmcp import FastMCP
 from fastmcp.server.context import reset_transport, set_transport
 
+from holdlog.adapters.mcp.salvage import MAX_LINE
 from holdlog.adapters.mcp.server import quiet_framework
 from holdlog.adapters.mcp.stdio.pipes import Input, Output, private_descriptors
 from holdlog.adapters.mcp.stdio.traffic import Answers, Requests, Traffic
@@ -37,25 +38,27 @@ async def serve_stdio(
     on_end: Callable[[], Awaitable[None]] | None = None,
     *,
     threads: bool = sys.platform == "win32",
+    max_line: int = MAX_LINE,
 ) -> None:
     """Serve one client over this process's stdin and stdout; return when it is gone or the process is told to end.
 
     Ends on end of input, SIGTERM, SIGINT, SIGHUP, death of the parent process, and a closed stdout. Calls in flight
-    then go on as long as answers come and 0.2 s longer; what still waits is cancelled and answered with an error,
-    `on_end` is awaited, the server's lifespan left. A call stuck in a thread is abandoned after 1 s. While serving,
-    fd 0 is the null device and fd 1 is stderr, for stray reads and prints; the handlers of the signals are taken.
+    then go on as long as answers come and 0.2 s longer; what still waits is cancelled, and answered with an error
+    unless the client closed its end; `on_end` is awaited, the server's lifespan left. A call stuck in a thread is
+    abandoned after 1 s. While serving, fd 0 is the null device and fd 1 is stderr, for stray reads and prints; the
+    handlers of the signals are taken. A line of more than `max_line` bytes is skipped, and answered with an error.
     """
     token = set_transport("stdio")
     try:
         with private_descriptors() as (stdin, stdout):
-            source, output, traffic = Input(stdin, threads), Output(stdout, threads), Traffic()
+            source, output, traffic = Input(stdin, threads, max_line), Output(stdout, threads), Traffic()
             requests = Requests(source, output, traffic)
             try:
                 with _watched(source, output):
                     async with server._lifespan_manager():
                         low = server._mcp_server
                         serving = asyncio.create_task(
-                            low.run(requests, Answers(output, traffic), low.create_initialization_options())
+                            low.run(requests, Answers(output, traffic, requests), low.create_initialization_options())
                         )
                         try:
                             await _until_end(serving, source, output, requests, traffic)
@@ -92,7 +95,9 @@ async def _until_end(
         raise error
 
 
-def run_stdio(server: FastMCP[Any], on_end: Callable[[], Awaitable[None]] | None = None) -> NoReturn:
+def run_stdio(
+    server: FastMCP[Any], on_end: Callable[[], Awaitable[None]] | None = None, max_line: int = MAX_LINE
+) -> NoReturn:
     """Serve as `serve_stdio`, then end the process: exit code 0 for every end, SIGINT too; 1 and a traceback for a bug.
 
     Ends by `os._exit`, after the lifespan was left: a call stuck in a thread cannot keep the process alive.
@@ -101,7 +106,7 @@ def run_stdio(server: FastMCP[Any], on_end: Callable[[], Awaitable[None]] | None
     async def serve() -> None:
         code = 0
         try:
-            await serve_stdio(server, on_end)
+            await serve_stdio(server, on_end, max_line=max_line)
         except Exception:
             _log.exception("the server failed")
             code = 1

@@ -124,6 +124,10 @@ class Requests(_Stream):
         self._input.came.set()
         self._output.release()
 
+    def is_abandoned(self) -> bool:
+        """Whether the client left, and the calls in flight were cancelled for that."""
+        return self.closed and self._input.closed
+
     def idle(self) -> bool:
         """Whether all that came was answered."""
         return not self._input.lines and not self._traffic.open
@@ -146,11 +150,16 @@ class Requests(_Stream):
 class Answers(_Stream):
     """The SDK's write stream."""
 
-    def __init__(self, output: Output, traffic: Traffic) -> None:
-        self._output, self._traffic = output, traffic
+    def __init__(self, output: Output, traffic: Traffic, requests: Requests) -> None:
+        self._output, self._traffic, self._requests = output, traffic, requests
 
     async def send(self, item: SessionMessage) -> None:
         message = item.message
+        if self._requests.is_abandoned() and not isinstance(message, JSONRPCResponse):
+            # Clients of mcp 1.x read on after they closed their session, and break on what comes then.
+            if isinstance(message, JSONRPCError):
+                self._traffic.left()
+            return
         try:
             text = message.model_dump_json(by_alias=True, exclude_unset=True)
         except Exception as error:

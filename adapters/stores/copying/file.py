@@ -11,6 +11,7 @@ from typing import Final
 from holdlog.adapters.machine import host
 from holdlog.adapters.machine.gate import Gate
 from holdlog.adapters.machine.location import LocationError, prepare_folder, require_local, shown
+from holdlog.adapters.machine.private import open_private, require_own, why_open
 from holdlog.adapters.stores.copying.carried import BY_STREAM, EVENTS, POSITION, Carried, Row
 from holdlog.adapters.stores.copying.copy import OccupiedError, Source
 from holdlog.adapters.stores.copying.source import SealableSource
@@ -74,6 +75,9 @@ class FileTarget:
         try:
             require_local(self.path)
             prepare_folder(self.path)
+            require_own(self.path)
+            if (is_open := why_open(self.path)) is not None:
+                raise is_open
             gate_path = self.path.with_name(self.path.name + ".gate")
             guarded = gate_path.exists()
             gate = Gate(gate_path)
@@ -140,7 +144,7 @@ class FileTarget:
 
     def _begin(self) -> None:
         _remove(self._partial)  # of one that was killed
-        os.close(os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(open_private(self._partial, os.O_RDWR | os.O_EXCL))
         self._connection = self._connect()
         # Nobody reads it before it is whole: neither a journal nor a sync is of use until then.
         self._connection.execute("PRAGMA journal_mode = OFF")

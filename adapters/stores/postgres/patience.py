@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import psycopg
 
+from holdlog.adapters.machine.deadline import STOPPED
+
 SILENT_SECONDS: Final = 30.0
 """Longer than anything that the store asks for: locks are waited for 5 s."""
 
@@ -14,6 +16,8 @@ class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
     """Closes itself after `silence` seconds of waiting in which nothing came, and raises psycopg.OperationalError."""
 
     silence: float | None = None
+    stopped = 0.0
+    """Seconds that this process was stopped while it waited."""
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
         if self.silence is None:
@@ -25,7 +29,11 @@ class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
         try:
             asked = next(waits)
             while True:
-                ready = yield asked
+                began = time.monotonic()
+                ready = yield asked  # for a tenth of a second at most
+                if (gap := time.monotonic() - began) > STOPPED:
+                    self.stopped += gap
+                    until += gap
                 if ready:
                     until = time.monotonic() + silence
                 elif time.monotonic() >= until:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import psycopg
 
 from holdlog.adapters.machine import host
+from holdlog.adapters.machine.deadline import Deadline
 from holdlog.adapters.stores.postgres.connection import CONNECT_SECONDS, connect, has_failed, is_idle, is_over
 from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
 from holdlog.adapters.stores.postgres.patience import SILENT_SECONDS, PatientConnection
@@ -93,7 +94,7 @@ class PostgresStore:
         if self._closed or self._owner != os.getpid():
             return
         self._closed = True
-        if self._writing is not None and self._lock.acquire(1.0):
+        if self._writing is not None and self._lock.acquire(timeout=1.0):
             self._writing.connection.close()
             self._lock.release()
         while self._idle:
@@ -140,20 +141,26 @@ class PostgresStore:
 
     def begin(self, deadline: float, ahead: Footprint) -> PostgresTransaction:
         """Raises UnavailableError, StoreError, having let go again. Whoever begins calls `end`."""
-        if not self._lock.acquire(deadline - time.monotonic()):
+        if self._lock.is_mine() or not Deadline(deadline).acquire(self._lock):
             raise UnavailableError("another thread holds the store")
         try:
             self._usable()
             while True:
+                stopped = 0.0
                 try:
                     if self._writing is None or is_over(self._writing.connection):
                         self.forget()
                         connection = self.connect(deadline)
                         connection.silence = SILENT_SECONDS
                         self._writing = PostgresTransaction(connection, self.recorder, self._clock, self._steady)
+                    stopped = _stopped(self._writing)
                     self.heard_clock(self._writing.begin(deadline, ahead))
                     return self._writing
                 except psycopg.Error as error:
+                    if (meanwhile := _stopped(self._writing) - stopped) > 0:
+                        deadline += meanwhile  # the database's patience is over, but this process did not run
+                        self.forget()
+                        continue
                     if not is_lost(error):
                         raise refusal_of(error) from error
                     self.forget()  # nothing has happened yet: again, on a new connection
@@ -230,6 +237,11 @@ _inherited: list[Any] = []
 """Connections of a parent process, never closed here."""
 
 
+def _stopped(writing: PostgresTransaction | None) -> float:
+    """Seconds that this process was stopped while it waited for this connection."""
+    return writing.connection.stopped if writing and isinstance(writing.connection, PatientConnection) else 0.0
+
+
 def _cell(connection: Connection, select: str, parameter: object) -> object:
     row = connection.execute(select, (parameter,)).fetchone()
     return row[0] if row else None
@@ -241,7 +253,7 @@ class _Lock:
     def __init__(self) -> None:
         self._lock = threading.RLock()
 
-    def acquire(self, timeout: float) -> bool:
+    def acquire(self, *, timeout: float) -> bool:
         return not self.is_mine() and self._lock.acquire(timeout=max(0.0, timeout))
 
     def release(self) -> None:
