@@ -146,7 +146,7 @@ class ClaimCalls:
         self, agent: str, name: str | None = None, model: str | None = None, purpose: str | None = None
     ) -> Write[results.Registered]:
         command = checked(lambda: Register(agent=agent, name=name, model=model, purpose=purpose))
-        if not self.grants.allows_some("claim", "write"):
+        if not self.grants.allows_some("claim", "write-values", "write-threads"):
             raise DeniedError("claim or write of something")
 
         def answer(outcome: Outcome) -> results.Registered:
@@ -265,7 +265,7 @@ class ClaimCalls:
 
     def _require_to_see(self, resource: str) -> None:
         if self.grants is not EVERYTHING and not self.grants.sees_claim(resource):
-            raise DeniedError(f"read:{resource}")
+            raise DeniedError(f"read-claims:{resource}")
 
     def _claims(self, reader: Reader, after: str | None, limit: int) -> list[Claim]:
         """As the reader's, of those that the caller may see."""
