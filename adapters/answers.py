@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from holdlog.adapters import results
+from holdlog.adapters.authors import principal_of
 from holdlog.adapters.results import Result
 from holdlog.domain import refusals
 from holdlog.domain.envelope import Recorded
@@ -86,6 +87,7 @@ def past(recorded: Recorded[Event]) -> results.Past:
         version=envelope.version,
         value=event.value.value if isinstance(event, ValueWritten) else None,
         updated_by=event.by,
+        principal=principal_of(recorded),
         updated_at=utc(event.due if isinstance(event, ValueExpired) else envelope.at),
         event_type=_EVENT_TYPES[type(event)],
         position=envelope.position,
@@ -144,6 +146,7 @@ def refused(refusal: HoldlogError) -> Result:
                 version=refusal.version,
                 current_version=refusal.current_version,
                 held_by=refusal.held_by,
+                held_by_principal=refusal.held_by_principal,
                 reason=refusal.reason,
                 hint=_fenced_hint(refusal),
             )

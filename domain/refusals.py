@@ -50,7 +50,7 @@ class DeniedError(HoldlogError):
 
 class Conflict(Message):
     """What stands there instead of the expected version. `actual_version` 0: nothing lives there now; author and time
-    are then those of the deletion, or None when the key never existed."""
+    are then those of the deletion, or None when the key never existed. `actual_principal`: who was authenticated."""
 
     namespace: str
     key: str
@@ -59,6 +59,7 @@ class Conflict(Message):
     actual_value: Any
     actual_updated_by: str | None
     actual_updated_at: datetime | None
+    actual_principal: str | None = None
 
 
 class ConflictError(HoldlogError):
@@ -110,11 +111,18 @@ class NotFoundError(HoldlogError, LookupError):
 
     @classmethod
     def of_record(
-        cls, namespace: str, key: str, version: int = 0, by: str = "", at: int = 0, expires_at: int | None = None
+        cls,
+        namespace: str,
+        key: str,
+        version: int = 0,
+        by: str = "",
+        at: int = 0,
+        expires_at: int | None = None,
+        principal: str | None = None,
     ) -> "NotFoundError":
         facts: dict[str, Any] = {"namespace": namespace, "key": key}
         if version:
-            facts |= {"version": version, "deleted_by": by, "deleted_at": utc(at)}
+            facts |= {"version": version, "deleted_by": by, "deleted_at": utc(at), "principal": principal}
         if expires_at is not None:
             facts["expires_at"] = utc(expires_at)
         return cls(f"{namespace}/{key} does not exist", facts)
@@ -134,6 +142,7 @@ class Hold(NamedTuple):
     `version` is that of the grant. `covered_by`: the claim that overlaps the resource. `holders`: when there are more.
     `servers`: the processes that keep them alive. `same_name`: another live session uses the asker's name. `in_line`:
     it only stands before the asker. `shared_by_asker`: the asker shares it with others and wants it alone.
+    `principal`: that of `held_by`; `holder_principals`: those of `holders`, in their order.
     """
 
     resource: str
@@ -150,6 +159,8 @@ class Hold(NamedTuple):
     same_name: bool = False
     in_line: bool = False
     shared_by_asker: bool = False
+    principal: str | None = None
+    holder_principals: tuple[str | None, ...] = ()
 
 
 class BusyError(HoldlogError):
@@ -169,6 +180,7 @@ class Link(NamedTuple):
     agent: str
     holds: str
     waits_for: str
+    principal: str | None = None
 
 
 class DeadlockError(HoldlogError):
@@ -194,10 +206,12 @@ class NotHolderError(HoldlogError):
         same_name: bool = False,
         reason: str | None = None,
         servers: tuple[str, ...] = (),
+        held_by_principal: str | None = None,
     ) -> None:
         super().__init__(f"{resource} is not held by the caller")
         self.resource = resource
         self.held_by = held_by
+        self.held_by_principal = held_by_principal
         self.same_name = same_name
         self.reason = reason
         self.servers = servers
@@ -208,10 +222,11 @@ class ExpiredError(HoldlogError):
 
     code = "expired"
 
-    def __init__(self, resource: str, held_by: str | None) -> None:
+    def __init__(self, resource: str, held_by: str | None, held_by_principal: str | None = None) -> None:
         super().__init__(f"the lease of {resource} had ended")
         self.resource = resource
         self.held_by = held_by
+        self.held_by_principal = held_by_principal
 
 
 class FencedError(HoldlogError):
@@ -227,6 +242,7 @@ class FencedError(HoldlogError):
         held_by: str | None = None,
         reason: str | None = None,
         servers: tuple[str, ...] = (),
+        held_by_principal: str | None = None,
     ) -> None:
         self.servers = servers
         super().__init__(f"{resource}: the claim of version {version} is not current and held by the writer")
@@ -234,6 +250,7 @@ class FencedError(HoldlogError):
         self.version = version
         self.current_version = current_version
         self.held_by = held_by
+        self.held_by_principal = held_by_principal
         self.reason = reason
 
 

@@ -1,6 +1,6 @@
 """From outcomes, boards and refusals about claims to answers. Hints are fixed text, as in adapters/answers.py."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from holdlog.adapters import answers
@@ -9,7 +9,7 @@ from holdlog.adapters.results import Lost, Result
 from holdlog.domain import refusals
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.board import Board, Rival, Waiting
-from holdlog.domain.claims.claim import Past
+from holdlog.domain.claims.claim import Grant, Past
 from holdlog.domain.claims.commands import InLine, Let, Queued, Taken
 from holdlog.domain.claims.lease import Loss
 from holdlog.domain.claims.taking import MAX_TOLD
@@ -66,6 +66,7 @@ def let(outcome: Let, resource: str | None, several: bool) -> results.Released |
         version=version,
         outcome=outcome.outcome,
         granted_to=outcome.granted_to,
+        granted_to_principal=outcome.granted_to_principal,
         released=released if several else None,
     )
 
@@ -84,10 +85,10 @@ def status(
         return available(resource, board, elsewhere=elsewhere)
     held = _held(resource, holds[0], board, moment)
     profile = next((it for it in profiles if it.agent == held.held_by), None)
-    names = list(dict.fromkeys(hold.grant.agent for hold in holds))
+    holders = list(dict.fromkeys((hold.grant.agent, hold.grant.principal) for hold in holds))
     return held.model_copy(
         update={
-            "holders": names if len(names) > 1 else None,
+            **_holders(holders if len(holders) > 1 else ()),
             "current": None if version is None else any(_is(hold, resource, version) for hold in holds),
             "agent_name": profile.name if profile else None,
             "agent_model": profile.model if profile else None,
@@ -111,12 +112,13 @@ def board(
     lines = {name: [it for it in everybody if it.resource == name] for name in page if board.claim(name).line}
     leases = [*(hold.lease for hold in holds), *(it.lease for line in lines.values() for it in line)]
     agents = []
-    for name in sorted({lease.agent for lease in leases}):
-        mine = [lease for lease in leases if lease.agent == name]
+    for name, principal in sorted({(it.agent, it.principal) for it in leases}, key=lambda it: (it[0], it[1] or "")):
+        mine = [lease for lease in leases if (lease.agent, lease.principal) == (name, principal)]
         profile = profiles.get(name, Profile(name))
         agents.append(
             results.AgentPart(
                 agent=name,
+                principal=principal,
                 claims=sum(1 for lease in mine if lease.kind != "waits"),
                 connected=any(moment.connected(lease.server) for lease in mine),
                 idle_seconds=min(_seconds(moment.steady - lease.heard) for lease in mine),
@@ -150,10 +152,15 @@ def available(
     )
 
 
+def claimed_in(workspace: str, grant: Grant) -> results.Elsewhere:
+    return results.Elsewhere(workspace=workspace, held_by=grant.agent, held_by_principal=grant.principal)
+
+
 def wait_timeout(resource: str, hold: Rival, moment: Moment, elapsed: float, cap: float | None) -> results.WaitTimeout:
     return results.WaitTimeout(
         resource=resource,
         held_by=hold.grant.agent,
+        held_by_principal=hold.grant.principal,
         claimed_at=utc(hold.grant.claimed_at),
         held_for_seconds=answers.seconds_between(hold.grant.claimed_at, moment.at),
         elapsed_seconds=round(elapsed, 3),
@@ -163,10 +170,18 @@ def wait_timeout(resource: str, hold: Rival, moment: Moment, elapsed: float, cap
     )
 
 
-def lost(losses: Iterable[Loss], holder_of: Callable[[str], str | None]) -> list[Lost]:
+def lost(losses: Iterable[Loss], holder_of: Callable[[str], Grant | None]) -> list[Lost]:
+    found = [(loss, holder_of(loss.resource)) for loss in losses]
     return [
-        Lost(resource=it.resource, version=it.version, why=it.why, held_by=holder_of(it.resource), reason=it.note)
-        for it in losses
+        Lost(
+            resource=it.resource,
+            version=it.version,
+            why=it.why,
+            held_by=grant.agent if grant else None,
+            held_by_principal=grant.principal if grant else None,
+            reason=it.note,
+        )
+        for it, grant in found
     ]
 
 
@@ -177,6 +192,7 @@ def past(resource: str, of: str | None, ended: Past | None) -> dict[str, Any]:
         "previous_resource": of if of != resource else None,
         "previous_outcome": ended.outcome,
         "previous_holder": ended.holder,
+        "previous_holder_principal": ended.principal,
         "previous_outcome_at": utc(ended.at),
         "previous_note": ended.note if ended.outcome != "forced" else None,  # a person's reason, and not the holder's
         "moved_to": ended.moved_to,
@@ -197,10 +213,19 @@ def refused(refusal: HoldlogError, moment: Moment) -> Result:
         case refusals.NotHolderError():
             hint = _OTHER_SESSION if refusal.same_name else _TAKEN_AWAY if refusal.reason else _NOT_HOLDER
             return results.NotHolder(
-                resource=refusal.resource, held_by=refusal.held_by, reason=refusal.reason, hint=hint
+                resource=refusal.resource,
+                held_by=refusal.held_by,
+                held_by_principal=refusal.held_by_principal,
+                reason=refusal.reason,
+                hint=hint,
             )
         case refusals.ExpiredError():
-            return results.Expired(resource=refusal.resource, held_by=refusal.held_by, hint=_EXPIRED)
+            return results.Expired(
+                resource=refusal.resource,
+                held_by=refusal.held_by,
+                held_by_principal=refusal.held_by_principal,
+                hint=_EXPIRED,
+            )
         case _:
             return answers.refused(refusal)
 
@@ -217,6 +242,7 @@ def _busy(hold: Hold, moment: Moment) -> dict[str, Any]:
     return {
         "resource": hold.resource,
         "held_by": hold.held_by,
+        "held_by_principal": hold.principal,
         "claimed_at": utc(hold.claimed_at),
         "held_for_seconds": answers.seconds_between(hold.claimed_at, moment.at),
         "expires_in_seconds": _seconds(hold.expires_in),
@@ -226,7 +252,7 @@ def _busy(hold: Hold, moment: Moment) -> dict[str, Any]:
         "holder_note": hold.note,
         "queue_length": hold.queue_length,
         "covered_by": hold.covered_by,
-        "holders": list(hold.holders) or None,
+        **_holders(tuple(zip(hold.holders, hold.holder_principals, strict=True))),
         "hint": hint,
     }
 
@@ -238,6 +264,7 @@ def _held(resource: str, hold: Rival, board: Board, moment: Moment) -> results.H
     return results.Held(
         resource=resource,
         held_by=hold.grant.agent,
+        held_by_principal=hold.grant.principal,
         claimed_at=utc(hold.grant.claimed_at),
         held_for_seconds=answers.seconds_between(hold.grant.claimed_at, moment.at),
         expires_at=utc(moment.at + left),
@@ -258,17 +285,27 @@ def _is(hold: Rival, resource: str, version: int) -> bool:
 
 def _in_line(waiting: InLine, moment: Moment) -> results.Waiter:
     since = answers.seconds_between(waiting.since, moment.at)
-    return results.Waiter(agent=waiting.agent, since_seconds=since, note=waiting.note)
+    return results.Waiter(agent=waiting.agent, principal=waiting.principal, since_seconds=since, note=waiting.note)
 
 
 def _waiter(waiting: Waiting, moment: Moment) -> results.Waiter:
     return results.Waiter(
         agent=waiting.ticket.agent,
+        principal=waiting.ticket.principal,
         since_seconds=answers.seconds_between(waiting.ticket.since, moment.at),
         note=waiting.lease.note,
         mode=waiting.ticket.mode,
         present=waiting.lease.present_until > moment.steady,
     )
+
+
+def _holders(holders: Sequence[tuple[str, str | None]]) -> dict[str, list[str] | None]:
+    """Names of several holders, and their principals in the same order, empty for the local user."""
+    principals = [principal or "" for _, principal in holders]
+    return {
+        "holders": [agent for agent, _ in holders] or None,
+        "holder_principals": principals if any(principals) else None,
+    }
 
 
 def _concerns(name: str, agent: str | None) -> bool:

@@ -17,7 +17,7 @@ from holdlog.adapters.pages import chunks, page
 from holdlog.adapters.results import Lost, Result, Unavailable, renamed
 from holdlog.domain.agent import Register, Registered
 from holdlog.domain.claims.board import Board
-from holdlog.domain.claims.claim import Claim
+from holdlog.domain.claims.claim import Claim, Grant
 from holdlog.domain.claims.commands import MAX_RESOURCES, Let, Queued, Release, Take, Taken
 from holdlog.domain.claims.lease import SECOND, Loss
 from holdlog.domain.claims.resource import Resource
@@ -212,8 +212,8 @@ class ClaimCalls:
         def answer(reader: Reader) -> list[Lost]:
             board = self._board(reader, [loss.resource for loss in losses])
 
-            def holder_of(resource: str) -> str | None:
-                return next((hold.grant.agent for hold in answers.standing(resource, board)), None)
+            def holder_of(resource: str) -> Grant | None:
+                return next((hold.grant for hold in answers.standing(resource, board)), None)
 
             return [self.shown(loss) for loss in answers.lost(losses, holder_of)]
 
@@ -313,7 +313,7 @@ class ClaimCalls:
             return []
         board = self._board(reader, [other for _, other in places])
         return [
-            results.Elsewhere(workspace=name, held_by=holds[0].grant.agent)
+            answers.claimed_in(name, holds[0].grant)
             for name, other in places
             if (holds := answers.standing(other, board))
         ]

@@ -17,12 +17,14 @@ class Elsewhere(Part):
 
     workspace: str
     held_by: str
+    held_by_principal: str | None = None
 
 
 class Waiter(Part):
     """Somebody in line. `present`: in a call right now."""
 
     agent: str
+    principal: str | None = None
     since_seconds: float
     note: str | None = None
     mode: str | None = None
@@ -33,6 +35,7 @@ class Step(Part):
     """One agent of a ring: it holds what the one before waits for."""
 
     agent: str
+    principal: str | None = None
     holds: str
     waits_for: str
 
@@ -43,6 +46,7 @@ class WithPast(Result):
 
     previous_outcome: str | None = None
     previous_holder: str | None = None
+    previous_holder_principal: str | None = None
     previous_resource: str | None = None
     previous_outcome_at: Time | None = None
     previous_note: str | None = None
@@ -89,6 +93,7 @@ class Busy(Result):
     status: Literal["busy"] = "busy"
     resource: str
     held_by: str
+    held_by_principal: str | None = None
     claimed_at: Time
     held_for_seconds: float
     expires_in_seconds: float
@@ -99,6 +104,7 @@ class Busy(Result):
     queue_length: int
     covered_by: str | None = None
     holders: list[str] | None = None
+    holder_principals: list[str] | None = None
     ticket: int | None = None
     queue_position: int | None = None
     capped_at_seconds: float | None = None
@@ -120,6 +126,7 @@ class Released(Result):
     version: int | None = None
     outcome: str | None = None
     granted_to: str | None = None
+    granted_to_principal: str | None = None
     released: list[Version] | None = None
 
 
@@ -138,6 +145,7 @@ class NotHolder(Result):
     status: Literal["not_holder"] = "not_holder"
     resource: str
     held_by: str | None = None
+    held_by_principal: str | None = None
     reason: str | None = None
     hint: str
 
@@ -146,6 +154,7 @@ class Expired(Result):
     status: Literal["expired"] = "expired"
     resource: str
     held_by: str | None = None
+    held_by_principal: str | None = None
     hint: str
 
 
@@ -164,6 +173,7 @@ class Held(Result):
     status: Literal["claimed"] = "claimed"
     resource: str
     held_by: str
+    held_by_principal: str | None = None
     claimed_at: Time
     held_for_seconds: float
     expires_at: Time
@@ -176,6 +186,7 @@ class Held(Result):
     holder_note: str | None = None
     covered_by: str | None = None
     holders: list[str] | None = None
+    holder_principals: list[str] | None = None
     current: bool | None = None
     agent_name: str | None = None
     agent_model: str | None = None
@@ -194,6 +205,7 @@ class AgentPart(Part):
     """An agent that holds or waits for something. `name`, `model` and `purpose`: where it registered."""
 
     agent: str
+    principal: str | None = None
     claims: int
     connected: bool
     idle_seconds: float | None = None
@@ -219,6 +231,7 @@ class WaitTimeout(Result):
     status: Literal["timeout"] = "timeout"
     resource: str
     held_by: str
+    held_by_principal: str | None = None
     claimed_at: Time
     held_for_seconds: float
     elapsed_seconds: float

@@ -23,7 +23,7 @@ PAGE: Final = 1000
 HEARTBEAT: Final = 60.0
 
 _NAMED: Final = frozenset(
-    {"position", "id", "stream", "version", "kind", "at", "by", "namespace", "key", "resource", "thread"}
+    {"position", "id", "stream", "version", "kind", "at", "by", "principal", "namespace", "key", "resource", "thread"}
 )
 _SAID: Final = ("value", "checksum")
 """What stands in a thread is read by `holdlog thread`."""
@@ -115,6 +115,8 @@ def _show(event: "HappenedEvent", as_json: bool) -> None:
 
 
 def _line(event: dict[str, Any]) -> str:
+    from holdlog.adapters.authors import author
+
     place = f"{event['namespace']}/{event['key']}" if "namespace" in event else ""
     place = place or event.get("resource") or event.get("thread", "")
     left_out = (*_NAMED, *_SAID) if "thread" in event else _NAMED
@@ -123,7 +125,8 @@ def _line(event: dict[str, Any]) -> str:
     said = " ".join([said, *(f"{name}={_told(value)}" for name, value in rest.items())]).strip()
     short = said if len(said) <= WIDEST else said[: WIDEST - 1] + "…"
     moment = event["at"][:19].replace("T", " ")
-    return "  ".join(filter(None, (str(event["position"]), moment, event["by"], event["kind"], place, short)))
+    by = author(event["by"], event.get("principal"))
+    return "  ".join(filter(None, (str(event["position"]), moment, by, event["kind"], place, short)))
 
 
 def _told(value: Any) -> str:

@@ -48,6 +48,7 @@ class Item(Part):
     at: Time
     kind: Literal["message", "result"]
     by: str
+    principal: str | None = None
     message: Any = None
     result: Any = None
 

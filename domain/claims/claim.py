@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 from holdlog.domain.claims.resource import Resource
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.message import Event
-from holdlog.domain.names import Agent, Note, claim_stream
+from holdlog.domain.names import Agent, Label, Note, claim_stream
 
 Mode = Literal["exclusive", "shared"]
 Outcome = Literal["released", "modified", "created", "deleted", "moved"]
@@ -24,7 +24,7 @@ class ClaimGranted(Event):
     topic: ClassVar[str] = "ClaimGranted"
     payload_field: ClassVar[str | None] = "note"
     agent: Agent
-    principal: Agent | None = None
+    principal: Label | None = None
     mode: Mode = "exclusive"
     ticket: int | None = None
     instead_of: int | None = None
@@ -33,7 +33,7 @@ class ClaimGranted(Event):
 
 class ClaimReleased(Event):
     """`grant`: version of the grant that ends (None in logs of major 1, where there was one). `forced_by`: a person who
-    took it from the holder; `note` is then the reason."""
+    took it from the holder, whose principal is `holder_principal`; `note` is then the reason."""
 
     topic: ClassVar[str] = "ClaimReleased"
     payload_field: ClassVar[str | None] = "note"
@@ -42,16 +42,19 @@ class ClaimReleased(Event):
     outcome: Outcome = "released"
     moved_to: Resource | None = None
     forced_by: Agent | None = None
+    holder_principal: Label | None = None
     note: Note | None = None
 
 
 class ClaimExpired(Event):
     """The lease of a grant ended at `due` (microseconds UTC), which may be earlier than it was noticed.
 
-    `collected` False: it was offered to a waiter that did not come for it, and never used."""
+    `collected` False: it was offered to a waiter that did not come for it, and never used. `principal`: the holder's;
+    None in format 1."""
 
     topic: ClassVar[str] = "ClaimExpired"
     agent: Agent
+    principal: Label | None = None
     grant: int
     due: int
     collected: bool = True
@@ -63,7 +66,7 @@ class ClaimQueued(Event):
     topic: ClassVar[str] = "ClaimQueued"
     payload_field: ClassVar[str | None] = "note"
     agent: Agent
-    principal: Agent | None = None
+    principal: Label | None = None
     mode: Mode = "exclusive"
     turn: int
     also: tuple[Resource, ...] = ()
@@ -72,10 +75,12 @@ class ClaimQueued(Event):
 
 
 class ClaimUnqueued(Event):
-    """`why`: it left by itself, did not come back in time, or got another resource that it asked for."""
+    """`why`: it left by itself, did not come back in time, or got another resource that it asked for. `principal`: the
+    waiter's; None in format 1."""
 
     topic: ClassVar[str] = "ClaimUnqueued"
     agent: Agent
+    principal: Label | None = None
     ticket: int
     why: Literal["left", "absent", "granted"]
 
@@ -109,7 +114,7 @@ class Ticket(NamedTuple):
 
 
 class Past(NamedTuple):
-    """How the last hold ended. `at`: microseconds UTC."""
+    """How the last hold ended. `at`: microseconds UTC. `principal`: that of the holder."""
 
     holder: str
     outcome: Literal["released", "modified", "created", "deleted", "moved", "expired", "forced"]
@@ -117,6 +122,7 @@ class Past(NamedTuple):
     note: str | None = None
     moved_to: str | None = None
     forced_by: str | None = None
+    principal: str | None = None
 
 
 class Claim(NamedTuple):
@@ -151,15 +157,21 @@ def evolve(claim: Claim, event: ClaimEvent, at: int, digest: bytes) -> Claim:
             line = _without(line, ticket)
         case ClaimReleased(agent=agent, grant=ended, forced_by=by):
             grants = tuple(grant for grant in grants if grant.version != ended) if ended is not None else ()
-            past = Past(agent, "forced" if by else event.outcome, at, event.note, event.moved_to, by)
+            past = Past(agent, "forced" if by else event.outcome, at, event.note, event.moved_to, by, _of(claim, ended))
         case ClaimExpired(agent=agent, grant=ended, due=due):
             grants = tuple(grant for grant in grants if grant.version != ended)
-            past = Past(agent, "expired", due) if event.collected else past
+            past = Past(agent, "expired", due, principal=_of(claim, ended)) if event.collected else past
         case ClaimQueued(agent=agent, principal=principal, mode=mode, turn=turn):
             line = (*line, Ticket(version, agent, principal, mode, at, turn, event.also, event.alternatives))
         case ClaimUnqueued(ticket=ticket):
             line = _without(line, ticket)
     return Claim(claim.resource, version, grants, line, past, digest)
+
+
+def _of(claim: Claim, ended: int | None) -> str | None:
+    """The principal of the grant that ends."""
+    grant = claim.grant(ended) if ended is not None else next(iter(claim.grants), None)
+    return grant.principal if grant is not None else None
 
 
 def _without(line: tuple[Ticket, ...], version: int | None) -> tuple[Ticket, ...]:

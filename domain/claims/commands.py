@@ -107,6 +107,7 @@ class InLine(NamedTuple):
     agent: str
     since: int
     note: str | None
+    principal: str | None = None
 
 
 class Taken(NamedTuple):
@@ -143,6 +144,7 @@ class Let(NamedTuple):
     already: bool = False
     outcome: str | None = None
     granted_to: str | None = None
+    granted_to_principal: str | None = None
 
 
 class Swept(NamedTuple):

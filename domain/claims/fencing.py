@@ -20,5 +20,6 @@ def fence(guard: Guard, who: Who, board: Board) -> FencedError | None:
         current_version=holds[0].grant.version if holds else None,
         held_by=holds[0].grant.agent if holds else None,
         reason=past.note if past and past.outcome == "forced" and past.holder == who.agent else None,
+        held_by_principal=holds[0].grant.principal if holds else None,
         servers=tuple(hold.lease.server for hold in holds if hold.grant.agent == who.agent),
     )

@@ -34,12 +34,15 @@ def release(command: Release, who: Who, board: Board) -> tuple[Let, list[Loss]]:
             released.append((resource, board.record(resource, ending)))
             board.drop(hold.lease.key)
         for waiting in board.tickets_of(resource, who):
-            version = board.record(resource, ClaimUnqueued(agent=who.agent, ticket=waiting.ticket.version, why="left"))
+            version = board.record(
+                resource,
+                ClaimUnqueued(agent=who.agent, principal=who.principal, ticket=waiting.ticket.version, why="left"),
+            )
             board.drop(waiting.lease.key)
             if hold is None:
                 released.append((resource, version))
     served = serve(board)
-    return Let(tuple(released), not released, command.outcome, _granted_to(served, wanted)), []
+    return Let(tuple(released), not released, command.outcome, *_granted_to(served, wanted)), []
 
 
 def step_back(command: StepBack, who: Who, board: Board) -> None:
@@ -60,14 +63,15 @@ def _require_mine_or_free(resource: str, who: Who, version: int | None, board: B
         raise NotFoundError.of_claim(resource)
     holds = board.holds(resource)
     held_by = holds[0].grant.agent if holds else None
+    principal = holds[0].grant.principal if holds else None
     past = claim.past
     if past is not None and past.holder == who.agent and past.outcome in ("expired", "forced"):
         if past.outcome == "expired":
-            raise ExpiredError(resource, held_by)
-        raise NotHolderError(resource, held_by, reason=past.note)
+            raise ExpiredError(resource, held_by, held_by_principal=principal)
+        raise NotHolderError(resource, held_by, reason=past.note, held_by_principal=principal)
     if held_by is not None:
         same = tuple(hold.lease.server for hold in holds if hold.grant.agent == who.agent)
-        raise NotHolderError(resource, held_by, same_name=bool(same), servers=same)
+        raise NotHolderError(resource, held_by, same_name=bool(same), servers=same, held_by_principal=principal)
 
 
 def _forced(command: Release, board: Board) -> tuple[Let, list[Loss]]:
@@ -81,16 +85,21 @@ def _forced(command: Release, board: Board) -> tuple[Let, list[Loss]]:
     losses, released = [], []
     for hold in holds:
         ending = ClaimReleased(
-            agent=hold.grant.agent, grant=hold.grant.version, forced_by=command.agent, note=command.note
+            agent=hold.grant.agent,
+            grant=hold.grant.version,
+            forced_by=command.agent,
+            holder_principal=hold.grant.principal,
+            note=command.note,
         )
         released.append((resource, board.record(resource, ending)))
         board.drop(hold.lease.key)
         losses.append(hold.lease.lost("forced", board.at, command.note))
     served = serve(board)
-    return Let(tuple(released[-1:]), not released, None, _granted_to(served, [resource])), losses
+    return Let(tuple(released[-1:]), not released, None, *_granted_to(served, [resource])), losses
 
 
-def _granted_to(served: list[tuple[str, str]], released: list[str]) -> str | None:
-    """Who has the first of these now that anybody waited for."""
-    heirs = (agent for resource in released for granted, agent in served if overlap(granted, resource))
-    return next(heirs, None)
+def _granted_to(served: list[tuple[str, Who]], released: list[str]) -> tuple[str | None, str | None]:
+    """Agent and principal of the waiter that has the first of these now; None where nobody waited."""
+    heirs = (who for resource in released for granted, who in served if overlap(granted, resource))
+    heir = next(heirs, None)
+    return (heir.agent, heir.principal) if heir is not None else (None, None)
