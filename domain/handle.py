@@ -177,7 +177,7 @@ def _change_records(
             raise fenced or conflict from None
         for event in events:
             changes.append(RecordChange(after, event))
-            after = record.evolve(after, event, transaction.at, before.digest)
+            after = record.evolve(after, event, transaction.at, before.digest, caller.principal)
         records[place] = after
         standing = record.seen(before, transaction.at)
         results.append(

@@ -257,11 +257,13 @@ class Transaction(Reader, Protocol):
     def append(self, changes: Sequence[Change], caller: Caller) -> Sequence[int]:
         """Record the events and put the rows of their views; answers with their positions."""
 
-    def repeated(self, caller: Caller) -> tuple[bytes, str] | None:
-        """Fingerprint and outcome that were remembered under the caller's request_id in the last 24 hours."""
+    def repeated(self, caller: Caller, session: str = "") -> tuple[bytes, str] | None:
+        """Fingerprint and outcome that were remembered under the caller's request_id in the last 24 hours.
 
-    def remember(self, caller: Caller, fingerprint: bytes, outcome: str) -> None:
-        """Keep an outcome (JSON) under the caller's request_id."""
+        `session`: where requests are keyed by it, too; empty: by principal and id alone."""
+
+    def remember(self, caller: Caller, fingerprint: bytes, outcome: str, session: str = "") -> None:
+        """Keep an outcome (JSON) under the caller's request_id. `session`: as of `repeated`."""
 
     def put_meta(self, name: str, value: str) -> None:
         """Write a remark, in place of what stands there."""

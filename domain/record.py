@@ -123,7 +123,8 @@ class Written(NamedTuple):
 class Record(NamedTuple):
     """`version` counts on over deletions: 0 = never written. `live` = a value stands there, which may be due.
 
-    Times: microseconds UTC. `expires_at`: when the value ends, or ended if that is how it ended; None = it does not."""
+    Times: microseconds UTC. `expires_at`: when the value ends, or ended if that is how it ended; None = it does not.
+    `principal`: who was authenticated when `updated_by` wrote or deleted the value; None = the local user."""
 
     namespace: str
     key: str
@@ -134,6 +135,7 @@ class Record(NamedTuple):
     updated_at: int = 0
     digest: bytes = NO_DIGEST
     expires_at: int | None = None
+    principal: str | None = None
 
     @property
     def stream(self) -> str:
@@ -164,15 +166,16 @@ def decide(operation: Operation, by: str, record: Record, at: int) -> list[Recor
             return []
 
 
-def evolve(record: Record, event: RecordEvent, at: int, digest: bytes) -> Record:
-    """`at` and `digest` come from the event's envelope."""
+def evolve(record: Record, event: RecordEvent, at: int, digest: bytes, principal: str | None = None) -> Record:
+    """`at`, `digest` and `principal` come from the event's envelope."""
+    namespace, key, version = record.namespace, record.key, record.version + 1
     match event:
         case ValueWritten(value=value, by=by, expires_at=expires_at):
-            return Record(record.namespace, record.key, record.version + 1, True, value, by, at, digest, expires_at)
+            return Record(namespace, key, version, True, value, by, at, digest, expires_at, principal)
         case ValueDeleted(by=by):
-            return Record(record.namespace, record.key, record.version + 1, False, NULL, by, at, digest)
+            return Record(namespace, key, version, False, NULL, by, at, digest, None, principal)
         case ValueExpired(due=due, by=by):
-            return Record(record.namespace, record.key, record.version + 1, False, NULL, by, due, digest, due)
+            return Record(namespace, key, version, False, NULL, by, due, digest, due, record.principal)
 
 
 # --- rules

@@ -18,16 +18,17 @@ CURRENT = Table(
         "updated_at": int,
         "digest": bytes,
         "expires_at": int,
+        "principal": str,
     },
     key=2,
 )
 
 
 def put_record(record: Record) -> Put:
-    namespace, key, version, live, value, updated_by, updated_at, digest, expires_at = record
-    return Put(CURRENT, (namespace, key, version, int(live), value.text, updated_by, updated_at, digest, expires_at))
+    namespace, key, version, live, value, by, at, digest, expires_at, principal = record
+    return Put(CURRENT, (namespace, key, version, int(live), value.text, by, at, digest, expires_at, principal))
 
 
 def record_of(row: tuple[Any, ...]) -> Record:
-    namespace, key, version, live, value, updated_by, updated_at, digest, expires_at = row
-    return Record(namespace, key, version, live == 1, Json(value), updated_by, updated_at, digest, expires_at)
+    namespace, key, version, live, value, by, at, digest, expires_at, principal = row
+    return Record(namespace, key, version, live == 1, Json(value), by, at, digest, expires_at, principal)

@@ -50,11 +50,15 @@ EVENTS: dict[str, type[Event]] = {event.topic: event for events in KINDS.values(
 
 
 def evolve(
-    state: State, event: RecordEvent | ClaimEvent | AgentRegistered | TokenEvent | ThreadEvent, at: int, digest: bytes
+    state: State,
+    event: RecordEvent | ClaimEvent | AgentRegistered | TokenEvent | ThreadEvent,
+    at: int,
+    digest: bytes,
+    principal: str | None = None,
 ) -> State:
     match state:
         case Record():
-            return record.evolve(state, event, at, digest)  # type: ignore[arg-type]
+            return record.evolve(state, event, at, digest, principal)  # type: ignore[arg-type]
         case Claim():
             return claim.evolve(state, event, at, digest)  # type: ignore[arg-type]
         case Profile():
@@ -105,7 +109,7 @@ def initial(stream: str) -> State:
 
 def apply(state: State, envelope: Envelope, event: Event) -> State:
     """The state after a recorded event."""
-    return evolve(state, event, envelope.at, envelope.digest)  # type: ignore[arg-type]
+    return evolve(state, event, envelope.at, envelope.digest, envelope.caller.principal)  # type: ignore[arg-type]
 
 
 def _initial_record(rest: str) -> Record:

@@ -20,6 +20,7 @@ class Step(NamedTuple):
     at: int
     digest: bytes
     event: Event
+    principal: str | None = None
 
 
 Load = Callable[[Sequence[str]], Mapping[str, State]]
@@ -76,7 +77,7 @@ def following(state: State, step: Step) -> State:
     """The state after one more event of its stream. Raises StoreError for an event of another kind of stream."""
     if not isinstance(step.event, fold.KINDS[type(state)]):
         raise StoreError(f"event {step.stream}@{step.version} is of another kind than its stream")
-    return fold.evolve(state, step.event, step.at, step.digest)  # type: ignore[arg-type]
+    return fold.evolve(state, step.event, step.at, step.digest, step.principal)  # type: ignore[arg-type]
 
 
 def _advance(states: dict[str, State], steps: Iterable[Step]) -> Iterator[tuple[Step, State]]:
@@ -94,4 +95,5 @@ def _advance(states: dict[str, State], steps: Iterable[Step]) -> Iterator[tuple[
 
 def _step(recorded: Recorded[Event]) -> Step:
     envelope = recorded.envelope
-    return Step(envelope.stream, envelope.version, envelope.at, envelope.digest, recorded.event)
+    principal = envelope.caller.principal
+    return Step(envelope.stream, envelope.version, envelope.at, envelope.digest, recorded.event, principal)

@@ -50,7 +50,9 @@ class Kind:
         return {view.name: sorted(self.ask(f'SELECT * FROM "{view.name}"'), key=repr) for view in fold.VIEWS}
 
     def tables(self) -> set[str]:
-        left = self.ask("SELECT name FROM meta WHERE name NOT IN ('store_id', 'boot_id', 'major', 'minor')")
+        left = self.ask(
+            "SELECT name FROM meta WHERE name NOT IN ('store_id', 'boot_id', 'major', 'minor', 'session_salt')"
+        )
         assert left == []
         return self.all_tables()
 

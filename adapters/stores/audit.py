@@ -144,13 +144,13 @@ class Audit:
         return None
 
     def _evolved(self, state: State, row: Row, stream: str, added: Added) -> State | None:
-        version, topic, body, at = row[2:6]
+        version, topic, body, at, principal = row[2:7]
         digest, payload = row[11], row[13]
         try:
             # Versions with a gap were told; views are compared as if there were none.
             before: State = state._replace(version=version - 1)
             event = event_of(stream, version, topic, body, payload)
-            after = following(before, Step(stream, version, at, digest, event))
+            after = following(before, Step(stream, version, at, digest, event, principal))
             for put in added.by(after, event, at):
                 self._tell(stream, put)
             return after

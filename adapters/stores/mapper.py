@@ -21,6 +21,9 @@ ENVELOPE_COLUMNS = ("at", "principal", "session", "request_id", "reason", "corre
 PAYLOAD_COLUMNS = ("salt", "payload", "payload_hash")
 """`payload_hash` stands only where `salt` and `payload` were redacted."""
 
+FORMAT_COLUMNS = ("format", "clock", "operation", "based_on", "forced", "guard", "reason_salt", "reason_hash")
+"""Columns of log format 2; null in events of format 1."""
+
 
 class Sealed(NamedTuple):
     """An event ready to be stored: the library's part, and the columns that are ours."""
@@ -53,12 +56,14 @@ def seal(change: Change, before: State, at: int, caller: Caller) -> Sealed:
         salt,
         payload,
         None,
+        *(None for _ in FORMAT_COLUMNS),
     )
     return Sealed(stored, extra, chained)
 
 
 def unseal(row: Any) -> Recorded[Event]:
-    """A row (position, stream, version, topic, state, `ENVELOPE_COLUMNS`, `PAYLOAD_COLUMNS`) as a recorded event.
+    """A row (position, stream, version, topic, state, `ENVELOPE_COLUMNS`, `PAYLOAD_COLUMNS`, `FORMAT_COLUMNS`) as a
+    recorded event.
 
     Raises StoreError for an unknown topic (the library would import what a row names) or a body not its own.
     """

@@ -11,6 +11,7 @@ from holdlog.adapters.machine import host
 from holdlog.adapters.stores.mapper import Sealed, seal, unseal
 from holdlog.adapters.stores.memory_leases import Key, MemoryLeases
 from holdlog.adapters.stores.memory_threads import NOTHING, Held, MemoryThreads
+from holdlog.adapters.stores.schema import SESSION_SALT, new_session_salt
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.lease import Lease, Loss
@@ -28,6 +29,8 @@ from holdlog.projections.fold import State
 from holdlog.projections.projection import Put
 
 Row = TypeVar("Row")
+RequestKey = tuple[str | None, str, str | None]
+"""Principal, session and request_id."""
 _Committed = tuple[list[Sealed], dict[str, State], dict[str, Held], dict[Key, Lease], list[Loss]]
 
 
@@ -42,8 +45,8 @@ class MemoryStore:
         self._steady = steady
         # Replaced as a whole, never changed.
         self._committed: _Committed = [], {}, {}, {}, []
-        self._requests: dict[tuple[str | None, str | None], tuple[int, bytes, str]] = {}
-        self._meta = {"store_id": str(uuid.uuid4())}
+        self._requests: dict[RequestKey, tuple[int, bytes, str]] = {}
+        self._meta = {"store_id": str(uuid.uuid4()), SESSION_SALT: new_session_salt()}
         self.refusals: list[Refusal] = []
         self._closed: Callable[[], StoreError] | None = None
 
@@ -231,7 +234,7 @@ class MemoryTransaction(MemoryReader):
         held: dict[str, Held],
         leases: MemoryLeases,
         remarks: dict[str, str],
-        requests: dict[tuple[str | None, str | None], tuple[int, bytes, str]],
+        requests: dict[RequestKey, tuple[int, bytes, str]],
         at: int,
         steady: int,
     ) -> None:
@@ -266,7 +269,9 @@ class MemoryTransaction(MemoryReader):
             before = self.states.get(change.before.stream, change.before)
             sealed = seal(change, before, self.at, caller)
             self.events.append(sealed)
-            self.states[before.stream] = after = fold.evolve(before, change.event, self.at, sealed.digest)
+            self.states[before.stream] = after = fold.evolve(
+                before, change.event, self.at, sealed.digest, caller.principal
+            )
             if isinstance(after, Thread):
                 self._hold(after, fold.also(after, change.event, self.at))
         self._wrote = True
@@ -281,14 +286,14 @@ class MemoryTransaction(MemoryReader):
         for row in rows:
             held.put(row)
 
-    def repeated(self, caller: Caller) -> tuple[bytes, str] | None:
-        found = self.requests.get((caller.principal, caller.request_id))
+    def repeated(self, caller: Caller, session: str = "") -> tuple[bytes, str] | None:
+        found = self.requests.get((caller.principal, session, caller.request_id))
         if found is None or found[0] < self.at - REQUEST_SECONDS * 1_000_000:
             return None
         return found[1], found[2]
 
-    def remember(self, caller: Caller, fingerprint: bytes, outcome: str) -> None:
-        self.requests[caller.principal, caller.request_id] = (self.at, fingerprint, outcome)
+    def remember(self, caller: Caller, fingerprint: bytes, outcome: str, session: str = "") -> None:
+        self.requests[caller.principal, session, caller.request_id] = (self.at, fingerprint, outcome)
         self._wrote = True
 
     def put_meta(self, name: str, value: str) -> None:

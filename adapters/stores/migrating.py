@@ -1,6 +1,7 @@
 """Bring a store of an older major schema to that of this build: a backup first, then all in one transaction."""
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -10,29 +11,41 @@ from typing import Any, Final
 from holdlog.adapters.machine import host
 from holdlog.adapters.stores.aside import rebuild_within
 from holdlog.adapters.stores.faults import code_of
+from holdlog.adapters.stores.mapper import FORMAT_COLUMNS
 from holdlog.adapters.stores.recorder import uri_of
 from holdlog.adapters.stores.schema import (
+    CREATE_EVENTS,
     CREATE_SIDE_TABLES,
     EVENTS_TABLE,
     MAJOR,
     MINOR,
     MINORS_PER_MAJOR,
+    SESSION_SALT,
+    new_session_salt,
 )
+from holdlog.adapters.stores.sealing import FILE_TRIGGERS, SEAL, file_triggers, line_of
 from holdlog.domain.refusals import StoreError, UnavailableError
 
 _OF_A_DATABASE: Final = ("-journal", "-wal", "-shm", "")
 """Its files, those first that SQLite would apply to another one of the same name."""
+BEFORE_UPGRADE: Final = "before-upgrade"
+"""The session of leases and losses that had none: a release that did not know it made them."""
+_REPLACED: Final = ("requests", "leases", "losses")
+"""Side tables with other columns or another key than before."""
 
 
 def is_older(connection: sqlite3.Connection) -> bool:
     return _version(connection) // MINORS_PER_MAJOR < MAJOR
 
 
-def migrate(path: Path, connection: sqlite3.Connection) -> str:
-    """Migrate behind the gate, which the caller holds; answers with a line about it.
+def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> str:
+    """Migrate behind the gate, which the caller holds; answers with a line about it. `at`: microseconds UTC; `now`:
+    steady.
 
-    The log is not touched; the views are folded from it anew. A kill at any moment leaves the store as it was, or
-    migrated. Raises StoreError where it cannot be done at all, UnavailableError where it can later; both with a line.
+    The log gets columns, and its events stay; the views are rebuilt from it. Processes of the older build are shut out
+    from then on, so the sessions of all leases have ended; deadlines stay. A kill at any moment leaves the store as it
+    was, or migrated. Raises StoreError where it cannot be done at all, UnavailableError where it can later; both with a
+    line.
     """
     connection.execute("BEGIN IMMEDIATE")
     old = _version(connection) // MINORS_PER_MAJOR
@@ -42,10 +55,10 @@ def migrate(path: Path, connection: sqlite3.Connection) -> str:
         kept = _kept_before(path, old, connection)
         if kept is None:
             kept, made = _back_up(path, old), True
-        for statement in CREATE_SIDE_TABLES:
-            connection.execute(statement)
+        _migrate_tables(connection, at, now)
         rebuild_within(connection)
-        connection.execute("INSERT OR REPLACE INTO meta VALUES ('boot_id', ?)", (host.boot_id(),))
+        for row in (("boot_id", host.boot_id()), (SESSION_SALT, new_session_salt())):
+            connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", row)
         connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")
         connection.execute("COMMIT")
     except (sqlite3.Error, OSError, StoreError) as error:
@@ -55,6 +68,43 @@ def migrate(path: Path, connection: sqlite3.Connection) -> str:
             kept.unlink(missing_ok=True)
         raise _refused(path, old, error) from error
     return f"migrated the store {path} from schema {old} to {MAJOR}; as it was before, it is kept in {kept}"
+
+
+def _migrate_tables(connection: sqlite3.Connection, at: int, now: int) -> None:
+    """All but the views."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    for name in FILE_TRIGGERS:  # of a sealed store: they are put again when all is done
+        connection.execute(f"DROP TRIGGER IF EXISTS {name}")
+    for column in _ADDED_TO_EVENTS:
+        connection.execute(f"ALTER TABLE {EVENTS_TABLE} ADD COLUMN {column}")
+    carried = [name for name in _REPLACED if name in tables]
+    for name in carried:
+        connection.execute(f"ALTER TABLE {name} RENAME TO {name}_before")
+    _create_side_tables(connection)
+    for name in carried:
+        columns = ", ".join(row[1] for row in connection.execute(f"PRAGMA table_info({name}_before)"))
+        connection.execute(f"INSERT INTO {name} ({columns}) SELECT {columns} FROM {name}_before")
+        connection.execute(f"DROP TABLE {name}_before")
+    _create_side_tables(connection)  # now the indexes: their names were taken
+    connection.execute(
+        "UPDATE leases SET server = '', present_until = MIN(present_until, ?), seen = heard, ended_at = ?", (now, at)
+    )
+    for name in ("leases", "losses"):
+        connection.execute(f"UPDATE {name} SET session = ? WHERE session IS NULL", (BEFORE_UPGRADE,))
+    seal = connection.execute("SELECT value FROM meta WHERE name = ?", (SEAL,)).fetchone()
+    if seal is not None and (line := line_of(seal[0])) is not None:
+        for statement in file_triggers(line):
+            connection.execute(statement)
+
+
+def _create_side_tables(connection: sqlite3.Connection) -> None:
+    for statement in CREATE_SIDE_TABLES:
+        connection.execute(statement)
+
+
+_ADDED_TO_EVENTS: Final = re.findall(rf"^    ((?:{'|'.join(FORMAT_COLUMNS)}) \w+),$", CREATE_EVENTS, re.MULTILINE)
+assert len(_ADDED_TO_EVENTS) == len(FORMAT_COLUMNS)
+"""With their types."""
 
 
 def _is_still(old: int, connection: sqlite3.Connection) -> bool:

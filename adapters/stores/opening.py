@@ -26,7 +26,9 @@ from holdlog.adapters.stores.schema import (
     MAJOR,
     MINOR,
     MINORS_PER_MAJOR,
+    SESSION_SALT,
     create_view,
+    new_session_salt,
 )
 from holdlog.adapters.stores.sqlite import SqliteStore, inherited
 from holdlog.domain.claims.lease import GRACE
@@ -71,7 +73,7 @@ def open_sqlite(
     try:
         gate.acquire(time.monotonic() + PATIENCE)
         try:
-            _require_or_create(path, steady, tell)
+            _require_or_create(path, clock, steady, tell)
             return SqliteStore(path, gate, clock, steady)
         except StoreError:
             if not guarded:
@@ -100,7 +102,7 @@ def _require_openable(path: Path) -> None:
         raise StoreError(f"{path} is mounted as a single file, apart from its log; mount the folder that holds it")
 
 
-def _require_or_create(path: Path, steady: Callable[[], int], tell: Tell) -> None:
+def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[], int], tell: Tell) -> None:
     with _creating:
         try:
             # Only a file that did not exist is opened here: closing any other would drop this process's locks on it.
@@ -123,9 +125,9 @@ def _require_or_create(path: Path, steady: Callable[[], int], tell: Tell) -> Non
         if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise StoreError(f"{path} cannot use a write-ahead log here; use --db with a path on a local disk")
         if is_older(connection):
-            tell(migrate(path, connection))
+            tell(migrate(path, connection, clock(), steady()))
         _add_what_is_new(connection)
-        _notice_reboot(connection, host.boot_id(), steady())
+        _notice_reboot(connection, host.boot_id(), clock(), steady())
 
 
 @contextmanager
@@ -166,8 +168,9 @@ def create_tables(connection: sqlite3.Connection) -> None:
 
 
 def make_ours(connection: sqlite3.Connection, store_id: str) -> None:
-    """From then on, the file opens as a store."""
+    """From then on, the file opens as a store. A salt that `meta` has already stays."""
     connection.execute("INSERT INTO meta VALUES ('store_id', ?), ('boot_id', ?)", (store_id, host.boot_id()))
+    connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (SESSION_SALT, new_session_salt()))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")
 
@@ -184,15 +187,19 @@ def _add_what_is_new(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def _notice_reboot(connection: sqlite3.Connection, boot_id: str, now: int) -> None:
-    """The clock of leases began anew and every server is gone: whoever holds something has the grace to come back."""
+def _notice_reboot(connection: sqlite3.Connection, boot_id: str, at: int, now: int) -> None:
+    """The clock of leases began anew and every server is gone: whoever holds something has the grace to come back.
+
+    `at`: microseconds UTC; `now`: steady. When the sessions ended is not known: at the latest now."""
     found = connection.execute("SELECT value FROM meta WHERE name = 'boot_id'").fetchone()
     if found is not None and found[0] == boot_id:
         return
     connection.execute("BEGIN IMMEDIATE")
     if found is not None:
         connection.execute(
-            "UPDATE leases SET server = '', present_until = 0, heard = ?, deadline = ?", (now, now + GRACE)
+            "UPDATE leases SET server = '', present_until = 0, heard = :now, seen = :now, deadline = :until,"
+            " ended_at = CASE ended_at WHEN 0 THEN :at ELSE ended_at END",
+            {"now": now, "until": now + GRACE, "at": at},
         )
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('boot_id', ?)", (boot_id,))
     connection.execute("COMMIT")

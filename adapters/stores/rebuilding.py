@@ -18,7 +18,7 @@ PAGE_CHARACTERS: Final = 16 * 1024 * 1024
 """Of events read at once; a page ends after the event that crosses it."""
 PATIENCE: Final = 10.0
 """Seconds that a rebuild waits for its turn to write."""
-STEP_COLUMNS: Final = "originator_id, originator_version, at, digest, topic, state, payload"
+STEP_COLUMNS: Final = "originator_id, originator_version, at, digest, topic, state, payload, principal"
 """Of the log, behind the position: what a row of a page holds."""
 
 Progress = Callable[[int, int], None]
@@ -172,8 +172,8 @@ def _catch_up(tables: Tables, reached: int) -> tuple[int, int]:
 def _page(rows: Iterator[Row], after: int) -> _Page:
     steps: list[Step] = []
     position, characters = after, 0
-    for position, stream, version, at, digest, topic, state, payload in rows:
-        steps.append(Step(stream, version, at, digest, event_of(stream, version, topic, state, payload)))
+    for position, stream, version, at, digest, topic, state, payload, principal in rows:
+        steps.append(Step(stream, version, at, digest, event_of(stream, version, topic, state, payload), principal))
         characters += len(state) + len(payload or "")
         if characters > PAGE_CHARACTERS:
             return _Page(steps, position, full=True)

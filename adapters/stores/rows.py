@@ -65,7 +65,12 @@ _SELECT_ENTRIES: Final = (
 )
 _SELECT_LAST: Final = f"SELECT at FROM {EVENTS_TABLE} ORDER BY rowid DESC LIMIT 1"
 _SELECT_STAND: Final = f"SELECT ({_SELECT_LAST}), (SELECT value FROM meta WHERE name = '{SEAL}')"
-_SELECT_REQUEST: Final = "SELECT fingerprint, outcome FROM requests WHERE principal = ? AND request_id = ? AND at >= ?"
+_SELECT_REQUEST: Final = (
+    "SELECT fingerprint, outcome FROM requests WHERE principal = ? AND session = ? AND request_id = ? AND at >= ?"
+)
+_INSERT_REQUEST: Final = (
+    "INSERT INTO requests (principal, session, request_id, at, fingerprint, outcome) VALUES (?, ?, ?, ?, ?, ?)"
+)
 
 
 class SqliteReader(SqliteThreads):
@@ -236,7 +241,7 @@ class SqliteTransaction(SqliteReader):
             stream = change.before.stream
             before = states.get(stream, change.before)
             event = seal(change, before, self.at, caller)
-            states[stream] = after = fold.evolve(before, change.event, self.at, event.digest)
+            states[stream] = after = fold.evolve(before, change.event, self.at, event.digest, caller.principal)
             rows += fold.also(after, change.event, self.at)
             sealed.append(event)
         stored = [event.stored for event in sealed]
@@ -248,16 +253,16 @@ class SqliteTransaction(SqliteReader):
         self._last = None
         return positions
 
-    def repeated(self, caller: Caller) -> tuple[bytes, str] | None:
+    def repeated(self, caller: Caller, session: str = "") -> tuple[bytes, str] | None:
         oldest = self.at - REQUEST_SECONDS * 1_000_000
-        parameters = (caller.principal or "", caller.request_id, oldest)
+        parameters = (caller.principal or "", session, caller.request_id, oldest)
         found: tuple[bytes, str] | None = self.connection.execute(_SELECT_REQUEST, parameters).fetchone()
         return found
 
-    def remember(self, caller: Caller, fingerprint: bytes, outcome: str) -> None:
+    def remember(self, caller: Caller, fingerprint: bytes, outcome: str, session: str = "") -> None:
         self.connection.execute("DELETE FROM requests WHERE at < ?", (self.at - REQUEST_SECONDS * 1_000_000,))
-        parameters = (caller.principal or "", caller.request_id, self.at, fingerprint, outcome)
-        self.connection.execute("INSERT INTO requests VALUES (?, ?, ?, ?, ?)", parameters)
+        parameters = (caller.principal or "", session, caller.request_id, self.at, fingerprint, outcome)
+        self.connection.execute(_INSERT_REQUEST, parameters)
         self.wrote = True
 
     def put_meta(self, name: str, value: str) -> None:

@@ -1,22 +1,26 @@
 """The SQLite schema, made from the projections' tables, and whose file it is."""
 
+import secrets
 import sys
 from typing import Final
 
-from holdlog.adapters.stores.mapper import ENVELOPE_COLUMNS, PAYLOAD_COLUMNS
+from holdlog.adapters.stores.mapper import ENVELOPE_COLUMNS, FORMAT_COLUMNS, PAYLOAD_COLUMNS
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
 APPLICATION_ID: Final = (
     0x686C6F67  # "hlog", in the file's header: https://www.sqlite.org/pragma.html#pragma_application_id
 )
-MAJOR: Final = 2
-MINOR: Final = 2
-"""1: the view `tokens`, the index `leases_principal`. 2: the views of threads."""
+MAJOR: Final = 3
+"""3: log format 2, and sessions in `leases`, `losses` and `requests` (docs/decisions/0030-log-format-2.md)."""
+MINOR: Final = 0
 MINORS_PER_MAJOR: Final = 1000
 """`user_version` is major * 1000 + minor. Minors only add; servers of different minors share one file."""
 
 EVENTS_TABLE: Final = "stored_events"
+
+SESSION_SALT: Final = "session_salt"
+"""Row of `meta`: 32 random bytes as hexadecimal; hashes of sessions and receipts are salted with it."""
 
 _TYPES: Final = {str: "TEXT", int: "INTEGER", bytes: "BLOB"}
 
@@ -37,27 +41,39 @@ CREATE TABLE IF NOT EXISTS {EVENTS_TABLE} (
     salt BLOB,
     payload TEXT,
     payload_hash BLOB,
+    format INTEGER,
+    clock INTEGER,
+    operation TEXT,
+    based_on INTEGER,
+    forced INTEGER,
+    guard TEXT,
+    reason_salt BLOB,
+    reason_hash BLOB,
     UNIQUE (originator_id, originator_version)
 )"""
 
 CREATE_SIDE_TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    """CREATE TABLE IF NOT EXISTS requests (principal TEXT NOT NULL, request_id TEXT NOT NULL, at INTEGER NOT NULL,
-    fingerprint BLOB NOT NULL, outcome TEXT NOT NULL, PRIMARY KEY (principal, request_id)) WITHOUT ROWID""",
+    # Its key comes first: else SQLite's integrity_check (3.40) finds NULLs that are not there.
+    """CREATE TABLE IF NOT EXISTS requests (principal TEXT NOT NULL, session TEXT NOT NULL DEFAULT '',
+    request_id TEXT NOT NULL, at INTEGER NOT NULL, fingerprint BLOB NOT NULL, outcome TEXT NOT NULL,
+    PRIMARY KEY (principal, session, request_id)) WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS requests_at ON requests (at)",
     """CREATE TABLE IF NOT EXISTS refusals (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, code TEXT NOT NULL,
     what TEXT NOT NULL, by TEXT NOT NULL, session TEXT)""",
     """CREATE TABLE IF NOT EXISTS leases (resource TEXT NOT NULL, version INTEGER NOT NULL, kind TEXT NOT NULL,
     agent TEXT NOT NULL, principal TEXT, session TEXT, server TEXT NOT NULL, deadline INTEGER NOT NULL,
     length INTEGER NOT NULL, told INTEGER NOT NULL, present_until INTEGER NOT NULL, heard INTEGER NOT NULL,
-    position INTEGER NOT NULL, note TEXT, PRIMARY KEY (resource, version)) WITHOUT ROWID""",
+    position INTEGER NOT NULL, note TEXT, receipt TEXT, seen INTEGER NOT NULL DEFAULT 0,
+    ended_at INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (resource, version)) WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS leases_deadline ON leases (deadline)",
     "CREATE INDEX IF NOT EXISTS leases_agent ON leases (agent)",
     "CREATE INDEX IF NOT EXISTS leases_principal ON leases (principal) WHERE principal IS NOT NULL",
     "CREATE INDEX IF NOT EXISTS leases_present ON leases (present_until) WHERE present_until > 0",
     """CREATE TABLE IF NOT EXISTS losses (resource TEXT NOT NULL, version INTEGER NOT NULL, why TEXT NOT NULL,
     agent TEXT NOT NULL, principal TEXT, session TEXT, server TEXT NOT NULL, at INTEGER NOT NULL, note TEXT,
-    PRIMARY KEY (resource, version)) WITHOUT ROWID""",
+    receipt TEXT, PRIMARY KEY (resource, version)) WITHOUT ROWID""",
 )
 
 CREATE_INDEXES: Final = (
@@ -68,11 +84,18 @@ CREATE_INDEXES: Final = (
 )
 """Of views: they go with a view's table, and are made again whenever a new one takes its place."""
 
-EVENT_COLUMNS: Final = ("originator_id", "originator_version", "topic", "state", *ENVELOPE_COLUMNS, *PAYLOAD_COLUMNS)
+EVENT_COLUMNS: Final = (
+    *("originator_id", "originator_version", "topic", "state"),
+    *(*ENVELOPE_COLUMNS, *PAYLOAD_COLUMNS, *FORMAT_COLUMNS),
+)
 INSERT_EVENT: Final = (
     f"INSERT INTO {EVENTS_TABLE} ({', '.join(EVENT_COLUMNS)}) VALUES ({', '.join('?' * len(EVENT_COLUMNS))})"
 )
 SELECT_EVENTS: Final = f"SELECT rowid, {', '.join(EVENT_COLUMNS)} FROM {EVENTS_TABLE}"
+
+
+def new_session_salt() -> str:
+    return secrets.token_hex(32)
 
 
 def create_view(table: Table, name: str | None = None) -> str:

@@ -19,7 +19,7 @@ BY_CALLS: Final = "calls"
 """Stands for the server of a session that its client named and that no process keeps alive, as over HTTP: it is there
 until its lease ends."""
 
-Why = Literal["expired", "forced"]
+Why = Literal["expired", "forced", "resumed", "released_by_name"]
 
 
 class Who(NamedTuple):
@@ -37,6 +37,8 @@ class Lease(NamedTuple):
     that keeps the session alive; empty = it ended, so that the same agent may come back in another session.
     `length`: what a renewal gives. `told`: the agent chose the length. `present_until`: end of the call that waits.
     `heard`: when the agent last called. `position`: of the event that granted it. `note`: what it tells the others.
+    `receipt`: salted hash of the receipt that identifies a holder without a session. `seen`: when its session was last
+    known to be alive. `ended_at`: when its session ended, microseconds UTC; 0 = not known to have ended.
     """
 
     resource: str
@@ -53,6 +55,9 @@ class Lease(NamedTuple):
     heard: int = 0
     position: int = 0
     note: str | None = None
+    receipt: str | None = None
+    seen: int = 0
+    ended_at: int = 0
 
     @property
     def key(self) -> tuple[str, int]:
@@ -85,6 +90,7 @@ class Lease(NamedTuple):
 class Loss(NamedTuple):
     """A grant that ended without its holder's doing; told once, with the next answer to its session, or to its agent
     where the `server` of that is gone (empty: it was so already). `at`: microseconds UTC. `note`: why a person took it.
+    `receipt`: salted hash, as of a lease.
     """
 
     resource: str
@@ -96,6 +102,7 @@ class Loss(NamedTuple):
     server: str
     at: int
     note: str | None = None
+    receipt: str | None = None
 
     def is_for(self, session: str | None, gone: Collection[str]) -> bool:
         """Whether who calls in this session under the agent's name is to be told. `gone`: servers that are."""

@@ -17,6 +17,7 @@ from holdlog.adapters.stores import audit
 from holdlog.adapters.stores.doctor import examine, has_wal_reset_bug
 from holdlog.adapters.stores.findings import Finding
 from holdlog.adapters.stores.mapper import payload_hash
+from holdlog.adapters.stores.schema import MAJOR, MINOR, MINORS_PER_MAJOR
 
 
 @pytest.fixture
@@ -163,7 +164,7 @@ DAMAGES = {
     "a claim's row gone": (["views"], "DELETE FROM claims WHERE held = 0"),
     "a stray view row": (
         ["views"],
-        "INSERT INTO current SELECT namespace, 'stray', 1, 1, value, 'x', 1, digest, NULL FROM current WHERE key = 'a'",
+        "INSERT INTO current SELECT namespace, 'stray', 1, 1, value, 'x', 1, digest, NULL, 'x' FROM current LIMIT 1",
     ),
     "a stray view row of odd types": (["views"], "INSERT INTO current (namespace, key) VALUES (x'00', 7)"),
     "a stray claim": (["views"], "INSERT INTO claims (resource, version) VALUES ('stray', 1)"),
@@ -261,9 +262,9 @@ def test_where_nothing_is_nothing_is_made(tmp_path: Path) -> None:
 
 
 def test_newer_schemas_are_told(path: Path) -> None:
-    doctored(path, "PRAGMA user_version = 2003")
+    doctored(path, f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR + 1}")
     assert look(path)["schema"].level == "warn"
-    doctored(path, "PRAGMA user_version = 3000")
+    doctored(path, f"PRAGMA user_version = {(MAJOR + 1) * MINORS_PER_MAJOR}")
     assert "upgrade" in bad(path)["file"]
 
 

@@ -76,7 +76,8 @@ DAMAGES = {
     "a view row gone": "DELETE FROM current WHERE key = 'a'",
     "a claim's row gone": "DELETE FROM claims WHERE held = 0",
     "a stray view row": (
-        "INSERT INTO current SELECT namespace, 'stray', 1, 1, value, 'x', 1, digest, NULL FROM current WHERE key = 'a'"
+        "INSERT INTO current SELECT namespace, 'stray', 1, 1, value, 'x', 1, digest, NULL, NULL FROM current"
+        " WHERE key = 'a'"
     ),
     "a stray claim": "INSERT INTO claims (resource, version) VALUES ('stray', 1)",
     "a view row moved": "UPDATE current SET key = 'c' WHERE key = 'a'",
@@ -120,7 +121,7 @@ def test_a_sound_store_is_found_sound(kind: InDatabase) -> None:
     assert found["leases"].text == "1 claims held, 0 agents wait"
     assert found["database"].text.startswith("PostgreSQL 1")
     assert found["tables"].text == "13 tables and 9 indexes are there"
-    assert found["schema"].text == "2"
+    assert found["schema"].text == "3"
 
 
 def test_an_empty_store_is_found_sound(postgres: str) -> None:
@@ -176,9 +177,9 @@ def test_an_event_a_row_and_a_table_are_found_at_once(kind: InDatabase) -> None:
 
 
 def test_another_schema_is_told_and_no_more_is_judged(kind: InDatabase) -> None:
-    kind.doctored("UPDATE meta SET value = '3' WHERE name = 'major'")
+    kind.doctored("UPDATE meta SET value = '4' WHERE name = 'major'")
     found = kind.look()
-    assert found["schema"].text == "the store has schema 3, this holdlog knows 2; upgrade holdlog"
+    assert found["schema"].text == "the store has schema 4, this holdlog knows 3; upgrade holdlog"
     assert found["log"].level == "warn"
     assert "digests" not in found
 

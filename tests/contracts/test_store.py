@@ -16,6 +16,7 @@ import pytest
 from eventsourcing.application import LocalNotificationLog
 
 from holdlog.adapters.machine.gate import Gate
+from holdlog.adapters.stores import schema
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.rows import REFUSALS_KEPT, REQUEST_SECONDS
@@ -66,6 +67,8 @@ ODD_KEYS += [
     "*",
     "?[a]",
 ]
+
+OURS = schema.MAJOR * schema.MINORS_PER_MAJOR + schema.MINOR
 
 
 # --- versions, positions, times
@@ -587,18 +590,18 @@ def test_a_redacted_payload_reads_as_null_and_the_chain_still_holds(file: Path) 
 def test_a_newer_major_version_stops_writers_that_are_open_and_holds_no_lock(file: Path) -> None:
     store = open_sqlite(file)
     assert write(store, "k", 2) == 2
-    doctor(file, "PRAGMA user_version = 3000")
+    doctor(file, f"PRAGMA user_version = {OURS + schema.MINORS_PER_MAJOR}")
     for _ in range(2):
         with pytest.raises(StoreError, match="upgrade"):
             write(store, "k", 3)
-    doctor(file, "PRAGMA user_version = 2000")  # fails when the refused writers kept the write lock
+    doctor(file, f"PRAGMA user_version = {OURS}")  # fails when the refused writers kept the write lock
     assert write(store, "k", 3) == 3
     store.close()
 
 
 def test_a_newer_minor_version_is_shared(file: Path) -> None:
     store = open_sqlite(file)
-    doctor(file, "PRAGMA user_version = 2007")
+    doctor(file, f"PRAGMA user_version = {OURS + 7}")
     assert write(store, "k", 2) == 2
     store.close()
     assert len(read_all(file)) == 3

@@ -11,7 +11,7 @@ from holdlog.adapters.stores import audit, rebuilding
 from holdlog.adapters.stores.mapper import event_of
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads.thread import KINDS
-from tests.commands import did, require_views_equal_the_log, rows, write
+from tests.commands import did, require_views_equal_the_log, rows
 from tests.contracts.test_threads import a_long_story, holds
 from tests.kinds import InDatabase, InFile, Kind
 from tests.places import Place, Somewhere, opened, places
@@ -197,45 +197,3 @@ def test_a_rebuild_forgets_a_value_whose_event_was_redacted(kind: Kind) -> None:
     kind.rebuilt()
     with opened(place_of(kind)) as store:
         assert holds(store).data == {"plan": None, "é": None}
-
-
-# --- beside older servers
-
-
-def make_older(kind: Kind) -> None:
-    """As a server of minor 1 has it, without an event."""
-    for view in ("threads", "thread_items", "thread_data"):
-        kind.run(f"DROP TABLE {view}")
-    for table in ("stored_events", "current"):
-        kind.run(f"DELETE FROM {table}")
-    if isinstance(kind, InFile):
-        kind.run("PRAGMA user_version = 2001")
-    else:
-        kind.run("UPDATE meta SET value = '1' WHERE name = 'minor'")
-
-
-def test_a_store_of_the_minor_before_gets_its_tables_when_it_is_opened(kind: Kind) -> None:
-    tables = kind.tables()
-    make_older(kind)
-    assert kind.bad() == {}
-    assert "2.1 is older: whatever opens the store next adds what 2.2 has more" in kind.look()["schema"].text
-    with opened(place_of(kind)) as store:
-        a_long_story(store)
-        assert holds(store) == STORY
-    assert kind.unsound() == []
-    assert kind.tables() == tables
-    assert kind.look()["schema"].level == "ok"
-
-
-def test_a_server_that_has_the_store_open_goes_on_when_a_newer_one_adds_its_tables(kind: Kind) -> None:
-    with opened(place_of(kind)) as ours:
-        make_older(kind)
-        assert write(ours, "k", 1) == 1
-        with opened(place_of(kind)) as newer:
-            did(newer, start())
-            assert write(ours, "k", 2) == 2
-            did(newer, append(message("hi"), result("a")))
-            assert write(ours, "k", 3) == 3
-            assert holds(newer).items == ["m:hi", "r:a"]
-            require_views_equal_the_log(newer)
-    assert kind.unsound() == []

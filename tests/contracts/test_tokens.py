@@ -1,10 +1,8 @@
 """Tokens in every store: kept, found, carried; and their hashes told to nobody."""
 
 import json
-import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from holdlog.adapters.copying import copy
 from holdlog.adapters.nats import payload
 from holdlog.adapters.nats.patterns import pattern_of
 from holdlog.adapters.nats.subjects import subject_in
+from holdlog.adapters.stores import schema
 from holdlog.domain.handle import Command
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
@@ -173,29 +172,10 @@ def test_the_doctor_tells_no_hash_of_a_damaged_token(kind: Kind) -> None:
     assert not any(digit * 20 in told for digit in "127")
 
 
-def test_a_store_of_the_minor_before_gets_the_table_when_it_is_opened(kind: Kind) -> None:
-    kind.doctored("DELETE FROM stored_events WHERE POSITION > 0")
-    kind.run("DROP TABLE tokens")
-    kind.run("DROP INDEX leases_principal")
-    if isinstance(kind, InFile):
-        kind.run("PRAGMA user_version = 2000")
-    else:
-        kind.run("DELETE FROM meta WHERE name = 'minor'")
-    assert kind.bad() == {}
-    assert kind.look()["schema"].level == "warn"
-    assert "2.0 is older" in kind.look()["schema"].text
-    with opened(Path(kind.place) if isinstance(kind, InFile) else str(kind.place)) as store:
-        write(store, "k", 1)
-        changed(store, issue())
-        assert found(store).hash == ONE
-    assert kind.unsound() == []
-    assert kind.look()["schema"].level == "ok"
-
-
 def test_what_a_newer_minor_wrote_down_is_not_taken_back(kind: Kind) -> None:
     place = Path(kind.place) if isinstance(kind, InFile) else str(kind.place)
     if isinstance(kind, InFile):
-        kind.run("PRAGMA user_version = 2007")
+        kind.run(f"PRAGMA user_version = {schema.MAJOR * schema.MINORS_PER_MAJOR + 7}")
     else:
         kind.run("UPDATE meta SET value = '7' WHERE name = 'minor'")
     with opened(place) as store:
@@ -204,18 +184,6 @@ def test_what_a_newer_minor_wrote_down_is_not_taken_back(kind: Kind) -> None:
     assert str(kind.ask(number)[0][0])[-1] == "7"
     with pytest.raises(Exception, match=r"rebuild with the newest holdlog"):
         kind.rebuilt()
-
-
-def test_a_file_of_the_minor_before_is_shared_with_a_server_that_has_it_open(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
-    with opened(path) as older:
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            connection.execute("DROP TABLE tokens")
-            connection.execute("PRAGMA user_version = 2000")
-        write(older, "k", 1)
-        with opened(path) as newer:
-            changed(newer, issue())
-            assert write(older, "k", 2) == 2
 
 
 # --- told to nobody

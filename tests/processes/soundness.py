@@ -59,7 +59,7 @@ def _followed(log: Iterable[Any]) -> list[Put]:
         last = envelope.at
         assert envelope.digest == expected_digest(row, digests.get(stream, NO_DIGEST))
         digests[stream] = envelope.digest
-        states[stream] = fold.evolve(state, recorded.event, envelope.at, envelope.digest)  # type: ignore[arg-type]
+        states[stream] = fold.apply(state, envelope, recorded.event)
         added += fold.also(states[stream], recorded.event, envelope.at)
     return [*map(fold.put, states.values()), *added]
 

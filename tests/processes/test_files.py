@@ -56,12 +56,18 @@ FOREIGN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "agenthold": (lambda path: database(path, *AGENTHOLD), "importing it is planned"),
     "agenthold, killed": (lambda path: killed_with_a_log(path, *AGENTHOLD), "importing it is planned"),
     "a newer major": (
-        lambda path: database(path, f"PRAGMA application_id = {schema.APPLICATION_ID}", "PRAGMA user_version = 3000"),
+        lambda path: database(
+            path,
+            f"PRAGMA application_id = {schema.APPLICATION_ID}",
+            f"PRAGMA user_version = {(schema.MAJOR + 1) * schema.MINORS_PER_MAJOR}",
+        ),
         "upgrade holdlog",
     ),
     "a newer major, killed": (
         lambda path: killed_with_a_log(
-            path, f"PRAGMA application_id = {schema.APPLICATION_ID}", "PRAGMA user_version = 3000"
+            path,
+            f"PRAGMA application_id = {schema.APPLICATION_ID}",
+            f"PRAGMA user_version = {(schema.MAJOR + 1) * schema.MINORS_PER_MAJOR}",
         ),
         "upgrade holdlog",
     ),

@@ -13,6 +13,7 @@ from holdlog import NotFoundError, StateStore
 from holdlog.adapters.compose import open_aside
 from holdlog.adapters.stores import rebuilding
 from holdlog.adapters.stores.rebuilding import RebuildReport
+from holdlog.adapters.stores.schema import MAJOR, MINOR, MINORS_PER_MAJOR
 from holdlog.domain.ports import Store
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import StoreError, UnavailableError
@@ -320,14 +321,14 @@ def test_a_rebuild_that_was_taken_over_does_not_disturb_the_one_that_runs(kind: 
 def test_a_newer_schema_is_left_to_newer_builds(kind: Kind, moment: str) -> None:
     def upgrade(done: int = 0, total: int = 0) -> None:
         if isinstance(kind, InFile):
-            kind.doctored("PRAGMA user_version = 2003")
+            kind.doctored(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR + 1}")
         else:
-            kind.doctored("UPDATE meta SET value = '3' WHERE name = 'major'")
+            kind.doctored("UPDATE meta SET value = '4' WHERE name = 'major'")
 
     before = kind.views()
     if moment == "before":
         upgrade()
-    with pytest.raises(StoreError, match=r"schema (2\.3|3(\.2)?), this holdlog knows"):
+    with pytest.raises(StoreError, match=r"schema (3\.1|4(\.0)?), this holdlog knows"):
         kind.rebuilt(upgrade)
     assert kind.views() == before
 

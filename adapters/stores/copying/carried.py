@@ -35,11 +35,15 @@ POSITION: Final = "<position>"
 """Stands for the column of the log that each kind of store keeps it in."""
 EVENTS: Final = Carried(EVENTS_TABLE, (POSITION, *EVENT_COLUMNS), POSITION)
 REQUESTS: Final = Carried(
-    "requests", ("principal", "request_id", "at", "fingerprint", "outcome"), "principal, request_id"
+    "requests",
+    ("principal", "request_id", "at", "fingerprint", "outcome", "session"),
+    "principal, session, request_id",
 )
 REFUSALS: Final = Carried("refusals", ("at", "code", "what", "by", "session"), "id")
 LEASES: Final = Carried("leases", Lease._fields, "resource, version")
 LOSSES: Final = Carried("losses", Loss._fields, "resource, version")
+BEFORE_COPY: Final = "before-copy"
+"""The session of leases and losses that had none in the store that was copied."""
 BY_STREAM: Final = "originator_id, originator_version"
 
 _VIEWS: Final = {view.name: Carried(view.name, tuple(view.columns)) for view in VIEWS}
@@ -102,7 +106,7 @@ def _puts(events: Iterable[Row]) -> Iterator[Put]:
                     f"event {stream}@{version} follows version {state.version}: events are missing; see holdlog doctor"
                 )
             event = event_of(stream, version, topic, body, row[13])
-            state = following(state, Step(stream, version, at, row[11], event))
+            state = following(state, Step(stream, version, at, row[11], event, row[6]))
             yield from added.by(state, event, at)
         yield from added.at_the_end()
         yield fold.put(state)
@@ -129,17 +133,36 @@ def exhaust(rows: Iterable[object]) -> None:
         pass
 
 
-def leases_at(now: int, rows: Sequence[Row], then: int) -> list[Row]:
+def leases_at(now: int, rows: Sequence[Row], then: int, ended_at: int, moved: bool) -> list[Row]:
     """With the time that was left at `then`, and kept alive by nobody: whoever held comes back from any session.
 
-    `now` is on the clock of the store that they go to, `then` on that of theirs."""
-    leases = map(Lease._make, rows)
+    `now` is on the clock of the store that they go to, `then` on that of theirs; `ended_at`: microseconds UTC.
+    `moved`: as of `losses_untold`."""
     return [
-        it._replace(server="", present_until=0, deadline=now + it.deadline - then, heard=now + it.heard - then)
-        for it in leases
+        it._replace(
+            server="",
+            present_until=0,
+            deadline=now + it.deadline - then,
+            heard=now + it.heard - then,
+            seen=now + it.seen - then,
+            ended_at=it.ended_at or ended_at,
+            session=it.session if moved or it.session is not None else BEFORE_COPY,
+            receipt=it.receipt if moved else None,
+        )
+        for it in map(Lease._make, rows)
     ]
 
 
-def losses_untold(rows: Sequence[Row]) -> list[Row]:
-    """The servers of the other store are none of this one's."""
-    return [Loss._make(row)._replace(server="") for row in rows]
+def losses_untold(rows: Sequence[Row], moved: bool) -> list[Row]:
+    """The servers of the other store are none of this one's.
+
+    `moved`: the copy has the salt of its source; else no receipt fits its hash here, and who had one comes back by
+    name."""
+    return [
+        it._replace(
+            server="",
+            session=it.session if moved or it.session is not None else BEFORE_COPY,
+            receipt=it.receipt if moved else None,
+        )
+        for it in map(Loss._make, rows)
+    ]

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, Protocol
 from uuid import uuid4
 
+from holdlog.adapters.machine import host
 from holdlog.adapters.stores.copying.carried import (
     EVENTS,
     LEASES,
@@ -21,6 +22,7 @@ from holdlog.adapters.stores.copying.carried import (
     verified,
     view_pages,
 )
+from holdlog.adapters.stores.schema import SESSION_SALT
 from holdlog.adapters.stores.sealing import Seal, elsewhere, is_same
 from holdlog.domain.refusals import StoreError
 
@@ -157,13 +159,16 @@ def _copied(source: Source, target: Target, seal: bool, progress: Progress, tell
         exhaust(verified(steps.of(target.events_by_stream()), found))
         if found != expected:
             raise StoreError(f"what arrived at {target.name} is not what was sent; look after that disk or database")
-        _put_beside(look, target, sealed.steady if sealed is not None else look.steady)
+        _put_beside(look, target, sealed.steady if sealed is not None else look.steady, keeps)
         meta = look.meta()
     if keeps:
         source.give(target.name, done=False)
     store_id = meta["store_id"] if keeps else str(uuid4())
-    # Where relays stand is said of the stream of one store id.
-    target.publish(store_id, {name: it for name, it in meta.items() if keeps and name.startswith("relay:")})
+    # Where relays are is said of the stream of one store id; hashes of sessions fit the salt of the store that moved.
+    target.publish(
+        store_id,
+        {name: it for name, it in meta.items() if keeps and (name.startswith("relay:") or name == SESSION_SALT)},
+    )
     if keeps:
         source.give(target.name, done=True)
     return CopyReport(
@@ -177,15 +182,15 @@ def _require_sound(source: Source, progress: Progress) -> None:
         exhaust(view_pages(verified(steps.of(look.events_by_stream()), Fingerprint())))
 
 
-def _put_beside(look: Look, target: Target, then: int) -> None:
+def _put_beside(look: Look, target: Target, then: int, moved: bool) -> None:
     for table in (REQUESTS, REFUSALS):
         for page in pages(look.rows(table)):
             target.put(table, page)
     now = target.steady()
     for page in pages(look.rows(LEASES)):
-        target.put(LEASES, leases_at(now, page, then))
+        target.put(LEASES, leases_at(now, page, then, host.now(), moved))
     for page in pages(look.rows(LOSSES)):
-        target.put(LOSSES, losses_untold(page))
+        target.put(LOSSES, losses_untold(page, moved))
 
 
 def _there_already(source: Source, target: Target, occupied: OccupiedError, progress: Progress) -> CopyReport:

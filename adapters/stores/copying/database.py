@@ -22,6 +22,7 @@ from holdlog.domain.refusals import StoreError, UnavailableError
 
 _FOR_LONG: Final = "SET LOCAL idle_in_transaction_session_timeout = 0"
 """A copy may wait for its other side, however long that takes."""
+_PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 _COUNT_TABLES: Final = """SELECT COUNT(*) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE nspname = %s AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S')"""
 
@@ -117,7 +118,7 @@ class DatabaseTarget:
         connection = self._open()
         connection.execute("UPDATE meta SET value = %s WHERE name = 'store_id'", (store_id,))
         for row in meta.items():
-            connection.execute("INSERT INTO meta VALUES (%s, %s)", row)
+            connection.execute(_PUT_META, row)
         self._publishing = True
         connection.execute("COMMIT")
         self._publishing = False

@@ -24,7 +24,7 @@ from holdlog.adapters.stores.postgres.schema import (
 )
 from holdlog.adapters.stores.postgres.standing import OF_VIEWS, indexes_there, views_to_replace
 from holdlog.adapters.stores.postgres.store import PostgresStore
-from holdlog.adapters.stores.rebuilding import PATIENCE, STEP_COLUMNS, Row, name_aside, taken_over
+from holdlog.adapters.stores.rebuilding import PATIENCE, STEP_COLUMNS, Row, fold_all, name_aside, taken_over
 from holdlog.adapters.stores.schema import EVENTS_TABLE
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
@@ -91,9 +91,7 @@ class PostgresAside:
         try:
             with self._transaction():
                 _require_known_schema(self._connection)
-                for view in VIEWS:
-                    execute(create_view(view, name_aside(view.name), "TEMP TABLE"))
-                    execute(create_view(Table(_keys(view), key_of(view), view.key), kind="TEMP TABLE"))
+                _create_aside(self._connection)
                 execute(_PUT_META, (REBUILD, self._ours))
                 self._replaced = views_to_replace(self._connection)
                 row = execute(f"SELECT COALESCE(MAX(notification_id), 0) FROM {EVENTS_TABLE}").fetchone()
@@ -164,6 +162,27 @@ class PostgresAside:
                 yield
         except psycopg.Error as error:
             raise refusal_of(error) from error
+
+
+def fold_within(connection: Connection) -> None:
+    """Fold the whole log into temporary tables, in the transaction that the connection is in.
+
+    Nobody else may write meanwhile. Raises StoreError for a log that cannot be folded."""
+    _create_aside(connection)
+    fold_all(PostgresTables(connection, filled=False))
+
+
+def take_over_within(connection: Connection, view: Table) -> None:
+    """Put the rows that `fold_within` folded into a view, where they differ."""
+    connection.execute(_READ_WHOLE_TABLES)
+    for statement in (_ADD_DIFFERENT[view.name], *_MEND[view.name]):
+        connection.execute(statement)
+
+
+def _create_aside(connection: Connection) -> None:
+    for view in VIEWS:
+        connection.execute(create_view(view, name_aside(view.name), "TEMP TABLE"))
+        connection.execute(create_view(Table(_keys(view), key_of(view), view.key), kind="TEMP TABLE"))
 
 
 def _require_known_schema(connection: Connection) -> None:

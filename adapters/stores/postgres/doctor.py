@@ -11,6 +11,7 @@ from holdlog.adapters.stores.postgres.aside import REBUILD
 from holdlog.adapters.stores.postgres.connection import connect
 from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
 from holdlog.adapters.stores.postgres.look import PostgresLook
+from holdlog.adapters.stores.postgres.migrating import OLDER
 from holdlog.adapters.stores.postgres.place import place_of
 from holdlog.adapters.stores.postgres.rows import Connection
 from holdlog.adapters.stores.postgres.schema import MAJOR, MINOR, added_since, is_behind, minor_of
@@ -135,6 +136,8 @@ def _connections(connection: Connection) -> Finding:
 
 def _tables(connection: Connection, look: PostgresLook) -> Finding:
     there = tables_there(connection)
+    if "meta" in there and look.meta("major") in OLDER:
+        return Finding("tables", "warn", "not looked at: its schema is older")
     later = added_since(look.meta("minor")) if "meta" in there else frozenset[str]()
     tables = sorted(TABLES - later - there)
     indexes = sorted(INDEXES.keys() - later - indexes_there(connection))
@@ -153,8 +156,8 @@ def _tables(connection: Connection, look: PostgresLook) -> Finding:
 
 def _schema(look: PostgresLook) -> list[Finding]:
     major = look.meta("major")
-    if major == "1":
-        return [Finding("schema", "warn", f"1 is older: whatever opens the store next makes it {MAJOR}")]
+    if major in OLDER:
+        return [Finding("schema", "warn", f"{major} is older: whatever opens the store next migrates it to {MAJOR}")]
     if major != str(MAJOR):
         told = f"the store has schema {shown(major or '')}, this holdlog knows {MAJOR}; upgrade holdlog"
         return [Finding("schema", "bad", told)]

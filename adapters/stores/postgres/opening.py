@@ -8,12 +8,13 @@ import psycopg
 from psycopg import sql
 
 from holdlog.adapters.stores.postgres.faults import refusal_of
+from holdlog.adapters.stores.postgres.migrating import OLDER, migrate
 from holdlog.adapters.stores.postgres.place import place_of
 from holdlog.adapters.stores.postgres.rows import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.schema import ADDED, CREATE, MAJOR, MINOR, is_behind, require_major
 from holdlog.adapters.stores.postgres.standing import MADE, indexes_there, tables_there
 from holdlog.adapters.stores.postgres.store import Clock, PostgresStore
-from holdlog.adapters.stores.schema import EVENTS_TABLE
+from holdlog.adapters.stores.schema import SESSION_SALT, new_session_salt
 from holdlog.domain.refusals import StoreError
 
 PATIENCE = 10.0
@@ -28,6 +29,7 @@ def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = N
     connection = store.connect(time.monotonic() + PATIENCE)
     try:
         require_utf8(connection)
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # whatever the server's default is
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_of(place.schema),))
             if not _is_there(connection, place.schema):
@@ -36,9 +38,9 @@ def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = N
                 found = dict(
                     connection.execute("SELECT name, value FROM meta WHERE name IN ('major', 'minor')").fetchall()
                 )
-                if found.get("major") == "1":
-                    _migrate(connection)
-                if found.get("major") in ("1", str(MAJOR)) and is_behind(found.get("minor")):
+                if found.get("major") in OLDER:
+                    migrate(connection, store.recorder.lock, found["major"])
+                elif found.get("major") == str(MAJOR) and is_behind(found.get("minor")):
                     _add_what_is_new(connection)
         row = connection.execute(f"SELECT {SELECT_NOW}, (SELECT value FROM meta WHERE name = 'major')").fetchone()
         assert row is not None
@@ -53,12 +55,6 @@ def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = N
     finally:
         connection.close()
     return store
-
-
-def _migrate(connection: Connection) -> None:
-    """The tables are the same. Servers of that build lock the log's, and look at the version when they have it."""
-    connection.execute(f"LOCK TABLE {EVENTS_TABLE} IN EXCLUSIVE MODE")
-    connection.execute("UPDATE meta SET value = '2' WHERE name = 'major'")
 
 
 def _add_what_is_new(connection: Connection) -> None:
@@ -109,5 +105,5 @@ def create(connection: Connection, schema: str, store_id: str) -> None:
     connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
     for statement in CREATE:
         connection.execute(statement)
-    meta = "INSERT INTO meta VALUES ('store_id', %s), ('major', %s), ('minor', %s)"
-    connection.execute(meta, (store_id, str(MAJOR), str(MINOR)))
+    meta = "INSERT INTO meta VALUES ('store_id', %s), ('major', %s), ('minor', %s), (%s, %s)"
+    connection.execute(meta, (store_id, str(MAJOR), str(MINOR), SESSION_SALT, new_session_salt()))

@@ -10,15 +10,16 @@ from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
-MAJOR: Final = 2
-"""Of the tables here; servers of another major version are refused. 1: writers locked the table of the log."""
-MINOR: Final = 2
+MAJOR: Final = 3
+"""Of the tables here; servers of another major version are refused. 1: writers locked the table of the log. 2: log
+format 1, and no sessions in `requests`."""
+MINOR: Final = 0
 """Minors only add, see `ADDED`; servers of different minors share one schema. No row `minor`: it is 0."""
 
 TYPE_NAMES: Final = {str: "text", int: "bigint", bytes: "bytea"}
-_TYPES: Final = TYPE_NAMES | {str: 'text COLLATE "C"'}
+TYPES: Final = TYPE_NAMES | {str: 'text COLLATE "C"'}
 _ARRAYS: Final = {str: "text[]", int: "bigint[]", bytes: "bytea[]"}
-_TEXT: Final = _TYPES[str]
+_TEXT: Final = TYPES[str]
 
 EVENT_TYPES: Final = {
     "originator_id": str,
@@ -35,12 +36,21 @@ EVENT_TYPES: Final = {
     "salt": bytes,
     "payload": str,
     "payload_hash": bytes,
+    "format": int,
+    "clock": int,
+    "operation": str,
+    "based_on": int,
+    "forced": int,
+    "guard": str,
+    "reason_salt": bytes,
+    "reason_hash": bytes,
 }
 assert tuple(EVENT_TYPES) == EVENT_COLUMNS
 
 _LEASE_TYPES: Final = dict.fromkeys(Lease._fields, str) | dict.fromkeys(
-    ("version", "deadline", "length", "told", "present_until", "heard", "position"), int
+    ("version", "deadline", "length", "told", "present_until", "heard", "position", "seen", "ended_at"), int
 )
+_LEASE_NULLABLE: Final = ("principal", "session", "note", "receipt")
 _LOSS_TYPES: Final = dict.fromkeys(Loss._fields, str) | dict.fromkeys(("version", "at"), int)
 
 
@@ -53,14 +63,7 @@ def require_major(found: str | None) -> None:
     raise StoreError(f"the store has schema {found}, this holdlog knows {MAJOR}; upgrade holdlog")
 
 
-ADDED: Final = {
-    "tokens": 1,
-    "leases_principal": 1,
-    "threads": 2,
-    "thread_items": 2,
-    "thread_data": 2,
-    "thread_items_name": 2,
-}
+ADDED: Final[dict[str, int]] = {}
 """Tables and indexes that minor 0 had not, and since which they are there."""
 
 
@@ -80,7 +83,7 @@ def added_since(minor: str | None) -> frozenset[str]:
 
 
 def create_view(table: Table, name: str | None = None, kind: str = "TABLE") -> str:
-    columns = ", ".join(f'"{column}" {_TYPES[kind]}' for column, kind in table.columns.items())
+    columns = ", ".join(f'"{column}" {TYPES[kind]}' for column, kind in table.columns.items())
     key = ", ".join(_quoted(key_of(table)))
     return f'CREATE {kind} "{name or table.name}" ({columns}, PRIMARY KEY ({key}))'
 
@@ -128,7 +131,7 @@ def _quoted(names: Iterable[str]) -> list[str]:
 
 
 def _columns(types: Mapping[str, type], required: tuple[str, ...]) -> str:
-    return ", ".join(f"{name} {_TYPES[kind]}{' NOT NULL' if name in required else ''}" for name, kind in types.items())
+    return ", ".join(f"{name} {TYPES[kind]}{' NOT NULL' if name in required else ''}" for name, kind in types.items())
 
 
 CREATE: Final = (
@@ -138,12 +141,13 @@ CREATE: Final = (
     PRIMARY KEY (originator_id, originator_version))""",
     f"CREATE TABLE meta (name {_TEXT} PRIMARY KEY, value {_TEXT} NOT NULL)",
     f"""CREATE TABLE requests (principal {_TEXT} NOT NULL, request_id {_TEXT} NOT NULL, at bigint NOT NULL,
-    fingerprint bytea NOT NULL, outcome {_TEXT} NOT NULL, PRIMARY KEY (principal, request_id))""",
+    fingerprint bytea NOT NULL, outcome {_TEXT} NOT NULL, session {_TEXT} NOT NULL DEFAULT '',
+    PRIMARY KEY (principal, session, request_id))""",
     "CREATE INDEX requests_at ON requests (at)",
     f"""CREATE TABLE refusals (id bigserial PRIMARY KEY, at bigint NOT NULL, code {_TEXT} NOT NULL,
     what {_TEXT} NOT NULL, by {_TEXT} NOT NULL, session {_TEXT})""",
     f"""CREATE TABLE leases ({
-        _columns(_LEASE_TYPES, tuple(it for it in Lease._fields if it not in ("principal", "session", "note")))
+        _columns(_LEASE_TYPES, tuple(it for it in Lease._fields if it not in _LEASE_NULLABLE))
     }, PRIMARY KEY (resource, version))""",
     "CREATE INDEX leases_deadline ON leases (deadline)",
     "CREATE INDEX leases_agent ON leases (agent)",

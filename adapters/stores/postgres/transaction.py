@@ -36,8 +36,10 @@ _PREPARE_AHEAD: Final = f"""PREPARE ahead (text[], text[], text[]) AS SELECT {SE
 """What every batch asks for: the state of the log, which of some agents have leases, and some records."""
 _BEFORE_AHEAD: Final = 3
 """Statements in the message that begins."""
-_SELECT_REQUESTS: Final = """SELECT principal, request_id, fingerprint, outcome FROM requests
-    WHERE at >= %s AND (principal, request_id) IN (SELECT * FROM unnest(%s::text[], %s::text[]))"""
+_SELECT_REQUEST: Final = """SELECT fingerprint, outcome FROM requests
+    WHERE principal = %s AND session = %s AND request_id = %s AND at >= %s"""
+_INSERT_REQUEST: Final = """INSERT INTO requests (principal, session, request_id, at, fingerprint, outcome)
+    VALUES (%s, %s, %s, %s, %s, %s)"""
 
 
 class PostgresTransaction(PostgresReader):
@@ -201,7 +203,7 @@ class PostgresTransaction(PostgresReader):
             stream = change.before.stream
             before = self._states.get(stream, change.before)
             event = seal(change, before, self.at, caller)
-            self._states[stream] = after = fold.evolve(before, change.event, self.at, event.digest)
+            self._states[stream] = after = fold.evolve(before, change.event, self.at, event.digest, caller.principal)
             self._sealed.append(event)
             self.topics.append(event.stored.topic)
             self.last_digest = event.digest
@@ -216,15 +218,15 @@ class PostgresTransaction(PostgresReader):
         self.wrote = self.grew = True
         return range(first, self._position + 1)
 
-    def repeated(self, caller: Caller) -> tuple[bytes, str] | None:
+    def repeated(self, caller: Caller, session: str = "") -> tuple[bytes, str] | None:
         oldest = self.at - REQUEST_SECONDS * 1_000_000
-        found = self.rows(_SELECT_REQUESTS, (oldest, [caller.principal or ""], [caller.request_id]))
-        return (found[0][2], found[0][3]) if found else None
+        found = self.rows(_SELECT_REQUEST, (caller.principal or "", session, caller.request_id, oldest))
+        return (found[0][0], found[0][1]) if found else None
 
-    def remember(self, caller: Caller, fingerprint: bytes, outcome: str) -> None:
+    def remember(self, caller: Caller, fingerprint: bytes, outcome: str, session: str = "") -> None:
         self.later("DELETE FROM requests WHERE at < %s", (self.at - REQUEST_SECONDS * 1_000_000,))
-        parameters = (caller.principal or "", caller.request_id, self.at, fingerprint, outcome)
-        self.later("INSERT INTO requests VALUES (%s, %s, %s, %s, %s)", parameters)
+        parameters = (caller.principal or "", session, caller.request_id, self.at, fingerprint, outcome)
+        self.later(_INSERT_REQUEST, parameters)
         self.wrote = True
 
     def put_meta(self, name: str, value: str) -> None:

@@ -1,0 +1,75 @@
+"""Bring a store of an older major schema to that of this build, in one transaction that nobody else can write in."""
+
+from typing import Final
+
+import psycopg
+
+from holdlog.adapters.stores.mapper import FORMAT_COLUMNS
+from holdlog.adapters.stores.migrating import BEFORE_UPGRADE
+from holdlog.adapters.stores.postgres.aside import fold_within, take_over_within
+from holdlog.adapters.stores.postgres.faults import first_line, refusal_of
+from holdlog.adapters.stores.postgres.rows import SELECT_NOW, Connection
+from holdlog.adapters.stores.postgres.schema import EVENT_TYPES, MAJOR, MINOR, TYPES
+from holdlog.adapters.stores.postgres.standing import MADE, TABLES, indexes_there, tables_there
+from holdlog.adapters.stores.schema import EVENTS_TABLE, SESSION_SALT, new_session_salt
+from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
+from holdlog.projections.current import CURRENT
+
+OLDER: Final = ("1", "2")
+"""Major schemas that this build migrates."""
+_LOCK_SECONDS: Final = 10
+"""For so long the migration waits for writers, and then for readers."""
+
+
+def migrate(connection: Connection, writers_lock: str, old: str) -> None:
+    """Migrate in the transaction that the connection is in; `writers_lock`: the statement that shuts out writers.
+
+    Events stay as they are: the log gets columns, and the view `current` what the log says of it. Processes of the
+    older build are refused from then on, so the sessions of all leases have ended; deadlines stay. Raises StoreError
+    where it cannot be done at all, UnavailableError where it can later, both with a line; the store is as it was then.
+    """
+    try:
+        connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'")
+        connection.execute(writers_lock)
+        if old == "1":  # its writers lock this table
+            connection.execute(f"LOCK TABLE {EVENTS_TABLE} IN EXCLUSIVE MODE")
+        for name in TABLES - tables_there(connection):
+            connection.execute(MADE[name])
+        fold_within(connection)  # first, because what follows also shuts out readers
+        for statement in _ALTER:
+            connection.execute(statement)
+        for name in MADE.keys() - TABLES - indexes_there(connection):
+            connection.execute(MADE[name])
+        take_over_within(connection, CURRENT)
+        for row in (("major", str(MAJOR)), ("minor", str(MINOR))):
+            connection.execute(_PUT_META, row)
+        connection.execute(
+            "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO NOTHING", (SESSION_SALT, new_session_salt())
+        )
+    except psycopg.Error as error:
+        raise _refused(old, refusal_of(error), first_line(error)) from error
+    except StoreError as error:
+        raise _refused(old, error, str(error)) from None
+
+
+def _refused(old: str, refusal: HoldlogError, reason: str) -> HoldlogError:
+    line = f"the store has schema {old} and cannot be migrated to {MAJOR} ({reason}); it is as it was"
+    return UnavailableError(line) if isinstance(refusal, UnavailableError) else StoreError(line)
+
+
+_PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+_ALTER: Final = (
+    f"ALTER TABLE {EVENTS_TABLE} "
+    + ", ".join(f"ADD COLUMN {name} {TYPES[EVENT_TYPES[name]]}" for name in FORMAT_COLUMNS),
+    f"ALTER TABLE current ADD COLUMN principal {TYPES[str]}",
+    f"""ALTER TABLE requests ADD COLUMN session {TYPES[str]} NOT NULL DEFAULT '', DROP CONSTRAINT requests_pkey,
+    ADD PRIMARY KEY (principal, session, request_id)""",
+    f"""ALTER TABLE leases ADD COLUMN receipt {TYPES[str]}, ADD COLUMN seen bigint NOT NULL DEFAULT 0,
+    ADD COLUMN ended_at bigint NOT NULL DEFAULT 0""",
+    f"ALTER TABLE losses ADD COLUMN receipt {TYPES[str]}",
+    "ALTER TABLE leases DISABLE TRIGGER USER",  # those of a seal pass over renewals
+    f"""UPDATE leases SET server = '', present_until = LEAST(present_until, {SELECT_NOW}), seen = heard,
+    ended_at = {SELECT_NOW}, session = COALESCE(session, '{BEFORE_UPGRADE}')""",
+    "ALTER TABLE leases ENABLE TRIGGER USER",
+    f"UPDATE losses SET session = '{BEFORE_UPGRADE}' WHERE session IS NULL",
+)

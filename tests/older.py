@@ -1,0 +1,51 @@
+"""Stores of older schemas, as the builds before wrote them."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import psycopg
+from psycopg import sql
+
+from holdlog.adapters.stores.postgres.place import place_of
+
+FIXTURES: Final = Path(__file__).parent / "fixtures"
+SCHEMA_1: Final = FIXTURES / "schema1.sql"
+SCHEMA_2: Final = FIXTURES / "schema2.sql"
+TABLES_2: Final = FIXTURES / "schema2_postgres.sql"
+
+
+def lay(path: Path, fixture: Path) -> Path:
+    """Make a file of the fixture."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(fixture.read_text())
+    path.chmod(0o600)
+    return path
+
+
+def lay_in_postgres(url: str) -> None:
+    """Make tables of schema 2 with the rows of its fixture; leases go by the clock of the database from now on."""
+    place = place_of(url)
+    with closing(sqlite3.connect(":memory:")) as fixture, psycopg.connect(place.url) as connection:
+        fixture.executescript(SCHEMA_2.read_text())
+        schema = sql.Identifier(place.schema)
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(schema))
+        connection.execute(sql.SQL("SET LOCAL search_path TO {}").format(schema))
+        connection.execute(TABLES_2.read_text())
+        for (table,) in fixture.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
+            rows = fixture.execute(f'SELECT * FROM "{table}"')
+            names = [column[0] if column[0] != "rowid" else "notification_id" for column in rows.description]
+            insert = sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(
+                sql.Identifier(table),
+                sql.SQL(", ").join(map(sql.Identifier, names)),
+                sql.SQL(", ").join([sql.Placeholder()] * len(names)),
+            )
+            connection.cursor().executemany(insert, rows.fetchall())
+        connection.execute("SELECT setval('refusals_id_seq', (SELECT MAX(id) FROM refusals))")
+        connection.execute("DELETE FROM meta WHERE name = 'boot_id'")
+        connection.execute("INSERT INTO meta VALUES ('major', '2'), ('minor', '2')")
+        now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 5060000000"
+        connection.execute(f"UPDATE leases SET deadline = deadline + {now}, heard = heard + {now}")
+        connection.execute(f"UPDATE leases SET present_until = present_until + {now} WHERE present_until > 0")
