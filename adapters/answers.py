@@ -64,6 +64,7 @@ def state_record(record: Record, now: int) -> results.StateRecord:
         value=record.value.value,
         version=record.version,
         updated_by=record.updated_by,
+        principal=record.principal,
         updated_at=utc(record.updated_at),
         expires_at=None if ends is None else utc(ends),
         expires_in_seconds=None if ends is None else seconds_between(now, ends),
@@ -76,6 +77,7 @@ def listed(record: Record) -> results.ListedRecord:
         value=record.value.value,
         version=record.version,
         updated_by=record.updated_by,
+        principal=record.principal,
         updated_at=utc(record.updated_at),
     )
 
@@ -107,6 +109,7 @@ def watched(record: Record, now: int) -> results.StateRecord | results.Deleted:
         key=record.key,
         version=record.version,
         deleted_by=record.updated_by,
+        principal=record.principal,
         deleted_at=utc(record.updated_at),
         expires_at=None if record.expires_at is None else utc(record.expires_at),
     )

@@ -241,7 +241,7 @@ def _release(command: Release, caller: Caller, transaction: Transaction) -> Let:
 
 def _register(command: Register, caller: Caller, transaction: Transaction) -> Registered:
     before = next(iter(transaction.agents([command.agent])), Profile(command.agent))
-    events = agent.decide(command, before)
+    events = agent.decide(command, before, caller.principal)
     changes = [AgentChange(before, event) for event in events]
     position = transaction.append(changes, caller)[-1] if changes else transaction.position()
     return Registered(command.agent, before.version + len(events), position)

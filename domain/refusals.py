@@ -122,7 +122,9 @@ class NotFoundError(HoldlogError, LookupError):
     ) -> "NotFoundError":
         facts: dict[str, Any] = {"namespace": namespace, "key": key}
         if version:
-            facts |= {"version": version, "deleted_by": by, "deleted_at": utc(at), "principal": principal}
+            facts |= {"version": version, "deleted_by": by, "deleted_at": utc(at)}
+        if principal is not None:
+            facts["principal"] = principal
         if expires_at is not None:
             facts["expires_at"] = utc(expires_at)
         return cls(f"{namespace}/{key} does not exist", facts)

@@ -84,7 +84,7 @@ def status(
     if not holds:
         return available(resource, board, elsewhere=elsewhere)
     held = _held(resource, holds[0], board, moment)
-    profile = next((it for it in profiles if it.agent == held.held_by), None)
+    profile = next((it for it in profiles if (it.agent, it.principal) == (held.held_by, held.held_by_principal)), None)
     holders = list(dict.fromkeys((hold.grant.agent, hold.grant.principal) for hold in holds))
     return held.model_copy(
         update={
@@ -114,7 +114,7 @@ def board(
     agents = []
     for name, principal in sorted({(it.agent, it.principal) for it in leases}, key=lambda it: (it[0], it[1] or "")):
         mine = [lease for lease in leases if (lease.agent, lease.principal) == (name, principal)]
-        profile = profiles.get(name, Profile(name))
+        profile = _profile(profiles, name, principal)
         agents.append(
             results.AgentPart(
                 agent=name,
@@ -150,6 +150,12 @@ def available(
     return results.Available(
         resource=resource, elapsed_seconds=rounded, also_claimed_in=elsewhere or None, **past(resource, of, ended)
     )
+
+
+def _profile(profiles: dict[str, Profile], agent: str, principal: str | None) -> Profile:
+    """What the agent registered; nothing where another principal registered the name."""
+    found = profiles.get(agent)
+    return found if found is not None and found.principal == principal else Profile(agent)
 
 
 def claimed_in(workspace: str, grant: Grant) -> results.Elsewhere:

@@ -37,7 +37,7 @@ def _threads(body: dict[str, Any]) -> str:
             f"v{it['version']}",
             _count(it["messages"], "message"),
             _count(it["results"], "result"),
-            it["updated_by"],
+            author(it["updated_by"], it.get("updated_by_principal")),
             _moment(it["updated_at"]),
             f"from {it['parent']}" if "parent" in it else "",
         )
