@@ -54,6 +54,8 @@ class Opened:
 
     room: Callable[[Command], Awaitable[None]] | None = None
     """Asked before each write of a coroutine; raises what keeps it from being made."""
+    own_names: Callable[[Command, Caller], Awaitable[None]] | None = None
+    """Awaited before each write and claim of a coroutine; raises to refuse a name that is not the caller's."""
 
     def __init__(
         self, store: Store, bell: ProcessBell, caller: Caller, calls: Calls, server: Server, settings: Settings
@@ -119,12 +121,16 @@ class Opened:
     # --- for coroutines
 
     async def write_async(self, call: Write[Answered], caller: Caller) -> Answered:
+        if self.own_names is not None:
+            await self.own_names(call.command, caller)
         if self.room is not None:
             await self.room(call.command)
         return call.answer(await self._decided_async(call.command, caller))
 
     async def claim_async(self, call: Stand[Answered], caller: Caller) -> Answered:
         """As `claim`. A cancelled call leaves its ticket, which keeps its place for a while."""
+        if self.own_names is not None:
+            await self.own_names(call.command, caller)
         caller = await self.aside(partial(self._joined, caller))
 
         def leave(outcome: Outcome) -> None:

@@ -112,8 +112,14 @@ def add_token(commands: Parsers, store: argparse.ArgumentParser) -> None:
 def _create(options: argparse.Namespace) -> int:
     from holdlog.adapters.access.tokens import fresh
     from holdlog.adapters.arguments import checked
+    from holdlog.adapters.cli.token_texts import is_local_name
     from holdlog.domain.token import IssueToken
 
+    if is_local_name(options.name):
+        raise InvalidError(
+            "name: is that of this user, whose name nobody may use over HTTP; choose another one, for example"
+            f" {options.name}-laptop"
+        )
     made = fresh(options.name)
     told = {"name": options.name, "allow": tuple(options.allow), "space": options.space, "by": options.by}
     command = _named_here(

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdlog.adapters.access.grants import WIDE
+from holdlog.adapters.access.names import first_part
 from holdlog.adapters.cli.texts import duration, moment
+from holdlog.adapters.machine.users import local_names
 from holdlog.domain.times import utc
 from holdlog.domain.token import Token, has_ended
 
@@ -24,7 +26,8 @@ def row(token: Token, now: int) -> tuple[str, ...]:
     space = f"space {token.space}" if token.space else ""
     covers = covered(token.allow)
     grants = [f"{grant} ({covers[grant]})" if grant in covers else grant for grant in token.allow]
-    return (token.name, ", ".join(grants), end, rotated, space)
+    local = "has the name of this user" if is_local_name(token.name) else ""
+    return (token.name, ", ".join(grants), end, rotated, space, local)
 
 
 def described(token: Token, now: int) -> dict[str, Any]:
@@ -36,6 +39,7 @@ def described(token: Token, now: int) -> dict[str, Any]:
         "allow": token.allow,
         "covers": covered(token.allow),
         "space": token.space,
+        "has_local_name": is_local_name(token.name),
         "issued_by": token.issued_by,
         "issued_at": time_of(token.issued_at),
         "expires_at": time_of(token.expires_at),
@@ -44,6 +48,12 @@ def described(token: Token, now: int) -> dict[str, Any]:
         "previous_until": time_of(token.previous_until),
         "revoked_at": time_of(token.revoked_at),
     }
+
+
+def is_local_name(name: str) -> bool:
+    """Whether a token has the name of the user of this process. Such tokens are no longer made; those that exist may
+    use their name."""
+    return name in map(first_part, local_names())
 
 
 def covered(allow: Iterable[str]) -> dict[str, str]:

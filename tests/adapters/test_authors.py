@@ -54,13 +54,9 @@ def cli(place: str, *arguments: str, code: int = 0) -> str:
 
 def refused(opened: Opened, call: Any, caller: Caller, kind: type[Exception]) -> dict[str, Any]:
     """The answer to the refusal."""
+    run: Any = opened.claim if hasattr(call, "again") else opened.write
     with pytest.raises(kind) as caught:
-        if hasattr(call, "again"):
-            opened.claim(call, caller)
-        elif hasattr(call, "command"):
-            opened.write(call, caller)
-        else:
-            opened.read(call)
+        run(call, caller)
     return opened.calls.refused(caught.value).body()  # type: ignore[arg-type]
 
 

@@ -1,5 +1,6 @@
 """`holdlog token`: what it prints where, and what it refuses in one line."""
 
+import getpass
 import json
 import os
 import re
@@ -209,6 +210,25 @@ def test_the_list_says_which_grants_cover_names_of_several_kinds(file: str) -> N
         {},
         {"read:docs-*": "values, claims and threads", "write:values:x": "values and threads; reads claims"},
     ]
+
+
+def test_a_token_with_the_name_of_this_user_is_not_made_and_an_older_one_is_marked(file: str) -> None:
+    from holdlog.adapters.access.tokens import fresh
+    from holdlog.domain.message import NOBODY
+    from holdlog.domain.token import IssueToken
+
+    user = getpass.getuser()
+    refused = holdlog(file, "create", "--name", user, "--allow", "read:*", code=2)
+    assert f"choose another one, for example {user}-laptop" in refused.stderr
+    assert not Path(file).exists()
+    opened = open_holdlog(Path(file))
+    opened.change_token(IssueToken(name=user, hash=fresh(user).hash, allow=("claim:*",), by="ann"), NOBODY)
+    opened.close()
+    create(file)
+    ci, own = sorted(holdlog(file, "list").stdout.splitlines(), key=lambda line: line.startswith(user))
+    assert own.endswith("has the name of this user")
+    assert "has the name" not in ci
+    assert {it["name"]: it["has_local_name"] for it in listed(file)} == {user: True, "ci": False}
 
 
 def test_neither_doctor_nor_log_nor_history_tells_a_hash(file: str) -> None:
