@@ -165,9 +165,13 @@ def refused(refusal: HoldlogError) -> Result:
 
 
 def _fenced_hint(refusal: refusals.FencedError) -> str:
-    if refusal.reason is not None:
-        return _TAKEN_AWAY
-    return _OTHER_VERSION if refusal.servers else _NOT_YOURS
+    if refusal.needs_receipt:
+        return _RECEIPT
+    if refusal.is_own:
+        return _OTHER_VERSION
+    if refusal.ended is not None:
+        return _ENDED[refusal.ended]
+    return _OTHER_SESSION if refusal.servers else _NOT_YOURS
 
 
 def _conflict(detail: refusals.Conflict) -> results.Conflict:
@@ -189,13 +193,21 @@ _NOT_YOURS = (
     "Nothing was written: you do not hold this claim now. It takes a claim of your own, not that of your parent agent:"
     " claim() it, then read again before you write."
 )
-_OTHER_VERSION = (
-    "Nothing was written: the guard is no current claim of yours. Give the version that claim() gave you; if you have"
-    " it right, another session uses your name."
+_OTHER_VERSION = "Nothing was written: your current claim has the version current_version. Pass that in guard."
+_OTHER_SESSION = (
+    "Nothing was written: another session with your agent name holds this claim. Choose a name of your own, such as"
+    " claude-7f3a, claim() it, then read again before you write."
 )
-_TAKEN_AWAY = (
-    "Nothing was written: a person took the claim away; the reason is given. claim() it again if you need it, then"
-    " read again before you write."
+_RECEIPT = (
+    "Nothing was written: it was claimed under your name without a session. If this is you, pass the receipt you were"
+    " given in guard, next to resource and version."
 )
+_ENDED: Final[Mapping[str, str]] = {
+    "released": "Nothing was written: you released this claim. claim() it again, then read again before you write.",
+    "expired": "Nothing was written: the lease of this claim expired. claim() it again, then read again before you"
+    " write.",
+    "forced": "Nothing was written: a person took the claim away; the reason is given. claim() it again if you need"
+    " it, then read again before you write.",
+}
 _UNAVAILABLE = "Nothing was written. Try the same call again in a moment; if it goes on, tell the person you work for."
 _UNAVAILABLE_IN_DOUBT = "The write may or may not have happened. Read the current state before you try again."

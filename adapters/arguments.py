@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 
 from holdlog.adapters.pages import MAX_PAGE
 from holdlog.domain.message import NOBODY, Caller
-from holdlog.domain.names import Agent, Beginning, Name
+from holdlog.domain.names import Agent, Beginning, Label, Name
 from holdlog.domain.refusals import InvalidError, TooLargeError
 from holdlog.domain.value import Json
 
@@ -24,6 +24,7 @@ Answer = TypeVar("Answer")
 NAME: Final = TypeAdapter[str](Name)
 AGENT: Final = TypeAdapter[str](Agent)
 BEGINNING: Final = TypeAdapter[str](Beginning)
+SESSION: Final = TypeAdapter[str](Label)
 
 
 def caller(base: Caller = NOBODY, **facts: str | None) -> Caller:

@@ -9,6 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from holdlog.adapters.access.identity import SALT, Identity, SessionId
+from holdlog.adapters.arguments import SESSION
+from holdlog.adapters.arguments import text as checked_text
 from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Calls
 from holdlog.adapters.machine import host
@@ -36,34 +39,50 @@ _log = logging.getLogger("holdlog")
 def open_holdlog(
     place: str | Path,
     settings: Settings | None = None,
-    session: str | None = None,
+    session: SessionId | None = None,
     what: str = "python",
     tell: Callable[[str], None] = _log.info,
 ) -> Opened:
-    """Open what `place` names: `:memory:` or a file. `what` this process is, for people who ask who is connected;
-    `tell` is told when the schema was migrated.
+    """Open what `place` names: `:memory:` or a file. `session`: of callers that name no other; without one, this
+    process is a session of its own. `what` this process is, for people who ask who is connected; `tell` is called
+    with a line when the schema was migrated.
 
     Raises StoreError, UnavailableError.
     """
-    caller = Caller(session=session or process_session())
+    session = session or SessionId("process", process_session())
     settings = settings or Settings()
     if str(place) == MEMORY:
+        memory = MemoryStore()
         server = Server()
-        calls = Calls(settings, host.now, host.steady, server.connected)
-        return _kept(Opened(MemoryStore(), ProcessBell(), caller, calls, server, settings))
+        caller, identity = _identified(memory, session)
+        calls = Calls(settings, host.now, host.steady, server.connected, identity)
+        return _kept(Opened(memory, ProcessBell(), caller, calls, server, settings, identity))
     if is_url(str(place)):
-        return _kept(_open_database(str(place), caller, settings))
+        return _kept(_open_database(str(place), session, settings))
     from holdlog.adapters.stores.opening import open_sqlite
 
     path = file_of(place)
     store = open_sqlite(path, tell=tell)
     bell = MachineBell(path.with_name(path.name + ".bells"), store.changed)
+    caller, identity = _identified(store, session)
     server = MachineServer(path, caller.session or "", what)
-    calls = Calls(settings, host.now, host.steady, server.connected)
-    return _kept(Opened(store, bell, caller, calls, server, settings))
+    calls = Calls(settings, host.now, host.steady, server.connected, identity)
+    return _kept(Opened(store, bell, caller, calls, server, settings, identity))
 
 
-def _open_database(url: str, caller: Caller, settings: Settings) -> Opened:
+def named_session(text: str | None) -> SessionId | None:
+    """The session that a person or program names, by `--session` or `session=`. Raises InvalidError."""
+    return None if text is None else SessionId("option", checked_text(text, "session", SESSION))
+
+
+def _identified(store: "Store", session: SessionId) -> tuple[Caller, Identity]:
+    """The local caller, and what hashes its session and those of others for this store."""
+    with store.reader() as reader:
+        identity = Identity(reader.meta(SALT) or "")
+    return Caller(session=identity.session(*session)), identity
+
+
+def _open_database(url: str, session: SessionId, settings: Settings) -> Opened:
     require_database(url)
     from holdlog.adapters.stores.postgres.opening import open_postgres
     from holdlog.adapters.stores.postgres.session import Session, SessionBell
@@ -71,7 +90,9 @@ def _open_database(url: str, caller: Caller, settings: Settings) -> Opened:
     store = open_postgres(url)
     bell = SessionBell()
     bell.session = server = Session(store, bell.wake)
-    return Opened(store, bell, caller, Calls(settings, store.now, store.steady, server.connected), server, settings)
+    caller, identity = _identified(store, session)
+    calls = Calls(settings, store.now, store.steady, server.connected, identity)
+    return Opened(store, bell, caller, calls, server, settings, identity)
 
 
 def file_of(place: str | Path) -> Path:

@@ -16,7 +16,7 @@ from holdlog.adapters.call import Answered, Settings, Stand, Write
 from holdlog.adapters.calls import Calls
 from holdlog.adapters.claims import results as claims
 from holdlog.adapters.claims.held import HeldClaim, Wish, held, held_async
-from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.compose import named_session, open_holdlog
 from holdlog.domain.refusals import (
     ConflictError,
     HoldlogError,
@@ -43,9 +43,10 @@ class StateStore:
     store cannot take the call; what else it raises is told beside it. As a context manager it closes itself.
     """
 
-    def __init__(self, path: str | Path, *, settings: Settings | None = None) -> None:
-        """Open or create the store. Raises StoreError, with one line that says what to do."""
-        self._opened = open_holdlog(path, settings)
+    def __init__(self, path: str | Path, *, settings: Settings | None = None, session: str | None = None) -> None:
+        """Open or create the store. `session`: processes that give the same text are one holder of claims; without it,
+        each store object is a session of its own. Raises StoreError, with one line that says what to do."""
+        self._opened = open_holdlog(path, settings, named_session(session))
         self._calls = self._opened.calls
         weakref.finalize(self, self._opened.close)  # SQLite must not close by itself, outside the gate
 
@@ -294,9 +295,10 @@ class AsyncStateStore:
     A cancelled call that nothing has begun yet is withdrawn. As an asynchronous context manager it closes itself.
     """
 
-    def __init__(self, path: str | Path, *, settings: Settings | None = None) -> None:
-        """Open or create the store. Raises StoreError, with one line that says what to do."""
-        self._opened = open_holdlog(path, settings)
+    def __init__(self, path: str | Path, *, settings: Settings | None = None, session: str | None = None) -> None:
+        """Open or create the store. `session`: processes that give the same text are one holder of claims; without it,
+        each store object is a session of its own. Raises StoreError, with one line that says what to do."""
+        self._opened = open_holdlog(path, settings, named_session(session))
         self._calls = self._opened.calls
         weakref.finalize(self, self._opened.close)  # SQLite must not close by itself, outside the gate
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeVar
 
+from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.call import Answered, Read, Settings, Stand, Wait, Write
 from holdlog.adapters.calls import Calls
 from holdlog.adapters.follower import Follower
@@ -14,7 +15,7 @@ from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.stores.sealing import SEAL, line_of
 from holdlog.adapters.stores.writer import Writer
 from holdlog.adapters.upkeep import Upkeep
-from holdlog.domain.claims.commands import Queued, StepBack, Sweep, TellLosses, Told
+from holdlog.domain.claims.commands import EndSession, Queued, StepBack, Sweep, TellLosses, Told
 from holdlog.domain.claims.lease import BY_CALLS, SECOND, Loss
 from holdlog.domain.handle import Command, Outcome
 from holdlog.domain.message import NOBODY, Caller
@@ -58,11 +59,19 @@ class Opened:
     """Awaited before each write and claim of a coroutine; raises to refuse a name that is not the caller's."""
 
     def __init__(
-        self, store: Store, bell: ProcessBell, caller: Caller, calls: Calls, server: Server, settings: Settings
+        self,
+        store: Store,
+        bell: ProcessBell,
+        caller: Caller,
+        calls: Calls,
+        server: Server,
+        settings: Settings,
+        identity: Identity,
     ) -> None:
         self.store = store
         self.bell = bell
         self.caller = caller
+        self.identity = identity
         self.calls = calls
         self.server = server
         self.writer = Writer(store, bell)
@@ -195,15 +204,19 @@ class Opened:
         self.caller = self._joined(self.caller)
         self.upkeep.keep_sessions(self.caller.server, self.caller.session)
 
-    async def losses(self, caller: Caller, agent: str | None) -> tuple[Loss, ...]:
-        """What the caller's session lost, or its agent in one that is gone, since this was asked last."""
-        gone = await self.look(partial(self._lost, caller, agent))
-        if gone is None:
+    async def losses(self, caller: Caller, receipt: str | None = None) -> tuple[Loss, ...]:
+        """What the caller's session lost, or the holder with this receipt, since this was asked last."""
+        if not await self.look(lambda reader: reader.leases.losses(caller.principal, caller.session, receipt)):
             return ()
-        asked = TellLosses(session=caller.session, agent=agent, gone=gone)
+        asked = TellLosses(session=caller.session, receipt=receipt)
         outcome = await self.writer.run_async(asked, Caller(principal=caller.principal))
         assert isinstance(outcome, Told)
         return outcome.losses
+
+    async def end_session(self, caller: Caller) -> None:
+        """The client of the caller's session, which lives by its calls, has ended it."""
+        if caller.session is not None:
+            await self.writer.run_async(EndSession(session=caller.session), Caller(principal=caller.principal))
 
     # --- the end
 
@@ -263,7 +276,6 @@ class Opened:
     def _joined(self, caller: Caller) -> Caller:
         """`caller`, kept alive by this process."""
         if not self.keeps:
-            # Who names its session is told from others of its name by that; who does not, by name and token alone.
             return caller if caller.session is None else caller.model_copy(update={"server": BY_CALLS})
         server = self.server.join()
         if self.caller.server != server:
@@ -313,12 +325,6 @@ class Opened:
     async def _notice_async(self, servers: tuple[str, ...]) -> Sweep | None:
         return await self.aside(partial(self._notice, servers)) if servers else None
 
-    def _lost(self, caller: Caller, agent: str | None, reader: Reader) -> tuple[str, ...] | None:
-        """None: nothing that is theirs; else the servers among its losses that are gone."""
-        found = reader.leases.losses(caller.principal, caller.session, agent)
-        gone = tuple({it.server for it in found if it.server and not self.server.connected(it.server)})
-        return gone if any(it.is_for(caller.session, gone) for it in found) else None
-
     def _answered(self, call: Stand[Answered], outcome: Outcome) -> Answered:
         with self.store.reader() as reader:
             return call.answer(outcome, reader)
@@ -344,7 +350,8 @@ class Opened:
 
 
 def _step_back(call: Stand[Answered], outcome: Queued) -> StepBack:
-    return StepBack(resource=call.command.resource, agent=call.command.agent, ticket=outcome.ticket)
+    command = call.command
+    return StepBack(resource=command.resource, agent=command.agent, ticket=outcome.ticket, receipt=outcome.receipt)
 
 
 def _ignore(task: "asyncio.Task[Outcome]") -> None:

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Final, TypeGuard
 
 from holdlog.adapters.stores.writer import Writer
-from holdlog.domain.claims.commands import Renew, Sweep
-from holdlog.domain.claims.lease import SECOND
+from holdlog.domain.claims.commands import Renew, Sweep, TouchSessions
+from holdlog.domain.claims.lease import BY_CALLS, SECOND
 from holdlog.domain.message import NOBODY
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import HoldlogError, SealedError
@@ -21,6 +21,8 @@ from holdlog.domain.refusals import HoldlogError, SealedError
 SWEEP_EVERY: Final = 1.0
 """Seconds between looks for what is due and for servers that ended, while somebody waits."""
 SOONEST: Final = 0.001
+TOUCH_SECONDS: Final = 5.0
+"""Seconds between notes that sessions which live by their calls are alive; less than `TOUCH_EVERY`."""
 PARTS: Final = 3
 """A lease is renewed when one of so many parts of it is over."""
 
@@ -52,6 +54,22 @@ class Upkeep:
         self._server = ""
         self._heard: dict[str, int] = {}
         self._grants: Counter[tuple[str, int]] = Counter()
+        self._requests: Counter[str] = Counter()
+        self._called: set[str] = set()
+
+    @contextmanager
+    def request_of(self, session: str) -> Iterator[None]:
+        """While the block runs, a session that lives by its calls has a request open."""
+        with self._news:
+            self._requests[session] += 1
+            self._called.add(session)
+            if self._next_look > time.monotonic() + TOUCH_SECONDS:
+                self._tell()
+        try:
+            yield
+        finally:
+            with self._news:
+                self._requests -= Counter((session,))
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -130,7 +148,7 @@ class Upkeep:
     def _run(self) -> None:
         while True:
             try:
-                pause = min(self._sweep(), self._renew())
+                pause = min(self._sweep(), self._renew(), self._touch())
             except SealedError:  # nothing ends or is renewed here any more
                 pause = threading.TIMEOUT_MAX
             except HoldlogError:  # locked, full, replaced: whoever calls learns the cause; this tries again
@@ -150,21 +168,22 @@ class Upkeep:
         """End what is due. Seconds until the next look."""
         if not self._waiters:
             return threading.TIMEOUT_MAX
-        left, servers = self._left()
+        left, servers, idle = self._left()
         gone = tuple(server for server in servers if not self._connected(server))
-        if gone or left <= 0:
+        if gone or left <= 0 or idle:
             self._writer.run(Sweep(ended=gone, grace=round(self._grace * SECOND)), NOBODY)
-            left, _ = self._left()
+            left, _, _ = self._left()
         return min(SWEEP_EVERY, max(SOONEST, left))
 
-    def _left(self) -> tuple[float, list[str]]:
-        """Seconds until the next lease, call in line or value ends, and the servers that keep leases alive."""
+    def _left(self) -> tuple[float, list[str], bool]:
+        """Seconds until the next lease, queueing call or value ends, the servers that keep leases alive, and whether
+        sessions that lived by their calls have ended."""
         with self._store.reader() as reader:
             lease, value = reader.leases.next_end(), reader.next_value_end()
             ends = [SWEEP_EVERY] if lease is None else [(lease - self._steady()) / SECOND]
             if value is not None:
                 ends.append((value - reader.at) / SECOND)
-            return min(ends), reader.leases.servers()
+            return min(ends), reader.leases.servers(), reader.leases.has_idle_sessions(self._steady())
 
     def _renew(self) -> float:
         """Renew what is worn. Seconds until the next look, which comes in time for whoever cuts leases to the grace."""
@@ -188,6 +207,23 @@ class Upkeep:
         if not worn and not sessions:
             return threading.TIMEOUT_MAX
         return min(self._grace / PARTS, max(SOONEST, (min(worn, default=now + SECOND * 3600) - now) / SECOND))
+
+    def _touch(self) -> float:
+        """Note that sessions which live by their calls are alive. Seconds until the next look."""
+        with self._news:
+            called, self._called = self._called | set(self._requests), set()
+        if not called:
+            return threading.TIMEOUT_MAX
+        try:
+            with self._store.reader() as reader:
+                held = called.intersection(reader.leases.sessions_of(BY_CALLS))
+            if sessions := tuple(sorted(held)):
+                self._writer.run(TouchSessions(sessions=sessions), NOBODY)
+        except HoldlogError:
+            with self._news:
+                self._called |= called
+            raise
+        return TOUCH_SECONDS
 
 
 def _began(thread: threading.Thread | None) -> TypeGuard[threading.Thread]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from bench.bench import Bench
 from bench.contestants import AGENT, NAMESPACE, VALUE
 from bench.figures import Figure, Rounds, interleaved, number
+from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Calls
 from holdlog.adapters.machine.host import now, steady
@@ -21,7 +22,7 @@ GROUP = "size"
 BATCH = 1000
 CALLER = Caller(session="p-0123456789")
 """As the library names its process."""
-CALLS = Calls(Settings(), now, steady, bool)
+CALLS = Calls(Settings(), now, steady, bool, Identity("salt"))
 FLAT = 1.25
 """What counts as flat: the largest log at most this many times the smallest."""
 

@@ -8,8 +8,9 @@ from pydantic import TypeAdapter
 
 from holdlog.domain import agent, record, token
 from holdlog.domain.agent import Profile, Register, Registered
-from holdlog.domain.claims import fencing, releasing, serving, taking
+from holdlog.domain.claims import fencing, releasing, taking
 from holdlog.domain.claims.commands import (
+    EndSession,
     Let,
     Queued,
     Release,
@@ -21,13 +22,14 @@ from holdlog.domain.claims.commands import (
     Taken,
     TellLosses,
     Told,
+    TouchSessions,
 )
 from holdlog.domain.claims.lease import Who
 from holdlog.domain.claims.settling import MAX_DUE, end_what_is_due, load_to_write, settle
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import AgentChange, Footprint, RecordChange, TokenChange, Transaction
 from holdlog.domain.record import ClearNamespace, Delete, Guard, Operation, Record, Transact, Written
-from holdlog.domain.refusals import ConflictError, FencedError, ReusedError
+from holdlog.domain.refusals import ConflictError, ExpiredError, FencedError, ReusedError
 from holdlog.domain.threads.changing import change_thread, checksums_of, named
 from holdlog.domain.threads.commands import (
     Append,
@@ -50,6 +52,8 @@ Command = (
     | Sweep
     | Renew
     | TellLosses
+    | TouchSessions
+    | EndSession
     | TokenCommand
     | ThreadCommand
 )
@@ -74,8 +78,9 @@ _OUTCOMES: Final[dict[type[Command], TypeAdapter[Any]]] = {
 }
 """What each command comes to, for outcomes that are remembered as JSON."""
 
-_NOT_ASKED: Final = {"wait", "most"}
-"""What a request may differ in and be the same: the look at the end of a wait waits no more; the bound is a setting."""
+_NOT_ASKED: Final = {"wait", "most", "receipt", "new_receipt"}
+"""What a request may differ in and be the same: the look at the end of a wait waits no more; the bound is a setting;
+receipts identify the caller."""
 
 
 def footprint(commands: Iterable[Command]) -> Footprint:
@@ -103,21 +108,43 @@ def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcom
     if caller.request_id is None:
         return _decide(command, caller, transaction)
     kind = _OUTCOMES.get(type(command))
-    if kind is None:
+    scope = _scope(command, caller)
+    if kind is None or scope is None:
         return _decide(command, caller, transaction)
     asked = getattr(command, "asked", None) or command.model_dump_json(exclude=_NOT_ASKED)
     fingerprint = hashlib.sha256(f"{type(command).__name__}{asked}".encode()).digest()
-    earlier = transaction.repeated(caller)
+    earlier = transaction.repeated(caller, scope)
     if earlier is not None:
         if earlier[0] != fingerprint:
             raise ReusedError("request_id: was used for another request")
         remembered: Outcome = kind.validate_json(earlier[1])
-        return remembered
+        return _still_held(remembered, command, caller, transaction) if isinstance(remembered, Taken) else remembered
     outcome = _decide(command, caller, transaction)
     if isinstance(outcome, Queued):
         return outcome  # not what was asked for: the same call may do better later
-    transaction.remember(caller, fingerprint, kind.dump_json(outcome).decode())
+    transaction.remember(caller, fingerprint, kind.dump_json(outcome).decode(), scope)
     return outcome
+
+
+def _scope(command: Command, caller: Caller) -> str | None:
+    """Within what a request id names one request: the principal, and for claims also the session. None: a caller
+    without a session cannot be told from others, so none of its claims are remembered."""
+    return caller.session if isinstance(command, Take | Release) else ""
+
+
+def _still_held(outcome: Taken, command: Command, caller: Caller, transaction: Transaction) -> Taken:
+    """The outcome of a repeated claim, if the caller holds it still. Raises ExpiredError."""
+    assert isinstance(command, Take)
+    who = _who(command.agent, caller)
+    grants = ((outcome.resource, outcome.version), *outcome.also)
+    board = load_to_write(transaction, [resource for resource, _ in grants])
+    leases = [board.lease(resource, version) for resource, version in grants]
+    if not all(lease is not None and lease.is_of(who) for lease in leases):
+        grant = next((hold.grant for hold in board.holds(outcome.resource)), None)
+        held_by, principal = (grant.agent, grant.principal) if grant is not None else (None, None)
+        raise ExpiredError(outcome.resource, held_by, replayed=True, held_by_principal=principal)
+    left = min(lease.deadline for lease in leases if lease is not None) - transaction.steady
+    return outcome._replace(expires_in=left, at=transaction.at)
 
 
 def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outcome:
@@ -133,8 +160,9 @@ def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outco
         case Release():
             return _release(command, caller, transaction)
         case StepBack(resource=resource):
+            who = _identified(command.agent, caller, command.receipt, transaction)
             board = load_to_write(transaction, [resource])
-            releasing.step_back(command, _who(command.agent, caller), board)
+            releasing.step_back(command, who, board)
             settle(board, transaction, caller)
             return Swept(bool(board.changes))
         case Register():
@@ -144,18 +172,24 @@ def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outco
         case StartThread() | ForkThread() | Append() | ReplaceResults() | ChangeData():
             return change_thread(command, caller, transaction)
         case Sweep(ended=servers, grace=grace, cut=cut):
-            ended = transaction.leases.end(servers, transaction.steady, grace if cut else None)
+            now, at = transaction.steady, transaction.at
+            ended = transaction.leases.end(servers, now, at, grace if cut else None)
+            ended = transaction.leases.end_idle_sessions(now, at) or ended
             claims, values = end_what_is_due(transaction, gone=ended), expire_values(transaction, MAX_DUE)
             return Swept(claims or values or ended)
         case Renew(server=server, sessions=sessions, grants=grants):
             transaction.leases.renew(server, sessions, grants, transaction.steady)
             return Swept(False)
-        case TellLosses(session=session, agent=name, gone=gone):
-            losses = [
-                it for it in transaction.leases.losses(caller.principal, session, name) if it.is_for(session, gone)
-            ]
+        case TellLosses(session=session, receipt=receipt):
+            losses = transaction.leases.losses(caller.principal, session, receipt)
             transaction.leases.forget(losses)
             return Told(tuple(losses))
+        case TouchSessions(sessions=touched):
+            transaction.leases.touch(touched, transaction.steady)
+            return Swept(False)
+        case EndSession(session=session):
+            transaction.leases.end_session(session, caller.principal, transaction.steady, transaction.at)
+            return Swept(False)
 
 
 def _change_records(
@@ -212,11 +246,8 @@ def _fenced(guard: tuple[Guard, ...], who: Who, transaction: Transaction) -> Fen
 
 
 def _take(command: Take, caller: Caller, transaction: Transaction) -> Taken | Queued:
-    who = _who(command.agent, caller)
+    who = _identified(command.agent, caller, command.receipt, transaction, command.new_receipt)
     board = load_to_write(transaction, [command.resource, *command.also, *command.alternatives])
-    board.adopt(who, caller.server)
-    if board.adopted:
-        serving.serve(board)  # what came back lets its sub-agents in
     outcome = taking.take(command, who, caller.server, transaction.leases.held(who, transaction.steady), board)
     positions = settle(board, transaction, caller)
     transaction.leases.heard(who, caller.server, transaction.steady)
@@ -226,17 +257,32 @@ def _take(command: Take, caller: Caller, transaction: Transaction) -> Taken | Qu
 
 
 def _release(command: Release, caller: Caller, transaction: Transaction) -> Let:
-    who = _who(command.agent, caller)
+    who = _identified(command.agent, caller, command.receipt, transaction)
     if command.resource is None:
-        resources = [lease.resource for lease in transaction.leases.of_agent(who)]
+        named = transaction.leases.of_agent(who.agent, who.principal)
+        resources = [lease.resource for lease in named if lease.is_of(who)]
     else:
         resources = [command.resource, *command.also]
     board = load_to_write(transaction, resources)
-    board.adopt(who, caller.server)
-    outcome, losses = releasing.release(command, who, board)
-    settle(board, transaction, caller, losses)
+    outcome = releasing.release(command, who, board)
+    settle(board, transaction, caller)
     transaction.leases.heard(who, caller.server, transaction.steady)
     return outcome
+
+
+def _identified(
+    name: str, caller: Caller, receipt: str | None, transaction: Transaction, new_receipt: str | None = None
+) -> Who:
+    """The holder that calls. A receipt counts where a lease of this name has it. Without a session and such a receipt,
+    the new one identifies the caller from now on."""
+    who = _who(name, caller)
+    if who.session is not None and receipt is None:
+        return who
+    leases = transaction.leases.of_agent(name, caller.principal)
+    known = {lease.receipt for lease in leases if lease.deadline > transaction.steady}
+    if found := next((it for it in (receipt, new_receipt) if it is not None and it in known), None):
+        return who._replace(session=None, receipt=found)
+    return who if who.session is not None else who._replace(receipt=new_receipt)
 
 
 def _register(command: Register, caller: Caller, transaction: Transaction) -> Registered:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, Protocol
 
 from holdlog.domain.agent import AgentRegistered, Profile
 from holdlog.domain.claims.claim import Claim, ClaimEvent
-from holdlog.domain.claims.lease import Lease, Loss, Who
+from holdlog.domain.claims.lease import Held, Lease, Loss, Who
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.record import Record, RecordEvent
@@ -71,8 +71,8 @@ class Leases(Protocol):
     def of(self, resources: Sequence[str]) -> list[Lease]:
         """All leases of these resources."""
 
-    def of_agent(self, who: Who) -> list[Lease]:
-        """All leases of an agent, also those that a session which is gone left it."""
+    def of_agent(self, agent: str, principal: str | None) -> list[Lease]:
+        """All leases under an agent's name and principal, whatever their sessions."""
 
     def of_session(self, session: str) -> list[Lease]:
         """All leases of a session."""
@@ -83,8 +83,14 @@ class Leases(Protocol):
     def servers(self) -> list[str]:
         """The servers that keep leases alive."""
 
-    def losses(self, principal: str | None, session: str | None, agent: str | None) -> list[Loss]:
-        """What a principal's session lost, and what its agent of that name lost in any."""
+    def sessions_of(self, server: str) -> list[str]:
+        """The sessions that a server keeps alive, as far as they hold or wait for something."""
+
+    def has_idle_sessions(self, now: int) -> bool:
+        """Whether sessions that lived by their calls have ended, and nobody noticed yet."""
+
+    def losses(self, principal: str | None, session: str | None, receipt: str | None) -> list[Loss]:
+        """What a session of the principal lost, and what the holder with this receipt (salted hash) lost."""
 
 
 class LeaseWrites(Leases, Protocol):
@@ -100,11 +106,17 @@ class LeaseWrites(Leases, Protocol):
         """Remove leases."""
 
     def heard(self, who: Who, server: str, now: int) -> None:
-        """The agent called: renew what it holds, where an eighth of a lease has passed, and adopt what a session that
-        is gone left it."""
+        """The agent called: renew what it holds where an eighth of a lease has passed. If its session had ended, it
+        has returned, and `server` keeps it alive from now on."""
 
-    def held(self, who: Who, now: int) -> int:
-        """How many live grants a principal has, by whatever names; without a principal, an agent."""
+    def held(self, who: Who, now: int) -> Held:
+        """How many live grants the session and the principal of a caller have."""
+
+    def touch(self, sessions: Sequence[str], now: int) -> None:
+        """These sessions, which live by their calls, are alive."""
+
+    def end_session(self, session: str, principal: str | None, now: int, at: int) -> None:
+        """A session that lived by its calls has ended: its leases stay, its waiters are in no call any more."""
 
     def renew(
         self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[tuple[str, int]], now: int
@@ -112,9 +124,12 @@ class LeaseWrites(Leases, Protocol):
         """Renew what the sessions hold without a principal, and make it this server's; renew these grants. A session's
         name is what callers say: what an authenticated one holds, only its own calls renew."""
 
-    def end(self, servers: Sequence[str], now: int, grace: int | None) -> bool:
-        """These servers are gone: cut what they held to `grace` unless its length was chosen, and what was offered to
-        them; waiters are in no call any more. Whether there was anything."""
+    def end(self, servers: Sequence[str], now: int, at: int, grace: int | None) -> bool:
+        """These servers are gone, as was noticed at `at` (microseconds UTC): cut what they held to `grace` unless its
+        length was chosen, and what was offered to them; waiters are in no call any more. Whether there was anything."""
+
+    def end_idle_sessions(self, now: int, at: int) -> bool:
+        """End the sessions that lived by their calls and made none for too long. Whether there were any."""
 
     def lose(self, losses: Sequence[Loss], at: int) -> None:
         """Keep losses until they are told, a day at most."""

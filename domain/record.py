@@ -86,10 +86,12 @@ class Check(Operation):
 
 
 class Guard(Message):
-    """A claim that a write relies on; `version` is that of the grant."""
+    """A claim that a write relies on; `version` is that of the grant. `receipt`: the salted hash of the one that
+    identifies a holder without a session."""
 
     resource: Resource
     version: int = Field(ge=1)
+    receipt: str | None = None
 
 
 class Transact(Message):

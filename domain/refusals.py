@@ -1,7 +1,7 @@
 """Every way in which a call can be refused. All but UnavailableError mean: decided, nothing happened."""
 
 from datetime import datetime
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from holdlog.domain.message import Message
 from holdlog.domain.times import utc
@@ -142,9 +142,11 @@ class Hold(NamedTuple):
     """Who stands in the way of a claim, and since when. Durations in microseconds, `claimed_at` in microseconds UTC.
 
     `version` is that of the grant. `covered_by`: the claim that overlaps the resource. `holders`: when there are more.
-    `servers`: the processes that keep them alive. `same_name`: another live session uses the asker's name. `in_line`:
-    it only stands before the asker. `shared_by_asker`: the asker shares it with others and wants it alone.
-    `principal`: that of `held_by`; `holder_principals`: those of `holders`, in their order.
+    `servers`: the processes that keep them alive. `same_name`: the holder has the caller's name. `in_line`: it only
+    waits ahead of the caller. `shared_by_asker`: the caller shares it with others and wants it alone. `former`: an
+    ended session of the caller's name holds what covers the resource. `without_session`: it was claimed without one,
+    so only a receipt identifies its holder. `session_ended`: the holder's session is known to have ended. `principal`:
+    that of `held_by`; `holder_principals`: those of `holders`, in their order.
     """
 
     resource: str
@@ -161,6 +163,9 @@ class Hold(NamedTuple):
     same_name: bool = False
     in_line: bool = False
     shared_by_asker: bool = False
+    former: bool = False
+    without_session: bool = False
+    session_ended: bool = False
     principal: str | None = None
     holder_principals: tuple[str | None, ...] = ()
 
@@ -197,7 +202,8 @@ class DeadlockError(HoldlogError):
 
 
 class NotHolderError(HoldlogError):
-    """Only the holder may let go. `same_name`: another live session uses the name. `reason`: a person took it away."""
+    """Only the holder may release a claim. `cause`: what tells the caller from the holder: the agent's name, the
+    session, the token, or the receipt that it did not show. `reason`: why a person took the claim."""
 
     code = "not_holder"
 
@@ -205,7 +211,7 @@ class NotHolderError(HoldlogError):
         self,
         resource: str,
         held_by: str | None,
-        same_name: bool = False,
+        cause: Literal["agent", "session", "receipt", "token"] = "agent",
         reason: str | None = None,
         servers: tuple[str, ...] = (),
         held_by_principal: str | None = None,
@@ -214,25 +220,39 @@ class NotHolderError(HoldlogError):
         self.resource = resource
         self.held_by = held_by
         self.held_by_principal = held_by_principal
-        self.same_name = same_name
+        self.cause = cause
         self.reason = reason
         self.servers = servers
 
 
 class ExpiredError(HoldlogError):
-    """The lease of the caller's claim had ended before."""
+    """The lease of the claim had ended before. `of_this_session`: the caller's own; else another session of its name
+    held it. `replayed`: the call repeats a request whose claim has ended since."""
 
     code = "expired"
 
-    def __init__(self, resource: str, held_by: str | None, held_by_principal: str | None = None) -> None:
+    def __init__(
+        self,
+        resource: str,
+        held_by: str | None,
+        of_this_session: bool = True,
+        replayed: bool = False,
+        held_by_principal: str | None = None,
+    ) -> None:
         super().__init__(f"the lease of {resource} had ended")
         self.resource = resource
         self.held_by = held_by
         self.held_by_principal = held_by_principal
+        self.of_this_session = of_this_session
+        self.replayed = replayed
 
 
 class FencedError(HoldlogError):
-    """A write relies on a claim that its writer does not hold any more. `reason`: a person took it away."""
+    """A write relies on a claim that its writer does not hold any more.
+
+    `current_version`, `held_by`: the writer's own current grant if it has one, else another agent's. `ended`: how that
+    claim ended, as far as it was the last one. `reason`: why a person took it. `needs_receipt`: it was claimed under
+    the writer's name without a session, so the guard has to show its receipt."""
 
     code = "fenced"
 
@@ -243,10 +263,12 @@ class FencedError(HoldlogError):
         current_version: int | None = None,
         held_by: str | None = None,
         reason: str | None = None,
+        ended: Literal["released", "expired", "forced"] | None = None,
+        is_own: bool = False,
+        needs_receipt: bool = False,
         servers: tuple[str, ...] = (),
         held_by_principal: str | None = None,
     ) -> None:
-        self.servers = servers
         super().__init__(f"{resource}: the claim of version {version} is not current and held by the writer")
         self.resource = resource
         self.version = version
@@ -254,6 +276,10 @@ class FencedError(HoldlogError):
         self.held_by = held_by
         self.held_by_principal = held_by_principal
         self.reason = reason
+        self.ended = ended
+        self.is_own = is_own
+        self.needs_receipt = needs_receipt
+        self.servers = servers
 
 
 class UnavailableError(HoldlogError):

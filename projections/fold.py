@@ -32,7 +32,14 @@ VIEWS: tuple[Table, ...] = (*STATES, *ADDED)
 
 KINDS: dict[type[State], tuple[type[Event], ...]] = {
     Record: (record.ValueWritten, record.ValueDeleted, record.ValueExpired),
-    Claim: (claim.ClaimGranted, claim.ClaimReleased, claim.ClaimExpired, claim.ClaimQueued, claim.ClaimUnqueued),
+    Claim: (
+        claim.ClaimGranted,
+        claim.ClaimResumed,
+        claim.ClaimReleased,
+        claim.ClaimExpired,
+        claim.ClaimQueued,
+        claim.ClaimUnqueued,
+    ),
     Profile: (agent.AgentRegistered,),
     Token: (token.TokenIssued, token.TokenRotated, token.TokenRevoked),
     Thread: (

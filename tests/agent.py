@@ -11,6 +11,7 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from jsonschema import Draft202012Validator
 
+from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Calls
 from holdlog.adapters.compose import open_holdlog
@@ -21,6 +22,8 @@ from holdlog.adapters.opened import Opened, Server
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.domain.message import Caller
 from tests.clock import Clock
+
+IDENTITY = Identity("salt")
 
 ALL = tuple(GROUPS)
 ERAS = ("legacy", "auto")
@@ -96,8 +99,8 @@ def opened(
     else:
         settings, server, clock = settings or Settings(), Server(), clock or Clock()
         store = store or MemoryStore(clock, clock.steady)
-        calls = Calls(settings, clock, clock.steady, server.connected)
-        holdlog = Opened(store, ProcessBell(), Caller(session="here"), calls, server, settings)
+        calls = Calls(settings, clock, clock.steady, server.connected, IDENTITY)
+        holdlog = Opened(store, ProcessBell(), Caller(session="here"), calls, server, settings, IDENTITY)
     yield holdlog
     holdlog.close()
 

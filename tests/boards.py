@@ -17,10 +17,11 @@ from holdlog.domain.claims.claim import (
     ClaimGranted,
     ClaimQueued,
     ClaimReleased,
+    ClaimResumed,
     ClaimUnqueued,
 )
 from holdlog.domain.claims.commands import Let, Queued, Release, StepBack, Take, Taken
-from holdlog.domain.claims.lease import ABSENCE, GRACE, SECOND, Lease, Loss, Who
+from holdlog.domain.claims.lease import ABSENCE, GRACE, SECOND, Held, Lease, Who
 from holdlog.domain.record import Guard
 from holdlog.domain.refusals import FencedError, HoldlogError
 
@@ -34,12 +35,17 @@ Named = tuple[str, ClaimEvent]
 
 
 def who(name: str, principal: str | None = None) -> Who:
+    """`ann` is in the session `here`, `ann@there` in another; `ann#r1` has no session, but a receipt, and `ann#`
+    neither."""
+    if "#" in name:
+        agent, _, receipt = name.partition("#")
+        return Who(agent, principal, None, receipt or None)
     agent, _, session = name.partition("@")
     return Who(agent, principal, session or "here")
 
 
 def server_of(caller: Who) -> str:
-    session = caller.session or ""
+    session = caller.session or "gone"
     return "" if session.endswith("gone") else f"server of {session}"
 
 
@@ -71,7 +77,15 @@ def step_back(resource: str, by: str, ticket: int) -> tuple[StepBack, str]:
 
 
 def granted(resource: str, to: str, **fields: Any) -> Named:
-    return resource, ClaimGranted(agent=to, **fields)
+    holder = who(to)
+    return resource, ClaimGranted(agent=holder.agent, session=holder.session, **fields)
+
+
+def resumed(resource: str, by: str, former: str, grant: int = 1, **fields: Any) -> Named:
+    holder = who(by)
+    return resource, ClaimResumed(
+        agent=holder.agent, session=holder.session, former_session=who(former).session, grant=grant, **fields
+    )
 
 
 def released(resource: str, by: str, **fields: Any) -> Named:
@@ -102,7 +116,8 @@ class Part:
 
 def held(resource: str, by: str, mode: Any = "exclusive", principal: str | None = None, **lease: Any) -> Part:
     holder = who(by, principal)
-    return Part(resource, ClaimGranted(agent=holder.agent, principal=principal, mode=mode), holder, "held", **lease)
+    event = ClaimGranted(agent=holder.agent, principal=principal, session=holder.session, mode=mode)
+    return Part(resource, event, holder, "held", **lease)
 
 
 def waits(
@@ -137,8 +152,10 @@ def board(*parts: Part) -> "Scene":
         if isinstance(event, ClaimReleased | ClaimExpired):
             made.drop((part.resource, event.grant or 0))
         if part.kind is not None:
-            facts = {"deadline": START + LEASE, "length": LEASE, "heard": START, "server": server_of(part.by)}
-            made.keep(Lease(part.resource, version, part.kind, *part.by, **facts | part.lease))
+            by = part.by
+            facts = by._asdict() | {"deadline": START + LEASE, "length": LEASE, "heard": START, "seen": START}
+            facts |= {"server": server_of(by), "ended_at": 0 if server_of(by) else START} | part.lease
+            made.keep(Lease(part.resource, version, part.kind, **facts))
     return Scene(made.claims, made.leases, START)
 
 
@@ -157,8 +174,8 @@ class Scene:
         self = Scene(self.claims, self.leases, self.now + round(seconds * SECOND))
         found = self.board
         due = [it for it in self.leases.values() if it.deadline <= self.now or 0 < it.present_until <= self.now]
-        losses = serving.expire(sorted(due, key=lambda it: it.deadline), found)
-        return Happened(found, None, losses)
+        serving.expire(sorted(due, key=lambda it: it.deadline), found)
+        return Happened(found, None)
 
     def after_the_end_of(self, session: str, grace: int | None = GRACE) -> "Happened":
         """The session's server is gone, as somebody noticed."""
@@ -168,33 +185,35 @@ class Scene:
                 cut = lease.kind == "held" and not lease.told and grace is not None
                 deadline = min(lease.deadline, self.now + (grace or 0)) if cut else lease.deadline
                 leases[key] = lease._replace(
-                    server="", deadline=deadline, present_until=min(lease.present_until, self.now)
+                    server="", deadline=deadline, present_until=min(lease.present_until, self.now), ended_at=self.now
                 )
         found = Scene(self.claims, leases, self.now).board
-        return Happened(found, None, serving.expire([], found))
+        serving.expire([], found)
+        return Happened(found, None)
 
     def when(self, call: tuple[Take | Release | StepBack, str], principal: str | None = None) -> "Happened":
-        """As handle.py does it: adopt, then decide. A refusal is kept for `refused`."""
+        """Decide. A refusal is kept for `refused`."""
         command, name = call
         caller = who(name, principal)
         found = self.board
-        found.adopt(caller, server_of(caller))
-        losses: list[Loss] = []
         try:
             match command:
                 case Take():
-                    mine = [it for it in found.leases.values() if it.is_of(caller) and it.kind != "waits"]
-                    outcome: Any = taking.take(command, caller, server_of(caller), len(mine), found)
+                    of_principal = [it for it in found.leases.values() if it.principal == caller.principal]
+                    mine = [it for it in of_principal if it.session == caller.session and it.kind != "waits"]
+                    outcome: Any = taking.take(
+                        command, caller, server_of(caller), Held(len(mine), len(of_principal)), found
+                    )
                 case Release():
-                    outcome, losses = releasing.release(command, caller, found)
+                    outcome = releasing.release(command, caller, found)
                 case StepBack():
                     outcome = releasing.step_back(command, caller, found)
         except HoldlogError as refusal:
-            return Happened(self.board, refusal, losses)
-        return Happened(found, outcome, losses)
+            return Happened(self.board, refusal)
+        return Happened(found, outcome)
 
-    def fenced(self, resource: str, version: int, writer: str) -> FencedError | None:
-        return fencing.fence(Guard(resource=resource, version=version), who(writer), self.board)
+    def fenced(self, resource: str, version: int, writer: str, receipt: str | None = None) -> FencedError | None:
+        return fencing.fence(Guard(resource=resource, version=version, receipt=receipt), who(writer), self.board)
 
     def holders(self, resource: str) -> list[str]:
         return [hold.grant.agent for hold in self.board.holds(resource)]
@@ -211,10 +230,10 @@ class Scene:
 class Happened(Scene):
     """What came of a call."""
 
-    def __init__(self, after: Board, outcome: Any, losses: list[Loss]) -> None:
+    def __init__(self, after: Board, outcome: Any) -> None:
         super().__init__(after.claims, after.leases, after.now)
         self.changes = [(claim.resource, event) for claim, event in after.changes]
-        self.losses = losses
+        self.losses = after.losses
         self._outcome = outcome
 
     def then(self, *expected: Named) -> Self:

@@ -19,7 +19,7 @@ class Agent(NamedTuple):
 
 
 class Has(NamedTuple):
-    """A grant. `gone`: its session ended, so that whoever has the name is the same agent."""
+    """A grant. `gone`: its session ended, so an agent of that name may resume it."""
 
     resource: str
     mode: str
@@ -38,7 +38,6 @@ class Wants(NamedTuple):
     mode: str
     agent: Agent
     options: tuple[tuple[str, ...], ...]
-    gone: bool = False
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -57,17 +56,18 @@ def scene(seen: Seen) -> Scene:
         for grant in claim.grants:
             lease = seen.leases.get((claim.resource, grant.version))
             if lease is not None and lease.deadline > seen.now:
-                has.append(Has(claim.resource, grant.mode, _agent(lease), not lease.server))
+                has.append(Has(claim.resource, grant.mode, agent_of(lease), lease.has_ended(seen.now)))
         for ticket in claim.line:
             lease = seen.leases.get((claim.resource, ticket.version))
             if lease is not None and lease.deadline > seen.now and lease.present_until > seen.now:
                 options = ((claim.resource, *ticket.also), *((other,) for other in ticket.alternatives))
-                wants.append(Wants(ticket.turn, ticket.mode, _agent(lease), options, not lease.server))
+                wants.append(Wants(ticket.turn, ticket.mode, agent_of(lease), options))
     return Scene(tuple(has), tuple(sorted(wants)))
 
 
-def _agent(lease: Lease) -> Agent:
-    return Agent(lease.agent, lease.session)
+def agent_of(lease: Lease) -> Agent:
+    """Who has no session is told from others by the receipt."""
+    return Agent(lease.agent, lease.session or lease.receipt)
 
 
 # --- what goes together
@@ -87,17 +87,26 @@ def clash(one: Has | Wants, mode: str, resources: Iterable[str]) -> bool:
 
 
 def is_other(one: Has | Wants, agent: Agent) -> bool:
-    """Neither the same agent nor, in one session, its ancestor."""
-    ancestor = one.agent.session == agent.session and agent.name.startswith(one.agent.name + "/")
-    return not is_same(one, agent) and not ancestor
+    """Neither the same agent nor, in one session, its ancestor. Receipts (`r…`) are no sessions."""
+    family = one.agent.session == agent.session and not (agent.session or "r").startswith("r")
+    return not is_same(one, agent) and not (family and agent.name.startswith(one.agent.name + "/"))
 
 
 def is_same(one: Has | Wants, agent: Agent) -> bool:
-    return one.agent.name == agent.name and (one.agent.session == agent.session or one.gone)
+    return one.agent == agent
+
+
+def is_resumed(one: Has, wish: Wants, option: tuple[str, ...]) -> bool:
+    """Whether an ended session of the same name left this very resource."""
+    return one.gone and one.agent.name == wish.agent.name and one.resource in option
 
 
 def rivals(scene: Scene, wish: Wants, option: tuple[str, ...]) -> set[Agent]:
-    return {it.agent for it in scene.has if is_other(it, wish.agent) and clash(it, wish.mode, option)}
+    return {
+        it.agent
+        for it in scene.has
+        if is_other(it, wish.agent) and clash(it, wish.mode, option) and not is_resumed(it, wish, option)
+    }
 
 
 # --- the grant rule
@@ -136,27 +145,28 @@ def in_front(scene: Scene, wish: Wants, option: tuple[str, ...]) -> list[Wants]:
 
 def grantable(scene: Scene, wish: Wants) -> tuple[str, ...] | None:
     """The first option that the rule lets the agent have, unless some would then wait for each other for ever."""
-    for option in wish.options:
-        if not rivals(scene, wish, option) and not in_front(scene, wish, option):
-            given = tuple(Has(resource, wish.mode, wish.agent) for resource in option)
-            kept = [it for it in scene.has if it.resource not in option or not is_same(it, wish.agent)]
-            if not deadlocked(Scene((*kept, *given), tuple(it for it in scene.wants if it.turn != wish.turn))):
-                return option
-    return None
+    free = (option for option in wish.options if is_free(scene, wish, option))
+    return next((option for option in free if not deadlocks(scene, wish, option)), None)
+
+
+def is_free(scene: Scene, wish: Wants, option: tuple[str, ...]) -> bool:
+    return not rivals(scene, wish, option) and not in_front(scene, wish, option)
+
+
+def deadlocks(scene: Scene, wish: Wants, option: tuple[str, ...]) -> bool:
+    """Whether some would wait for each other for ever once the agent had this option."""
+    given = tuple(Has(resource, wish.mode, wish.agent) for resource in option)
+    kept = [
+        it
+        for it in scene.has
+        if not (it.resource in option and is_same(it, wish.agent)) and not is_resumed(it, wish, option)
+    ]
+    return bool(deadlocked(Scene((*kept, *given), tuple(it for it in scene.wants if it.turn != wish.turn))))
 
 
 def holds_all(scene: Scene, wish: Wants, option: tuple[str, ...]) -> bool:
     own = {it.resource for it in scene.has if is_same(it, wish.agent) and it.mode == wish.mode}
     return set(option) <= own
-
-
-def come_back(scene: Scene, agent: Agent) -> Scene:
-    """What a session that is gone left to the agent is its own from now on."""
-
-    return Scene(
-        tuple(it._replace(agent=agent, gone=False) if is_same(it, agent) else it for it in scene.has),
-        tuple(it._replace(agent=agent, gone=False) if is_same(it, agent) else it for it in scene.wants),
-    )
 
 
 def deadlocked(scene: Scene) -> set[Agent]:

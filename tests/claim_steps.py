@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 import hypothesis.strategies as st
 
 from holdlog.domain.claims.claim import Claim, Mode
-from holdlog.domain.claims.commands import Release, Renew, StepBack, Sweep, Take
-from holdlog.domain.claims.lease import SECOND, Lease
+from holdlog.domain.claims.commands import EndSession, Release, Renew, StepBack, Sweep, Take, TouchSessions
+from holdlog.domain.claims.lease import BY_CALLS, SECOND, Lease, Loss
 from holdlog.domain.handle import Command, Outcome, handle
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Reader, Store
@@ -18,7 +18,8 @@ from tests.clock import Clock
 
 RESOURCES = ("a", "a/", "a/b", "a/b/", "a/b/c", "d", "d/")
 AGENTS = ("x", "x/1", "x/2", "y", "z")
-SERVERS = {"s1": "v1", "s2": "v2"}
+SERVERS = {"s1": "v1", "s2": "v2", "c1": BY_CALLS, "c2": BY_CALLS, "r1": "", "r2": ""}
+"""Sessions, with what keeps them alive. `r…` are no sessions, but receipts."""
 PATIENCE = 30.0
 
 
@@ -28,7 +29,11 @@ class By(NamedTuple):
 
     @property
     def caller(self) -> Caller:
-        return Caller(session=self.session, server=SERVERS[self.session])
+        return Caller(session=None if self.receipt else self.session, server=SERVERS[self.session])
+
+    @property
+    def receipt(self) -> str | None:
+        return self.session if self.session.startswith("r") else None
 
 
 class Seen(NamedTuple):
@@ -38,12 +43,14 @@ class Seen(NamedTuple):
     now: int
     claims: dict[str, Claim]
     leases: dict[tuple[str, int], Lease]
+    losses: tuple[Loss, ...] = ()
 
     @property
     def settled(self) -> bool:
         """Nothing is over that nobody noticed yet."""
         ends = [(lease.deadline, lease.present_until or self.now + 1) for lease in self.leases.values()]
-        return all(min(end) > self.now for end in ends)
+        idle = any(it.server == BY_CALLS and it.has_ended(self.now) for it in self.leases.values())
+        return all(min(end) > self.now for end in ends) and not idle
 
     def live(self, *kinds: str) -> list[Lease]:
         found = (lease for lease in self.leases.values() if lease.kind in kinds and lease.deadline > self.now)
@@ -88,7 +95,8 @@ class World:
 def seen(reader: Reader, now: int) -> Seen:
     claims = {resource: reader.claim(resource) for resource in RESOURCES}
     leases = {lease.key: lease for lease in reader.leases.of(RESOURCES)}
-    return Seen(reader.position(), now, claims, leases)
+    lost = {loss for who in SERVERS for loss in reader.leases.losses(None, who, who)}
+    return Seen(reader.position(), now, claims, leases, tuple(sorted(lost)))
 
 
 # --- steps
@@ -117,6 +125,7 @@ class Claims(NamedTuple):
             mode=self.mode,
             wait=self.wait * SECOND,
             lease=self.lease * SECOND,
+            new_receipt=self.by.receipt,
         )
         if self.wait:
             world.calls.append((self.by, command))
@@ -143,7 +152,8 @@ class StepsBack(NamedTuple):
         if not tickets:
             return None
         it = tickets[self.number % len(tickets)]
-        return world.run(StepBack(resource=it.resource, agent=it.agent, ticket=it.version), _of(it))
+        command = StepBack(resource=it.resource, agent=it.agent, ticket=it.version, receipt=it.receipt)
+        return world.run(command, _of(it))
 
 
 class LetsGo(NamedTuple):
@@ -158,17 +168,20 @@ class LetsGo(NamedTuple):
             return None
         it = leases[self.number % len(leases)]
         agent = "person" if self.forced else it.agent
-        return world.run(Release(resource=it.resource, agent=agent, forced=self.forced), _of(it))
+        command = Release(resource=it.resource, agent=agent, forced=self.forced, receipt=it.receipt)
+        return world.run(command, _of(it))
 
 
 class Releases(NamedTuple):
     by: By
     resource: str | None = None
     also: tuple[str, ...] = ()
+    by_name: bool = False
 
     def take(self, world: World) -> Turn:
         also = self.also if self.resource else ()
-        return world.run(Release(resource=self.resource, agent=self.by.agent, also=also), self.by)
+        receipt = None if self.by_name else self.by.receipt
+        return world.run(Release(resource=self.resource, agent=self.by.agent, also=also, receipt=receipt), self.by)
 
 
 class Writes(NamedTuple):
@@ -199,6 +212,24 @@ class Ends(NamedTuple):
         return world.run(Sweep(ended=(self.server,)))
 
 
+class EndsSession(NamedTuple):
+    """The client of a session that lives by its calls ends it."""
+
+    session: str
+
+    def take(self, world: World) -> Turn:
+        return world.run(EndSession(session=self.session), By("x", self.session))
+
+
+class Touches(NamedTuple):
+    """A session that lives by its calls has a request open."""
+
+    session: str
+
+    def take(self, world: World) -> Turn:
+        return world.run(TouchSessions(sessions=(self.session,)))
+
+
 class Renews(NamedTuple):
     session: str
 
@@ -207,7 +238,7 @@ class Renews(NamedTuple):
 
 
 def _of(lease: Lease) -> By:
-    return By(lease.agent, lease.session or "s1")
+    return By(lease.agent, lease.session or lease.receipt or "s1")
 
 
 # --- strategies
@@ -237,15 +268,20 @@ def steps(sessions: tuple[str, ...], endings: bool) -> st.SearchStrategy[list[St
         (2, st.builds(CallsAgain, numbers)),
         (2, st.builds(LetsGo, numbers)),
         (1, st.builds(LetsGo, numbers, st.just(True))),
-        (1, st.builds(Releases, callers, st.none() | resources, few)),
+        (1, st.builds(Releases, callers, st.none() | resources, few, st.booleans())),
         (1, st.builds(StepsBack, numbers)),
         (1, st.builds(Passes, st.sampled_from([1, 10, 20, 31, 121]), st.sampled_from([True, True, False]))),
     ]
     if endings:
         kinds += [
             (1, st.builds(Writes, callers)),
-            (1, st.builds(Ends, st.sampled_from(sorted(SERVERS.values())))),
-            (1, st.builds(Renews, st.sampled_from(sessions))),
+            (1, st.builds(Ends, st.sampled_from(["v1", "v2"]))),
+            (1, st.builds(Renews, st.sampled_from(["s1", "s2"]))),
+        ]
+    if by_calls := [session for session in sessions if SERVERS[session] == BY_CALLS]:
+        kinds += [
+            (1, st.builds(EndsSession, st.sampled_from(by_calls))),
+            (1, st.builds(Touches, st.sampled_from(by_calls))),
         ]
     weighed = [kind for weight, kind in kinds for _ in range(weight)]
     step = st.none() | st.sampled_from(weighed).flatmap(lambda kind: kind)

@@ -6,9 +6,9 @@ SECOND = 1_000_000
 class Clock:
     """Called, it tells microseconds UTC, as the stores take it; `steady` is the clock of leases."""
 
-    def __init__(self, now: int = 1_000_000_000) -> None:
+    def __init__(self, now: int = 1_000_000_000, steady: int = 5_000 * SECOND) -> None:
         self.now = now
-        self._steady = 5_000 * SECOND
+        self._steady = steady
 
     def __call__(self) -> int:
         return self.now

@@ -14,6 +14,9 @@ FIXTURES: Final = Path(__file__).parent / "fixtures"
 SCHEMA_1: Final = FIXTURES / "schema1.sql"
 SCHEMA_2: Final = FIXTURES / "schema2.sql"
 TABLES_2: Final = FIXTURES / "schema2_postgres.sql"
+NOW: Final = 1_763_640_060_000_000
+STEADY: Final = 5_060_000_000
+"""The clocks at the end of `SCHEMA_2`: microseconds UTC, and of leases."""
 
 
 def lay(path: Path, fixture: Path) -> Path:
@@ -46,6 +49,6 @@ def lay_in_postgres(url: str) -> None:
         connection.execute("SELECT setval('refusals_id_seq', (SELECT MAX(id) FROM refusals))")
         connection.execute("DELETE FROM meta WHERE name = 'boot_id'")
         connection.execute("INSERT INTO meta VALUES ('major', '2'), ('minor', '2')")
-        now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 5060000000"
+        now = f"(extract(epoch FROM clock_timestamp()) * 1000000)::bigint - {STEADY}"
         connection.execute(f"UPDATE leases SET deadline = deadline + {now}, heard = heard + {now}")
         connection.execute(f"UPDATE leases SET present_until = present_until + {now} WHERE present_until > 0")

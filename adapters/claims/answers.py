@@ -11,7 +11,7 @@ from holdlog.domain.agent import Profile
 from holdlog.domain.claims.board import Board, Rival, Waiting
 from holdlog.domain.claims.claim import Grant, Past
 from holdlog.domain.claims.commands import InLine, Let, Queued, Taken
-from holdlog.domain.claims.lease import Loss
+from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.claims.taking import MAX_TOLD
 from holdlog.domain.refusals import Hold, HoldlogError
 from holdlog.domain.times import utc
@@ -28,31 +28,60 @@ class Moment(NamedTuple):
 
 
 def taken(
-    outcome: Taken, moment: Moment, elsewhere: list[results.Elsewhere], folder: bool = False, is_kept: bool = True
+    outcome: Taken,
+    moment: Moment,
+    elsewhere: list[results.Elsewhere],
+    folder: bool = False,
+    is_kept: bool = True,
+    receipt: str | None = None,
 ) -> results.Claimed | results.AlreadyClaimed:
-    """`folder`: one was claimed by its name alone. `is_kept`: something else than calls renews it."""
+    """`folder`: one was claimed by its name alone. `is_kept`: something else than calls renews it. `receipt`: what
+    identifies the holder, where it has no session."""
     facts: dict[str, Any] = {
         "resource": outcome.resource,
         "version": outcome.version,
         "claimed_at": utc(outcome.claimed_at),
         "expires_at": utc(outcome.at + outcome.expires_in),
         "expires_in_seconds": _seconds(outcome.expires_in),
-        "renewal": None if is_kept else "by your calls only",
+        "receipt": receipt,
+        "renewal": _renewal(receipt, is_kept),
         "also": [results.Version(resource=name, version=version) for name, version in outcome.also] or None,
         "waiting": [_in_line(it, moment) for it in outcome.waiting] or None,
         "also_claimed_in": elsewhere or None,
     }
     if outcome.already:
-        return results.AlreadyClaimed(**facts, hint=_CAME_BACK if outcome.came_back else None)
-    hint = _FOLDER if folder else _PASTS.get(outcome.past.outcome) if outcome.past else None
-    return results.Claimed(
-        **facts, position=outcome.position, **past(outcome.resource, outcome.past_of, outcome.past), hint=hint
-    )
+        return results.AlreadyClaimed(**facts, hint=None if receipt else _ALREADY)
+    resumed_from = outcome.previous_session_ended_at
+    if resumed_from is not None:
+        facts |= {"resumed": True, "previous_session_ended_at": utc(resumed_from), "hint": _RESUMED}
+    else:
+        facts["hint"] = _FOLDER if folder else _PASTS.get(outcome.past.outcome) if outcome.past else None
+    facts["former_session_lost"] = _former_losses(outcome)
+    return results.Claimed(**facts, position=outcome.position, **past(outcome.resource, outcome.past_of, outcome.past))
 
 
-def queued(outcome: Queued, moment: Moment, cap: float | None = None) -> results.Busy:
-    hint = _QUEUED.format(outcome.position)
-    facts = _busy(outcome.hold, moment) | {"hint": hint}
+def _former_losses(outcome: Taken) -> list[Lost] | None:
+    """What another session of the holder's name lost here last. That session is told by itself, if it returns."""
+    past = outcome.past
+    if past is None or past.outcome not in ("expired", "forced") or not outcome.is_former:
+        return None
+    resource = outcome.past_of or outcome.resource
+    return [Lost(resource=resource, version=past.version or 0, why=past.outcome, reason=_reason_of(past))]
+
+
+def _reason_of(past: Past) -> str | None:
+    return past.note if past.outcome == "forced" else None
+
+
+def _renewal(receipt: str | None, is_kept: bool) -> str | None:
+    if receipt is not None:
+        return "by calling claim again with the receipt"
+    return None if is_kept else "by your calls only"
+
+
+def queued(outcome: Queued, moment: Moment, receipt: str | None = None, cap: float | None = None) -> results.Busy:
+    hint = (_QUEUED_RECEIPT if receipt else _QUEUED).format(outcome.position)
+    facts = _busy(outcome.hold, moment) | {"hint": hint, "receipt": receipt}
     return results.Busy(**facts, ticket=outcome.ticket, queue_position=outcome.position, capped_at_seconds=cap)
 
 
@@ -120,7 +149,7 @@ def board(
                 agent=name,
                 principal=principal,
                 claims=sum(1 for lease in mine if lease.kind != "waits"),
-                connected=any(moment.connected(lease.server) for lease in mine),
+                connected=any(_is_connected(lease, moment) for lease in mine),
                 idle_seconds=min(_seconds(moment.steady - lease.heard) for lease in mine),
                 name=profile.name,
                 model=profile.model,
@@ -217,7 +246,7 @@ def refused(refusal: HoldlogError, moment: Moment) -> Result:
         case refusals.NotFoundError(facts=facts) if "resource" in facts:
             return results.NeverClaimed(**facts, hint="Nobody ever claimed it. Call claim() first to hold it.")
         case refusals.NotHolderError():
-            hint = _OTHER_SESSION if refusal.same_name else _TAKEN_AWAY if refusal.reason else _NOT_HOLDER
+            hint = _TAKEN_AWAY if refusal.reason else _NOT_HOLDER[refusal.cause]
             return results.NotHolder(
                 resource=refusal.resource,
                 held_by=refusal.held_by,
@@ -226,19 +255,22 @@ def refused(refusal: HoldlogError, moment: Moment) -> Result:
                 hint=hint,
             )
         case refusals.ExpiredError():
+            own = _EXPIRED if refusal.of_this_session else _EXPIRED_ELSEWHERE
             return results.Expired(
                 resource=refusal.resource,
                 held_by=refusal.held_by,
                 held_by_principal=refusal.held_by_principal,
-                hint=_EXPIRED,
+                hint=_REPLAYED if refusal.replayed else own,
             )
         case _:
             return answers.refused(refusal)
 
 
 def _busy(hold: Hold, moment: Moment) -> dict[str, Any]:
-    if hold.same_name:
-        hint = _SAME_NAME
+    if hold.former:
+        hint = _FORMER
+    elif hold.same_name:
+        hint = _SAME_NAME_RECEIPT if hold.without_session else _SAME_NAME
     elif hold.shared_by_asker:
         hint = _UPGRADE
     elif hold.in_line:
@@ -249,11 +281,12 @@ def _busy(hold: Hold, moment: Moment) -> dict[str, Any]:
         "resource": hold.resource,
         "held_by": hold.held_by,
         "held_by_principal": hold.principal,
+        "same_name": True if hold.same_name else None,
         "claimed_at": utc(hold.claimed_at),
         "held_for_seconds": answers.seconds_between(hold.claimed_at, moment.at),
         "expires_in_seconds": _seconds(hold.expires_in),
         "version": hold.version,
-        "holder_connected": any(moment.connected(server) for server in hold.servers),
+        "holder_connected": not hold.session_ended and any(moment.connected(server) for server in hold.servers),
         "holder_idle_seconds": _seconds(hold.idle),
         "holder_note": hold.note,
         "queue_length": hold.queue_length,
@@ -278,11 +311,15 @@ def _held(resource: str, hold: Rival, board: Board, moment: Moment) -> results.H
         version=hold.grant.version,
         mode=hold.grant.mode,
         queue_length=len(board.in_line(resource)),
-        holder_connected=moment.connected(hold.lease.server),
+        holder_connected=_is_connected(hold.lease, moment),
         holder_idle_seconds=_seconds(moment.steady - hold.lease.heard),
         holder_note=hold.lease.note,
         covered_by=hold.resource if hold.resource != resource else None,
     )
+
+
+def _is_connected(lease: Lease, moment: Moment) -> bool:
+    return not lease.has_ended(moment.steady) and moment.connected(lease.server)
 
 
 def _is(hold: Rival, resource: str, version: int) -> bool:
@@ -323,21 +360,49 @@ def _seconds(microseconds: int) -> float:
     return max(0, microseconds) / 1_000_000
 
 
-_BUSY = "Work on something else, or call claim() again with wait_seconds=30 to keep a place in line; wait() only tells."
-_BEFORE = "Somebody stands in line before you. Call claim() with wait_seconds=30 to stand in line, too."
-_QUEUED = "You are number {} in line. Call claim() again with wait_seconds=30 within two minutes to keep your place."
-_SAME_NAME = "Another live session uses your agent name. Take another name, such as yours with /2, and call claim()."
-_OTHER_SESSION = (
-    "Another live session of that name holds it, and only that one can release it. Call status() to see since when."
+_BUSY = (
+    "Work on something else, or call claim() again with wait_seconds=30 to queue for it. wait() only notifies you; it"
+    " does not reserve a place."
+)
+_BEFORE = "Another agent is ahead of you in the queue. Call claim() with wait_seconds=30 to queue for it."
+_QUEUED = (
+    "You are number {} in the queue. Call claim() again with wait_seconds=30 within two minutes to keep your place."
+)
+_QUEUED_RECEIPT = (
+    "You are number {} in the queue. To keep your place, call claim() again with wait_seconds=30 and this receipt"
+    " within two minutes."
+)
+_SAME_NAME = (
+    "Another session with your agent name holds it. Work on something else, under a name of your own such as"
+    " claude-7f3a, or call claim() with that name and wait_seconds=30 to queue for it."
+)
+_SAME_NAME_RECEIPT = (
+    "If this is you, pass the receipt you were given. Otherwise choose a name of your own, such as claude-7f3a."
+)
+_FORMER = (
+    "A session of your agent name that has ended holds it through covered_by. Call claim() for covered_by to take it"
+    " back, then edit."
 )
 _UPGRADE = "Others share it with you. Call release() for your shared claim, then claim() it for you alone."
 _DEADLOCK = "Waiting would never end: you hold what they wait for. Finish and release() something, then claim() again."
-_NOT_HOLDER = "Only the holder can release it. Call status() to see who holds it."
+_NOT_HOLDER = {
+    "agent": "Another agent holds it; only its holder can release it. Call status() to see who and since when.",
+    "session": "Another session with your agent name holds it; only that one can release it. Call status() to see"
+    " since when.",
+    "token": "An agent with your name but another token holds it; only that one can release it.",
+    "receipt": "It was claimed under your agent name without a session. If this is you, pass the receipt you were"
+    " given.",
+}
 _TAKEN_AWAY = (
     "A person took your claim away; the reason is given. Stop working on it, and claim() again if you need it."
 )
 _EXPIRED = "Your claim had ended. Check that nobody changed what you worked on; claim() again before you go on."
-_CAME_BACK = "It was claimed under your name in another session, which is gone. If this was not you, take another name."
+_EXPIRED_ELSEWHERE = (
+    "Another session with your agent name had claimed it, and its lease ended. Look before you edit; claim() it first."
+)
+_REPLAYED = "The claim that this request was granted has ended. Call claim() again with a new request id."
+_ALREADY = "You hold it already. If another sub-agent claimed it, give each its own name, such as claude/task."
+_RESUMED = "A former session of your agent name held it. Work may be half done: look before you edit."
 _FOLDER = "A folder was claimed by its name alone, not what is in it. For all below it, claim() it with a / at its end."
 _PASTS = {
     "modified": "It was modified since you may have seen it. Read it again before you edit.",

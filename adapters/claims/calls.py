@@ -9,6 +9,7 @@ from typing import Any, Final, Self, TypeVar
 from pydantic import BaseModel, TypeAdapter
 
 from holdlog.adapters.access.grants import EVERYTHING, Grants
+from holdlog.adapters.access.identity import Identity, new_receipt
 from holdlog.adapters.arguments import AGENT, after_argument, checked, number_of_seconds, page_size, text, whole
 from holdlog.adapters.call import Read, Settings, Stand, Wait, Write
 from holdlog.adapters.claims import answers, results
@@ -30,6 +31,8 @@ from holdlog.domain.token import Scope
 from holdlog.projections.waiting import what_overlaps
 
 BOARD_PAGE: Final = 100
+MAX_RECEIPT: Final = 64
+"""Characters."""
 LONGEST_LEASE: Final = 24 * 60 * 60.0
 """Seconds."""
 
@@ -51,11 +54,13 @@ class ClaimCalls:
         clock: Callable[[], int],
         steady: Callable[[], int],
         connected: Callable[[str], bool],
+        identity: Identity,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self.steady = steady
         self._connected = connected
+        self._identity = identity
 
     def within(self, grants: Grants) -> Self:
         """The same calls for a caller with these grants, who may do no more (docs/tokens.md); lists and boards show
@@ -78,7 +83,9 @@ class ClaimCalls:
         wait_seconds: float = 0,
         mode: str = "exclusive",
         note: str | None = None,
+        receipt: str | None = None,
     ) -> Stand[Result]:
+        """`receipt`: the one that was returned with a grant or ticket, for callers without a session."""
         if lease_seconds is None:
             lease = self._settings.lease
         else:
@@ -95,6 +102,10 @@ class ClaimCalls:
             "told": lease_seconds is not None,
             "most": self._settings.max_claims,
         }
+        fresh = new_receipt()
+        receipts = {self._receipt(text): text for text in (fresh, receipt) if text is not None}
+        arguments["new_receipt"] = self._receipt(fresh)
+        arguments["receipt"] = None if receipt is None else self._receipt(receipt)
         command = checked(lambda: Take(**arguments, wait=round(wait * SECOND)))
         for name in (command.resource, *command.also, *command.alternatives):
             self._require("claim", name)
@@ -102,10 +113,11 @@ class ClaimCalls:
 
         def answer(outcome: Outcome, reader: Reader) -> Result:
             if isinstance(outcome, Queued):
-                return self.shown(answers.queued(outcome, self._moment(), cap))
+                return self.shown(answers.queued(outcome, self._moment(), receipts.get(outcome.receipt or ""), cap))
             assert isinstance(outcome, Taken)
             elsewhere, folder = self._elsewhere(outcome.resource, reader), self._is_folder(outcome)
-            return self.shown(answers.taken(outcome, self._moment(), elsewhere, folder, self._settings.keeps))
+            shown = receipts.get(outcome.receipt or "")
+            return self.shown(answers.taken(outcome, self._moment(), elsewhere, folder, self._settings.keeps, shown))
 
         return Stand(command, again, answer, wait)
 
@@ -119,8 +131,10 @@ class ClaimCalls:
         note: str | None = None,
         version: int | None = None,
         forced: bool = False,
+        receipt: str | None = None,
     ) -> Write[results.Released | results.AlreadyFree]:
-        """`version`: only this grant. `forced`: from whoever holds it; `agent` is who forces and `note` why."""
+        """`version`: only this grant. `forced`: a person, `agent`, takes it from its holder; `note` says why.
+        `receipt`: as of `claim`."""
         arguments: dict[str, Any] = {
             "resource": None if resource is None else self.resource(resource),
             "agent": agent,
@@ -130,6 +144,7 @@ class ClaimCalls:
             "note": note,
             "version": version,
             "forced": forced,
+            "receipt": None if receipt is None else self._receipt(receipt),
         }
         command = checked(lambda: Release(**arguments))
         for name in (*filter(None, [command.resource]), *command.also):
@@ -220,17 +235,19 @@ class ClaimCalls:
         return Read(answer)
 
     def guards(self, given: object) -> tuple[Guard, ...]:
-        """Claims that a write relies on: `[{"resource": …, "version": …}]`."""
+        """Claims that a write relies on: `[{"resource": …, "version": …}]`, with the `receipt` of a claim that was made
+        without a session."""
         if not isinstance(given, Sequence) or isinstance(given, str | bytes):
             raise InvalidError("guard: must be a list of objects with resource and version")
         guards = []
         for number, item in enumerate(given):
             place = f"guard[{number}]"
-            if not isinstance(item, dict) or set(item) != {"resource", "version"}:
+            if not isinstance(item, dict) or set(item) - {"receipt"} != {"resource", "version"}:
                 raise InvalidError(f"{place}: must be an object with resource and version")
             resource = self.resource(item["resource"], f"{place}.resource")
             version = whole(item["version"], f"{place}.version")
-            guards.append(Guard.model_construct(resource=resource, version=version))
+            receipt = self._receipt(item["receipt"]) if item.get("receipt") is not None else None
+            guards.append(Guard.model_construct(resource=resource, version=version, receipt=receipt))
         return tuple(guards)
 
     def refused(self, refusal: HoldlogError) -> Result:
@@ -257,6 +274,14 @@ class ClaimCalls:
             except ValueError as error:
                 raise InvalidError(f"{argument}: {error}") from None
         return text(given, argument, _RESOURCE)
+
+    def _receipt(self, text: object) -> str:
+        """As leases have it. Raises InvalidError."""
+        if not isinstance(text, str) or not 1 <= len(text) <= MAX_RECEIPT:
+            raise InvalidError(
+                f"receipt: must be the text that was returned with your claim, of {MAX_RECEIPT} characters at most"
+            )
+        return self._identity.receipt(text)
 
     def _require(self, scope: Scope, name: str) -> None:
         """`name` as it is stored. Raises DeniedError."""

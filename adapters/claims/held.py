@@ -15,7 +15,7 @@ from holdlog.adapters.pages import chunks
 from holdlog.domain.claims.claim import ClaimGranted, ClaimReleased
 from holdlog.domain.claims.commands import Let, Queued, Release, Taken
 from holdlog.domain.claims.fencing import fence
-from holdlog.domain.claims.lease import Who
+from holdlog.domain.claims.lease import Lease, Who
 from holdlog.domain.claims.settling import load
 from holdlog.domain.handle import Outcome
 from holdlog.domain.names import claim_stream
@@ -223,7 +223,11 @@ class _Block:
 
     def _held(self) -> set[tuple[str, int]]:
         with self._opened.store.reader() as reader:
-            return {lease.key for lease in reader.leases.of_agent(self._who) if lease.kind == "held"}
+            return {lease.key for lease in self._leases(reader) if lease.kind == "held"}
+
+    def _leases(self, reader: Reader) -> list[Lease]:
+        named = reader.leases.of_agent(self._who.agent, self._who.principal)
+        return [lease for lease in named if lease.is_of(self._who)]
 
     def leaving(self) -> list[Release]:
         assert self._claim is not None
@@ -260,7 +264,9 @@ class _Block:
             lambda before, size: reader.history(stream, before, size), None, lambda it: it.envelope.version
         ):
             match recorded.event:
-                case ClaimReleased(grant=ended, forced_by=None) if ended == version:
+                case ClaimReleased(grant=ended, forced_by=None, former_session=None, released_by_name=False) if (
+                    ended == version
+                ):
                     return None
                 case ClaimGranted(instead_of=ended) if ended == version:
                     return None

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from holdlog.adapters.results import Part, Result, Time
+from holdlog.adapters.results import Lost, Part, Result, Time
 
 
 class Version(Part):
@@ -68,10 +68,14 @@ class Claimed(WithPast):
     claimed_at: Time
     expires_at: Time
     expires_in_seconds: float
+    receipt: str | None = None
     renewal: str | None = None
+    resumed: Literal[True] | None = None
+    previous_session_ended_at: Time | None = None
     also: list[Version] | None = None
     waiting: list[Waiter] | None = None
     also_claimed_in: list[Elsewhere] | None = None
+    former_session_lost: list[Lost] | None = None
     hint: str | None = None
 
 
@@ -82,6 +86,7 @@ class AlreadyClaimed(Result):
     claimed_at: Time
     expires_at: Time
     expires_in_seconds: float
+    receipt: str | None = None
     renewal: str | None = None
     also: list[Version] | None = None
     waiting: list[Waiter] | None = None
@@ -94,6 +99,7 @@ class Busy(Result):
     resource: str
     held_by: str
     held_by_principal: str | None = None
+    same_name: Literal[True] | None = None
     claimed_at: Time
     held_for_seconds: float
     expires_in_seconds: float
@@ -106,6 +112,7 @@ class Busy(Result):
     holders: list[str] | None = None
     holder_principals: list[str] | None = None
     ticket: int | None = None
+    receipt: str | None = None
     queue_position: int | None = None
     capped_at_seconds: float | None = None
     hint: str

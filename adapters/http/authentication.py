@@ -1,7 +1,7 @@
 """Who calls: a token by header becomes a principal, and the call gets the store of its space."""
 
 import logging
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, ExitStack
 from functools import lru_cache, partial
 from typing import Final, Protocol
 
@@ -10,11 +10,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdlog.adapters.access.grants import EVERYTHING
+from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.access.principal import Principal
-from holdlog.adapters.arguments import caller
+from holdlog.adapters.arguments import SESSION, caller, text
 from holdlog.adapters.http.answers import failed
 from holdlog.adapters.http.edge.addresses import address_of
 from holdlog.adapters.http.edge.guesses import Guesses
+from holdlog.adapters.mcp.calling import OPEN_REQUEST
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.served import Served
 from holdlog.adapters.spaces import Spaces
@@ -55,14 +57,17 @@ class Authentication:
             if isinstance(principal, Response):
                 await principal(scope, receive, send)
                 return
-            who = _caller(
-                principal and principal.name, headers.get(b"holdlog-session"), headers.get(b"idempotency-key")
-            )
             if principal is None or principal.space is None:
                 opened = self._spaces.main
             else:
                 entered = self._spaces.enter(principal.space)
                 opened = await entered.__aenter__()
+            who = _caller(
+                opened.identity,
+                principal and principal.name,
+                headers.get(b"holdlog-session"),
+                headers.get(b"idempotency-key"),
+            )
         except InvalidError as error:
             await failed(_by_header(str(error)), 400)(scope, receive, send)
             return
@@ -72,9 +77,12 @@ class Authentication:
             return
         grants = principal.grants if principal is not None else EVERYTHING
         served = Served(opened, who, grants, partial(self._still, headers))
-        scope.setdefault("state", {}).update(served=served, principal=principal)
         try:
-            await self._app(scope, receive, send)
+            with ExitStack() as during:
+                if who.session is not None:
+                    during.enter_context(opened.upkeep.request_of(who.session))
+                scope.setdefault("state", {}).update({"served": served, "principal": principal, OPEN_REQUEST: during})
+                await self._app(scope, receive, send)
         finally:
             if entered is not None:
                 await entered.__aexit__(None, None, None)
@@ -126,16 +134,17 @@ def _names_two_tokens(headers: dict[bytes, bytes]) -> bool:
     return len({_bearer_token(headers), _x_token(headers)} - {None}) > 1
 
 
-def _caller(principal: str | None, session: bytes | None, request_id: bytes | None) -> Caller:
+def _caller(identity: Identity, principal: str | None, session: bytes | None, request_id: bytes | None) -> Caller:
     """Raises InvalidError."""
-    if request_id is None:
-        return _known_caller(principal, session)
-    return caller(principal=principal, session=_text(session, "session"), request_id=_text(request_id, "request_id"))
+    known = _known_caller(identity, principal, session)
+    return known if request_id is None else caller(known, request_id=_text(request_id, "request_id"))
 
 
 @lru_cache(1024)
-def _known_caller(principal: str | None, session: bytes | None) -> Caller:
-    return caller(principal=principal, session=_text(session, "session"))
+def _known_caller(identity: Identity, principal: str | None, session: bytes | None) -> Caller:
+    given = _text(session, "session")
+    named = None if given is None else identity.session("header", text(given, "session", SESSION))
+    return caller(principal=principal, session=named)
 
 
 def _by_header(message: str) -> str:

@@ -3,10 +3,15 @@
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from holdlog.adapters.arguments import caller
+from holdlog.adapters.arguments import SESSION, caller, text
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.served import Served
 from holdlog.domain.refusals import InvalidError
+
+MCP_SESSION: Final = "mcp_session"
+"""In the state of a scope: the Mcp-Session-Id of a request up to 2025-11-25."""
+OPEN_REQUEST: Final = "open_request"
+"""In the state of a scope: an ExitStack that closes with the request, for what lasts as long."""
 
 _SESSION_FACTS: Final = ("holdlog/session", "ai.opencode/sessionID", "threadId")
 
@@ -22,16 +27,29 @@ class Asked(Protocol):
 
 
 def served_by(request: Asked | None, local: Opened | None) -> Served:
-    """Who calls, by what the request says of itself; the process's own session otherwise. Raises InvalidError."""
+    """Who calls. The session is that of `_meta`, else that of Mcp-Session-Id, else the one that the HTTP request or
+    this process has. Raises InvalidError."""
     meta = (request.meta if request else None) or {}
-    session = next((fact for name in _SESSION_FACTS if isinstance(fact := meta.get(name), str)), None)
     request_id = meta.get("holdlog/request_id")
     if request_id is not None and not isinstance(request_id, str):
         raise InvalidError("holdlog/request_id: must be a string")
-    if local is None:
-        assert request is not None
-        assert request.request is not None
-        base: Served = request.request.scope["state"]["served"]
-    else:
-        base = Served(local, local.caller)
+    if local is not None:
+        own = Served(local, local.caller)
+        return own._replace(caller=caller(own.caller, session=_session_of(meta, None, own), request_id=request_id))
+    assert request is not None
+    assert request.request is not None
+    state = request.request.scope["state"]
+    base: Served = state["served"]
+    session = _session_of(meta, state.get(MCP_SESSION), base)
+    if session is not None and session != base.caller.session:
+        state[OPEN_REQUEST].enter_context(base.opened.upkeep.request_of(session))
     return base._replace(caller=caller(base.caller, session=session, request_id=request_id))
+
+
+def _session_of(meta: Mapping[str, Any], mcp_session: str | None, base: Served) -> str | None:
+    """None: what the base says."""
+    identity = base.opened.identity
+    for name in _SESSION_FACTS:
+        if isinstance(given := meta.get(name), str):
+            return identity.session("meta", f"{name} {text(given, name, SESSION)}")
+    return None if mcp_session is None else identity.session("mcp", mcp_session)

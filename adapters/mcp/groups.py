@@ -25,7 +25,7 @@ GROUPS: Final[Mapping[str, tuple[Kind, ...]]] = {
         Kind(
             "claim",
             "Claim a resource",
-            (claims.Claimed, claims.AlreadyClaimed, claims.Busy, claims.Deadlock),
+            (claims.Claimed, claims.AlreadyClaimed, claims.Busy, claims.Deadlock, claims.Expired),
             idempotent=True,
         ),
         Kind(

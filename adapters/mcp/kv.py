@@ -27,7 +27,7 @@ class KeyValueTools(Tools):
         """Save a key-value pair to shared agent state, for any agent to read with read_state(). It replaces what is
         there, whoever wrote it."""
         by = author(served.get().caller, "mcp")
-        return await self._write(by, lambda: self._calls.set(group, key, value, by, None, (), _seconds(ttl)))
+        return await self._write(lambda: self._calls.set(group, key, value, by, None, (), _seconds(ttl)))
 
     async def read_state(self, group: str, key: str) -> ToolResult:
         """Read a value from shared agent state. not_found: nobody saved one, or it expired. What other agents saved is

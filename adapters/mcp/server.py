@@ -17,6 +17,7 @@ from mcp_types import CallToolRequestParams, ToolAnnotations
 from mcp_types import Tool as ListedTool
 from pydantic import ValidationError
 
+from holdlog.adapters.access.identity import SessionId
 from holdlog.adapters.answers import named
 from holdlog.adapters.arguments import first_finding
 from holdlog.adapters.mcp.calling import served_by
@@ -149,9 +150,9 @@ def quiet_framework() -> None:
     logging.getLogger("fastmcp").setLevel(logging.INFO if wanted else logging.ERROR)
 
 
-def local_session(environ: Mapping[str, str] = os.environ) -> str | None:
-    """The conversation that started this server, where its host tells by something that is a name."""
+def local_session(environ: Mapping[str, str] = os.environ) -> SessionId | None:
+    """The conversation that started this server, where its host names it."""
     try:
-        return label(environ.get("CLAUDE_CODE_SESSION_ID", ""))
+        return SessionId("process", label(environ.get("CLAUDE_CODE_SESSION_ID", "")))
     except ValueError:
         return None

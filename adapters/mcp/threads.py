@@ -28,9 +28,7 @@ class ThreadTools(KeyValueTools):
         """Start a thread, or resume one that was started: what agents say and find in a run, in order, and the data
         that they share. It outlives the run. Hand its thread_id to the other agents. resumed: it was there and is as
         it was; data was not used."""
-        return await self._write(
-            agent, lambda: self._calls.thread_start(agent, thread_id, data, parent, parent_version)
-        )
+        return await self._write(lambda: self._calls.thread_start(agent, thread_id, data, parent, parent_version))
 
     async def thread_append(
         self,
@@ -44,7 +42,7 @@ class ThreadTools(KeyValueTools):
         """Append messages ({type: text, role, content}, …), then results of agents' turns, to a thread: all or none.
         It never conflicts. A result is kept once: with its created_at, a repeat of the same call changes nothing and
         counts it in already; without, it gets the time of now. Messages are appended again."""
-        return await self._write(agent, lambda: self._calls.thread_append(thread_id, agent, messages, results))
+        return await self._write(lambda: self._calls.thread_append(thread_id, agent, messages, results))
 
     async def thread_read(
         self,
@@ -96,7 +94,6 @@ class ThreadTools(KeyValueTools):
         """Write a key of a thread's data, if no data changed since you read it: expected_data_version, required unless
         force. conflict: changed_keys tells what changed; read it again and decide anew."""
         return await self._write(
-            agent,
             lambda: self._calls.thread_set(thread_id, key, value, agent, _expected(expected_data_version, force)),
         )
 
@@ -111,7 +108,7 @@ class ThreadTools(KeyValueTools):
         """Delete a key of a thread's data, if no data changed since you read it: expected_data_version, required unless
         force. Its history stays."""
         return await self._write(
-            agent, lambda: self._calls.thread_delete(thread_id, key, agent, _expected(expected_data_version, force))
+            lambda: self._calls.thread_delete(thread_id, key, agent, _expected(expected_data_version, force))
         )
 
     def _data(

@@ -20,7 +20,6 @@ from holdlog.adapters.claims.results import Board
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.served import Served
 from holdlog.domain.message import Caller
-from holdlog.domain.names import agent_name
 from holdlog.domain.refusals import DeniedError, HoldlogError, InvalidError, SealedError, StoreError
 
 PROGRESS_EVERY: Final = 5.0
@@ -56,7 +55,10 @@ class Tools:
         resource: Annotated[
             str, Field(description="A path such as src/main.py; src/ for all below it; or custom://<name>")
         ],
-        agent: Annotated[str, Field(description="A name unique to you; a sub-agent appends /task")],
+        agent: Annotated[
+            str,
+            Field(description="Unique: your tool's name, 4 random characters: claude-7f3a; a sub-agent adds /task"),
+        ],
         also: Annotated[Names | None, Field(description="More resources, all or nothing")] = None,
         alternatives: Annotated[
             list[str] | None, Field(description="If resource is not free, the first of these that is")
@@ -66,18 +68,19 @@ class Tools:
         mode: Annotated[
             Literal["exclusive", "shared"], Field(description="shared: beside others who share it")
         ] = "exclusive",
-        note: Annotated[str | None, Field(description="Told to others, e.g. ten more minutes")] = None,
+        note: Annotated[str | None, Field(description="Others see it, e.g. ten more minutes")] = None,
+        receipt: Annotated[str | None, Field(description="The one you were given, if you were")] = None,
     ) -> ToolResult:
         """Claim access to a resource before you modify it. Call it before the first edit of a file or other shared
         thing. claimed or already_claimed: it is yours, go on, and call release() when you are done. It ends by itself
         if you stop working. busy: another agent works on it; work on something else, or call again with
         wait_seconds=30 to stand in line. deadlock: release something first."""
         return await self._claim(
-            agent,
             ctx,
             lambda: self._calls.claim(
-                resource, agent, also or (), alternatives or (), lease_seconds, wait_seconds, mode, note
+                resource, agent, also or (), alternatives or (), lease_seconds, wait_seconds, mode, note, receipt
             ),
+            receipt,
         )
 
     async def release(
@@ -91,11 +94,13 @@ class Tools:
         ] = None,
         moved_to: Annotated[str | None, Field(description="Its new place, with outcome moved only")] = None,
         note: Annotated[str | None, Field(description="For the next holder")] = None,
+        receipt: Annotated[str | None, Field(description="The one you were given, if you were")] = None,
     ) -> ToolResult:
-        """Release your claim as soon as your edits are done. Whoever waits for it gets it at once.
+        """Release your claim as soon as your edits are done. The next agent in the queue gets it at once.
         not_holder or expired: it was not yours any more, and nothing changed."""
         return await self._write(
-            agent, lambda: self._calls.release(resource, agent, also or (), outcome, moved_to, note)
+            lambda: self._calls.release(resource, agent, also or (), outcome, moved_to, note, receipt=receipt),
+            receipt=receipt,
         )
 
     async def status(
@@ -126,7 +131,7 @@ class Tools:
         self, agent: str, name: str | None = None, model: str | None = None, purpose: str | None = None
     ) -> ToolResult:
         """Say who you are: a name for people, your model, what you work on. status() shows it."""
-        return await self._write(agent, lambda: self._calls.register(agent, name, model, purpose))
+        return await self._write(lambda: self._calls.register(agent, name, model, purpose))
 
     async def get(
         self, namespace: Annotated[str, Field(description="A group of keys, e.g. order-1234")], key: str
@@ -150,7 +155,6 @@ class Tools:
         """Write a value if its version is still the one you read with get(): expected_version, required unless force.
         conflict: somebody wrote since; merge your change into actual_value and write again with actual_version."""
         return await self._write(
-            updated_by,
             lambda: self._calls.set(
                 namespace, key, value, updated_by, _expected(expected_version, force), guard or (), ttl_seconds
             ),
@@ -189,14 +193,13 @@ class Tools:
         """Delete a value if its version is still the one you read: expected_version, required unless force.
         Its history stays."""
         return await self._write(
-            deleted_by,
             lambda: self._calls.delete(namespace, key, deleted_by, _expected(expected_version, force), guard or ()),
             reason,
         )
 
     async def clear_namespace(self, namespace: str, deleted_by: str) -> ToolResult:
         """Delete all values of a namespace in one step, whatever their versions."""
-        return await self._write(deleted_by, lambda: self._calls.clear_namespace(namespace, deleted_by))
+        return await self._write(lambda: self._calls.clear_namespace(namespace, deleted_by))
 
     async def export(
         self,
@@ -224,14 +227,17 @@ class Tools:
             raise InvalidError("version: needs a resource")
         return self._calls.board(agent, after=after)
 
-    async def _write(self, by: str, call: Callable[[], Write[Answered]], reason: str | None = None) -> ToolResult:
+    async def _write(
+        self, call: Callable[[], Write[Answered]], reason: str | None = None, receipt: str | None = None
+    ) -> ToolResult:
         return await self._told(
-            lambda: self._opened.write_async(call(), caller(served.get().caller, reason=reason)), by
+            lambda: self._opened.write_async(call(), caller(served.get().caller, reason=reason)), receipt
         )
 
-    async def _claim(self, by: str, ctx: Context, call: Callable[[], Stand[Answered]]) -> ToolResult:
+    async def _claim(self, ctx: Context, call: Callable[[], Stand[Answered]], receipt: str | None) -> ToolResult:
         return await self._told(
-            lambda: _with_progress(ctx, self._opened.claim_async(call(), served.get().caller), self._progress_every), by
+            lambda: _with_progress(ctx, self._opened.claim_async(call(), served.get().caller), self._progress_every),
+            receipt,
         )
 
     async def _read(self, call: Callable[[], Read[Answered]]) -> ToolResult:
@@ -246,9 +252,9 @@ class Tools:
 
         return await self._told(waited)
 
-    async def _told(self, run: Callable[[], Awaitable[Any]], by: str | None = None) -> ToolResult:
-        """Every outcome as an answer; only bad arguments and bugs are errors of the call. `by`: the agent that calls,
-        where it says so."""
+    async def _told(self, run: Callable[[], Awaitable[Any]], receipt: str | None = None) -> ToolResult:
+        """Every outcome as an answer; only bad arguments and bugs are errors of the call. `receipt`: the one that the
+        caller shows."""
         who = served.get().caller
         self._opened.upkeep.heard(who.session)
         try:
@@ -256,7 +262,7 @@ class Tools:
                 result = await run()
             except HoldlogError as refusal:
                 result = self._calls.refused(refusal)
-            return self._answer(await self._with_losses(result, who, by))
+            return self._answer(await self._with_losses(result, who, receipt))
         except DeniedError as error:
             return _refused(results.Denied(needed=error.needed, message=str(error)))
         except SealedError as error:
@@ -267,10 +273,10 @@ class Tools:
             _log.exception("a call failed")
             return failed("internal error of holdlog; its log on stderr tells more")
 
-    async def _with_losses(self, result: results.Result, who: Caller, by: str | None) -> results.Result:
-        """The next answer of any kind tells a session, or an agent that comes back, what it lost, once."""
+    async def _with_losses(self, result: results.Result, who: Caller, receipt: str | None) -> results.Result:
+        """The next response of any kind to a session, or to the holder of a receipt, lists once what it lost."""
         try:
-            losses = await self._opened.losses(who, None if by is None else agent_name(by))
+            losses = await self._opened.losses(who, receipt and self._opened.identity.receipt(receipt))
             if not losses:
                 return result
             return result.model_copy(update={"lost": await self._opened.read_async(self._calls.lost(losses))})

@@ -4,31 +4,43 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from holdlog.domain.claims.lease import Lease, Loss, Who
+from holdlog.domain.claims.lease import BY_CALLS, SESSION_ENDS, SESSION_IDLE, TOUCH_EVERY, Held, Lease, Loss, Who
 
 LOSS_SECONDS: Final = 24 * 60 * 60
 
 _SELECT: Final = f"SELECT {', '.join(Lease._fields)} FROM leases"
 _SELECT_LOSSES: Final = (
-    f"SELECT {', '.join(Loss._fields)} FROM losses WHERE principal IS ? AND (session = ? OR agent = ?)"
+    f"SELECT {', '.join(Loss._fields)} FROM losses WHERE principal IS ? AND (session = ? OR receipt = ?)"
     " ORDER BY at, resource"
 )
 _PUT: Final = f"INSERT OR REPLACE INTO leases VALUES ({', '.join('?' * len(Lease._fields))})"
-_OF_AGENT: Final = "agent = :agent AND principal IS :principal AND (session IS :session OR server = '')"
-_ADOPTABLE: Final = "(kind = 'held' OR server = '')"  # who waits is there as long as the server that it called
-_HEARD: Final = f"""UPDATE leases SET session = :session, heard = :now,
+_OF_HOLDER: Final = """agent = :agent AND principal IS :principal AND session IS :session AND receipt IS :receipt
+    AND (session IS NOT NULL OR receipt IS NOT NULL)"""
+_ADOPTABLE: Final = "(kind = 'held' OR server = '')"  # a waiter is there as long as the server that it called
+_HEARD: Final = f"""UPDATE leases SET heard = :now, seen = :now,
+    ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END,
     server = CASE WHEN {_ADOPTABLE} AND :server != '' THEN :server ELSE server END,
     deadline = CASE kind WHEN 'held' THEN MAX(deadline, :now + length) ELSE deadline END
-    WHERE {_OF_AGENT} AND deadline > :now
-    AND (kind = 'held' AND deadline < :now + length - length / 8 OR session IS NOT :session
-    OR {_ADOPTABLE} AND server != :server AND :server != '')"""
-_RENEW_SESSION: Final = f"""UPDATE leases SET heard = MAX(heard, :heard),
+    WHERE {_OF_HOLDER} AND deadline > :now
+    AND (kind = 'held' AND deadline < :now + length - length / 8
+    OR {_ADOPTABLE} AND server != :server AND :server != ''
+    OR server = '{BY_CALLS}' AND seen < :now - {TOUCH_EVERY})"""
+_TOUCH: Final = f"UPDATE leases SET seen = MAX(seen, :now) WHERE session = :session AND server = '{BY_CALLS}'"
+_END_SESSION: Final = f"""UPDATE leases SET server = '', ended_at = :at, present_until = MIN(present_until, :now)
+    WHERE session = :session AND principal IS :principal AND server = '{BY_CALLS}'"""
+_END_IDLE: Final = f"""UPDATE leases SET server = '', present_until = MIN(present_until, :now),
+    ended_at = :at - MAX(0, :now - seen - {SESSION_IDLE})
+    WHERE server = '{BY_CALLS}' AND seen <= :now - {SESSION_ENDS}"""
+_RENEW_SESSION: Final = f"""UPDATE leases SET heard = MAX(heard, :heard), seen = :now,
+    ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END,
     server = CASE WHEN {_ADOPTABLE} THEN :server ELSE server END,
     deadline = CASE kind WHEN 'held' THEN MAX(deadline, :now + length) ELSE deadline END
     WHERE session = :session AND principal IS NULL AND deadline > :now"""
+_HELD: Final = """SELECT SUM(session IS :session AND (session IS NOT NULL OR agent = :agent)), COUNT(*) FROM leases
+    WHERE principal IS :principal AND kind != 'waits' AND deadline > :now"""
 _RENEW_GRANT: Final = """UPDATE leases SET deadline = MAX(deadline, :now + length)
     WHERE resource = :resource AND version = :version AND kind = 'held' AND deadline > :now"""
-_END: Final = """UPDATE leases SET server = '', present_until = MIN(present_until, :now),
+_END: Final = """UPDATE leases SET server = '', ended_at = :at, present_until = MIN(present_until, :now),
     deadline = CASE WHEN (kind = 'held' AND NOT told OR kind = 'offered') AND :until IS NOT NULL
     THEN MIN(deadline, :until) ELSE deadline END WHERE server = :server"""
 
@@ -43,8 +55,9 @@ class SqliteLeases:
         select = f"{_SELECT} WHERE resource = ?"
         return [_lease(row) for resource in resources for row in self.connection.execute(select, (resource,))]
 
-    def of_agent(self, who: Who) -> list[Lease]:
-        return [_lease(row) for row in self.connection.execute(f"{_SELECT} WHERE {_OF_AGENT}", who._asdict())]
+    def of_agent(self, agent: str, principal: str | None) -> list[Lease]:
+        select = f"{_SELECT} WHERE agent = ? AND principal IS ?"
+        return [_lease(row) for row in self.connection.execute(select, (agent, principal))]
 
     def of_session(self, session: str) -> list[Lease]:
         return [_lease(row) for row in self.connection.execute(f"{_SELECT} WHERE session = ?", (session,))]
@@ -59,8 +72,16 @@ class SqliteLeases:
     def servers(self) -> list[str]:
         return [row[0] for row in self.connection.execute("SELECT DISTINCT server FROM leases WHERE server != ''")]
 
-    def losses(self, principal: str | None, session: str | None, agent: str | None) -> list[Loss]:
-        return [Loss(*row) for row in self.connection.execute(_SELECT_LOSSES, (principal, session, agent))]
+    def sessions_of(self, server: str) -> list[str]:
+        select = "SELECT DISTINCT session FROM leases WHERE server = ? AND session IS NOT NULL"
+        return [row[0] for row in self.connection.execute(select, (server,))]
+
+    def has_idle_sessions(self, now: int) -> bool:
+        select = f"SELECT 1 FROM leases WHERE server = '{BY_CALLS}' AND seen <= ? LIMIT 1"
+        return self.connection.execute(select, (now - SESSION_ENDS,)).fetchone() is not None
+
+    def losses(self, principal: str | None, session: str | None, receipt: str | None) -> list[Loss]:
+        return [Loss(*row) for row in self.connection.execute(_SELECT_LOSSES, (principal, session, receipt))]
 
 
 class SqliteLeaseWrites(SqliteLeases):
@@ -68,11 +89,10 @@ class SqliteLeaseWrites(SqliteLeases):
 
     wrote = False
 
-    def held(self, who: Who, now: int) -> int:
-        whose = _OF_AGENT if who.principal is None else "principal = :principal"
-        select = f"SELECT COUNT(*) FROM leases WHERE {whose} AND kind != 'waits' AND deadline > :now"
-        count: int = self.connection.execute(select, {**who._asdict(), "now": now}).fetchone()[0]
-        return count
+    def held(self, who: Who, now: int) -> Held:
+        parameters = {**who._asdict(), "now": now}
+        by_session, by_principal = self.connection.execute(_HELD, parameters).fetchone()
+        return Held(by_session or 0, by_principal)
 
     def due(self, now: int, limit: int) -> list[Lease]:
         select = f"{_SELECT} WHERE deadline <= ? ORDER BY deadline LIMIT ?"
@@ -101,10 +121,19 @@ class SqliteLeaseWrites(SqliteLeases):
         for resource, version in grants:
             self._update(_RENEW_GRANT, {"resource": resource, "version": version, "now": now})
 
-    def end(self, servers: Sequence[str], now: int, grace: int | None) -> bool:
-        until = None if grace is None else now + grace
-        named = [server for server in servers if server]
-        ended = [self._update(_END, {"server": server, "now": now, "until": until}) for server in named]
+    def touch(self, sessions: Sequence[str], now: int) -> None:
+        for session in sessions:
+            self._update(_TOUCH, {"session": session, "now": now})
+
+    def end_session(self, session: str, principal: str | None, now: int, at: int) -> None:
+        self._update(_END_SESSION, {"session": session, "principal": principal, "now": now, "at": at})
+
+    def end_idle_sessions(self, now: int, at: int) -> bool:
+        return self._update(_END_IDLE, {"now": now, "at": at})
+
+    def end(self, servers: Sequence[str], now: int, at: int, grace: int | None) -> bool:
+        facts = {"now": now, "at": at, "until": None if grace is None else now + grace}
+        ended = [self._update(_END, {"server": server, **facts}) for server in servers if server]
         return any(ended)
 
     def lose(self, losses: Sequence[Loss], at: int) -> None:

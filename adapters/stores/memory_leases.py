@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from holdlog.adapters.stores.leases import LOSS_SECONDS
-from holdlog.domain.claims.lease import Lease, Loss, Who
+from holdlog.domain.claims.lease import BY_CALLS, TOUCH_EVERY, Held, Lease, Loss, Who
 
 Key = tuple[str, int]
 
@@ -19,18 +19,17 @@ class MemoryLeases:
     def of(self, resources: Sequence[str]) -> list[Lease]:
         return [lease for lease in self.leases.values() if lease.resource in resources]
 
-    def of_agent(self, who: Who) -> list[Lease]:
-        return [lease for lease in self.leases.values() if lease.is_of(who)]
+    def of_agent(self, agent: str, principal: str | None) -> list[Lease]:
+        return [it for it in self.leases.values() if it.agent == agent and it.principal == principal]
 
     def of_session(self, session: str) -> list[Lease]:
         return [lease for lease in self.leases.values() if lease.session == session]
 
-    def held(self, who: Who, now: int) -> int:
-        mine = self.of_agent(who) if who.principal is None else self._of_principal(who.principal)
-        return sum(1 for lease in mine if lease.kind != "waits" and lease.deadline > now)
-
-    def _of_principal(self, principal: str) -> list[Lease]:
-        return [lease for lease in self.leases.values() if lease.principal == principal]
+    def held(self, who: Who, now: int) -> Held:
+        live = [it for it in self.leases.values() if it.kind != "waits" and it.deadline > now]
+        mine = [it for it in live if it.principal == who.principal]
+        of_session = [it for it in mine if it.session == who.session and (who.session or it.agent == who.agent)]
+        return Held(len(of_session), len(mine))
 
     def next_end(self) -> int | None:
         ends = [lease.deadline for lease in self.leases.values()]
@@ -40,9 +39,19 @@ class MemoryLeases:
     def servers(self) -> list[str]:
         return sorted({lease.server for lease in self.leases.values() if lease.server})
 
-    def losses(self, principal: str | None, session: str | None, agent: str | None) -> list[Loss]:
+    def sessions_of(self, server: str) -> list[str]:
+        return sorted({it.session for it in self.leases.values() if it.server == server and it.session is not None})
+
+    def has_idle_sessions(self, now: int) -> bool:
+        return any(it.server == BY_CALLS and it.has_ended(now) for it in self.leases.values())
+
+    def losses(self, principal: str | None, session: str | None, receipt: str | None) -> list[Loss]:
         mine = (it for it in self.lost if it.principal == principal)
-        return [it for it in mine if (session is not None and it.session == session) or it.agent == agent]
+        return [
+            it
+            for it in mine
+            if (it.session is not None and it.session == session) or (it.receipt is not None and it.receipt == receipt)
+        ]
 
     def due(self, now: int, limit: int) -> list[Lease]:
         due = sorted((lease for lease in self.leases.values() if lease.deadline <= now), key=lambda it: it.deadline)
@@ -59,13 +68,25 @@ class MemoryLeases:
 
     def heard(self, who: Who, server: str, now: int) -> None:
         changed = {}
-        for lease in self.of_agent(who):
-            renewed = _renewed(lease, now)
+        for lease in self.leases.values():
+            if lease.deadline <= now or not lease.is_of(who):
+                continue
             worn = lease.kind == "held" and lease.deadline < now + lease.length - lease.length // 8
             kept = _keeper(lease, server) if server else lease.server
-            if lease.deadline > now and (worn or (lease.session, lease.server) != (who.session, kept)):
-                changed[lease.key] = renewed._replace(session=who.session, server=kept, heard=now)
+            if worn or lease.server != kept or (lease.server == BY_CALLS and lease.seen < now - TOUCH_EVERY):
+                renewed = _renewed(lease, now)._replace(server=kept, heard=now, seen=now)
+                changed[lease.key] = renewed._replace(ended_at=0) if lease.kind == "held" else renewed
         self._change(changed)
+
+    def touch(self, sessions: Sequence[str], now: int) -> None:
+        live = [it for it in self.leases.values() if it.server == BY_CALLS and it.session in sessions]
+        self._change({it.key: it._replace(seen=max(it.seen, now)) for it in live})
+
+    def end_session(self, session: str, principal: str | None, now: int, at: int) -> None:
+        ended = [
+            it for it in self.leases.values() if (it.session, it.principal, it.server) == (session, principal, BY_CALLS)
+        ]
+        self._change({it.key: _ended(it, now, at) for it in ended})
 
     def renew(self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[Key], now: int) -> None:
         heard, named = dict(sessions), set(grants)
@@ -73,20 +94,24 @@ class MemoryLeases:
         for key, lease in self.leases.items():
             if lease.deadline > now and lease.session in heard and lease.principal is None:
                 at = max(lease.heard, heard[lease.session])
-                changed[key] = _renewed(lease, now)._replace(server=_keeper(lease, server), heard=at)
+                changed[key] = _renewed(lease, now)._replace(server=_keeper(lease, server), heard=at, seen=now)
             elif lease.deadline > now and key in named:
                 changed[key] = _renewed(lease, now)
         self._change(changed)
 
-    def end(self, servers: Sequence[str], now: int, grace: int | None) -> bool:
+    def end_idle_sessions(self, now: int, at: int) -> bool:
+        idle = [it for it in self.leases.values() if it.server == BY_CALLS and it.has_ended(now)]
+        self._change({it.key: _ended(it, now, it.end_of_session(now, at)) for it in idle})
+        return bool(idle)
+
+    def end(self, servers: Sequence[str], now: int, at: int, grace: int | None) -> bool:
         changed = {}
         for key, lease in self.leases.items():
             if lease.server in servers and lease.server:
                 bound = lease.kind == "offered" or (lease.kind == "held" and not lease.told)
                 cut = bound and grace is not None
                 deadline = min(lease.deadline, now + (grace or 0)) if cut else lease.deadline
-                present = min(lease.present_until, now)
-                changed[key] = lease._replace(server="", deadline=deadline, present_until=present)
+                changed[key] = _ended(lease, now, at)._replace(deadline=deadline)
         self._change(changed)
         return bool(changed)
 
@@ -109,6 +134,10 @@ class MemoryLeases:
 def _keeper(lease: Lease, server: str) -> str:
     """Who waits is there as long as the server that it called."""
     return server if lease.kind == "held" or not lease.server else lease.server
+
+
+def _ended(lease: Lease, now: int, at: int) -> Lease:
+    return lease._replace(server="", ended_at=at, present_until=min(lease.present_until, now))
 
 
 def _renewed(lease: Lease, now: int) -> Lease:

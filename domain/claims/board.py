@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from holdlog.domain.claims.claim import Claim, ClaimEvent, Grant, Mode, Past, Ticket, evolve
-from holdlog.domain.claims.lease import Lease, Who
+from holdlog.domain.claims.lease import Lease, Loss, Who
 from holdlog.domain.claims.resource import covering, overlap
 from holdlog.domain.refusals import Link
 
@@ -51,7 +51,7 @@ class Board:
     """`now`: the store's steady clock; a lease that is due there counts as ended. `at`: microseconds UTC.
 
     What a command decides is recorded here as it goes, so that the next step sees it: `changes` are the events, `kept`
-    and `dropped` what becomes of leases.
+    and `dropped` what becomes of leases, `losses` what holders lose without their own doing.
     """
 
     def __init__(self, claims: Iterable[Claim], leases: Iterable[Lease], now: int, at: int) -> None:
@@ -62,8 +62,7 @@ class Board:
         self.changes: list[tuple[Claim, ClaimEvent]] = []
         self.kept: dict[tuple[str, int], Lease] = {}
         self.dropped: set[tuple[str, int]] = set()
-        self.adopted: set[tuple[str, int]] = set()
-        self.came_back: dict[Who, str] = {}  # with the server that keeps them alive now
+        self.losses: list[Loss] = []
 
     def copy(self) -> "Board":
         """To try something out."""
@@ -94,14 +93,23 @@ class Board:
     def hold_of(self, resource: str, who: Who) -> Rival | None:
         return next((hold for hold in self.holds(resource) if hold.lease.is_of(who)), None)
 
+    def former_holds(self, resource: str, who: Who) -> list[Rival]:
+        """The holds of this very resource that ended sessions of the same name and principal left."""
+        return [hold for hold in self.holds(resource) if hold.lease.is_left_to(who, self.now)]
+
     def rivals(self, resource: str, mode: Mode, who: Who | None) -> Iterator[Rival]:
-        """`who` None: a stranger to all."""
+        """`who` None: a stranger to all. A hold of this very resource that `who` may resume is no rival."""
         for claim in self.overlapping(resource):
             for hold in self.holds(claim.resource):
                 if mode == "shared" == hold.grant.mode:
                     continue
-                if who is None or not (hold.lease.is_of(who) or hold.lease.lets_in(who)):
+                if who is None or not (
+                    hold.lease.is_of(who) or hold.lease.lets_in(who) or self._resumes(hold, resource, who)
+                ):
                     yield hold
+
+    def _resumes(self, hold: Rival, resource: str, who: Who) -> bool:
+        return hold.resource == resource and hold.lease.is_left_to(who, self.now)
 
     def waiting(self) -> list[Waiting]:
         """All live tickets, in turn."""
@@ -118,11 +126,12 @@ class Board:
         return [waiting for waiting in self.waiting() if waiting.lease.present_until > self.now]
 
     def tickets_of(self, resource: str, who: Who) -> list[Waiting]:
-        """Of this very resource."""
+        """Of this very resource: its own, and those that ended sessions of the same name and principal left."""
         return [
             Waiting(resource, ticket, lease)
             for ticket in self.claim(resource).line
-            if (lease := self.lease(resource, ticket.version)) is not None and lease.is_of(who)
+            if (lease := self.lease(resource, ticket.version)) is not None
+            and (lease.is_of(who) or lease.is_left_to(who, self.now))
         ]
 
     def in_line(self, resource: str) -> list[Waiting]:
@@ -163,11 +172,16 @@ class Board:
         wishes = [wish, *(waiting.wish for waiting in self.present())]
         stuck = self._stuck(wishes)
         mine = [it for it in wishes if it.who == wish.who and self._is_stuck(it, stuck)]
-        return self._ring(mine[0], wishes, stuck) if mine else []  # maybe one of its other calls, after it came back
+        return self._ring(mine[0], wishes, stuck) if mine else []  # maybe one of its other calls
 
-    def closes_a_ring(self) -> bool:
-        """Whether somebody waits for ever already: what an agent gets while it also waits can bring that about."""
-        return bool(self._stuck([waiting.wish for waiting in self.present()]))
+    def closed_ring(self) -> list[Link]:
+        """Agents that wait for each other already, empty when there are none: what an agent gets while it also waits
+        can close such a ring."""
+        wishes = [waiting.wish for waiting in self.present()]
+        stuck = self._stuck(wishes)
+        return next(
+            (self._ring(it, wishes, stuck) for it in wishes if it.who in stuck and self._is_stuck(it, stuck)), []
+        )
 
     # --- record
 
@@ -186,14 +200,6 @@ class Board:
         self.leases.pop(key, None)
         self.kept.pop(key, None)
         self.dropped.add(key)
-
-    def adopt(self, who: Who, server: str) -> None:
-        """The same agent comes back in another session: what the session that is gone had is its own again."""
-        for lease in list(self.leases.values()):
-            if lease.is_of(who) and lease.session != who.session:
-                self.keep(lease._replace(session=who.session, server=server))
-                self.adopted.add(lease.key)
-                self.came_back[who] = server
 
     # --- who waits for whom
 

@@ -4,7 +4,7 @@ Only facts are here. That a hold lasts on is liveness, kept beside the log: see 
 a board, because subtrees and waiting span several claims: see board.py.
 """
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, TypeVar
 
 from holdlog.domain.claims.resource import Resource
 from holdlog.domain.envelope import NO_DIGEST
@@ -19,21 +19,42 @@ Outcome = Literal["released", "modified", "created", "deleted", "moved"]
 
 
 class ClaimGranted(Event):
-    """`ticket`: version of the ClaimQueued that it answers. `instead_of`: version of the own grant that it replaces."""
+    """`ticket`: version of the ClaimQueued that it answers. `instead_of`: version of the own grant that it replaces.
+    `session`: that of the holder; the envelope names the session whose call caused the grant. None in format 1."""
 
     topic: ClassVar[str] = "ClaimGranted"
     payload_field: ClassVar[str | None] = "note"
     agent: Agent
     principal: Label | None = None
+    session: Label | None = None
     mode: Mode = "exclusive"
     ticket: int | None = None
     instead_of: int | None = None
     note: Note | None = None
 
 
+class ClaimResumed(Event):
+    """The agent took back, from `session`, the claim that its ended `former_session` held: the grant of version
+    `grant` ends, and the version of this event identifies the new one. `ticket` as in ClaimGranted."""
+
+    topic: ClassVar[str] = "ClaimResumed"
+    payload_field: ClassVar[str | None] = "note"
+    agent: Agent
+    principal: Label | None = None
+    session: Label | None = None
+    former_session: Label | None = None
+    mode: Mode = "exclusive"
+    grant: int
+    ticket: int | None = None
+    note: Note | None = None
+
+
 class ClaimReleased(Event):
     """`grant`: version of the grant that ends (None in logs of major 1, where there was one). `forced_by`: a person who
-    took it from the holder, whose principal is `holder_principal`; `note` is then the reason."""
+    took it from the holder, whose principal is `holder_principal`; `note` is then the reason.
+
+    `former_session`: the ended session that held it, when another session of the same name released it.
+    `released_by_name`: a caller without session and receipt released a claim that was made without a session."""
 
     topic: ClassVar[str] = "ClaimReleased"
     payload_field: ClassVar[str | None] = "note"
@@ -43,6 +64,8 @@ class ClaimReleased(Event):
     moved_to: Resource | None = None
     forced_by: Agent | None = None
     holder_principal: Label | None = None
+    former_session: Label | None = None
+    released_by_name: bool = False
     note: Note | None = None
 
 
@@ -85,7 +108,7 @@ class ClaimUnqueued(Event):
     why: Literal["left", "absent", "granted"]
 
 
-ClaimEvent = ClaimGranted | ClaimReleased | ClaimExpired | ClaimQueued | ClaimUnqueued
+ClaimEvent = ClaimGranted | ClaimResumed | ClaimReleased | ClaimExpired | ClaimQueued | ClaimUnqueued
 
 # --- state
 
@@ -98,6 +121,7 @@ class Grant(NamedTuple):
     principal: str | None
     mode: Mode
     claimed_at: int
+    session: str | None = None
 
 
 class Ticket(NamedTuple):
@@ -114,7 +138,8 @@ class Ticket(NamedTuple):
 
 
 class Past(NamedTuple):
-    """How the last hold ended. `at`: microseconds UTC. `principal`: that of the holder."""
+    """How the last hold ended. `at`: microseconds UTC. `principal`, `session` and `version` are those of the grant,
+    where they are recorded."""
 
     holder: str
     outcome: Literal["released", "modified", "created", "deleted", "moved", "expired", "forced"]
@@ -123,6 +148,8 @@ class Past(NamedTuple):
     moved_to: str | None = None
     forced_by: str | None = None
     principal: str | None = None
+    session: str | None = None
+    version: int | None = None
 
 
 class Claim(NamedTuple):
@@ -145,6 +172,8 @@ class Claim(NamedTuple):
 
 # --- evolve
 
+Part = TypeVar("Part", Grant, Ticket)
+
 
 def evolve(claim: Claim, event: ClaimEvent, at: int, digest: bytes) -> Claim:
     """`at` (microseconds UTC) and `digest` come from the event's envelope."""
@@ -152,15 +181,19 @@ def evolve(claim: Claim, event: ClaimEvent, at: int, digest: bytes) -> Claim:
     grants, line, past = claim.grants, claim.line, claim.past
     match event:
         case ClaimGranted(agent=agent, principal=principal, mode=mode, ticket=ticket, instead_of=replaced):
-            kept = tuple(grant for grant in grants if grant.version != replaced)
-            grants = (*kept, Grant(version, agent, principal, mode, at))
+            grants = (*_without(grants, replaced), Grant(version, agent, principal, mode, at, event.session))
+            line = _without(line, ticket)
+        case ClaimResumed(agent=agent, principal=principal, mode=mode, ticket=ticket, grant=replaced):
+            grants = (*_without(grants, replaced), Grant(version, agent, principal, mode, at, event.session))
             line = _without(line, ticket)
         case ClaimReleased(agent=agent, grant=ended, forced_by=by):
-            grants = tuple(grant for grant in grants if grant.version != ended) if ended is not None else ()
-            past = Past(agent, "forced" if by else event.outcome, at, event.note, event.moved_to, by, _of(claim, ended))
+            holder = _holder(claim, ended)
+            grants = _without(grants, ended) if ended is not None else ()
+            past = Past(agent, "forced" if by else event.outcome, at, event.note, event.moved_to, by, *holder, ended)
         case ClaimExpired(agent=agent, grant=ended, due=due):
-            grants = tuple(grant for grant in grants if grant.version != ended)
-            past = Past(agent, "expired", due, principal=_of(claim, ended)) if event.collected else past
+            holder = _holder(claim, ended)
+            grants = _without(grants, ended)
+            past = Past(agent, "expired", due, None, None, None, *holder, ended) if event.collected else past
         case ClaimQueued(agent=agent, principal=principal, mode=mode, turn=turn):
             line = (*line, Ticket(version, agent, principal, mode, at, turn, event.also, event.alternatives))
         case ClaimUnqueued(ticket=ticket):
@@ -168,11 +201,11 @@ def evolve(claim: Claim, event: ClaimEvent, at: int, digest: bytes) -> Claim:
     return Claim(claim.resource, version, grants, line, past, digest)
 
 
-def _of(claim: Claim, ended: int | None) -> str | None:
-    """The principal of the grant that ends."""
-    grant = claim.grant(ended) if ended is not None else next(iter(claim.grants), None)
-    return grant.principal if grant is not None else None
+def _holder(claim: Claim, version: int | None) -> tuple[str | None, str | None]:
+    """Principal and session of the grant that ends."""
+    grant = claim.grant(version) if version is not None else next(iter(claim.grants), None)
+    return (grant.principal, grant.session) if grant is not None else (None, None)
 
 
-def _without(line: tuple[Ticket, ...], version: int | None) -> tuple[Ticket, ...]:
-    return tuple(ticket for ticket in line if ticket.version != version)
+def _without(parts: tuple[Part, ...], version: int | None) -> tuple[Part, ...]:
+    return tuple(part for part in parts if part.version != version)

@@ -19,7 +19,8 @@ class Take(Message):
     """Claim the resource with all of `also`, or else the first of `alternatives` that is free.
 
     Durations in microseconds. `lease`: what a renewal gives; `told`: the agent chose it. `wait`: how long the caller
-    will stand in line in this call. `most`: claims that the agent may hold.
+    will queue in this call. `most`: claims that the session may hold. `receipt`: the salted hash of the one that the
+    caller shows; `new_receipt`: of the one that it gets if it has no session and shows none of its own.
     """
 
     resource: Resource
@@ -32,6 +33,8 @@ class Take(Message):
     told: bool = False
     wait: int = 0
     most: int = 64
+    receipt: str | None = None
+    new_receipt: str | None = None
 
     @model_validator(mode="after")
     def _either(self) -> "Take":
@@ -41,9 +44,10 @@ class Take(Message):
 
 
 class Release(Message):
-    """Let go of the resource and `also`; of everything, lines included, without one. `version`: only this grant.
+    """Release the resource and `also`; without one, everything that the caller holds or waits for. `version`: only
+    this grant. `receipt`: the salted hash of the one that identifies a caller without a session.
 
-    `forced`: whoever holds it, for the `note`'s reason; the agent is then who forces.
+    `forced`: a person takes it from its holder; `agent` is then that person, and `note` the reason.
     """
 
     resource: Resource | None = None
@@ -54,6 +58,7 @@ class Release(Message):
     note: Note | None = None
     version: int | None = None
     forced: bool = False
+    receipt: str | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> "Release":
@@ -72,11 +77,14 @@ class StepBack(Message):
     resource: Resource
     agent: Agent
     ticket: int
+    receipt: str | None = None
 
 
 class Sweep(Message):
-    """End whatever is due. `ended`: servers that are gone, whose leases are cut to `grace` (microseconds) unless `cut`
-    is off or the agent chose the length."""
+    """End whatever is due, and the sessions that lived by their calls and made none for a minute.
+
+    `ended`: servers that are gone, whose leases are cut to `grace` (microseconds) unless `cut` is off or the agent
+    chose the length."""
 
     ended: tuple[str, ...] = ()
     grace: int = GRACE
@@ -93,12 +101,23 @@ class Renew(Message):
 
 
 class TellLosses(Message):
-    """What the caller's session, or its agent in one that is gone, lost since it was told last; of its principal alone.
-    `gone`: servers that are."""
+    """What the caller's session lost, or the holder that shows this receipt (salted hash), since it last asked; of its
+    principal alone."""
 
     session: str | None
-    agent: Agent | None = None
-    gone: tuple[str, ...] = ()
+    receipt: str | None = None
+
+
+class TouchSessions(Message):
+    """These sessions, which live by their calls, made a call or have one open."""
+
+    sessions: tuple[str, ...]
+
+
+class EndSession(Message):
+    """A session of the caller's principal that lived by its calls has ended; its leases last as long as before."""
+
+    session: str
 
 
 class InLine(NamedTuple):
@@ -112,8 +131,12 @@ class InLine(NamedTuple):
 
 class Taken(NamedTuple):
     """The agent holds the resource. `version`, `position` and `claimed_at` are those of the grant; `already`: it held
-    it before, in another session where `came_back`. `expires_in`: microseconds, from `at` on (microseconds UTC).
-    `past`: the last end of a hold of it, or of what overlaps it or goes with it: `past_of`."""
+    it before. `expires_in`: microseconds, from `at` on (microseconds UTC).
+    `past`: the last end of a hold of it, or of what overlaps it or goes with it: `past_of`.
+
+    `is_former`: the holder of that was another session of the same name and principal. `previous_session_ended_at`:
+    set if the claim was resumed from an ended session of the same name (microseconds UTC).
+    `receipt`: the salted hash of the one that identifies a holder without a session."""
 
     resource: str
     version: int
@@ -122,19 +145,22 @@ class Taken(NamedTuple):
     expires_in: int
     at: int
     already: bool = False
-    came_back: bool = False
     also: tuple[tuple[str, int], ...] = ()
     past: Past | None = None
     past_of: str | None = None
+    is_former: bool = False
     waiting: tuple[InLine, ...] = ()
+    previous_session_ended_at: int | None = None
+    receipt: str | None = None
 
 
 class Queued(NamedTuple):
-    """Not free; the agent keeps its place, `position` counted from 1."""
+    """Not free; the agent keeps its place, `position` counted from 1. `receipt` as in Taken."""
 
     hold: Hold
     ticket: int
     position: int
+    receipt: str | None = None
 
 
 class Let(NamedTuple):

@@ -1,25 +1,55 @@
 """Fencing: a write that names the claim it relies on is refused once that claim is another's."""
 
+from typing import Literal
+
 from holdlog.domain.claims.board import Board
-from holdlog.domain.claims.lease import Who
+from holdlog.domain.claims.claim import Past
+from holdlog.domain.claims.lease import Lease, Who
 from holdlog.domain.record import Guard
 from holdlog.domain.refusals import FencedError
+
+Ended = Literal["released", "expired", "forced"]
 
 
 def fence(guard: Guard, who: Who, board: Board) -> FencedError | None:
     """Why a write that relies on this claim must not happen; None: it is current, and the writer holds it."""
+    if guard.receipt is not None:
+        who = who._replace(session=None, receipt=guard.receipt)
     lease = board.lease(guard.resource, guard.version)
-    claim = board.claim(guard.resource)
-    if lease is not None and lease.kind != "waits" and lease.is_of(who) and claim.grant(guard.version) is not None:
+    is_grant = lease is not None and lease.kind != "waits" and board.claim(guard.resource).grant(guard.version)
+    if lease is not None and is_grant and (lease.is_of(who) or lease.is_left_to(who, board.now)):
         return None
-    holds = board.holds(guard.resource)
-    past = claim.past
+    own = board.hold_of(guard.resource, who)
+    holds = [hold for hold in board.holds(guard.resource) if not hold.lease.lets_in(who)]
+    shown = own or next(iter(holds), None)
+    past = board.claim(guard.resource).past
+    ended = _ended(past, guard.version, who)
     return FencedError(
         guard.resource,
         guard.version,
-        current_version=holds[0].grant.version if holds else None,
-        held_by=holds[0].grant.agent if holds else None,
-        reason=past.note if past and past.outcome == "forced" and past.holder == who.agent else None,
-        held_by_principal=holds[0].grant.principal if holds else None,
+        current_version=shown.grant.version if shown else None,
+        held_by=shown.grant.agent if shown else None,
+        held_by_principal=shown.grant.principal if shown else None,
+        reason=past.note if past and ended == "forced" else None,
+        ended=ended,
+        is_own=own is not None,
+        needs_receipt=bool(lease and is_grant and not who.is_known and _is_of_name(lease, who)),
         servers=tuple(hold.lease.server for hold in holds if hold.grant.agent == who.agent),
     )
+
+
+def former_session(guard: Guard, who: Who, board: Board) -> str | None:
+    """The ended session whose claim a write relies on; None: it is the writer's own."""
+    lease = board.lease(guard.resource, guard.version)
+    return lease.session if lease is not None and not lease.is_of(who) and lease.is_left_to(who, board.now) else None
+
+
+def _ended(past: Past | None, version: int, who: Who) -> Ended | None:
+    """How the grant of this version ended, if it was the last and the writer's own."""
+    if past is None or (past.version, past.holder, past.principal) != (version, who.agent, who.principal):
+        return None
+    return past.outcome if past.outcome in ("expired", "forced") else "released"
+
+
+def _is_of_name(lease: Lease, who: Who) -> bool:
+    return (lease.agent, lease.principal, lease.session) == (who.agent, who.principal, None)

@@ -3,7 +3,6 @@
 Times are microseconds of the store's steady clock, which no wall clock moves and which stops while the machine sleeps.
 """
 
-from collections.abc import Collection
 from typing import Final, Literal, NamedTuple
 
 SECOND: Final = 1_000_000
@@ -14,31 +13,46 @@ OFFER: Final = 30 * SECOND
 ABSENCE: Final = 120 * SECOND
 """A ticket lasts so long after the end of the call that waited: who calls again in time has its old place."""
 
-
 BY_CALLS: Final = "calls"
-"""Stands for the server of a session that its client named and that no process keeps alive, as over HTTP: it is there
-until its lease ends."""
+"""Takes the place of the server in a session that no process keeps alive, as over HTTP: it lives by its calls."""
+SESSION_IDLE: Final = 60 * SECOND
+"""A session that lives by its calls ends so long after its last call or open request."""
+TOUCH_EVERY: Final = 10 * SECOND
+"""A session's calls are noted at most this often, so `seen` may be this much older than the last call."""
+SESSION_ENDS: Final = SESSION_IDLE + TOUCH_EVERY
+"""So long after `seen`."""
 
 Why = Literal["expired", "forced", "resumed", "released_by_name"]
 
 
 class Who(NamedTuple):
-    """Whoever calls. `principal`: who was authenticated (None: the local user). `session`: conversation or process."""
+    """A caller or a holder. `principal`: who was authenticated (None: the local user). `session`: the conversation or
+    process. `receipt`: the salted hash of the receipt that identifies a holder without a session.
+
+    Two of them are the same holder only if all four are equal and session or receipt is known."""
 
     agent: str
     principal: str | None
     session: str | None
+    receipt: str | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its next call can be recognised."""
+        return self.session is not None or self.receipt is not None
 
 
 class Lease(NamedTuple):
     """Of the grant or ticket `version` of `resource`.
 
     `kind`: a grant that is held, one that is offered to a waiter and not collected, or a ticket. `server`: the process
-    that keeps the session alive; empty = it ended, so that the same agent may come back in another session.
-    `length`: what a renewal gives. `told`: the agent chose the length. `present_until`: end of the call that waits.
-    `heard`: when the agent last called. `position`: of the event that granted it. `note`: what it tells the others.
-    `receipt`: salted hash of the receipt that identifies a holder without a session. `seen`: when its session was last
-    known to be alive. `ended_at`: when its session ended, microseconds UTC; 0 = not known to have ended.
+    that keeps the session alive; empty = the session has ended, or there is none. `length`: what a renewal gives.
+    `told`: the agent chose the length. `present_until`: end of the call that waits. `heard`: when the agent last
+    called. `position`: of the event that granted it. `note`: what others see.
+
+    `receipt`: identifies a holder without a session. `seen`: when the session was last known to be alive.
+    `ended_at`: when it ended (microseconds UTC, 0 = not known); in an offer that resumed the claim of a former session,
+    when that one ended.
     """
 
     resource: str
@@ -65,32 +79,51 @@ class Lease(NamedTuple):
 
     @property
     def who(self) -> Who:
-        return Who(self.agent, self.principal, self.session)
+        return Who(self.agent, self.principal, self.session, self.receipt)
 
     def lost(self, why: Why, at: int, note: str | None = None) -> "Loss":
-        """`at`: microseconds UTC. `note`: the reason of who forced it."""
+        """`at`: microseconds UTC. `note`: the reason that a person gave for taking it."""
         who = (self.agent, self.principal, self.session, self.server)
-        return Loss(self.resource, self.version, why, *who, at, note)
+        return Loss(self.resource, self.version, why, *who, at, note, self.receipt)
 
     def is_of(self, who: Who) -> bool:
-        """The same agent: also from another session, when the one it had is gone."""
-        return (
-            self.agent == who.agent
-            and self.principal == who.principal
-            and (self.session == who.session or not self.server)
-        )
+        """Whether it is the same holder."""
+        return who.is_known and self.who == who
+
+    def has_ended(self, now: int) -> bool:
+        """Whether its session is known to have ended."""
+        if self.session is None:
+            return False
+        return self.server == "" or (self.server == BY_CALLS and self.seen + SESSION_ENDS <= now)
+
+    def is_left_to(self, who: Who, now: int) -> bool:
+        """Whether it belongs to an ended session of the same name and principal, so `who` may ask for it by name."""
+        return self.agent == who.agent and self.principal == who.principal and self.has_ended(now)
+
+    def end_of_session(self, now: int, at: int) -> int:
+        """When its ended session ended, in microseconds UTC, as far as that is known. `now`, `at`: the same moment."""
+        return self.ended_at or at - max(0, now - self.seen - SESSION_IDLE)
 
     def lets_in(self, who: Who) -> bool:
         """An agent does not block its sub-agents (`claude` and `claude/tests`) within one session."""
         return (
-            self.principal == who.principal and self.session == who.session and who.agent.startswith(self.agent + "/")
+            self.session is not None
+            and self.session == who.session
+            and self.principal == who.principal
+            and who.agent.startswith(self.agent + "/")
         )
 
 
+class Held(NamedTuple):
+    """How many live grants there are: of a session (without one, of an agent), and of a principal under all names."""
+
+    by_session: int
+    by_principal: int
+
+
 class Loss(NamedTuple):
-    """A grant that ended without its holder's doing; told once, with the next answer to its session, or to its agent
-    where the `server` of that is gone (empty: it was so already). `at`: microseconds UTC. `note`: why a person took it.
-    `receipt`: salted hash, as of a lease.
+    """A grant that ended without its holder's doing; reported once, in the next response to its session, or to the
+    caller that shows its receipt. `at`: microseconds UTC. `note`: why a person took it.
     """
 
     resource: str
@@ -103,7 +136,3 @@ class Loss(NamedTuple):
     at: int
     note: str | None = None
     receipt: str | None = None
-
-    def is_for(self, session: str | None, gone: Collection[str]) -> bool:
-        """Whether who calls in this session under the agent's name is to be told. `gone`: servers that are."""
-        return (session is not None and self.session == session) or not self.server or self.server in gone

@@ -1,19 +1,26 @@
-"""Letting go of claims and of places in line: by whoever has them, or by force."""
+"""Release claims and tickets: by their holder, by name where that is allowed, or by force."""
 
-from holdlog.domain.claims.board import Board
+from typing import Literal
+
+from holdlog.domain.claims.board import Board, Rival, Waiting
 from holdlog.domain.claims.claim import ClaimReleased, ClaimUnqueued
 from holdlog.domain.claims.commands import Let, Release, StepBack
-from holdlog.domain.claims.lease import ABSENCE, Loss, Who
+from holdlog.domain.claims.lease import ABSENCE, Who
 from holdlog.domain.claims.resource import overlap
-from holdlog.domain.claims.serving import serve
+from holdlog.domain.claims.serving import lose, release_by_name, serve
 from holdlog.domain.refusals import ExpiredError, InvalidError, NotFoundError, NotHolderError
 
 
-def release(command: Release, who: Who, board: Board) -> tuple[Let, list[Loss]]:
-    """Raises NotFoundError, ExpiredError, NotHolderError: nothing is released then."""
+def release(command: Release, who: Who, board: Board) -> Let:
+    """Raises InvalidError, NotFoundError, ExpiredError, NotHolderError: nothing is released then."""
     if command.forced:
         return _forced(command, board)
     if command.resource is None:
+        if not who.is_known:
+            raise InvalidError(
+                "receipt: is required to release everything without a session; pass the one returned with your claim,"
+                " or name the resource"
+            )
         mine = [lease.key for lease in board.leases.values() if lease.is_of(who) and board.lease(*lease.key)]
         wanted = sorted({resource for resource, _ in mine})
     else:
@@ -22,27 +29,18 @@ def release(command: Release, who: Who, board: Board) -> tuple[Let, list[Loss]]:
             _require_mine_or_free(resource, who, command.version, board)
     released = []
     for resource in wanted:
-        hold = board.hold_of(resource, who)
+        hold = _releasable(resource, who, board)
         if hold is not None:
-            ending = ClaimReleased(
-                agent=hold.grant.agent,
-                grant=hold.grant.version,
-                outcome=command.outcome or "released",
-                moved_to=command.moved_to,
-                note=command.note,
-            )
-            released.append((resource, board.record(resource, ending)))
-            board.drop(hold.lease.key)
-        for waiting in board.tickets_of(resource, who):
-            version = board.record(
-                resource,
-                ClaimUnqueued(agent=who.agent, principal=who.principal, ticket=waiting.ticket.version, why="left"),
-            )
+            released.append((resource, _end(hold, command, who, board)))
+        for waiting in _tickets(resource, who, board):
+            agent, principal = waiting.ticket.agent, waiting.ticket.principal
+            left = ClaimUnqueued(agent=agent, principal=principal, ticket=waiting.ticket.version, why="left")
+            version = board.record(resource, left)
             board.drop(waiting.lease.key)
             if hold is None:
                 released.append((resource, version))
     served = serve(board)
-    return Let(tuple(released), not released, command.outcome, *_granted_to(served, wanted)), []
+    return Let(tuple(released), not released, command.outcome, *_granted_to(served, wanted))
 
 
 def step_back(command: StepBack, who: Who, board: Board) -> None:
@@ -52,12 +50,47 @@ def step_back(command: StepBack, who: Who, board: Board) -> None:
         serve(board)
 
 
+def _end(hold: Rival, command: Release, who: Who, board: Board) -> int:
+    """The version of the event."""
+    facts = {"outcome": command.outcome or "released", "moved_to": command.moved_to, "note": command.note}
+    if hold.lease.is_of(who):
+        ending = ClaimReleased(agent=hold.grant.agent, grant=hold.grant.version, **facts)  # type: ignore[arg-type]
+        board.drop(hold.lease.key)
+        return board.record(hold.resource, ending)
+    lose(hold, "released_by_name", board)
+    return board.record(hold.resource, release_by_name(hold, **facts))
+
+
+def _releasable(resource: str, who: Who, board: Board) -> Rival | None:
+    """The hold that the caller may release: its own, what an ended session of its name left, or, for a caller without
+    session and receipt, the only one of its name that was made without a session."""
+    own = board.hold_of(resource, who)
+    if own is not None:
+        return own
+    if former := board.former_holds(resource, who):
+        return former[0]
+    by_name = [hold for hold in board.holds(resource) if _is_by_name(hold, who)]
+    return by_name[0] if len(by_name) == 1 else None
+
+
+def _tickets(resource: str, who: Who, board: Board) -> list[Waiting]:
+    if tickets := board.tickets_of(resource, who):
+        return tickets
+    by_name = [it for it in board.waiting() if it.resource == resource and _is_by_name(it, who)]
+    return by_name if len(by_name) == 1 else []
+
+
+def _is_by_name(part: Rival | Waiting, who: Who) -> bool:
+    lease = part.lease
+    return not who.is_known and (lease.agent, lease.principal, lease.session) == (who.agent, who.principal, None)
+
+
 def _require_mine_or_free(resource: str, who: Who, version: int | None, board: Board) -> None:
     claim = board.claim(resource)
-    hold = board.hold_of(resource, who)
+    hold = _releasable(resource, who, board)
     if hold is not None and version in (None, hold.grant.version):
         return
-    if version is None and board.tickets_of(resource, who):
+    if version is None and _tickets(resource, who, board):
         return
     if claim.version == 0:
         raise NotFoundError.of_claim(resource)
@@ -65,16 +98,36 @@ def _require_mine_or_free(resource: str, who: Who, version: int | None, board: B
     held_by = holds[0].grant.agent if holds else None
     principal = holds[0].grant.principal if holds else None
     past = claim.past
-    if past is not None and past.holder == who.agent and past.outcome in ("expired", "forced"):
+    if past is not None and (past.holder, past.principal) == (who.agent, who.principal):
         if past.outcome == "expired":
-            raise ExpiredError(resource, held_by, held_by_principal=principal)
-        raise NotHolderError(resource, held_by, reason=past.note, held_by_principal=principal)
-    if held_by is not None:
-        same = tuple(hold.lease.server for hold in holds if hold.grant.agent == who.agent)
-        raise NotHolderError(resource, held_by, same_name=bool(same), servers=same, held_by_principal=principal)
+            raise ExpiredError(
+                resource,
+                held_by,
+                of_this_session=who.session is not None and past.session == who.session,
+                held_by_principal=principal,
+            )
+        if past.outcome == "forced":
+            raise NotHolderError(resource, held_by, reason=past.note, held_by_principal=principal)
+    if holds:
+        cause, servers = _cause(holds, who), _servers(holds, who)
+        raise NotHolderError(resource, held_by, cause, servers=servers, held_by_principal=principal)
 
 
-def _forced(command: Release, board: Board) -> tuple[Let, list[Loss]]:
+def _cause(holds: list[Rival], who: Who) -> Literal["agent", "session", "receipt", "token"]:
+    """Why it is not the caller's although it may have the same name."""
+    named = [hold.lease for hold in holds if hold.grant.agent == who.agent]
+    if not named:
+        return "agent"
+    if all(lease.principal != who.principal for lease in named):
+        return "token"
+    return "receipt" if any(lease.session is None for lease in named) else "session"
+
+
+def _servers(holds: list[Rival], who: Who) -> tuple[str, ...]:
+    return tuple(hold.lease.server for hold in holds if hold.grant.agent == who.agent)
+
+
+def _forced(command: Release, board: Board) -> Let:
     resource = command.resource
     assert resource is not None
     holds = board.holds(resource)
@@ -82,7 +135,7 @@ def _forced(command: Release, board: Board) -> tuple[Let, list[Loss]]:
         raise InvalidError("resource: nobody holds this very one; status names the one that covers it")
     if board.claim(resource).version == 0:
         raise NotFoundError.of_claim(resource)
-    losses, released = [], []
+    released = []
     for hold in holds:
         ending = ClaimReleased(
             agent=hold.grant.agent,
@@ -92,10 +145,9 @@ def _forced(command: Release, board: Board) -> tuple[Let, list[Loss]]:
             note=command.note,
         )
         released.append((resource, board.record(resource, ending)))
-        board.drop(hold.lease.key)
-        losses.append(hold.lease.lost("forced", board.at, command.note))
+        lose(hold, "forced", board, command.note)
     served = serve(board)
-    return Let(tuple(released[-1:]), not released, None, *_granted_to(served, [resource])), losses
+    return Let(tuple(released[-1:]), not released, None, *_granted_to(served, [resource]))
 
 
 def _granted_to(served: list[tuple[str, Who]], released: list[str]) -> tuple[str | None, str | None]:

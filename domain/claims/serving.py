@@ -4,15 +4,22 @@ Whatever ends a hold or a wait serves the line in the same step, so that no free
 """
 
 from collections.abc import Sequence
+from typing import Any
 
-from holdlog.domain.claims.board import Board, Option, Waiting
-from holdlog.domain.claims.claim import ClaimExpired, ClaimGranted, ClaimUnqueued, Mode
-from holdlog.domain.claims.lease import OFFER, Lease, Loss, Who
+from holdlog.domain.claims.board import Board, Option, Rival, Waiting
+from holdlog.domain.claims.claim import (
+    ClaimExpired,
+    ClaimGranted,
+    ClaimReleased,
+    ClaimResumed,
+    ClaimUnqueued,
+    Mode,
+)
+from holdlog.domain.claims.lease import OFFER, Lease, Who, Why
 
 
-def expire(due: Sequence[Lease], board: Board) -> list[Loss]:
-    """End what is due, and serve who stands in line."""
-    losses = []
+def expire(due: Sequence[Lease], board: Board) -> None:
+    """End what is due, and grant what is free to the waiters."""
     for lease in sorted(due, key=lambda it: (it.deadline, it.key)):
         claim = board.claim(lease.resource)
         if lease.deadline > board.now:  # a waiter whose call is over
@@ -34,9 +41,8 @@ def expire(due: Sequence[Lease], board: Board) -> list[Loss]:
                 ),
             )
             if not offered:
-                losses.append(lease.lost("expired", board.at))
+                board.losses.append(lease.lost("expired", board.at))
     serve(board)
-    return losses
 
 
 def serve(board: Board) -> list[tuple[str, Who]]:
@@ -58,7 +64,6 @@ def _serve_each(board: Board) -> list[tuple[str, Who]]:
         if board.lease(*waiting.lease.key) is None:
             continue  # another grant of this round made it needless
         if _is_content(waiting, board):
-            board.adopt(waiting.lease.who, waiting.lease.server)
             _leave(waiting, board)
             continue
         wish = waiting.wish
@@ -81,38 +86,75 @@ def _offer_would_jam(waiting: Waiting, option: Option, board: Board) -> bool:
         return False
     trial = board.copy()
     offer(waiting, option, trial)
-    return trial.closes_a_ring()
+    return bool(trial.closed_ring())
 
 
 def offer(waiting: Waiting, option: Option, board: Board) -> None:
-    board.adopt(waiting.lease.who, waiting.lease.server)  # or a session that comes back would hold beside this one
     pattern = waiting.lease._replace(kind="offered", deadline=board.now + OFFER, present_until=0)
     grant(option, waiting.ticket.mode, pattern, waiting, board)
 
 
-def grant(option: Option, mode: Mode, pattern: Lease, place: Waiting | None, board: Board) -> None:
+def grant(option: Option, mode: Mode, pattern: Lease, place: Waiting | None, board: Board) -> int:
+    """Give all resources of the option to the holder whose lease is `pattern`, with what its former sessions held.
+
+    Returns when the last of these sessions ended (microseconds UTC), 0 when there was none."""
+    who, ended_at = pattern.who, 0
     for resource in option:
-        own = board.hold_of(resource, pattern.who)
+        own = board.hold_of(resource, who)
         if own is not None and own.grant.mode == mode:
             continue
-        answers = place is not None and resource == place.resource
-        event = ClaimGranted(
-            agent=pattern.agent,
-            principal=pattern.principal,
-            mode=mode,
-            ticket=place.ticket.version if place is not None and answers else None,
-            instead_of=own.grant.version if own is not None else None,
-            note=pattern.note,
-        )
-        version = board.record(resource, event)
+        former = board.former_holds(resource, who)
+        if mode == "shared":
+            former = former[:1] if own is None else []  # the shares of other sessions are compatible
+        ended = max((hold.lease.end_of_session(board.now, board.at) for hold in former), default=0)
+        answered = place.ticket.version if place is not None and resource == place.resource else None
+        facts: dict[str, Any] = {
+            "agent": pattern.agent,
+            "principal": pattern.principal,
+            "session": pattern.session,
+            "mode": mode,
+            "ticket": answered,
+            "note": pattern.note,
+        }
+        if own is None and former:
+            taken = former.pop(0)
+            resumed = ClaimResumed(**facts, former_session=taken.lease.session, grant=taken.grant.version)
+            version = board.record(resource, resumed)
+            lose(taken, "resumed", board)
+        else:
+            replaced = own.grant.version if own is not None else None
+            version = board.record(resource, ClaimGranted(**facts, instead_of=replaced))
         if own is not None:
             board.drop(own.lease.key)
-        board.keep(pattern._replace(resource=resource, version=version))
+        for hold in former:
+            board.record(resource, release_by_name(hold))
+            lose(hold, "resumed", board)
+        offered = pattern.kind == "offered"
+        board.keep(pattern._replace(resource=resource, version=version, ended_at=ended if offered else 0))
+        ended_at = max(ended_at, ended)
     for waiting in board.waiting():  # also tickets of other calls that this grant makes needless
-        if waiting.lease.is_of(pattern.who) and (waiting == place or _is_content(waiting, board)):
+        if waiting == place or (waiting.lease.is_of(who) and _is_content(waiting, board)):
             _leave(waiting, board)
     if place is not None:
         board.drop(place.lease.key)
+    return ended_at
+
+
+def release_by_name(hold: Rival, **fields: Any) -> ClaimReleased:
+    """The end of a hold for a caller that has its holder's name, but not its session or receipt."""
+    return ClaimReleased(
+        agent=hold.grant.agent,
+        grant=hold.grant.version,
+        former_session=hold.lease.session,
+        released_by_name=hold.lease.session is None,
+        **fields,
+    )
+
+
+def lose(hold: Rival, why: Why, board: Board, note: str | None = None) -> None:
+    """Drop the lease of a hold that another caller ended, and note the loss for its holder."""
+    board.drop(hold.lease.key)
+    board.losses.append(hold.lease.lost(why, board.at, note))
 
 
 def _leave(waiting: Waiting, board: Board) -> None:

@@ -5,11 +5,13 @@ from typing import Final
 
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import Claim, Grant, Ticket
-from holdlog.domain.claims.lease import GRACE, Lease, Loss
+from holdlog.domain.claims.lease import GRACE, Lease
 from holdlog.domain.claims.serving import expire
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import ClaimChange, Reader, Transaction
 
+NOT_RECORDED: Final = "not-recorded"
+"""The session of a lease that nobody knows. It has ended, so its holder's name may resume the claim."""
 MAX_DUE: Final = 500
 """Leases or values that are ended in one step."""
 
@@ -42,15 +44,14 @@ def load_to_write(transaction: Transaction, resources: Sequence[str]) -> Board:
     board = load(transaction, resources, transaction.steady, transaction.at)
     due = [lease for lease in board.leases.values() if lease.deadline <= board.now]
     if due or board.kept:
-        settle(board, transaction, NOBODY, expire(due, board))
+        expire(due, board)
+        settle(board, transaction, NOBODY)
         board = load(transaction, resources, transaction.steady, transaction.at)
     return board
 
 
-def settle(
-    board: Board, transaction: Transaction, caller: Caller, losses: Sequence[Loss] = ()
-) -> dict[tuple[str, int], int]:
-    """Append the events of a board and put its leases; those of new grants learn their positions.
+def settle(board: Board, transaction: Transaction, caller: Caller) -> dict[tuple[str, int], int]:
+    """Append the events of a board and save its leases and losses; leases of new grants get their positions.
 
     Answers with the positions of the events, by resource and version."""
     positions: dict[tuple[str, int], int] = {}
@@ -68,10 +69,8 @@ def settle(
             for lease in board.kept.values()
         ]
         transaction.leases.put(placed)
-    for who, server in board.came_back.items():  # to all that is its own: also to what bears on nothing here
-        transaction.leases.heard(who, server, transaction.steady)
-    if losses:
-        transaction.leases.lose(losses, transaction.at)
+    if board.losses:
+        transaction.leases.lose(board.losses, transaction.at)
     return positions
 
 
@@ -82,7 +81,8 @@ def end_what_is_due(transaction: Transaction, gone: bool = False) -> bool:
     due = transaction.leases.due(transaction.steady, MAX_DUE)
     if due or gone:
         board = load(transaction, {lease.resource for lease in due}, transaction.steady, transaction.at)
-        settle(board, transaction, NOBODY, expire(due, board))
+        expire(due, board)
+        settle(board, transaction, NOBODY)
     return bool(due)
 
 
@@ -96,9 +96,11 @@ def _unknown(claim: Claim, board: Board) -> Iterator[Lease]:
                 kind="held" if isinstance(part, Grant) else "waits",
                 agent=part.agent,
                 principal=part.principal,
-                session=None,
+                session=(part.session if isinstance(part, Grant) else None) or NOT_RECORDED,
                 server="",
                 deadline=board.now + GRACE,
                 length=GRACE,
                 heard=board.now,
+                seen=board.now,
+                ended_at=board.at,
             )

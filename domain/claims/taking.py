@@ -3,20 +3,24 @@
 from typing import Final
 
 from holdlog.domain.claims.board import Board, Option, Rival, Waiting, Wish
-from holdlog.domain.claims.claim import ClaimQueued, ClaimUnqueued
+from holdlog.domain.claims.claim import ClaimQueued, ClaimUnqueued, Past
 from holdlog.domain.claims.commands import InLine, Queued, Take, Taken
-from holdlog.domain.claims.lease import ABSENCE, Lease, Who
+from holdlog.domain.claims.lease import ABSENCE, Held, Lease, Who
 from holdlog.domain.claims.serving import grant, holds_all, serve
-from holdlog.domain.refusals import BusyError, DeadlockError, Hold, InvalidError, UnavailableError
+from holdlog.domain.refusals import BusyError, DeadlockError, Hold, InvalidError, Link, UnavailableError
 
 MAX_TICKETS: Final = 1_000
 """In line, over all resources."""
+MAX_OF_PRINCIPAL: Final = 1_024
+"""Claims of one principal, the local user included, held and waited for; a session may have 64 (`Take.most`)."""
 MAX_TOLD: Final = 20
 """Those in line whom a holder is told about: the first."""
 
 
-def take(command: Take, who: Who, server: str, held: int, board: Board) -> Taken | Queued:
-    """Raises BusyError, DeadlockError; InvalidError beyond `most`, of which the agent, or its principal, has `held`."""
+def take(command: Take, who: Who, server: str, held: Held, board: Board) -> Taken | Queued:
+    """`who`: a session or a receipt identifies it. `held`: what its session and its principal hold.
+
+    Raises BusyError, DeadlockError; InvalidError beyond `most` claims."""
     options: tuple[Option, ...] = (
         tuple(dict.fromkeys((command.resource, *command.also))),
         *((other,) for other in command.alternatives),
@@ -24,12 +28,18 @@ def take(command: Take, who: Who, server: str, held: int, board: Board) -> Taken
     place = _place(command, who, board)
     wish = Wish(who, command.mode, options, place.ticket.turn if place else float("inf"))
     offered = [option for option in options if _is_offered(option, who, board)]
+    ring: list[Link] = []
     for option in (*offered, *(it for it in options if it not in offered)):
         if holds_all(option, who, command.mode, board):
             return _renewed(command, option, who, server, board)
-        if board.is_free(wish, option) and not _would_jam(command, option, who, server, board):
+        if not board.is_free(wish, option):
+            continue
+        ring = _ring_of(command, option, who, server, board)
+        if not ring:
             _require_room(command, (option,), who, held, place, board)
             return _granted(command, option, who, server, place, board)
+    if ring:
+        raise DeadlockError(command.resource, tuple(ring))
     return _stand_in_line(command, wish, server, held, place, board)
 
 
@@ -47,40 +57,49 @@ def _is_offered(option: Option, who: Who, board: Board) -> bool:
     return any(hold is not None and hold.lease.kind == "offered" for hold in holds)
 
 
-def _would_jam(command: Take, option: Option, who: Who, server: str, board: Board) -> bool:
-    """Whether a grant to somebody who also waits would make waiters wait for each other for ever."""
+def _ring_of(command: Take, option: Option, who: Who, server: str, board: Board) -> list[Link]:
+    """The agents that would wait for each other for ever if a caller that also waits in another call got this; empty
+    when there would be none."""
     if not any(waiting.lease.who == who for waiting in board.present()):
-        return False
+        return []
     trial = board.copy()
     _granted(command, option, who, server, _place(command, who, trial), trial)
-    return trial.closes_a_ring()
+    return trial.closed_ring()
 
 
 def _require_room(
-    command: Take, options: tuple[Option, ...], who: Who, held: int, place: Waiting | None, board: Board
+    command: Take, options: tuple[Option, ...], who: Who, held: Held, place: Waiting | None, board: Board
 ) -> None:
     """Also for what is waited for: it is granted without asking again."""
-    new = [sum(1 for resource in option if board.hold_of(resource, who) is None) for option in options]
-    mine = (waiting for waiting in board.waiting() if _counts_for(waiting, who) and waiting != place)
-    waits = sum(max(map(len, waiting.wish.options)) for waiting in mine)
-    if held + waits + max(new) > command.most:
-        with_waits = ", with those it waits for" if waits else ""
+    new = max(sum(1 for resource in option if board.hold_of(resource, who) is None) for option in options)
+    waits = [waiting for waiting in board.waiting() if waiting != place and waiting.lease.principal == who.principal]
+    of_session = [
+        it for it in waits if it.lease.session == who.session and (who.session or it.lease.agent == who.agent)
+    ]
+    _require(new + held.by_session + _most_of(of_session), command.most, "agent", "this session", bool(of_session))
+    _require(new + held.by_principal + _most_of(waits), MAX_OF_PRINCIPAL, "agent", "this user or token", bool(waits))
+
+
+def _most_of(waits: list[Waiting]) -> int:
+    """How many resources these tickets may still get."""
+    return sum(max(map(len, waiting.wish.options)) for waiting in waits)
+
+
+def _require(total: int, most: int, argument: str, holder: str, with_waits: bool) -> None:
+    if total > most:
+        waits = ", with those it waits for" if with_waits else ""
         raise InvalidError(
-            f"agent: would hold {held + waits + max(new)} claims{with_waits}, and {command.most} at most are allowed;"
+            f"{argument}: {holder} would hold {total} claims{waits}, and {most} at most are allowed;"
             " claim fewer, or release some first"
         )
 
 
-def _counts_for(waiting: Waiting, who: Who) -> bool:
-    """A principal has one bound, or it would go round that by inventing names of agents."""
-    return waiting.lease.is_of(who) if who.principal is None else waiting.lease.principal == who.principal
-
-
 def _renewed(command: Take, option: Option, who: Who, server: str, board: Board) -> Taken:
     holds = [hold for resource in option if (hold := board.hold_of(resource, who)) is not None]
+    collected = [hold.lease.ended_at for hold in holds if hold.lease.kind == "offered"]
     for hold in holds:
         board.keep(_lease(command, hold, who, server, board))
-    return _taken(option, who, board, already=holds[0].lease.kind == "held")
+    return _taken(option, who, board, already=not collected, ended_at=max(collected, default=0))
 
 
 def _lease(command: Take, hold: Rival, who: Who, server: str, board: Board) -> Lease:
@@ -95,6 +114,8 @@ def _lease(command: Take, hold: Rival, who: Who, server: str, board: Board) -> L
         told=hold.lease.told or command.told,
         deadline=board.now + length,
         heard=board.now,
+        seen=board.now,
+        ended_at=0,
         note=command.note if command.note is not None else hold.lease.note,
     )
 
@@ -113,13 +134,15 @@ def _granted(command: Take, option: Option, who: Who, server: str, place: Waitin
         told=command.told,
         heard=board.now,
         note=command.note,
+        receipt=who.receipt,
+        seen=board.now,
     )
-    grant(option, command.mode, pattern, place, board)
+    ended_at = grant(option, command.mode, pattern, place, board)
     serve(board)  # a mode that became shared lets others in
-    return _taken(option, who, board)
+    return _taken(option, who, board, ended_at=ended_at)
 
 
-def _taken(option: Option, who: Who, board: Board, already: bool = False) -> Taken:
+def _taken(option: Option, who: Who, board: Board, already: bool = False, ended_at: int = 0) -> Taken:
     holds = [hold for resource in option if (hold := board.hold_of(resource, who)) is not None]
     main, *others = holds
     past_of, past = board.last_end(option) or (None, None)
@@ -132,10 +155,12 @@ def _taken(option: Option, who: Who, board: Board, already: bool = False) -> Tak
         expires_in=main.lease.deadline - board.now,
         at=board.at,
         already=already,
-        came_back=main.lease.key in board.adopted,
+        previous_session_ended_at=ended_at or None,
+        receipt=who.receipt,
         also=tuple((hold.resource, hold.grant.version) for hold in others),
         past=past,
         past_of=past_of,
+        is_former=past is not None and _is_former(past, who),
         waiting=tuple(
             InLine(waiting.ticket.agent, waiting.ticket.since, waiting.lease.note, waiting.ticket.principal)
             for waiting in others_in_line[:MAX_TOLD]
@@ -143,7 +168,14 @@ def _taken(option: Option, who: Who, board: Board, already: bool = False) -> Tak
     )
 
 
-def _stand_in_line(command: Take, wish: Wish, server: str, held: int, place: Waiting | None, board: Board) -> Queued:
+def _is_former(past: Past, who: Who) -> bool:
+    """Whether another session of the same name and principal held it."""
+    return (past.holder, past.principal) == (who.agent, who.principal) and (
+        past.session is None or past.session != who.session
+    )
+
+
+def _stand_in_line(command: Take, wish: Wish, server: str, held: Held, place: Waiting | None, board: Board) -> Queued:
     hold = _describe(wish, board)
     own = board.hold_of(command.resource, wish.who)
     if own is not None and own.grant.mode == "shared" != command.mode:
@@ -172,12 +204,16 @@ def _stand_in_line(command: Take, wish: Wish, server: str, held: int, place: Wai
             present_until=board.now + command.wait if command.wait else 0,
             heard=board.now,
             note=command.note,
+            receipt=wish.who.receipt,
+            seen=board.now,
         )
     )
     serve(board)
     line = [waiting.lease.key for waiting in board.in_line(command.resource)]
     key = (command.resource, version)
-    return Queued(hold._replace(queue_length=len(line)), version, line.index(key) + 1 if key in line else 1)
+    return Queued(
+        hold._replace(queue_length=len(line)), version, line.index(key) + 1 if key in line else 1, wish.who.receipt
+    )
 
 
 def _queue(command: Take, who: Who, board: Board) -> int:
@@ -210,10 +246,7 @@ def _describe(wish: Wish, board: Board) -> Hold:
     queue_length = len({waiting.lease.key for resource in option for waiting in board.in_line(resource)})
     if rivals:
         return _hold(asked, rivals, queue_length, wish, board)
-    ahead = board.ahead(wish, option)
-    if not ahead:  # what is free would close a ring of waiters, were it granted
-        ahead = [waiting for waiting in board.present() if waiting.lease.who != wish.who][:1]
-    first = ahead[0]
+    first = board.ahead(wish, option)[0]
     return Hold(
         resource=asked,
         held_by=first.ticket.agent,
@@ -247,4 +280,7 @@ def _hold(asked: str, rivals: list[Rival], queue_length: int, wish: Wish, board:
         same_name=first.grant.agent == wish.who.agent,
         principal=first.grant.principal,
         holder_principals=tuple(principal for _, principal in named),
+        former=first.lease.is_left_to(wish.who, board.now),
+        without_session=first.lease.session is None,
+        session_ended=first.lease.has_ended(board.now),
     )

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdlog.adapters.access.grants import Grants
+from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Calls
 from holdlog.adapters.compose import open_holdlog
@@ -34,7 +35,7 @@ LONG = 50.0
 
 
 def calls_of(store: Store) -> Calls:
-    return Calls(Settings(), lambda: 0, lambda: 0, lambda server: True)
+    return Calls(Settings(), lambda: 0, lambda: 0, lambda server: True, Identity("salt"))
 
 
 def page(store: Store, after: int = 0, limit: int = 100, calls: Calls | None = None, **choice: Any) -> Events:
@@ -287,7 +288,7 @@ def test_events_are_chosen_by_place_kind_and_agent(store: Store) -> None:
 @settings(max_examples=50, deadline=None)
 @given(*[st.sampled_from(["a", "a/", "a/b", "a/b/", "ab", "custom://a", "custom://a/"])] * 2)
 def test_a_resource_chooses_what_overlaps_it(changed: str, asked: str) -> None:
-    calls = Calls(Settings(), lambda: 0, lambda: 0, lambda server: True)
+    calls = Calls(Settings(), lambda: 0, lambda: 0, lambda server: True, Identity("salt"))
     with StateStore(":memory:") as memory:
         memory.claim(changed, agent="ann")
         with memory._opened.store.reader() as reader:

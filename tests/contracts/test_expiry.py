@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdlog.adapters import results
+from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Calls
 from holdlog.adapters.machine.bells import ProcessBell
@@ -42,6 +43,8 @@ from tests.commands import (
 )
 from tests.commands import rows as stored
 
+IDENTITY = Identity("salt")
+
 START = 1_000_000_000
 """Microseconds: where the clock of these tests begins."""
 SECOND = 1_000_000
@@ -50,8 +53,8 @@ SECOND = 1_000_000
 @pytest.fixture
 def opened(store: Store, clock: Clock) -> Iterator[Opened]:
     server, settings = Server(), Settings()
-    calls = Calls(settings, clock, clock.steady, server.connected)
-    holdlog = Opened(store, ProcessBell(), NOBODY, calls, server, settings)
+    calls = Calls(settings, clock, clock.steady, server.connected, IDENTITY)
+    holdlog = Opened(store, ProcessBell(), NOBODY, calls, server, settings, IDENTITY)
     yield holdlog
     holdlog.close()
 

@@ -46,7 +46,7 @@ def test_a_release_ends_its_grant_alone() -> None:
     shared = granted("ann", mode="shared"), granted("bob", mode="shared")
     claim = given(*shared, ClaimReleased(agent="ann", grant=1)).claim
     assert [it.agent for it in claim.grants] == ["bob"]
-    assert claim.past == Past("ann", "released", 3 * SECOND)
+    assert claim.past == Past("ann", "released", 3 * SECOND, version=1)
 
 
 def test_a_release_from_before_grants_had_versions_ends_the_one_there_was() -> None:
@@ -57,22 +57,24 @@ def test_a_release_from_before_grants_had_versions_ends_the_one_there_was() -> N
 @pytest.mark.parametrize("outcome", ["released", "modified", "created", "deleted"])
 def test_the_past_tells_the_outcome_and_the_note(outcome: str) -> None:
     ending = ClaimReleased.model_validate({"agent": "ann", "grant": 1, "outcome": outcome, "note": "half done"})
-    assert given(granted(), ending).claim.past == Past("ann", ending.outcome, 2 * SECOND, "half done")
+    assert given(granted(), ending).claim.past == Past("ann", ending.outcome, 2 * SECOND, "half done", version=1)
 
 
 def test_the_past_tells_where_it_went() -> None:
     moved = ClaimReleased(agent="ann", grant=1, outcome="moved", moved_to="src/coffee.py")
-    assert given(granted(), moved).claim.past == Past("ann", "moved", 2 * SECOND, moved_to="src/coffee.py")
+    assert given(granted(), moved).claim.past == Past("ann", "moved", 2 * SECOND, moved_to="src/coffee.py", version=1)
 
 
 def test_the_past_tells_who_took_it_away_and_why() -> None:
     forced = ClaimReleased(agent="ann", grant=1, forced_by="eve", note="off duty")
-    assert given(granted(), forced).claim.past == Past("ann", "forced", 2 * SECOND, "off duty", forced_by="eve")
+    assert given(granted(), forced).claim.past == Past(
+        "ann", "forced", 2 * SECOND, "off duty", forced_by="eve", version=1
+    )
 
 
 def test_a_lease_that_ran_out_ended_when_it_was_due_not_when_it_was_noticed() -> None:
     claim = given(granted(), ClaimExpired(agent="ann", grant=1, due=1_500_000)).claim
-    assert (claim.grants, claim.past) == ((), Past("ann", "expired", 1_500_000))
+    assert (claim.grants, claim.past) == ((), Past("ann", "expired", 1_500_000, version=1))
 
 
 def test_an_offer_that_nobody_collected_leaves_the_past_alone() -> None:
@@ -80,7 +82,7 @@ def test_an_offer_that_nobody_collected_leaves_the_past_alone() -> None:
     uncollected = ClaimExpired(agent="bob", grant=4, due=9, collected=False)
     claim = given(granted(), queued("bob"), modified, granted("bob", ticket=2), uncollected).claim
     assert (claim.grants, claim.line) == ((), ())
-    assert claim.past == Past("ann", "modified", 3 * SECOND)
+    assert claim.past == Past("ann", "modified", 3 * SECOND, version=1)
 
 
 def test_a_ticket_holds_all_that_was_asked_for() -> None:

@@ -20,6 +20,7 @@ from tests.boards import (
     ran_out,
     release,
     released,
+    resumed,
     take,
     unqueued,
     waits,
@@ -50,7 +51,7 @@ def test_how_long_it_lasts_and_how_long_its_holder_was_silent_is_told() -> None:
 
 def test_claiming_what_one_holds_changes_nothing_and_renews() -> None:
     again = board(held("a.py", by="ann")).after(100).when(take("a.py", by="ann")).then()
-    assert (again.taken.already, again.taken.version, again.taken.came_back) == (True, 1, False)
+    assert (again.taken.already, again.taken.version, again.taken.previous_session_ended_at) == (True, 1, None)
     assert again.taken.expires_in == LEASE
     assert again.lease("a.py", of="ann").deadline == again.now + LEASE
 
@@ -84,7 +85,9 @@ def test_what_is_due_counts_as_free_before_anybody_notices() -> None:
 def test_the_cap_counts_what_is_held_and_what_is_asked_for() -> None:
     scene = board(held("a.py", by="ann"), held("b.py", by="ann"))
     refusal = scene.when(take("c.py", by="ann", most=2)).refused(InvalidError)
-    assert str(refusal).startswith("agent: would hold 3 claims, and 2 at most are allowed; claim fewer, or release")
+    assert str(refusal).startswith(
+        "agent: this session would hold 3 claims, and 2 at most are allowed; claim fewer, or release"
+    )
     refusal = (
         board(waits("b.py", by="ann"), held("b.py", by="bob"))
         .when(take("c.py", by="ann", most=1))
@@ -115,17 +118,113 @@ def test_the_same_name_in_another_live_session_is_another_agent() -> None:
     assert (hold.held_by, hold.same_name) == ("ann", True)
 
 
-def test_the_same_name_comes_back_when_its_session_is_gone() -> None:
-    back = board(held("a.py", by="ann@gone")).when(take("a.py", by="ann@there")).then()
-    assert (back.taken.already, back.taken.came_back, back.taken.version) == (True, True, 1)
-    assert back.lease("a.py", of="ann").session == "there"
-    back.when(take("a.py", by="ann@elsewhere")).refused(BusyError)
+def test_a_claim_of_an_ended_session_is_resumed_by_a_claim_of_that_resource() -> None:
+    scene = board(held("a.py", by="ann@gone")).when(take("a.py", by="ann@there"))
+    scene.then(resumed("a.py", by="ann@there", former="ann@gone"))
+    assert (scene.taken.already, scene.taken.previous_session_ended_at, scene.taken.version) == (False, START, 2)
+    assert scene.lease("a.py", of="ann").session == "there"
+    assert [(it.session, it.version, it.why) for it in scene.losses] == [("gone", 1, "resumed")]
+    scene.when(take("a.py", by="ann@elsewhere")).refused(BusyError)
+    scene.when(take("a.py", by="ann@gone")).refused(BusyError)
 
 
-def test_who_came_back_has_all_that_it_had() -> None:
-    scene = board(held("a.py", by="ann@gone"), held("b.py", by="ann@gone"))
-    after = scene.when(take("a.py", by="ann@there"))
-    after.when(release("b.py", by="ann@there")).then(released("b.py", by="ann", grant=1))
+def test_the_same_session_returns_to_its_claim_without_an_event() -> None:
+    back = board(held("a.py", by="ann@gone")).when(take("a.py", by="ann@gone")).then()
+    assert (back.taken.already, back.taken.previous_session_ended_at, back.losses) == (True, None, [])
+
+
+def test_a_resumed_claim_brings_no_other_claim_back() -> None:
+    scene = board(held("a.py", by="ann@gone"), held("b.py", by="ann@gone")).when(take("a.py", by="ann@there"))
+    assert [it.session for it in scene.leases.values()] == ["gone", "there"]
+    scene.when(release(None, by="ann@there")).then(released("a.py", by="ann", grant=2))
+
+
+def test_a_claim_of_an_unrelated_file_brings_nothing_back() -> None:
+    scene = board(held("a.py", by="ann@gone")).when(take("b.py", by="ann@there"))
+    assert scene.lease("a.py", of="ann").session == "gone"
+
+
+def test_what_covers_a_file_is_not_resumed_by_claiming_the_file() -> None:
+    hold = board(held("src/", by="ann@gone")).when(take("src/a.py", by="ann@there")).refused(BusyError).hold
+    assert (hold.former, hold.covered_by) == (True, "src/")
+
+
+def test_a_waiter_resumes_what_its_ended_namesake_leaves() -> None:
+    scene = board(held("a", by="ann@there"), waits("a", by="ann")).after_the_end_of("there")
+    scene.then(resumed("a", by="ann", former="ann@there", ticket=2))
+    assert scene.when(take("a", by="ann")).taken.previous_session_ended_at == START
+
+
+def test_two_shares_of_ended_sessions_become_one_exclusive_claim() -> None:
+    scene = board(held("a", by="ann@gone", mode="shared"), held("a", by="ann@long gone", mode="shared"))
+    after = scene.when(take("a", by="ann")).then(
+        resumed("a", by="ann", former="ann@gone"),
+        released("a", by="ann", grant=2, former_session="long gone"),
+    )
+    assert (after.holders("a"), len(after.losses)) == (["ann"], 2)
+    shared = scene.when(take("a", by="ann", mode="shared"))
+    assert len(shared.then(resumed("a", by="ann", former="ann@gone", mode="shared")).holders("a")) == 2
+
+
+def test_an_ended_session_may_be_released_and_used_as_a_guard_by_its_name() -> None:
+    scene = board(held("a", by="ann@gone"))
+    assert scene.fenced("a", 1, writer="ann") is None
+    after = scene.when(release("a", by="ann", outcome="modified"))
+    after.then(released("a", by="ann", grant=1, outcome="modified", former_session="gone"))
+    assert [(it.session, it.why) for it in after.losses] == [("gone", "released_by_name")]
+
+
+def test_a_session_that_lives_by_its_calls_ends_seventy_seconds_after_the_last() -> None:
+    scene = board(held("a", by="ann", server="calls"))
+    scene.after(69).when(take("a", by="ann@there")).refused(BusyError)
+    taken = scene.after(70).when(take("a", by="ann@there")).taken
+    assert taken.previous_session_ended_at == START + 60 * SECOND
+
+
+# --- without a session
+
+
+def test_two_callers_without_a_session_are_two_holders() -> None:
+    hold = board(held("a", by="ann#r1")).when(take("a", by="ann#r2")).refused(BusyError).hold
+    assert (hold.same_name, hold.without_session) == (True, True)
+
+
+def test_a_receipt_identifies_a_holder_without_a_session() -> None:
+    scene = board(held("a", by="ann#r1"))
+    taken = scene.when(take("a", by="ann#r1")).taken
+    assert (taken.already, taken.receipt) == (True, "r1")
+    scene.when(release("a", by="ann#r1")).then(released("a", by="ann", grant=1))
+    scene.when(release("a", by="ann#r2")).refused(NotHolderError)
+    assert scene.when(release("a", by="ann@there")).refused(NotHolderError).cause == "receipt"
+
+
+def test_a_claim_without_a_session_is_released_by_name_and_its_holder_learns_it() -> None:
+    after = board(held("a", by="ann#r1")).when(release("a", by="ann#"))
+    after.then(released("a", by="ann", grant=1, released_by_name=True))
+    assert [(it.receipt, it.why) for it in after.losses] == [("r1", "released_by_name")]
+    two = board(held("a", by="ann#r1", mode="shared"), held("a", by="ann#r2", mode="shared"))
+    two.when(release("a", by="ann#")).refused(NotHolderError)
+    board(held("a", by="ann")).when(release("a", by="ann#")).refused(NotHolderError)
+
+
+def test_releasing_everything_without_a_session_needs_a_receipt() -> None:
+    scene = board(held("a", by="ann#r1"), held("b", by="ann#r2"))
+    assert "receipt: is required" in str(scene.when(release(None, by="ann#")).refused(InvalidError))
+    scene.when(release(None, by="ann#r1")).then(released("a", by="ann", grant=1))
+
+
+def test_without_a_session_no_agent_nests_in_another() -> None:
+    board(held("a", by="ann#r1")).when(take("a", by="ann/sub#r1")).refused(BusyError)
+
+
+def test_a_guard_without_a_session_needs_the_receipt() -> None:
+    scene = board(held("a", by="ann#r1"))
+    why = scene.fenced("a", 1, writer="ann#")
+    assert why is not None
+    assert (why.needs_receipt, why.current_version) == (True, 1)
+    assert scene.fenced("a", 1, writer="ann#r2") is not None
+    assert scene.fenced("a", 1, writer="ann#", receipt="r1") is None
+    assert scene.fenced("a", 1, writer="ann/sub#", receipt="r1") is not None
 
 
 def test_another_name_gets_nothing_from_a_session_that_is_gone() -> None:
@@ -135,7 +234,7 @@ def test_another_name_gets_nothing_from_a_session_that_is_gone() -> None:
 def test_another_principal_is_another_agent_even_when_the_session_is_gone() -> None:
     scene = board(held("a.py", by="ann@gone", principal="org"))
     scene.when(take("a.py", by="ann"), principal="other").refused(BusyError)
-    assert scene.when(take("a.py", by="ann"), principal="org").taken.came_back
+    assert scene.when(take("a.py", by="ann"), principal="org").taken.previous_session_ended_at == START
 
 
 def test_after_an_end_that_was_noticed_a_lease_lasts_for_the_grace() -> None:
@@ -288,7 +387,9 @@ def test_what_was_done_is_handed_to_the_next_holder(said: dict[str, Any]) -> Non
     free.then(released("a.py", by="ann", grant=1, **said))
     assert (free.let.released, free.let.already, free.let.outcome) == ((("a.py", 2),), False, said["outcome"])
     taken = free.when(take("a.py", by="bob")).taken
-    assert taken.past == Past("ann", said["outcome"], START, said.get("note"), said.get("moved_to"))
+    assert taken.past == Past(
+        "ann", said["outcome"], START, said.get("note"), said.get("moved_to"), session="here", version=1
+    )
 
 
 def test_what_was_done_last_to_any_of_several_is_handed_on() -> None:
@@ -298,16 +399,22 @@ def test_what_was_done_last_to_any_of_several_is_handed_on() -> None:
     )
     scene = scene.when(release("three", by="ann"))
     taken = scene.when(take("one", by="bob", also=("two", "three"))).taken
-    assert (taken.past_of, taken.past) == ("two", Past("ann", "modified", START + SECOND, "half"))
+    assert (taken.past_of, taken.past) == (
+        "two",
+        Past("ann", "modified", START + SECOND, "half", session="here", version=1),
+    )
 
 
 def test_what_was_done_last_to_what_covers_it_is_handed_on() -> None:
     scene = board(held("src/a.py", by="ann"), ended("src/a.py", of="ann")).after(1).when(take("src/", by="bob"))
     taken = scene.when(release("src/", by="bob", outcome="modified")).when(take("src/a.py", by="cleo")).taken
-    assert (taken.past_of, taken.past) == ("src/", Past("bob", "modified", START + SECOND))
+    assert (taken.past_of, taken.past) == ("src/", Past("bob", "modified", START + SECOND, session="here", version=1))
     own = board(held("src/", by="bob"), ended("src/", of="bob"), held("src/a.py", by="ann")).after(1)
     taken = own.when(release("src/a.py", by="ann")).when(take("src/a.py", by="cleo")).taken
-    assert (taken.past_of, taken.past) == ("src/a.py", Past("ann", "released", START + SECOND))
+    assert (taken.past_of, taken.past) == (
+        "src/a.py",
+        Past("ann", "released", START + SECOND, session="here", version=1),
+    )
 
 
 def test_moved_to_belongs_to_moved() -> None:
@@ -318,11 +425,14 @@ def test_moved_to_belongs_to_moved() -> None:
 
 def test_a_stranger_releases_nothing() -> None:
     refusal = board(held("a.py", by="ann")).when(release("a.py", by="bob")).refused(NotHolderError)
-    assert (refusal.resource, refusal.held_by, refusal.same_name, refusal.reason) == ("a.py", "ann", False, None)
+    assert (refusal.resource, refusal.held_by, refusal.cause, refusal.reason) == ("a.py", "ann", "agent", None)
 
 
 def test_the_same_name_in_another_live_session_releases_nothing() -> None:
-    assert board(held("a.py", by="ann")).when(release("a.py", by="ann@there")).refused(NotHolderError).same_name
+    scene = board(held("a.py", by="ann"))
+    assert scene.when(release("a.py", by="ann@there")).refused(NotHolderError).cause == "session"
+    refusal = scene.when(release("a.py", by="ann"), principal="org").refused(NotHolderError)
+    assert refusal.cause == "token"
 
 
 def test_neither_ancestor_nor_descendant_releases_for_the_other() -> None:
@@ -370,7 +480,7 @@ def test_without_a_resource_everything_goes_lines_included() -> None:
 
 def test_without_a_resource_only_this_sessions_things_go() -> None:
     scene = board(held("a", by="ann@there"), held("b", by="ann"), held("c", by="ann@gone"))
-    scene.when(release(None, by="ann")).then(released("b", by="ann", grant=1), released("c", by="ann", grant=1))
+    scene.when(release(None, by="ann")).then(released("b", by="ann", grant=1))
 
 
 def test_also_needs_a_resource() -> None:
@@ -392,21 +502,12 @@ def test_a_lease_that_ran_out_is_told_to_its_former_holder() -> None:
     assert scene.losses == [Loss("a", 1, "expired", "ann", None, "here", "server of here", scene.now)]
     assert scene.when(release("a", by="ann")).refused(ExpiredError).held_by is None
     taken = scene.when(take("a", by="bob"))
-    assert taken.taken.past == Past("ann", "expired", START + LEASE)
+    assert taken.taken.past == Past("ann", "expired", START + LEASE, session="here", version=1)
     assert taken.when(release("a", by="ann")).refused(ExpiredError).held_by == "bob"
 
 
 def test_a_late_notice_tells_when_it_was_due() -> None:
     board(held("a", by="ann")).after(1000).then(expired("a", of="ann", grant=1, due=START + LEASE))
-
-
-def test_the_loss_of_a_session_that_is_gone_is_for_the_agents_next_one() -> None:
-    (lost,) = board(held("a", by="ann@gone")).after(300).losses
-    assert lost.is_for("another", gone=())
-    (lost,) = board(held("a", by="ann")).after(300).losses
-    gone = [lost.is_for("another", gone=servers) for servers in ((), ("v9",), ("server of here",))]
-    assert gone == [False, False, True]
-    assert [lost.is_for(session, gone=()) for session in ("here", None)] == [True, False]
 
 
 def test_what_a_person_took_away_is_told_with_the_reason() -> None:
@@ -416,7 +517,7 @@ def test_what_a_person_took_away_is_told_with_the_reason() -> None:
     refusal = scene.when(release("a", by="ann")).refused(NotHolderError)
     assert (refusal.held_by, refusal.reason) == (None, "off duty")
     taken = scene.when(take("a", by="bob"))
-    assert taken.taken.past == Past("ann", "forced", START, "off duty", forced_by="eve")
+    assert taken.taken.past == Past("ann", "forced", START, "off duty", forced_by="eve", session="here", version=1)
     assert taken.when(release("a", by="ann")).refused(NotHolderError).held_by == "bob"
 
 
@@ -444,7 +545,23 @@ def test_a_current_claim_of_the_writer_is_no_reason_to_refuse() -> None:
     assert scene.fenced("a", 1, writer="ann") is None
 
 
-@pytest.mark.parametrize(("version", "writer"), [(2, "ann"), (1, "bob"), (1, "ann/sub"), (1, "ann@there")])
+def test_a_fenced_writer_sees_its_own_grant_and_never_its_parents() -> None:
+    scene = board(held("a", by="ann"), held("a", by="ann/sub"))
+    why = scene.fenced("a", 1, writer="ann/sub")
+    assert why is not None
+    assert (why.current_version, why.held_by, why.is_own) == (2, "ann/sub", True)
+    why = board(held("a", by="ann")).fenced("a", 1, writer="ann/sub")
+    assert why is not None
+    assert (why.current_version, why.held_by, why.is_own) == (None, None, False)
+
+
+def test_a_fenced_writer_learns_how_its_own_claim_ended() -> None:
+    endings = [ended("a", of="ann"), ran_out("a", of="ann"), ended("a", of="ann", forced_by="eve")]
+    found = [board(held("a", by="ann"), ending).fenced("a", 1, writer="ann") for ending in endings]
+    assert [why and why.ended for why in found] == ["released", "expired", "forced"]
+
+
+@pytest.mark.parametrize(("version", "writer"), [(2, "ann"), (1, "bob"), (1, "ann@there")])
 def test_only_the_holder_and_only_with_the_version_of_its_grant(version: int, writer: str) -> None:
     why = board(held("a", by="ann")).fenced("a", version, writer)
     assert why is not None

@@ -247,7 +247,7 @@ def test_what_comes_out_of_the_line_lasts_30_seconds_until_it_is_collected() -> 
     assert (offered.lease("a", of="bob").kind, offered.lease("a", of="bob").deadline) == ("offered", START + OFFER)
     collected = offered.after(29).when(take("a", by="bob")).then()
     assert (collected.taken.already, collected.taken.version, collected.taken.expires_in) == (False, 5, LEASE)
-    assert collected.taken.past == Past("ann", "modified", START, "half")
+    assert collected.taken.past == Past("ann", "modified", START, "half", session="here", version=1)
     assert collected.lease("a", of="bob").kind == "held"
     assert collected.when(take("a", by="bob")).taken.already
 
@@ -263,7 +263,7 @@ def test_an_offer_that_nobody_collects_goes_to_the_next_and_is_no_loss() -> None
     late.then(expired("a", of="bob", grant=5, due=START + OFFER, collected=False), granted("a", to="cleo", ticket=3))
     assert late.losses == []
     taken = late.when(take("a", by="cleo")).taken
-    assert taken.past == Past("ann", "modified", START, "half")
+    assert taken.past == Past("ann", "modified", START, "half", session="here", version=1)
 
 
 def test_who_did_not_collect_is_told_busy_like_anybody() -> None:

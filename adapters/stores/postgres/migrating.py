@@ -17,7 +17,7 @@ from holdlog.projections.current import CURRENT
 
 OLDER: Final = ("1", "2")
 """Major schemas that this build migrates."""
-_LOCK_SECONDS: Final = 10
+LOCK_SECONDS: Final = 10.0
 """For so long the migration waits for writers, and then for readers."""
 
 
@@ -29,7 +29,7 @@ def migrate(connection: Connection, writers_lock: str, old: str) -> None:
     where it cannot be done at all, UnavailableError where it can later, both with a line; the store is as it was then.
     """
     try:
-        connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'")
+        connection.execute(f"SET LOCAL lock_timeout = '{round(LOCK_SECONDS * 1000)}ms'")
         connection.execute(writers_lock)
         if old == "1":  # its writers lock this table
             connection.execute(f"LOCK TABLE {EVENTS_TABLE} IN EXCLUSIVE MODE")

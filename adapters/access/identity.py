@@ -1,0 +1,45 @@
+"""Session ids and receipts act as credentials: only salted hashes of them are stored and shown."""
+
+import hashlib
+import secrets
+from typing import Final, Literal, NamedTuple
+
+Source = Literal["meta", "mcp", "header", "option", "process", "shell"]
+"""Where a session id comes from: `_meta` of an MCP request, Mcp-Session-Id, the header Holdlog-Session, `--session` or
+`session=`, the process itself, or a command that somebody typed. Equal texts of different sources differ."""
+
+SALT: Final = "session_salt"
+"""The store's remark (`Reader.meta`) that holds the salt."""
+
+_CHARACTERS: Final = 16
+"""64 bits of a hash: enough to tell the sessions of one store apart."""
+
+
+class SessionId(NamedTuple):
+    """What identifies the session of a process, and where that comes from."""
+
+    source: Source
+    text: str
+
+
+class Identity:
+    """Hashes what identifies a caller, with the salt of one store, so that all its processes agree."""
+
+    def __init__(self, salt: str) -> None:
+        self._salt = salt
+
+    def session(self, source: Source, text: str) -> str:
+        """As stored and shown: the source and a short hash, such as `mcp-3f9a0b1c2d4e5f60`."""
+        return f"{source}-{self._hash(f'{source} {text}')}"
+
+    def receipt(self, text: str) -> str:
+        """As stored; it is never shown."""
+        return self._hash(f"receipt {text}")
+
+    def _hash(self, text: str) -> str:
+        return hashlib.sha256(f"{self._salt} {text}".encode()).hexdigest()[:_CHARACTERS]
+
+
+def new_receipt() -> str:
+    """Random, and short enough for an agent to copy."""
+    return secrets.token_hex(6)
