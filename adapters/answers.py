@@ -4,16 +4,17 @@ A hint is fixed text. It writes the calls it names as `wait()`, so that a surfac
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from holdlog.adapters import results
 from holdlog.adapters.authors import principal_of
 from holdlog.adapters.results import Result
 from holdlog.domain import refusals
-from holdlog.domain.envelope import Recorded
+from holdlog.domain.envelope import Envelope, Recorded
 from holdlog.domain.handle import Changed, Outcome
 from holdlog.domain.message import Event
+from holdlog.domain.names import claim_stream
 from holdlog.domain.record import Record, RecordEvent, ValueDeleted, ValueExpired, ValueWritten, not_found
 from holdlog.domain.refusals import HoldlogError
 from holdlog.domain.times import utc
@@ -82,7 +83,10 @@ def listed(record: Record) -> results.ListedRecord:
     )
 
 
-def past(recorded: Recorded[Event]) -> results.Past:
+def past(
+    recorded: Recorded[Event], shown: Callable[[str], str] | None = None, sees: Callable[[str], bool] | None = None
+) -> results.Past:
+    """`shown`: how resources are spelled; `sees`: which streams may be named."""
     event, envelope = recorded.event, recorded.envelope
     assert isinstance(event, ValueWritten | ValueDeleted | ValueExpired)
     return results.Past(
@@ -94,11 +98,38 @@ def past(recorded: Recorded[Event]) -> results.Past:
         event_type=_EVENT_TYPES[type(event)],
         position=envelope.position,
         reason=envelope.caller.reason,
+        operation=envelope.operation,
+        based_on=envelope.based_on,
+        forced=envelope.forced or None,
+        guard=conditions(envelope, shown, sees),
     )
 
 
-def exported(record: Record, history: list[Recorded[Event]]) -> results.ExportedRecord:
-    return results.ExportedRecord(**listed(record).__dict__, history=[past(recorded) for recorded in history])
+def conditions(
+    envelope: Envelope, shown: Callable[[str], str] | None, sees: Callable[[str], bool] | None
+) -> list[results.FencingCondition] | None:
+    """The claims that a write relied on, without those that may not be named; None where there are none."""
+    found = [
+        results.FencingCondition(
+            resource=it.resource if shown is None else shown(it.resource),
+            version=it.version,
+            former_session=it.former_session,
+        )
+        for it in envelope.guard or ()
+        if sees is None or sees(claim_stream(it.resource))
+    ]
+    return found or None
+
+
+def exported(
+    record: Record,
+    history: list[Recorded[Event]],
+    shown: Callable[[str], str] | None = None,
+    sees: Callable[[str], bool] | None = None,
+) -> results.ExportedRecord:
+    """`shown`, `sees`: as of `past`."""
+    entries = [past(recorded, shown, sees) for recorded in history]
+    return results.ExportedRecord(**listed(record).__dict__, history=entries)
 
 
 def watched(record: Record, now: int) -> results.StateRecord | results.Deleted:

@@ -180,7 +180,7 @@ class Calls(ThreadCalls):
             return results.History(
                 namespace=namespace,
                 key=key,
-                history=[answers.past(recorded) for recorded in found],
+                history=[self._past(recorded) for recorded in found],
                 next_before=found[-1].envelope.version if more else None,
             )
 
@@ -194,7 +194,7 @@ class Calls(ThreadCalls):
         before = None if before_version is None else whole(before_version, "before_version")
         namespace, key = self._readable(namespace, key)
         stream = record_stream(namespace, key)
-        return Read(lambda reader: [answers.past(it) for it in reader.history(stream, before, size)], large=True)
+        return Read(lambda reader: [self._past(it) for it in reader.history(stream, before, size)], large=True)
 
     def export(self, namespace: str, include_deleted: bool = False, after: str | None = None) -> Read[results.Export]:
         after, namespace = after_argument(after, "after_key"), self._readable_namespace(namespace)
@@ -268,8 +268,14 @@ class Calls(ThreadCalls):
 
     # --- steps
 
+    def _past(self, recorded: Recorded[Event]) -> results.Past:
+        return answers.past(recorded, self.spelled, self._sees)
+
     def _export(self, reader: Reader, namespace: str, found: list[Record], next_after: str | None) -> results.Export:
-        exported = [answers.exported(record, reader.history(record.stream, None, -1)) for record in found]
+        exported = [
+            answers.exported(record, reader.history(record.stream, None, -1), self.spelled, self._sees)
+            for record in found
+        ]
         return results.Export(
             namespace=namespace,
             exported_at=utc(self._clock()),

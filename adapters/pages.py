@@ -15,6 +15,8 @@ MAX_PAGE_BYTES: Final = 1024 * 1024
 """Of values as JSON, with `ROW_BYTES` for each row or history entry; a page has at least one row, however large."""
 ROW_BYTES: Final = 200
 """About what stands beside a value in an answer: version, author, time."""
+_CONDITION_BYTES: Final = 40
+"""About what stands beside the resource of a fencing condition."""
 FIRST_CHUNK: Final = 8
 LAST_CHUNK: Final = 128
 """Rows that are fetched at once: few at first, as they may be large, then twice as many each time."""
@@ -54,7 +56,9 @@ def record_bytes(record: Record) -> int:
 
 def event_bytes(recorded: Recorded[Event]) -> int:
     value = getattr(recorded.event, "value", None)
-    return ROW_BYTES + (_bytes(value) if isinstance(value, Json) else 0)
+    guard = recorded.envelope.guard
+    conditions = sum(_CONDITION_BYTES + len(it.resource) for it in guard) if guard else 0
+    return ROW_BYTES + (_bytes(value) if isinstance(value, Json) else 0) + conditions
 
 
 def datum_bytes(datum: Datum) -> int:

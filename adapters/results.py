@@ -182,8 +182,20 @@ class NamespaceList(Result):
     next_after: str | None = None
 
 
+class FencingCondition(Part):
+    """A claim that a write relied on; `version` is that of the grant. `former_session`: the session that held it, where
+    that had ended and the writer acted for it."""
+
+    resource: str
+    version: int
+    former_session: str | None = None
+
+
 class Past(Result):
-    """One entry of a history."""
+    """One entry of a history. From `operation` on: what the write relied on; missing where it was not recorded.
+
+    `operation`: `set`, `merge`, `delete` or `clear`; `based_on`: the version that it expected; `forced`: it was to
+    succeed whatever the version was; `guard`: the claims that it relied on."""
 
     version: int
     value: Any
@@ -193,6 +205,10 @@ class Past(Result):
     event_type: Literal["write", "delete", "expire", "redact"]
     position: int
     reason: str | None = None
+    operation: str | None = None
+    based_on: int | None = None
+    forced: Literal[True] | None = None
+    guard: list[FencingCondition] | None = None
 
     @classmethod
     def kept(cls) -> frozenset[str]:

@@ -1,11 +1,11 @@
 """What the writer adds to every event, and the digest that chains the events of a stream.
 
-The format is fixed: docs/decisions/0004-envelope-and-digest.md.
+Both formats are fixed: docs/decisions/0004-envelope-and-digest.md, docs/decisions/0030-log-format-2.md.
 """
 
 import hashlib
 from json import JSONEncoder
-from typing import Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from holdlog.domain.message import Caller, Event, Message
 
@@ -16,12 +16,38 @@ _compact = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 NO_DIGEST = b""
 """Stands for the digest before the first event of a stream."""
 
+FORMAT: Final = 2
+"""Of new events."""
+
+
+class FencingCondition(NamedTuple):
+    """A claim that a write relied on; `version` is that of the grant. `former_session`: salted hash of the session that
+    held it, where that had ended and the writer acted for it."""
+
+    resource: str
+    version: int
+    former_session: str | None = None
+
+
+class Basis(NamedTuple):
+    """What a write relied on. `operation`: `set`, `merge`, `delete` or `clear`; None for other events. `based_on`: the
+    version that it expected. `forced`: it was to succeed whatever the version was."""
+
+    operation: str | None = None
+    based_on: int | None = None
+    forced: bool = False
+    guard: tuple[FencingCondition, ...] = ()
+
+
+NO_BASIS: Final = Basis()
+
 
 class Envelope(Message):
     """Where, when and through whom an event was recorded.
 
     `position` (in the whole log) and `version` (in its stream) start at 1; `at` is microseconds since 1970, and never
-    smaller than that of the event before; `digest` is 32 bytes.
+    smaller than that of the event before; `digest` is 32 bytes. `clock`: the writer's wall clock where it differs from
+    `at` by more than a second. The others are those of `Basis`; None: not recorded, as in events of format 1.
     """
 
     position: int
@@ -31,6 +57,12 @@ class Envelope(Message):
     at: int
     caller: Caller
     digest: bytes
+    format: int = 1
+    clock: int | None = None
+    operation: str | None = None
+    based_on: int | None = None
+    forced: bool | None = None
+    guard: tuple[FencingCondition, ...] | None = None
 
 
 class Recorded(Message, Generic[AnyEvent]):
@@ -42,14 +74,46 @@ class Recorded(Message, Generic[AnyEvent]):
 
 
 def payload_hash(salt: bytes, payload: str) -> bytes:
-    """SHA-256 over salt and payload: what stays of a value that is redacted. The salt hinders guessing short values."""
+    """SHA-256 over salt and payload: what stays of a text that is redacted. The salt hinders guessing short texts."""
     return hashlib.sha256(salt + payload.encode()).digest()
+
+
+class Digested(NamedTuple):
+    """What enters the digest of an event of format 2, in this order; values are those of the row.
+
+    `guard`: the fencing conditions as JSON. `body`: the event's JSON without its payload. `payload`, `reason`: their
+    hashes in lower-case hexadecimal, None where an event has none."""
+
+    stream: str
+    version: int
+    topic: str
+    at: int
+    clock: int | None
+    principal: str | None
+    session: str | None
+    request_id: str | None
+    correlation_id: str | None
+    operation: str | None
+    based_on: int | None
+    forced: int | None
+    guard: str | None
+    body: str
+    payload: str | None
+    reason: str | None
+
+
+def digest_2(previous: bytes, event: Digested) -> bytes:
+    """Format 2: SHA-256 over the compact UTF-8 JSON list of a tag, the previous digest and all that an event says."""
+    return hashlib.sha256(_compact([_TAG_2, previous.hex(), *event]).encode()).digest()
+
+
+_TAG_2: Final = "holdlog/2"
 
 
 def digest(
     previous: bytes, stream: str, version: int, topic: str, at: int, caller: Caller, body: str, payload: bytes | None
 ) -> bytes:
-    """SHA-256 over the compact UTF-8 JSON list of all that an event says.
+    """Format 1: SHA-256 over the compact UTF-8 JSON list of all that an event says.
 
     `previous`: digest of the stream's event before (`NO_DIGEST` for the first). `body`: the event's JSON without its
     payload. `payload`: `payload_hash`, None where an event has none. Digests enter as lower-case hexadecimal.

@@ -26,9 +26,10 @@ from holdlog.domain.claims.commands import (
 )
 from holdlog.domain.claims.lease import Who
 from holdlog.domain.claims.settling import MAX_DUE, end_what_is_due, load_to_write, settle
+from holdlog.domain.envelope import Basis, FencingCondition
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import AgentChange, Footprint, RecordChange, TokenChange, Transaction
-from holdlog.domain.record import ClearNamespace, Delete, Guard, Operation, Record, Transact, Written
+from holdlog.domain.record import ClearNamespace, Delete, Guard, Operation, Record, Transact, ValueExpired, Written
 from holdlog.domain.refusals import ConflictError, ExpiredError, FencedError, ReusedError
 from holdlog.domain.threads.changing import change_thread, checksums_of, named
 from holdlog.domain.threads.commands import (
@@ -154,7 +155,7 @@ def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outco
         case ClearNamespace(namespace=namespace, by=by):
             live = transaction.records(namespace, prefix="", after=None, limit=-1, deleted=False)
             operations = tuple(Delete(namespace=namespace, key=found.key) for found in live)
-            return _change_records(operations, by, caller, transaction)
+            return _change_records(operations, by, caller, transaction, clears=True)
         case Take():
             return _take(command, caller, transaction)
         case Release():
@@ -193,10 +194,15 @@ def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outco
 
 
 def _change_records(
-    operations: tuple[Operation, ...], by: str, caller: Caller, transaction: Transaction, guard: tuple[Guard, ...] = ()
+    operations: tuple[Operation, ...],
+    by: str,
+    caller: Caller,
+    transaction: Transaction,
+    guard: tuple[Guard, ...] = (),
+    clears: bool = False,
 ) -> Changed:
     who = _who(by, caller)
-    fenced = _fenced(guard, who, transaction)
+    fenced, conditions = _checked(guard, who, transaction)
     records: dict[tuple[str, str], Record] = {}
     changes: list[RecordChange] = []
     results: list[Written] = []
@@ -209,8 +215,10 @@ def _change_records(
         except ConflictError as conflict:
             conflict.operation = index
             raise fenced or conflict from None
+        expected = operation.expected_version
+        basis = Basis("clear" if clears else operation.kind, expected, expected is None, conditions)
         for event in events:
-            changes.append(RecordChange(after, event))
+            changes.append(RecordChange(after, event, None if isinstance(event, ValueExpired) else basis))
             after = record.evolve(after, event, transaction.at, before.digest, caller.principal)
         records[place] = after
         standing = record.seen(before, transaction.at)
@@ -238,11 +246,17 @@ def expire_values(transaction: Transaction, limit: int) -> bool:
     return bool(changes)
 
 
-def _fenced(guard: tuple[Guard, ...], who: Who, transaction: Transaction) -> FencedError | None:
+def _checked(
+    guard: tuple[Guard, ...], who: Who, transaction: Transaction
+) -> tuple[FencedError | None, tuple[FencingCondition, ...]]:
+    """The first claim that the writer does not hold, if any, and all of them as the log records them."""
     if not guard:
-        return None
+        return None, ()
     board = load_to_write(transaction, [claim.resource for claim in guard])
-    return next((why for claim in guard if (why := fencing.fence(claim, who, board)) is not None), None)
+    fenced = next((why for claim in guard if (why := fencing.fence(claim, who, board)) is not None), None)
+    return fenced, tuple(
+        FencingCondition(claim.resource, claim.version, fencing.former_session(claim, who, board)) for claim in guard
+    )
 
 
 def _take(command: Take, caller: Caller, transaction: Transaction) -> Taken | Queued:

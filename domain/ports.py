@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Protocol
 from holdlog.domain.agent import AgentRegistered, Profile
 from holdlog.domain.claims.claim import Claim, ClaimEvent
 from holdlog.domain.claims.lease import Held, Lease, Loss, Who
-from holdlog.domain.envelope import Recorded
+from holdlog.domain.envelope import Basis, Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.record import Record, RecordEvent
 from holdlog.domain.threads.thread import Datum, Kind, Thread, ThreadEvent
@@ -19,10 +19,11 @@ REFUSALS_KEPT: Final = 10_000
 
 
 class RecordChange(NamedTuple):
-    """An event decided for a record as it was before."""
+    """An event decided for a record as it was before. `basis`: what the write relied on; None: nobody wrote it."""
 
     before: Record
     event: RecordEvent
+    basis: Basis | None = None
 
 
 class ClaimChange(NamedTuple):
@@ -47,10 +48,11 @@ class TokenChange(NamedTuple):
 
 
 class ThreadChange(NamedTuple):
-    """An event decided for a thread as it was before."""
+    """An event decided for a thread as it was before. `basis`: what a change of data relied on."""
 
     before: Thread
     event: ThreadEvent
+    basis: Basis | None = None
 
 
 Change = RecordChange | ClaimChange | AgentChange | TokenChange | ThreadChange

@@ -51,8 +51,11 @@ RecordEvent = ValueWritten | ValueDeleted | ValueExpired
 
 
 class Operation(Message):
-    """A step of a transaction. `expected_version`: N exactly; 0 = must not exist now; None = whatever is there."""
+    """A step of a transaction. `expected_version`: N exactly; 0 = must not exist now; None = whatever is there.
 
+    `kind` names it in the log and never changes."""
+
+    kind: ClassVar[str]
     namespace: Name
     key: Name
     expected_version: int | None = Field(default=None, ge=0)
@@ -61,6 +64,7 @@ class Operation(Message):
 class Set(Operation):
     """`ttl_seconds`: how long the value lives, in steps of a microsecond; None = until somebody ends it."""
 
+    kind: ClassVar[str] = "set"
     value: Json
     ttl_seconds: float | None = Field(default=None, ge=MIN_TTL_SECONDS, le=MAX_TTL_SECONDS)
 
@@ -71,6 +75,7 @@ class Merge(Operation):
     `ttl_seconds`: as of Set. `keeps_end`: that counts only where none stood; else the value ends when it was to.
     `max_bytes`: of what comes of it, as JSON."""
 
+    kind: ClassVar[str] = "merge"
     patch: Json
     max_bytes: int
     ttl_seconds: float | None = Field(default=None, ge=MIN_TTL_SECONDS, le=MAX_TTL_SECONDS)
@@ -78,11 +83,13 @@ class Merge(Operation):
 
 
 class Delete(Operation):
-    pass
+    kind: ClassVar[str] = "delete"
 
 
 class Check(Operation):
     """Changes nothing; the transaction is refused when the version is another."""
+
+    kind: ClassVar[str] = "check"
 
 
 class Guard(Message):

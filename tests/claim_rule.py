@@ -133,6 +133,10 @@ def _waits_directly(scene: Scene, wish: Wants) -> Iterator[Agent]:
 
 
 def in_front(scene: Scene, wish: Wants, option: tuple[str, ...]) -> list[Wants]:
+    """What is only taken back from an ended session is held already."""
+    modes = ("exclusive", wish.mode)
+    back = {it.resource for it in scene.has if is_resumed(it, wish, option) and it.mode in modes}
+    option = tuple(resource for resource in option if resource not in back)
     return [
         it
         for it in scene.wants

@@ -1,6 +1,8 @@
 """Short ways to say commands and to run them against a store."""
 
 import asyncio
+import hashlib
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +14,7 @@ from holdlog.adapters.stores.rows import SqliteReader
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.commands import Let, Release, Take, Taken
-from holdlog.domain.envelope import NO_DIGEST, Recorded, digest, payload_hash
+from holdlog.domain.envelope import NO_DIGEST, Recorded
 from holdlog.domain.handle import Changed, Command, Outcome, handle
 from holdlog.domain.message import NOBODY, Caller, Event
 from holdlog.domain.ports import Reader, Refusal, Store
@@ -24,6 +26,8 @@ from holdlog.domain.value import Json
 from holdlog.projections import fold
 from tests.threads import require_a_reader_finds
 
+HERE = Caller(session="here", server="server of here")
+"""A caller in a session, as every caller is who keeps what it claims without a receipt."""
 PATIENCE = 30.0
 """Seconds after which a test gives up: never reached when all is well."""
 
@@ -81,7 +85,7 @@ def holder_of(claim: Claim) -> str | None:
     return grant.agent if grant is not None else None
 
 
-def run(store: Store, command: Command, caller: Caller = NOBODY) -> Outcome:
+def run(store: Store, command: Command, caller: Caller = HERE) -> Outcome:
     """One command in one transaction. Raises its refusal."""
     with store.transaction(time.monotonic() + PATIENCE) as transaction:
         return handle(command, caller, transaction)
@@ -158,15 +162,32 @@ def require_chained(store: Store) -> None:
     """Every digest follows from the one before in its stream and from all that its event says."""
     last: dict[str, bytes] = {}
     for row in rows(store):
-        _, stream, version, topic, body, at, principal, session, request_id, reason, correlation_id, found = row[:12]
-        salt, payload, hashed = row[12:15]
-        caller = Caller(
-            principal=principal, session=session, request_id=request_id, reason=reason, correlation_id=correlation_id
-        )
-        if payload is not None:
-            hashed = payload_hash(salt, payload)
-        assert found == digest(last.get(stream, NO_DIGEST), stream, version, topic, at, caller, body.decode(), hashed)
+        stream, found = row[1], row[11]
+        assert found == digest_of(row, last.get(stream, NO_DIGEST))
         last[stream] = found
+
+
+def digest_of(row: tuple[Any, ...], previous: bytes) -> bytes:
+    """As docs/decisions 0004 and 0030 say, without the code that writes it."""
+    _, stream, version, topic, body, at, principal, session, request_id, reason, correlation_id = row[:11]
+    form, clock, operation, based_on, forced, guard, reason_salt, reason_hash = row[15:]
+    payload = _hash_of(*row[12:15])
+    if form is None:
+        caller = [principal, session, request_id, reason, correlation_id]
+        said = [previous.hex(), stream, version, topic, at, *caller, body.decode(), payload]
+    else:
+        caller = [principal, session, request_id, correlation_id]
+        basis = [operation, based_on, forced, guard]
+        reason = _hash_of(reason_salt, reason, reason_hash)
+        head = [f"holdlog/{form}", previous.hex(), stream, version, topic, at, clock]
+        said = [*head, *caller, *basis, body.decode(), payload, reason]
+    return hashlib.sha256(json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()).digest()
+
+
+def _hash_of(salt: bytes, text: str | None, redacted: bytes | None) -> str | None:
+    if text is None:
+        return None if redacted is None else redacted.hex()
+    return hashlib.sha256(salt + text.encode()).hexdigest()
 
 
 def require_views_equal_the_log(store: Store) -> None:

@@ -1,14 +1,23 @@
 """Stores of older schemas, as the builds before wrote them."""
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 import psycopg
 from psycopg import sql
 
+from holdlog.adapters.stores import mapper, memory, rows
+from holdlog.adapters.stores.mapper import FORMAT_COLUMNS, Sealed
+from holdlog.adapters.stores.postgres import transaction
 from holdlog.adapters.stores.postgres.place import place_of
+from holdlog.domain.envelope import digest
+from holdlog.domain.message import Caller
+from holdlog.domain.ports import Change
+from holdlog.projections.fold import State
 
 FIXTURES: Final = Path(__file__).parent / "fixtures"
 SCHEMA_1: Final = FIXTURES / "schema1.sql"
@@ -52,3 +61,23 @@ def lay_in_postgres(url: str) -> None:
         now = f"(extract(epoch FROM clock_timestamp()) * 1000000)::bigint - {STEADY}"
         connection.execute(f"UPDATE leases SET deadline = deadline + {now}, heard = heard + {now}")
         connection.execute(f"UPDATE leases SET present_until = present_until + {now} WHERE present_until > 0")
+
+
+@contextmanager
+def format_1() -> Iterator[None]:
+    """Stores that are open in this process write events as release 0.1 did."""
+    with (
+        patch.object(rows, "seal", _seal_1),
+        patch.object(memory, "seal", _seal_1),
+        patch.object(transaction, "seal", _seal_1),
+    ):
+        yield
+
+
+def _seal_1(change: Change, before: State, at: int, clock: int, caller: Caller) -> Sealed:
+    stored, extra, _ = mapper.seal(change, before, at, at, caller)
+    first, (salt, payload) = extra[:6], extra[7:9]
+    hashed = None if payload is None else mapper.payload_hash(salt, payload)
+    facts = (before.stream, before.version + 1, change.event.topic, at, caller, stored.state.decode(), hashed)
+    chained = digest(before.digest, *facts)
+    return Sealed(stored, (*first, chained, salt, payload, None, *(None for _ in FORMAT_COLUMNS)), chained)

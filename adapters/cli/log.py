@@ -25,6 +25,8 @@ HEARTBEAT: Final = 60.0
 _NAMED: Final = frozenset(
     {"position", "id", "stream", "version", "kind", "at", "by", "principal", "namespace", "key", "resource", "thread"}
 )
+_RELIED_ON: Final = frozenset({"operation", "based_on", "forced", "guard"})
+"""What a write relied on is read with --json."""
 _SAID: Final = ("value", "checksum")
 """What stands in a thread is read by `holdlog thread`."""
 _EXAMPLES: Final = """\
@@ -119,7 +121,7 @@ def _line(event: dict[str, Any]) -> str:
 
     place = f"{event['namespace']}/{event['key']}" if "namespace" in event else ""
     place = place or event.get("resource") or event.get("thread", "")
-    left_out = (*_NAMED, *_SAID) if "thread" in event else _NAMED
+    left_out = (*_NAMED, *_RELIED_ON, *(_SAID if "thread" in event else ()))
     rest = {name: value for name, value in event.items() if name not in left_out and value != event["by"]}
     said = json.dumps(rest.pop("value"), ensure_ascii=False) if "value" in rest else ""
     said = " ".join([said, *(f"{name}={_told(value)}" for name, value in rest.items())]).strip()

@@ -26,6 +26,11 @@ class EventCalls(ClaimCalls):
         workspaces = self._settings.workspaces
         return None if workspaces is None else workspaces.shown
 
+    @property
+    def _sees(self) -> Callable[[str], bool] | None:
+        """Which streams the caller may see; None: all."""
+        return None if self.grants is EVERYTHING else self.grants.sees
+
     def choice(
         self,
         namespace: str | None = None,
@@ -46,7 +51,7 @@ class EventCalls(ClaimCalls):
             thread=None if thread is None else text(thread, "thread", NAME),
             topics=topics_of(kinds),
             agent=None if agent is None else text(agent, "agent", AGENT),
-            sees=None if self.grants is EVERYTHING else self.grants.sees,
+            sees=self._sees,
         )
         if choice.namespace is not None:
             self._require("read-values", choice.namespace)

@@ -29,7 +29,7 @@ class Happened:
         self.kind = recorded.envelope.topic
         self.size = event_bytes(recorded)
         self._shown = shown
-        self._names_others = names_others(recorded.event)
+        self._names_others = names_others(recorded)
         self._text: str | None = None
 
     def text(self, sees: Callable[[str], bool] | None) -> str:

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from holdlog.adapters.answers import conditions
 from holdlog.adapters.authors import principal_of
 from holdlog.adapters.events.choice import done_by, names_in
 from holdlog.adapters.results import HappenedEvent
-from holdlog.domain.envelope import Recorded
+from holdlog.domain.envelope import Envelope, Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import claim_stream, thread_stream
 from holdlog.domain.times import utc
@@ -47,6 +48,7 @@ def told(
     for name in _CALLER:
         if (said := getattr(envelope.caller, name)) is not None:
             fields[name] = said
+    fields |= relied_on(envelope, shown, sees)
     return HappenedEvent(
         **fields,
         position=envelope.position,
@@ -59,9 +61,23 @@ def told(
     )
 
 
-def names_others(event: Event) -> bool:
+def relied_on(
+    envelope: Envelope, shown: Callable[[str], str] | None, sees: Callable[[str], bool] | None
+) -> dict[str, Any]:
+    """What a write relied on, as JSON; nothing of it where it was not recorded, or does not apply."""
+    guard = conditions(envelope, shown, sees)
+    fields = {
+        "operation": envelope.operation,
+        "based_on": envelope.based_on,
+        "forced": envelope.forced or None,
+        "guard": None if guard is None else [it.model_dump() for it in guard],
+    }
+    return {name: field for name, field in fields.items() if field is not None}
+
+
+def names_others(recorded: Recorded[Event]) -> bool:
     """Whether it names resources or threads besides that of its stream."""
-    return any(getattr(event, name, None) for name in (*_OTHERS, *_ONE_OTHER))
+    return bool(recorded.envelope.guard) or any(getattr(recorded.event, name, None) for name in (*_OTHERS, *_ONE_OTHER))
 
 
 def _hide(fields: dict[str, Any], sees: Callable[[str], bool] | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
-from holdlog.domain.envelope import Recorded
+from holdlog.domain.envelope import Envelope, Recorded
 from holdlog.domain.message import NOBODY, Event
 from holdlog.domain.threads.thread import Thread
 from holdlog.domain.times import utc
@@ -140,6 +140,7 @@ def _moment(at: int) -> str:
 def _data(recorded: Recorded[Event], omit: bool, lists: bool) -> str:
     event = recorded.event
     field = event.payload_field
+    envelope = recorded.envelope
     exclude = {*event.kept_back, *([field] if field else ())} or None
     if not lists:
         exclude = {*(exclude or ()), *(name for name, value in event if isinstance(value, tuple))}
@@ -148,7 +149,8 @@ def _data(recorded: Recorded[Event], omit: bool, lists: bool) -> str:
         body = _encode({name: _moment(value) if name in _TIMES else value for name, value in fields.items()})
     else:
         body = event.__pydantic_serializer__.to_json(event, exclude=exclude, exclude_none=True).decode()
-    parts = [_names(recorded.envelope.stream), body[1:-1]]
+    parts = [_names(envelope.stream), body[1:-1]]
+    parts.append(_relied_on(envelope, lists))
     if field is not None:
         value = None if omit else getattr(event, field)
         if isinstance(value, Json):
@@ -156,6 +158,17 @@ def _data(recorded: Recorded[Event], omit: bool, lists: bool) -> str:
         elif value is not None or omit:
             parts.append(f'"{field}":{_encode(value)}')
     return f"{{{','.join(filter(None, parts))}}}"
+
+
+def _relied_on(envelope: Envelope, lists: bool) -> str:
+    """What a write relied on, as far as it was recorded: more members of `data`."""
+    if envelope.operation is None and envelope.based_on is None:
+        return ""
+    fields: dict[str, Any] = {"operation": envelope.operation, "based_on": envelope.based_on}
+    fields["forced"] = envelope.forced or None
+    if envelope.guard and lists:
+        fields["guard"] = [{name: it for name, it in one._asdict().items() if it is not None} for one in envelope.guard]
+    return _encode({name: it for name, it in fields.items() if it is not None})[1:-1]
 
 
 @lru_cache(4096)

@@ -220,7 +220,7 @@ class Audit:
 def _verifies(row: Row, previous: bytes) -> bool:
     try:
         return bool(expected_digest(row, previous) == row[11])
-    except _BROKEN:
+    except (StoreError, *_BROKEN):
         return False
 
 

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL
 from holdlog.domain.claims.lease import BY_CALLS, SESSION_ENDS, SESSION_IDLE, TOUCH_EVERY, Held, Lease, Loss, Who
 
 LOSS_SECONDS: Final = 24 * 60 * 60
@@ -36,8 +37,12 @@ _RENEW_SESSION: Final = f"""UPDATE leases SET heard = MAX(heard, :heard), seen =
     server = CASE WHEN {_ADOPTABLE} THEN :server ELSE server END,
     deadline = CASE kind WHEN 'held' THEN MAX(deadline, :now + length) ELSE deadline END
     WHERE session = :session AND principal IS NULL AND deadline > :now"""
-_HELD: Final = """SELECT SUM(session IS :session AND (session IS NOT NULL OR agent = :agent)), COUNT(*) FROM leases
-    WHERE principal IS :principal AND kind != 'waits' AND deadline > :now"""
+_IS_LIVE_GRANT: Final = "principal IS :principal AND kind != 'waits' AND deadline > :now"
+_HELD_BY_SESSION: Final = f"""SELECT COUNT(*) FROM leases
+    WHERE {_IS_LIVE_GRANT} AND session IS :session AND (session IS NOT NULL OR agent = :agent)"""
+_HELD_BY_PRINCIPAL: Final = f"SELECT COUNT(*) FROM leases WHERE {_IS_LIVE_GRANT}"
+_SELECT_MOST: Final = f"""SELECT COUNT(*) FROM
+    (SELECT 1 FROM leases WHERE principal IS :principal LIMIT {MAX_OF_PRINCIPAL})"""
 _RENEW_GRANT: Final = """UPDATE leases SET deadline = MAX(deadline, :now + length)
     WHERE resource = :resource AND version = :version AND kind = 'held' AND deadline > :now"""
 _END: Final = """UPDATE leases SET server = '', ended_at = :at, present_until = MIN(present_until, :now),
@@ -91,8 +96,15 @@ class SqliteLeaseWrites(SqliteLeases):
 
     def held(self, who: Who, now: int) -> Held:
         parameters = {**who._asdict(), "now": now}
-        by_session, by_principal = self.connection.execute(_HELD, parameters).fetchone()
-        return Held(by_session or 0, by_principal)
+        # An index alone answers this; expired leases and tickets count only where the bound may be reached.
+        by_principal = self._count(_SELECT_MOST, parameters)
+        if by_principal == MAX_OF_PRINCIPAL:
+            by_principal = self._count(_HELD_BY_PRINCIPAL, parameters)
+        return Held(self._count(_HELD_BY_SESSION, parameters), by_principal)
+
+    def _count(self, select: str, parameters: dict[str, object]) -> int:
+        count: int = self.connection.execute(select, parameters).fetchone()[0]
+        return count
 
     def due(self, now: int, limit: int) -> list[Lease]:
         select = f"{_SELECT} WHERE deadline <= ? ORDER BY deadline LIMIT ?"

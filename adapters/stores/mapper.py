@@ -2,13 +2,24 @@
 
 import json
 import os
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from eventsourcing.persistence import StoredEvent
 
-from holdlog.domain.envelope import Envelope, Recorded, digest, payload_hash
+from holdlog.domain.envelope import (
+    FORMAT,
+    NO_BASIS,
+    Digested,
+    Envelope,
+    FencingCondition,
+    Recorded,
+    digest,
+    digest_2,
+    payload_hash,
+)
 from holdlog.domain.message import NOBODY, Caller, Event
-from holdlog.domain.ports import Change
+from holdlog.domain.ports import Change, RecordChange, ThreadChange
 from holdlog.domain.refusals import StoreError
 from holdlog.domain.value import Json
 from holdlog.projections.fold import EVENTS, State
@@ -25,6 +36,10 @@ FORMAT_COLUMNS = ("format", "clock", "operation", "based_on", "forced", "guard",
 """Columns of log format 2; null in events of format 1."""
 
 
+_CLOCKS_DIFFER: Final = 1_000_000
+"""Microseconds from which on the clock is recorded besides the time of an event."""
+
+
 class Sealed(NamedTuple):
     """An event ready to be stored: the library's part, and the columns that are ours."""
 
@@ -33,17 +48,45 @@ class Sealed(NamedTuple):
     digest: bytes
 
 
-def seal(change: Change, before: State, at: int, caller: Caller) -> Sealed:
-    """`before`: the state right before the event, which gives version and the chain's last digest."""
+def seal(change: Change, before: State, at: int, clock: int, caller: Caller) -> Sealed:
+    """`before`: the state right before the event, which gives version and the chain's last digest. `clock`: that of the
+    writer, which `at` may be ahead of."""
     event = change.event
     stream, version, topic = before.stream, before.version + 1, event.topic
+    basis = (change.basis if isinstance(change, RecordChange | ThreadChange) else None) or NO_BASIS
+    recorded_clock = clock if at - clock > _CLOCKS_DIFFER else None
+    forced = 1 if basis.forced else None
+    guard = _guard_text(basis.guard) if basis.guard else None
     field = event.payload_field
     value = None if field is None else getattr(event, field)
-    body, salt, payload, hashed = _body(event, field), None, None, None
+    body, salt, payload, payload_digest, reason_salt, reason_digest = _body(event, field), None, None, None, None, None
     if value is not None:
         salt, payload = os.urandom(SALT_BYTES), value.text if isinstance(value, Json) else json.dumps(value)
-        hashed = payload_hash(salt, payload)
-    chained = digest(before.digest, stream, version, topic, at, caller, body, hashed)
+        payload_digest = payload_hash(salt, payload).hex()
+    if caller.reason is not None:
+        reason_salt = os.urandom(SALT_BYTES)
+        reason_digest = payload_hash(reason_salt, caller.reason).hex()
+    chained = digest_2(
+        before.digest,
+        Digested(
+            stream,
+            version,
+            topic,
+            at,
+            recorded_clock,
+            caller.principal,
+            caller.session,
+            caller.request_id,
+            caller.correlation_id,
+            basis.operation,
+            basis.based_on,
+            forced,
+            guard,
+            body,
+            payload_digest,
+            reason_digest,
+        ),
+    )
     stored = StoredEvent(originator_id=stream, originator_version=version, topic=topic, state=body.encode())
     extra = (
         at,
@@ -56,7 +99,14 @@ def seal(change: Change, before: State, at: int, caller: Caller) -> Sealed:
         salt,
         payload,
         None,
-        *(None for _ in FORMAT_COLUMNS),
+        FORMAT,
+        recorded_clock,
+        basis.operation,
+        basis.based_on,
+        forced,
+        guard,
+        reason_salt,
+        None,
     )
     return Sealed(stored, extra, chained)
 
@@ -65,7 +115,8 @@ def unseal(row: Any) -> Recorded[Event]:
     """A row (position, stream, version, topic, state, `ENVELOPE_COLUMNS`, `PAYLOAD_COLUMNS`, `FORMAT_COLUMNS`) as a
     recorded event.
 
-    Raises StoreError for an unknown topic (the library would import what a row names) or a body not its own.
+    Raises StoreError for an unknown topic (the library would import what a row names), a body not its own, or the
+    format of a newer build.
     """
     (position, stream, version, topic, state, at, principal, session, request_id, reason, correlation_id, chained) = (
         row[:12]
@@ -79,9 +130,41 @@ def unseal(row: Any) -> Recorded[Event]:
             principal=principal, session=session, request_id=request_id, reason=reason, correlation_id=correlation_id
         )
     envelope = Envelope.model_construct(
-        position=position, stream=stream, version=version, topic=topic, at=at, caller=caller, digest=chained
+        position=position,
+        stream=stream,
+        version=version,
+        topic=topic,
+        at=at,
+        caller=caller,
+        digest=chained,
+        **_recorded_format(stream, version, row[15:]),
     )
     return Recorded.model_construct(envelope=envelope, event=event, redacted=hashed is not None and salt is None)
+
+
+def _recorded_format(stream: str, version: int, columns: Any) -> dict[str, Any]:
+    """The fields of the envelope that `FORMAT_COLUMNS` hold; none of an event of format 1, whose digest covers none."""
+    number, clock, operation, based_on, forced, guard = columns[:6]
+    if number is None:
+        return {}
+    _require_known_format(stream, version, number)
+    try:
+        conditions = () if guard is None else tuple(FencingCondition(**it) for it in json.loads(guard))
+    except (ValueError, TypeError):
+        raise StoreError(f"event {stream}@{version} cannot be read: its fencing conditions are not JSON") from None
+    return {
+        "format": number,
+        "clock": clock,
+        "operation": operation,
+        "based_on": based_on,
+        "forced": forced == 1,
+        "guard": conditions,
+    }
+
+
+def _require_known_format(stream: str, version: int, number: object) -> None:
+    if number != FORMAT:
+        raise StoreError(f"event {stream}@{version} has format {number}; a newer holdlog may have written it")
 
 
 def event_of(stream: str, version: int, topic: str, state: bytes, payload: str | None) -> Event:
@@ -103,15 +186,56 @@ def event_of(stream: str, version: int, topic: str, state: bytes, payload: str |
 
 
 def expected_digest(row: Any, previous: bytes) -> bytes:
-    """The digest that a row (as for `unseal`) must have after `previous`: for auditors and `doctor`."""
-    stream, version, topic, state, at = row[1:6]
-    caller = Caller.model_construct(
-        principal=row[6], session=row[7], request_id=row[8], reason=row[9], correlation_id=row[10]
+    """The digest that a row (as for `unseal`) must have after `previous`: for auditors and `doctor`.
+
+    A payload or reason that is there counts by itself, and a hash only where it was redacted. Raises StoreError for the
+    format of a newer build.
+    """
+    _position, stream, version, topic, state, at, principal, session, request_id, reason, correlation_id = row[:11]
+    hashed = _hash_of(*row[12:15])
+    body = bytes(state).decode()
+    number, clock, operation, based_on, forced, guard, reason_salt, reason_hash = row[15:23]
+    if number is None:
+        if any(column is not None for column in row[16:23]):
+            return b""  # nothing of format 1 vouches for them
+        caller = Caller.model_construct(
+            principal=principal, session=session, request_id=request_id, reason=reason, correlation_id=correlation_id
+        )
+        return digest(previous, stream, version, topic, at, caller, body, hashed)
+    _require_known_format(stream, version, number)
+    reason_hashed = _hash_of(reason_salt, reason, reason_hash)
+    return digest_2(
+        previous,
+        Digested(
+            stream,
+            version,
+            topic,
+            at,
+            clock,
+            principal,
+            session,
+            request_id,
+            correlation_id,
+            operation,
+            based_on,
+            forced,
+            guard,
+            body,
+            hashed.hex() if hashed is not None else None,
+            reason_hashed.hex() if reason_hashed is not None else None,
+        ),
     )
-    salt, payload, hashed = row[12:15]
-    if hashed is None and payload is not None:
-        hashed = payload_hash(salt, payload)
-    return digest(previous, stream, version, topic, at, caller, bytes(state).decode(), hashed)
+
+
+def _hash_of(salt: bytes, text: str | None, redacted: bytes | None) -> bytes | None:
+    return redacted if text is None else payload_hash(salt, text)
+
+
+def _guard_text(guard: Sequence[FencingCondition]) -> str:
+    return _compact([{name: it for name, it in one._asdict().items() if it is not None} for one in guard])
+
+
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _body(event: Event, without: str | None) -> str:

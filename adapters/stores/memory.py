@@ -67,10 +67,11 @@ class MemoryStore:
         try:
             self._usable()
             log, states, held, leases, losses = self._committed
-            at = _not_before(log, self._clock())
+            clock = self._clock()
+            at = _not_before(log, clock)
             kept = MemoryLeases(dict(leases), list(losses))
             copies = list(log), dict(states), dict(held), kept, dict(self._meta), dict(self._requests)
-            transaction = MemoryTransaction(*copies, at, self._steady())
+            transaction = MemoryTransaction(*copies, at, clock, self._steady())
             yield transaction
             self._committed = transaction.events, transaction.states, transaction.held, kept.leases, kept.lost
             self._requests = transaction.requests
@@ -236,12 +237,14 @@ class MemoryTransaction(MemoryReader):
         remarks: dict[str, str],
         requests: dict[RequestKey, tuple[int, bytes, str]],
         at: int,
+        clock: int,
         steady: int,
     ) -> None:
         super().__init__(events, states, held, leases, remarks, at)
         self._changed: set[str] = set()
         self.requests = requests
         self.refusals: list[Refusal] = []
+        self.clock = clock
         self.steady = steady
         self._before = len(events)
         self._wrote = False
@@ -267,7 +270,7 @@ class MemoryTransaction(MemoryReader):
         first = len(self.events) + 1
         for change in changes:
             before = self.states.get(change.before.stream, change.before)
-            sealed = seal(change, before, self.at, caller)
+            sealed = seal(change, before, self.at, self.clock, caller)
             self.events.append(sealed)
             self.states[before.stream] = after = fold.evolve(
                 before, change.event, self.at, sealed.digest, caller.principal

@@ -189,6 +189,8 @@ class SqliteTransaction(SqliteReader):
         self._cursor = SQLiteCursor(connection.cursor())
         connection.execute("PRAGMA busy_timeout = 0")  # it waits in the store, fairly and up to its own deadline
         self.steady = 0
+        self.clock = 0
+        """Of the writer, microseconds UTC; `at` is never before the newest event."""
         self.sealed: str | None = None
         self._last: int | None = None  # time of the newest event, where it is known
         self.grew = False
@@ -207,7 +209,8 @@ class SqliteTransaction(SqliteReader):
             last, seal = self.connection.execute(_SELECT_STAND).fetchone()
             self._last = last or 0
             self.sealed = line_of(seal)
-        self.at = max(self._clock(), self._last)
+        self.clock = self._clock()
+        self.at = max(self.clock, self._last)
         self.steady = self._steady()
         self.grew = False
         self.topics = []
@@ -240,7 +243,7 @@ class SqliteTransaction(SqliteReader):
         for change in changes:
             stream = change.before.stream
             before = states.get(stream, change.before)
-            event = seal(change, before, self.at, caller)
+            event = seal(change, before, self.at, self.clock, caller)
             states[stream] = after = fold.evolve(before, change.event, self.at, event.digest, caller.principal)
             rows += fold.also(after, change.event, self.at)
             sealed.append(event)

@@ -152,7 +152,9 @@ class Board:
         )
 
     def ahead(self, wish: Wish, option: Option) -> list[Waiting]:
-        """Who is in a call, came earlier and asks for the same, but for those who wait for the asker."""
+        """The present waiters that came earlier and ask for the same, but for those that wait for the caller. What the
+        caller only takes back from an ended session of its name is held already, so nobody is ahead of it there."""
+        option = tuple(resource for resource in option if not self._takes_back(resource, wish))
         earlier = [
             waiting
             for waiting in self.present()
@@ -166,6 +168,10 @@ class Board:
             return earlier
         links = self._links()
         return [waiting for waiting in earlier if not _reaches(links, waiting.lease.who, wish.who)]
+
+    def _takes_back(self, resource: str, wish: Wish) -> bool:
+        former = self.former_holds(resource, wish.who)
+        return any(hold.grant.mode in ("exclusive", wish.mode) for hold in former)
 
     def cycle(self, wish: Wish) -> list[Link]:
         """The ring of agents that would wait for each other if this wish were to wait; empty when there is none."""

@@ -13,6 +13,8 @@ from holdlog.domain.refusals import Hold
 
 MAX_RESOURCES: Final = 100
 """In one call."""
+MAX_OF_PRINCIPAL: Final = 1_024
+"""Claims that one principal, the local user included, may hold and wait for in all its sessions."""
 
 
 class Take(Message):

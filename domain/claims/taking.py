@@ -4,15 +4,13 @@ from typing import Final
 
 from holdlog.domain.claims.board import Board, Option, Rival, Waiting, Wish
 from holdlog.domain.claims.claim import ClaimQueued, ClaimUnqueued, Past
-from holdlog.domain.claims.commands import InLine, Queued, Take, Taken
+from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL, InLine, Queued, Take, Taken
 from holdlog.domain.claims.lease import ABSENCE, Held, Lease, Who
 from holdlog.domain.claims.serving import grant, holds_all, serve
 from holdlog.domain.refusals import BusyError, DeadlockError, Hold, InvalidError, Link, UnavailableError
 
 MAX_TICKETS: Final = 1_000
 """In line, over all resources."""
-MAX_OF_PRINCIPAL: Final = 1_024
-"""Claims of one principal, the local user included, held and waited for; a session may have 64 (`Take.most`)."""
 MAX_TOLD: Final = 20
 """Those in line whom a holder is told about: the first."""
 

@@ -3,6 +3,7 @@
 from typing import Final
 
 from holdlog.domain.claims.lease import Who
+from holdlog.domain.envelope import Basis
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import ThreadChange, Transaction
 from holdlog.domain.refusals import InvalidError
@@ -48,8 +49,9 @@ def change_thread(command: ThreadCommand, caller: Caller, transaction: Transacti
     events = deciding.decide(command, before, _standing(command, before, transaction), copy)
     for event in events:
         after = thread.evolve(after, event, transaction.at, before.digest, caller.principal)
+    basis = _basis(command)
     position = (
-        transaction.append([ThreadChange(before, event) for event in events], caller)[-1]
+        transaction.append([ThreadChange(before, event, basis) for event in events], caller)[-1]
         if events
         else transaction.position()
     )
@@ -71,6 +73,12 @@ def change_thread(command: ThreadCommand, caller: Caller, transaction: Transacti
         parent=after.parent,
         parent_version=after.parent_version,
     )
+
+
+def _basis(command: ThreadCommand) -> Basis | None:
+    if isinstance(command, ChangeData) and command.expected_data_version is not None:
+        return Basis(based_on=command.expected_data_version)
+    return None
 
 
 def _standing(command: ThreadCommand, before: Thread, transaction: Transaction) -> Standing:

@@ -5,13 +5,26 @@ import time
 import pytest
 
 from holdlog.domain.claims.claim import ClaimExpired, ClaimGranted
-from holdlog.domain.claims.commands import Let, Queued, Release, Renew, Sweep, Swept, Take, Taken, TellLosses, Told
-from holdlog.domain.claims.lease import GRACE, SECOND
+from holdlog.domain.claims.commands import (
+    EndSession,
+    Let,
+    Queued,
+    Release,
+    Renew,
+    Sweep,
+    Swept,
+    Take,
+    Taken,
+    TellLosses,
+    Told,
+    TouchSessions,
+)
+from holdlog.domain.claims.lease import BY_CALLS, GRACE, SECOND
 from holdlog.domain.handle import Command
-from holdlog.domain.message import Caller
+from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import Guard, Transact
-from holdlog.domain.refusals import BusyError, DeadlockError, ExpiredError, FencedError, InvalidError
+from holdlog.domain.refusals import BusyError, DeadlockError, ExpiredError, FencedError, InvalidError, NotHolderError
 from tests.claim_calls import HOUR, by, claim, holder, left, refused, wait, writes
 from tests.clock import Clock
 from tests.commands import PATIENCE, run, whole_log
@@ -166,16 +179,65 @@ def test_a_server_that_ended_leaves_its_claims_for_the_grace(store: Store, clock
     assert [holder(store, clock), holder(store, clock, "told")] == [None, "ann"]
 
 
-def test_the_same_name_in_another_session_is_busy_while_the_first_lives_and_comes_back_after(store: Store) -> None:
+def test_an_ended_session_leaves_its_claim_to_a_claim_of_that_resource_only(store: Store, clock: Clock) -> None:
     first = claim(store)
     with pytest.raises(BusyError) as refused:
         claim(store, caller=by("s2"))
     assert refused.value.hold.same_name
     run(store, Sweep(ended=("v1",)))
+    ended_at = clock()
+    clock.pass_by(5)
+    claim(store, "unrelated", caller=by("s2"))
+    with store.reader() as reader:
+        assert [it.session for it in reader.leases.of(["a"])] == ["s1"]
     again = claim(store, caller=by("s2"))
-    assert (again.version, again.already, again.came_back) == (first.version, True, True)
+    assert (again.version, again.already, again.previous_session_ended_at) == (first.version + 1, False, ended_at)
     with pytest.raises(BusyError):
         claim(store)  # the old session is another now
+    told = run(store, TellLosses(session="s1"))
+    assert isinstance(told, Told)
+    assert [(it.resource, it.version, it.why) for it in told.losses] == [("a", first.version, "resumed")]
+
+
+def test_a_session_that_returns_has_all_that_it_had(store: Store, clock: Clock) -> None:
+    claim(store)
+    claim(store, "b")
+    run(store, Sweep(ended=("v1",)))
+    clock.pass_by(59)
+    assert claim(store, caller=by(server="v9")).already
+    with store.reader() as reader:
+        assert {(it.server, it.ended_at) for it in reader.leases.of(["a", "b"])} == {("v9", 0)}
+    assert (left(store, clock), left(store, clock, "b")) == (300, 300)
+
+
+def test_a_session_that_lives_by_its_calls_ends_when_it_makes_none(store: Store, clock: Clock) -> None:
+    calls = by("c1", server=BY_CALLS)
+    claim(store, caller=calls)
+    clock.pass_by(60)
+    run(store, TouchSessions(sessions=("c1",)))
+    clock.pass_by(69)
+    with pytest.raises(BusyError):
+        claim(store, caller=by("c2", server=BY_CALLS))
+    last = clock() - 69 * SECOND
+    clock.pass_by(1)
+    with store.reader() as reader:
+        assert reader.leases.has_idle_sessions(clock.steady())
+    run(store, Sweep())
+    with store.reader() as reader:
+        assert not reader.leases.has_idle_sessions(clock.steady())
+    resumed = claim(store, caller=by("c2", server=BY_CALLS))
+    assert resumed.previous_session_ended_at == last + 60 * SECOND
+
+
+def test_a_session_that_its_client_ends_leaves_its_leases_as_they_are(store: Store, clock: Clock) -> None:
+    calls = by("c1", server=BY_CALLS)
+    claim(store, caller=calls)
+    run(store, EndSession(session="c1"), Caller(principal="token:other"))
+    with pytest.raises(BusyError):
+        claim(store, caller=by("c2", server=BY_CALLS))
+    run(store, EndSession(session="c1"))
+    assert left(store, clock) == 300
+    assert claim(store, caller=by("c2", server=BY_CALLS)).previous_session_ended_at == clock()
 
 
 def test_a_server_that_starts_again_adopts_its_session(store: Store, clock: Clock) -> None:
@@ -188,24 +250,76 @@ def test_a_server_that_starts_again_adopts_its_session(store: Store, clock: Cloc
     assert run(store, Sweep(ended=("v1",))) == Swept(False)
 
 
-def test_a_loss_of_a_session_that_is_gone_is_told_to_the_agent(store: Store, clock: Clock) -> None:
+def test_a_loss_of_an_ended_session_is_kept_for_that_session(store: Store, clock: Clock) -> None:
     claim(store)
     run(store, Sweep(ended=("v1",)))
     clock.pass_by(60)
     run(store, Sweep())
-    told = run(store, TellLosses(session="s2", agent="ann"))
+    assert run(store, TellLosses(session="s2")) == Told(())
+    taken = claim(store, caller=by("s2"))
+    assert (taken.is_former, taken.past and taken.past.outcome) == (True, "expired")
+    told = run(store, TellLosses(session="s1"))
     assert isinstance(told, Told)
     assert [it.resource for it in told.losses] == ["a"]
+    assert run(store, TellLosses(session="s1")) == Told(())
 
 
-def test_so_is_one_of_a_session_whose_end_was_noticed_after_that_of_the_claim(store: Store, clock: Clock) -> None:
-    claim(store)
+def test_a_loss_without_a_session_is_kept_for_the_receipt(store: Store, clock: Clock) -> None:
+    claim(store, caller=NOBODY, new_receipt="r1")
     clock.pass_by(300)
     run(store, Sweep())
-    assert run(store, TellLosses(session="s2", agent="ann")) == Told(())
-    told = run(store, TellLosses(session="s2", agent="ann", gone=("v1",)))
+    for session, receipt in ((None, None), ("s1", None), (None, "r2")):
+        assert run(store, TellLosses(session=session, receipt=receipt)) == Told(())
+    told = run(store, TellLosses(session=None, receipt="r1"))
     assert isinstance(told, Told)
     assert [it.resource for it in told.losses] == ["a"]
+
+
+# --- receipts
+
+
+def test_a_caller_without_a_session_is_known_by_its_receipt_alone(store: Store) -> None:
+    first = claim(store, caller=NOBODY, new_receipt="r1")
+    assert first.receipt == "r1"
+    again = claim(store, caller=NOBODY, receipt="r1", new_receipt="r2")
+    assert (again.already, again.version, again.receipt) == (True, first.version, "r1")
+    with pytest.raises(BusyError) as refused:
+        claim(store, caller=NOBODY, new_receipt="r3")
+    assert (refused.value.hold.same_name, refused.value.hold.without_session) == (True, True)
+    with pytest.raises(BusyError):
+        claim(store, caller=NOBODY, receipt="r3", new_receipt="r4")
+    assert claim(store, "b", caller=NOBODY, receipt="r1", new_receipt="r5").receipt == "r1"
+    let = run(store, Release(agent="ann", receipt="r1"), NOBODY)
+    assert isinstance(let, Let)
+    assert [resource for resource, _ in let.released] == ["a", "b"]
+
+
+def test_a_receipt_that_nobody_was_given_identifies_nobody(store: Store) -> None:
+    taken = claim(store, caller=NOBODY, receipt="made up", new_receipt="r1")
+    assert taken.receipt == "r1"
+    with pytest.raises(BusyError):
+        claim(store, caller=NOBODY, receipt="made up", new_receipt="r2")
+
+
+def test_a_receipt_is_for_its_name_and_principal_alone(store: Store) -> None:
+    claim(store, caller=NOBODY, new_receipt="r1")
+    for agent, caller in (("bob", NOBODY), ("ann", Caller(principal="token:ci"))):
+        with pytest.raises(BusyError):
+            claim(store, agent=agent, caller=caller, receipt="r1", new_receipt="r2")
+        with pytest.raises(NotHolderError):
+            run(store, Release(resource="a", agent=agent, receipt="r1"), caller)
+
+
+def test_a_turn_in_the_queue_is_collected_with_the_receipt(store: Store) -> None:
+    claim(store)
+    waits = Take(resource="a", agent="bob", wait=30 * SECOND, new_receipt="r1")
+    queued = run(store, waits, NOBODY)
+    assert isinstance(queued, Queued)
+    assert queued.receipt == "r1"
+    run(store, Release(resource="a", agent="ann"), by())
+    with pytest.raises(BusyError):
+        claim(store, agent="bob", caller=NOBODY, new_receipt="r2")
+    assert claim(store, agent="bob", caller=NOBODY, receipt="r1", new_receipt="r3").receipt == "r1"
 
 
 def test_in_a_copy_of_the_log_without_leases_claims_last_for_the_grace(store: Store, clock: Clock) -> None:
@@ -229,7 +343,9 @@ def test_in_a_copy_of_the_log_without_leases_claims_last_for_the_grace(store: St
 def test_a_repeated_claim_answers_as_the_first_did(store: Store, clock: Clock) -> None:
     first = claim(store, caller=by(request_id="r1"))
     clock.pass_by(10)
-    assert claim(store, caller=by(request_id="r1")) == first
+    again = claim(store, caller=by(request_id="r1"))
+    assert again == first._replace(at=again.at, expires_in=again.expires_in)
+    assert again.at + again.expires_in == first.at + first.expires_in
     assert len(whole_log(store)) == 1
     with pytest.raises(InvalidError):
         claim(store, "b", caller=by(request_id="r1"))
@@ -270,6 +386,33 @@ def test_a_claim_that_waited_is_repeated_by_the_call_that_waits(store: Store) ->
         run(store, Take(resource="b", agent="bob", wait=30 * SECOND), by(request_id="r1"))
 
 
+def test_a_request_id_of_a_claim_is_for_its_session_alone(store: Store) -> None:
+    first = claim(store, caller=by(request_id="r1"))
+    with pytest.raises(BusyError):
+        claim(store, caller=by("s2", request_id="r1"))
+    assert claim(store, caller=by(request_id="r1")).version == first.version
+    with pytest.raises(NotHolderError):
+        run(store, Release(resource="a", agent="ann"), by("s2", request_id="r1"))
+
+
+def test_a_repeated_claim_that_has_ended_is_refused(store: Store, clock: Clock) -> None:
+    claim(store, caller=by(request_id="r1"))
+    clock.pass_by(300)
+    with pytest.raises(ExpiredError) as refused:
+        claim(store, caller=by(request_id="r1"))
+    assert refused.value.replayed
+    claim(store, agent="bob", caller=by("s2"))
+    with pytest.raises(ExpiredError) as refused:
+        claim(store, caller=by(request_id="r1"))
+    assert refused.value.held_by == "bob"
+
+
+def test_claims_without_a_session_are_not_remembered(store: Store) -> None:
+    claim(store, caller=Caller(request_id="r1"), new_receipt="r1")
+    with pytest.raises(BusyError):
+        claim(store, caller=Caller(request_id="r1"), new_receipt="r2")
+
+
 # --- the line
 
 
@@ -301,23 +444,24 @@ def test_a_waiter_is_served_when_a_later_one_makes_room(store: Store, clock: Clo
     assert holder(store, clock, "a/") == "x"
 
 
-def test_an_agent_that_comes_back_lets_its_sub_agents_in(store: Store, clock: Clock) -> None:
+def test_a_resumed_claim_lets_the_sub_agents_of_its_session_in(store: Store, clock: Clock) -> None:
     claim(store, agent="x", caller=by("s2"))
     wait(store, "a", "x/1")
     run(store, Sweep(ended=("v2",)))
-    assert claim(store, agent="x").came_back
+    assert claim(store, agent="x").previous_session_ended_at is not None
     with store.reader() as reader:
         assert [grant.agent for grant in reader.claim("a").grants] == ["x", "x/1"]
 
 
-def test_who_waits_for_what_its_own_session_left_waits_no_longer(store: Store) -> None:
+def test_a_waiter_resumes_what_an_ended_session_of_its_name_left(store: Store) -> None:
     claim(store, caller=by("s2"))
     wait(store, "a", "ann")
     run(store, Sweep(ended=("v2",)))
     with store.reader() as reader:
         assert reader.queued() == []
     run(store, Renew(server="v2", sessions=(("s2", 0),)))  # too late: the claim is the other's
-    assert claim(store).already
+    collected = claim(store)
+    assert (collected.already, collected.previous_session_ended_at is not None) == (False, True)
 
 
 @pytest.mark.parametrize("resource", ["a/", "custom://a/", "custom://a//", "custom://a///", "custom:////a//"])
@@ -328,16 +472,27 @@ def test_a_subtree_has_one_holder_however_many_slashes_its_name_ends_with(store:
     assert claim(store, resource).already
 
 
-def test_who_comes_back_into_a_ring_is_told(store: Store) -> None:
+def test_a_resumed_claim_that_would_close_a_ring_is_refused(store: Store) -> None:
     claim(store, "x", caller=by("s2"))
     claim(store, "y", "bob")
-    claim(store, "z", "cleo")
     wait(store, "y", "ann")
     wait(store, "x", "bob")
     run(store, Sweep(ended=("v2",)))
-    told = refused(store, Take(resource="z", agent="ann", wait=SECOND))  # and by this x is hers again
-    assert isinstance(told, DeadlockError)
-    assert [(it.agent, it.holds, it.waits_for) for it in told.cycle] == [("ann", "x", "y"), ("bob", "y", "x")]
+    for seconds in (0, 1):
+        ring = refused(store, Take(resource="x", agent="ann", wait=seconds * SECOND))
+        assert isinstance(ring, DeadlockError)
+        assert sorted((it.agent, it.holds, it.waits_for) for it in ring.cycle) == [("ann", "x", "y"), ("bob", "y", "x")]
+
+
+def test_a_claim_taken_back_from_an_ended_session_leaves_no_silent_deadlock(store: Store) -> None:
+    claim(store, "a/b", "x/1", caller=by("s2"))
+    claim(store, "a", "x/2")
+    wait(store, "a", "x/1")
+    run(store, Sweep(ended=("v2",)))
+    wait(store, "a/", "x/2")
+    assert isinstance(refused(store, Take(resource="a/b", agent="x/1")), DeadlockError)
+    with store.reader() as reader:
+        assert [it.session for it in reader.leases.of(["a/b"])] == ["s2"]
 
 
 def test_a_holder_is_told_of_the_first_in_line(store: Store) -> None:
@@ -356,11 +511,11 @@ def test_who_is_offered_what_it_cannot_use_gets_what_is_free(store: Store) -> No
     assert claim(store, "a", alternatives=("d",)).resource == "a"
 
 
-def test_who_comes_back_to_more_than_it_waits_for_keeps_it(store: Store) -> None:
+def test_a_wait_for_a_share_resumes_an_exclusive_claim_as_a_share(store: Store) -> None:
     claim(store, caller=by("s2"))
     run(store, Take(resource="a", agent="ann", mode="shared", wait=30 * SECOND), by())
     run(store, Sweep(ended=("v2",)))
-    assert claim(store).already
+    assert claim(store, mode="shared").previous_session_ended_at is not None
     with store.reader() as reader:
         held = reader.claim("a")
-    assert ([grant.mode for grant in held.grants], held.line) == (["exclusive"], ())
+    assert ([grant.mode for grant in held.grants], held.line) == (["shared"], ())

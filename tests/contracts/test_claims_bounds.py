@@ -9,10 +9,11 @@ import pytest
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.sqlite import SqliteStore
 from holdlog.domain.claims.claim import Claim, ClaimGranted, ClaimQueued
-from holdlog.domain.claims.commands import Queued, Release, Take
+from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL, Queued, Release, Take
 from holdlog.domain.claims.lease import SECOND, Lease
 from holdlog.domain.claims.settling import load
 from holdlog.domain.claims.taking import MAX_TICKETS
+from holdlog.domain.message import Caller
 from holdlog.domain.ports import ClaimChange, Store
 from holdlog.domain.refusals import BusyError, InvalidError, UnavailableError
 from tests.claim_calls import HOUR, by, claim, refused, wait
@@ -21,28 +22,38 @@ from tests.commands import PATIENCE, run
 from tests.contracts.conftest import STORE_IN_A_FILE_IN_TIME
 
 
-def test_an_agent_may_hold_so_many_and_no_more(store: Store) -> None:
+def test_a_session_may_hold_so_many_and_no_more(store: Store) -> None:
     for number in range(3):
         claim(store, f"r{number}", most=3)
     assert claim(store, "r0", most=3).already
-    with pytest.raises(InvalidError, match=r"^agent: would hold 4 claims, and 3 at most"):
+    with pytest.raises(InvalidError, match=r"^agent: this session would hold 4 claims, and 3 at most"):
         claim(store, "r3", most=3)
-    claim(store, "r3", agent="bob", most=3)
+    claim(store, "r3", agent="bob", caller=by("s2"), most=3)
+    with pytest.raises(InvalidError):
+        claim(store, "r4", agent="bob", most=3)  # another name of the same session
     run(store, Release(resource="r0", agent="ann"), by())
     with pytest.raises(InvalidError):
         claim(store, "r4", most=3, also=("r5",))
     claim(store, "r4", most=3)
 
 
-def test_nor_may_an_agent_wait_for_more_than_that(store: Store) -> None:
+def test_nor_may_a_session_wait_for_more_than_that(store: Store) -> None:
     claim(store, "r0", most=2)
     for resource in ("r1", "r2", "r3"):
-        claim(store, resource, agent="bob")
+        claim(store, resource, agent="bob", caller=by("s2"))
     run(store, Take(resource="r1", agent="ann", alternatives=("r2",), wait=SECOND, most=2), by())
     for take in (Take(resource="r3", agent="ann", wait=SECOND, most=2), Take(resource="r4", agent="ann", most=2)):
         assert "would hold 3 claims, with those it waits for, and 2 at most" in str(refused(store, take))
     again = run(store, Take(resource="r1", agent="ann", alternatives=("r2",), wait=SECOND, most=2), by())
     assert isinstance(again, Queued)  # its own place counts once
+
+
+def test_a_principal_may_hold_1024_claims_in_all_its_sessions(store: Store) -> None:
+    fill(store, [f"r{number}" for number in range(MAX_OF_PRINCIPAL - 1)], principal=None)
+    claim(store, "last")
+    with pytest.raises(InvalidError, match=r"^agent: this user or token would hold 1025 claims, and 1024 at most"):
+        claim(store, "one more", caller=by("s2"))
+    claim(store, "one more", caller=Caller(principal="token:ci", session="s2", server="v2"))
 
 
 def test_one_call_names_a_hundred_resources_at_most() -> None:
@@ -74,14 +85,14 @@ def test_a_line_that_is_full_takes_nobody_more_for_now(store: Store) -> None:
 # --- what a claim costs
 
 
-def fill(store: Store, resources: list[str]) -> None:
+def fill(store: Store, resources: list[str], principal: str | None = "token:filler") -> None:
     """Live claims, without the commands that would make them."""
     with store.transaction(time.monotonic() + PATIENCE) as transaction:
         granted = [ClaimChange(Claim(resource), ClaimGranted(agent="filler")) for resource in resources]
         transaction.append(granted, by())
         end = transaction.steady + HOUR * SECOND
         transaction.leases.put(
-            Lease(resource, 1, "held", "filler", None, "s1", "v1", end, HOUR * SECOND) for resource in resources
+            Lease(resource, 1, "held", "filler", principal, "s0", "v0", end, HOUR * SECOND) for resource in resources
         )
 
 

@@ -188,7 +188,7 @@ def test_a_claim_has_the_time_that_it_had_left_and_no_more(pair: tuple[Place, Pl
     took = time.monotonic() - began
     for name, (_, left) in before.items():
         assert left - took - CLOCKS_DIFFER_BY < after[name][1] <= left
-    assert {name: it._replace(deadline=0, heard=0, server="") for name, (it, _) in before.items()} == {
+    assert {name: it._replace(deadline=0, heard=0, seen=0, server="") for name, (it, _) in before.items()} == {
         name: it._replace(deadline=0, heard=0, seen=0, ended_at=0) for name, (it, _) in after.items()
     }
     assert all(it.ended_at for it, _ in after.values()), "no session of the source is one of the copy"
@@ -223,8 +223,8 @@ def test_the_holder_comes_back_and_nobody_else_is_let_in(pair: tuple[Place, Plac
     with StateStore(target) as store:
         assert store.claim("src/a.py", agent="eve").status == "busy"
         again = store.claim("src/", agent="ann")
-        assert (again.status, again.version) == ("already_claimed", claimed.version)
-        guard = [{"resource": "src/", "version": claimed.version}]
+        assert (again.status, again.resumed, again.version) == ("claimed", True, claimed.version + 1)
+        guard = [{"resource": "src/", "version": again.version}]
         assert store.set("n", "k", 1, updated_by="ann", guard=guard).version == 1
         assert store.release("src/", agent="ann").status == "released"
         assert store.claim("src/a.py", agent="eve").status == "claimed"

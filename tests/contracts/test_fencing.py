@@ -2,7 +2,9 @@
 
 import pytest
 
-from holdlog.domain.claims.commands import Release
+from holdlog.domain.claims.commands import Release, Sweep
+from holdlog.domain.envelope import FencingCondition
+from holdlog.domain.message import NOBODY
 from holdlog.domain.ports import Store
 from holdlog.domain.record import Guard
 from holdlog.domain.refusals import ConflictError, FencedError, NotFoundError
@@ -76,3 +78,22 @@ def test_all_guards_must_hold(store: Store) -> None:
     with pytest.raises(FencedError) as fenced:
         run(store, writes(guard=guards), by())
     assert fenced.value.resource == "b"
+
+
+def test_a_guard_of_an_ended_session_is_recorded_with_that_session(store: Store) -> None:
+    version = claim(store).version
+    run(store, Sweep(ended=("v1",)))
+    run(store, writes(guard=(Guard(resource="a", version=version),)), by("s2"))
+    assert whole_log(store)[-1].envelope.guard == (FencingCondition("a", version, "s1"),)
+    run(store, writes(guard=(Guard(resource="a", version=version),)), by())
+    assert whole_log(store)[-1].envelope.guard == (FencingCondition("a", version),)
+
+
+def test_a_guard_without_a_session_takes_the_receipt(store: Store) -> None:
+    version = claim(store, caller=NOBODY, new_receipt="r1").version
+    for receipt in (None, "r2"):
+        with pytest.raises(FencedError) as refused:
+            run(store, writes(guard=(Guard(resource="a", version=version, receipt=receipt),)), NOBODY)
+        assert refused.value.needs_receipt is (receipt is None)
+    run(store, writes(guard=(Guard(resource="a", version=version, receipt="r1"),)), NOBODY)
+    assert whole_log(store)[-1].envelope.guard == (FencingCondition("a", version),)

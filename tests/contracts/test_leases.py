@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from holdlog.domain.claims.lease import SECOND, Lease, Loss, Who
+from holdlog.domain.claims.lease import BY_CALLS, SECOND, SESSION_ENDS, SESSION_IDLE, Held, Lease, Loss, Who
 from holdlog.domain.ports import LeaseWrites, Store
 from tests.clock import Clock
 from tests.commands import PATIENCE
@@ -78,14 +78,13 @@ def test_a_transaction_that_fails_changes_no_lease(store: Store) -> None:
     assert of(store, "a", "b") == [held()]
 
 
-def test_of_an_agent_are_those_of_its_session_and_of_its_name_in_sessions_that_are_gone(store: Store) -> None:
+def test_of_an_agent_are_those_of_its_name_and_principal_in_all_sessions(store: Store) -> None:
     mine, left = held("mine"), held("left", session="s0", server="")
-    put(store, mine, left, held("elsewhere", session="s2"), held("bob", agent="bob"), held("org", principal="org"))
-    put(store, held("nobody", agent="bob", server="", session=None))
+    bare = held("bare", session=None, server="", receipt="r1")
+    put(store, mine, left, bare, held("bob", agent="bob"), held("org", principal="org"))
     with leases(store) as writes:
-        assert sorted(writes.of_agent(ANN)) == [left, mine]
-        assert [it.resource for it in writes.of_agent(Who("ann", "org", "s1"))] == ["org"]
-        assert [it.resource for it in writes.of_agent(Who("ann", None, None))] == ["left"]
+        assert sorted(it.resource for it in writes.of_agent("ann", None)) == ["bare", "left", "mine"]
+        assert [it.resource for it in writes.of_agent("ann", "org")] == ["org"]
 
 
 def test_of_a_session_are_those_of_all_its_agents(store: Store) -> None:
@@ -97,8 +96,17 @@ def test_of_a_session_are_those_of_all_its_agents(store: Store) -> None:
 def test_held_counts_live_grants_and_no_tickets(store: Store) -> None:
     put(store, held("a"), held("b", kind="offered"), held("c", kind="waits"), held("d", deadline=NOW))
     with leases(store) as writes:
-        assert writes.held(ANN, NOW) == 2
-        assert writes.held(Who("ann", None, "s2"), NOW) == 0
+        assert writes.held(ANN, NOW) == Held(2, 2)
+        assert writes.held(Who("ann", None, "s2"), NOW) == Held(0, 2)
+        assert writes.held(Who("ann", "org", "s1"), NOW) == Held(0, 0)
+
+
+def test_grants_without_a_session_count_for_their_agents_name(store: Store) -> None:
+    bare = {"session": None, "server": ""}
+    put(store, held("a", receipt="r1", **bare), held("b", receipt="r2", **bare))
+    put(store, held("c", agent="bob", receipt="r3", **bare), held("d"))
+    with leases(store) as writes:
+        assert writes.held(Who("ann", None, None, "r1"), NOW) == Held(2, 4)
 
 
 def test_servers_are_those_that_keep_something_each_once(store: Store) -> None:
@@ -166,10 +174,52 @@ def test_a_call_renews_neither_offers_nor_tickets_nor_another_session(store: Sto
     assert of(store, "o", "s", "w") == others
 
 
-def test_a_call_adopts_what_a_session_that_is_gone_left(store: Store) -> None:
-    put(store, held("g", session="s0", server=""), held("w", session="s0", server="", kind="waits"))
+def test_a_call_brings_nothing_back_of_another_session_that_has_ended(store: Store) -> None:
+    left = [held("g", session="s0", server="", ended_at=1), held("r", session=None, server="", receipt="r1")]
+    put(store, *left)
+    heard(store, NOW + LENGTH // 2)
+    assert of(store, "g", "r") == left
+
+
+def test_a_session_that_returns_has_its_leases_again(store: Store) -> None:
+    put(store, held("g", server="", ended_at=1), held("w", server="", kind="waits", ended_at=1))
     heard(store, NOW)
-    assert [(it.session, it.server) for it in of(store, "g", "w")] == [("s1", "v1")] * 2
+    assert [(it.server, it.seen) for it in of(store, "g", "w")] == [("v1", NOW)] * 2
+    assert of(store, "g")[0].ended_at == 0
+
+
+def test_a_holder_without_a_session_is_heard_by_its_receipt(store: Store) -> None:
+    put(store, held("a", session=None, server="", receipt="r1"), held("b", session=None, server="", receipt="r2"))
+    with leases(store) as writes:
+        for who in (Who("ann", None, None, "r1"), Who("ann", None, None)):
+            writes.heard(who, "", NOW + LENGTH // 2)
+    a, b = of(store, "a", "b")
+    assert (a.deadline, b.deadline) == (NOW + LENGTH // 2 + LENGTH, NOW + LENGTH)
+
+
+def test_sessions_that_live_by_their_calls_are_touched_and_end(store: Store) -> None:
+    put(store, held("a", server=BY_CALLS, seen=NOW), held("b", session="s2", server=BY_CALLS, seen=NOW), held("c"))
+    with leases(store) as writes:
+        assert sorted(writes.sessions_of(BY_CALLS)) == ["s1", "s2"]
+        writes.touch(["s1"], NOW + 30 * SECOND)
+        assert not writes.has_idle_sessions(NOW + SESSION_ENDS - 1)
+        assert not writes.end_idle_sessions(NOW + SESSION_ENDS - 1, 5)
+        assert writes.has_idle_sessions(NOW + SESSION_ENDS)
+        at = 5_000 * SECOND
+        assert writes.end_idle_sessions(NOW + SESSION_ENDS, at)
+    a, b, c = of(store, "a", "b", "c")
+    assert (a.server, a.seen, c) == (BY_CALLS, NOW + 30 * SECOND, held("c"))
+    assert (b.server, b.ended_at, b.deadline) == ("", at - SESSION_ENDS + SESSION_IDLE, NOW + LENGTH)
+
+
+def test_a_session_that_its_client_ends_is_that_of_its_principal(store: Store) -> None:
+    waits = held("w", server=BY_CALLS, kind="waits", present_until=NOW + 50)
+    put(store, held("a", server=BY_CALLS), waits, held("b", principal="org", server=BY_CALLS), held("c"))
+    with leases(store) as writes:
+        writes.end_session("s1", None, NOW, 7)
+    a, b, c, w = of(store, "a", "b", "c", "w")
+    assert (a, c) == (held("a", server="", ended_at=7), held("c"))
+    assert (b.server, w.present_until) == (BY_CALLS, NOW)
 
 
 def test_a_call_without_a_server_leaves_the_server_that_is_known(store: Store) -> None:
@@ -218,30 +268,33 @@ def test_the_end_of_a_server_cuts_its_leases_to_the_grace_but_for_those_whose_le
     put(store, held("long"), short, told, held("other", server="v2"), held("offer", kind="offered"))
     put(store, held("waits", kind="waits", present_until=NOW + 50), held("away", kind="waits", present_until=0))
     with leases(store) as writes:
-        assert writes.end(["v1", "v0"], NOW, 20)
+        assert writes.end(["v1", "v0"], NOW, 3, 20)
     away, long, offer, other, short_after, told_after, waits = of(
         store, "away", "long", "offer", "other", "short", "told", "waits"
     )
-    assert long == held("long", server="", deadline=NOW + 20)
-    assert (short_after, told_after) == (short._replace(server=""), told._replace(server=""))
+    assert long == held("long", server="", ended_at=3, deadline=NOW + 20)
+    assert (short_after, told_after) == (
+        short._replace(server="", ended_at=3),
+        told._replace(server="", ended_at=3),
+    )
     assert (offer.deadline, other) == (NOW + 20, held("other", server="v2"))
     assert (waits.present_until, waits.deadline, waits.server) == (NOW, NOW + LENGTH, "")
     assert away.present_until == 0
     with leases(store) as writes:
-        assert not writes.end(["v1", "v0"], NOW, 20)
+        assert not writes.end(["v1", "v0"], NOW, 3, 20)
 
 
 def test_a_clean_end_may_leave_leases_as_they_are(store: Store) -> None:
     put(store, held())
     with leases(store) as writes:
-        assert writes.end(["v1"], NOW, None)
-    assert of(store, "a") == [held(server="")]
+        assert writes.end(["v1"], NOW, 3, None)
+    assert of(store, "a") == [held(server="", ended_at=3)]
 
 
 def test_no_server_is_no_server_that_could_end(store: Store) -> None:
     put(store, held(server=""))
     with leases(store) as writes:
-        assert not writes.end([""], NOW, 20)
+        assert not writes.end([""], NOW, 3, 20)
     assert of(store, "a") == [held(server="")]
 
 
@@ -252,22 +305,22 @@ def loss(resource: str = "a", session: str | None = "s1", agent: str = "ann", at
     return Loss(resource, 1, "forced", agent, None, session, "v1", at, "off duty")
 
 
-def test_losses_are_found_by_session_and_by_agent(store: Store, clock: Clock) -> None:
+def test_losses_are_found_by_session_and_by_receipt(store: Store, clock: Clock) -> None:
     at = clock()
-    given = [loss("a", at=at), loss("b", session="s2", at=at), loss("c", session="s0", at=at)]
-    given += [loss("d", session="s0", agent="bob", at=at), loss("e", session=None, at=at)]
+    given = [loss("a", at=at), loss("b", session="s2", at=at), loss("c", session="s1", agent="bob", at=at)]
+    given += [loss("d", session=None, at=at)._replace(receipt="r1"), loss("e", session=None, at=at)]
     with leases(store) as writes:
         writes.lose(given, at)
-        told = {
+        found = {
             who: sorted(it.resource for it in writes.losses(None, *who))
-            for who in ((None, None), (None, "ann"), ("s1", None), ("s1", "ann"), ("s0", "bob"))
+            for who in ((None, None), (None, "r1"), ("s1", None), ("s1", "r1"), ("s0", "r0"))
         }
-    assert told == {
+    assert found == {
         (None, None): [],
-        (None, "ann"): ["a", "b", "c", "e"],
-        ("s1", None): ["a"],
-        ("s1", "ann"): ["a", "b", "c", "e"],
-        ("s0", "bob"): ["c", "d"],
+        (None, "r1"): ["d"],
+        ("s1", None): ["a", "c"],
+        ("s1", "r1"): ["a", "c", "d"],
+        ("s0", "r0"): [],
     }
 
 

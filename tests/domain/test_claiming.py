@@ -89,15 +89,15 @@ def test_the_cap_counts_what_is_held_and_what_is_asked_for() -> None:
         "agent: this session would hold 3 claims, and 2 at most are allowed; claim fewer, or release"
     )
     refusal = (
-        board(waits("b.py", by="ann"), held("b.py", by="bob"))
+        board(waits("b.py", by="ann"), held("b.py", by="bob@there"))
         .when(take("c.py", by="ann", most=1))
         .refused(InvalidError)
     )
-    assert str(refusal).startswith("agent: would hold 2 claims, with those it waits for, and 1 at most")
+    assert str(refusal).startswith("agent: this session would hold 2 claims, with those it waits for, and 1 at most")
     scene.when(take("c.py", by="ann", also=("d.py",), most=3)).refused(InvalidError)
     scene.when(take("c.py", by="ann", also=("a.py",), most=3)).then(granted("c.py", to="ann"))
     scene.when(take("a.py", by="ann", most=2)).then()
-    scene.when(take("c.py", by="bob", most=1)).then(granted("c.py", to="bob"))
+    scene.when(take("c.py", by="bob@there", most=1)).then(granted("c.py", to="bob@there"))
 
 
 def test_a_call_names_a_hundred_resources_at_most() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdlog.domain.envelope import NO_DIGEST, digest, payload_hash
+from holdlog.domain.envelope import NO_DIGEST, Digested, digest, digest_2, payload_hash
 from holdlog.domain.message import NOBODY, Caller
 
 SALT = bytes(range(16))
@@ -88,3 +88,62 @@ def test_null_and_the_text_null_are_not_the_same() -> None:
 def test_the_process_that_keeps_a_session_alive_is_not_recorded() -> None:
     caller = SAID["caller"].model_copy(update={"server": "x"})
     assert digest(**SAID | {"caller": caller}) == digest(**SAID)
+
+
+# --- format 2
+
+SAID_2: Digested = Digested(
+    stream="record:n/k",
+    version=7,
+    topic="ValueWritten",
+    at=1_700_000_000_000_000,
+    clock=1_699_999_000_000_000,
+    principal="org/é",
+    session="s-1",
+    request_id="r-1",
+    correlation_id="c-1",
+    operation="set",
+    based_on=6,
+    forced=None,
+    guard='[{"resource":"a.py","version":3}]',
+    body='{"by":"ann"}',
+    payload="ff" * 32,
+    reason="ee" * 32,
+)
+NOTHING_SAID: Digested = SAID_2._make(None for _ in SAID_2)
+
+
+def test_the_digest_of_format_2_begins_with_its_tag_and_the_digest_before() -> None:
+    assert digest_2(bytes(range(32)), SAID_2) == sha256(
+        '["holdlog/2","000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f","record:n/k",7,"ValueWritten",'
+        '1700000000000000,1699999000000000,"org/é","s-1","r-1","c-1","set",6,null,'
+        '"[{\\"resource\\":\\"a.py\\",\\"version\\":3}]","{\\"by\\":\\"ann\\"}",'
+        f'"{"ff" * 32}","{"ee" * 32}"]'
+    )
+
+
+def test_the_digest_of_format_2_of_a_first_event_that_relies_on_nothing() -> None:
+    event = NOTHING_SAID._replace(stream="claim:a.py", version=1, topic="ClaimGranted", at=42, body='{"agent":"ann"}')
+    assert digest_2(NO_DIGEST, event) == sha256(
+        '["holdlog/2","","claim:a.py",1,"ClaimGranted",42,null,null,null,null,null,null,null,null,null,'
+        '"{\\"agent\\":\\"ann\\"}",null,null]'
+    )
+
+
+@pytest.mark.parametrize("field", Digested._fields)
+@pytest.mark.parametrize("other", [None, 1, 2, "x"])
+def test_a_change_of_any_field_changes_the_digest_of_format_2(field: str, other: Any) -> None:
+    changed = SAID_2._replace(**{field: other})
+    assert (digest_2(NO_DIGEST, changed) == digest_2(NO_DIGEST, SAID_2)) is (changed == SAID_2)
+
+
+def test_a_field_that_moves_to_its_neighbour_changes_the_digest_of_format_2() -> None:
+    found = {digest_2(NO_DIGEST, NOTHING_SAID._replace(**{field: "x"})) for field in Digested._fields}
+    assert len(found) == len(Digested._fields)
+
+
+def test_the_previous_digest_and_the_tag_are_in_the_digest_of_format_2() -> None:
+    assert digest_2(b"\x01" * 32, SAID_2) != digest_2(NO_DIGEST, SAID_2)
+    assert digest(NO_DIGEST, "s", 1, "t", 1, NOBODY, "{}", None) != digest_2(
+        NO_DIGEST, NOTHING_SAID._replace(stream="s", version=1, topic="t", at=1, body="{}")
+    )

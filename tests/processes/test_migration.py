@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from holdlog import HoldlogError, StateStore, StoreError, UnavailableError
+from holdlog.adapters.machine import host
 from holdlog.adapters.stores import migrating, rebuilding, schema
 from holdlog.adapters.stores.doctor import examine
 from holdlog.adapters.stores.mapper import FORMAT_COLUMNS
@@ -416,6 +417,9 @@ def limited(path: Path, size: int) -> dict[str, Any]:
     [pytest.param(False, marks=pytest.mark.slow, id="for the backup"), pytest.param(True, id="for the views")],
 )
 def test_where_the_disk_is_full_the_store_stays_as_it_is(path: Path, old: int, kept: bool) -> None:
+    with closing(sqlite3.connect(path)) as connection:  # of this boot: else there is a second thing to write
+        connection.execute("UPDATE meta SET value = ? WHERE name = 'boot_id'", (host.boot_id(),))
+        connection.commit()
     if kept:  # by an attempt that was killed
         with stopped("backup made", path):
             pass

@@ -13,6 +13,7 @@ from holdlog.adapters.stores.postgres.schema import EVENT_TYPES, MAJOR, MINOR, T
 from holdlog.adapters.stores.postgres.standing import MADE, TABLES, indexes_there, tables_there
 from holdlog.adapters.stores.schema import EVENTS_TABLE, SESSION_SALT, new_session_salt
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
+from holdlog.projections.claims import CLAIMS
 from holdlog.projections.current import CURRENT
 
 OLDER: Final = ("1", "2")
@@ -24,9 +25,10 @@ LOCK_SECONDS: Final = 10.0
 def migrate(connection: Connection, writers_lock: str, old: str) -> None:
     """Migrate in the transaction that the connection is in; `writers_lock`: the statement that shuts out writers.
 
-    Events stay as they are: the log gets columns, and the view `current` what the log says of it. Processes of the
-    older build are refused from then on, so the sessions of all leases have ended; deadlines stay. Raises StoreError
-    where it cannot be done at all, UnavailableError where it can later, both with a line; the store is as it was then.
+    Events stay as they are: the log gets columns, and the views `current` and `claims` are folded from it again.
+    Processes of the older build are refused from then on, so the sessions of all leases have ended; deadlines stay.
+    Raises StoreError where it cannot be done at all, UnavailableError where it can later, both with a line; the store
+    is as it was then.
     """
     try:
         connection.execute(f"SET LOCAL lock_timeout = '{round(LOCK_SECONDS * 1000)}ms'")
@@ -40,7 +42,8 @@ def migrate(connection: Connection, writers_lock: str, old: str) -> None:
             connection.execute(statement)
         for name in MADE.keys() - TABLES - indexes_there(connection):
             connection.execute(MADE[name])
-        take_over_within(connection, CURRENT)
+        for view in (CURRENT, CLAIMS):
+            take_over_within(connection, view)
         for row in (("major", str(MAJOR)), ("minor", str(MINOR))):
             connection.execute(_PUT_META, row)
         connection.execute(
@@ -67,6 +70,7 @@ _ALTER: Final = (
     f"""ALTER TABLE leases ADD COLUMN receipt {TYPES[str]}, ADD COLUMN seen bigint NOT NULL DEFAULT 0,
     ADD COLUMN ended_at bigint NOT NULL DEFAULT 0""",
     f"ALTER TABLE losses ADD COLUMN receipt {TYPES[str]}",
+    "DROP INDEX IF EXISTS leases_principal",  # made again, over sessions too
     "ALTER TABLE leases DISABLE TRIGGER USER",  # those of a seal pass over renewals
     f"""UPDATE leases SET server = '', present_until = LEAST(present_until, {SELECT_NOW}), seen = heard,
     ended_at = {SELECT_NOW}, session = COALESCE(session, '{BEFORE_UPGRADE}')""",

@@ -67,6 +67,8 @@ class PostgresTransaction(PostgresReader):
         self.last_digest = b""
         """Of the last event, once there is one."""
         self.steady = 0
+        self.clock = 0
+        """Of the database, microseconds UTC; `at` is never before the newest event."""
         self.sealed: str | None = None
         self.number = ""
         """PostgreSQL's own for the transaction: by it, and by the last event, its fate can be asked for later."""
@@ -98,7 +100,8 @@ class PostgresTransaction(PostgresReader):
         self._records |= {(it.namespace, it.key): it for it in found}
         self.sealed = line_of(seal)
         self._idle = set(ahead.agents).difference(busy)
-        self.at = max(self._clock() if self._clock else now, last or 0)
+        self.clock = self._clock() if self._clock else now
+        self.at = max(self.clock, last or 0)
         self.steady = self._steady() if self._steady else now
         self._position = position or 0
         self.wrote = self.grew = False
@@ -202,7 +205,7 @@ class PostgresTransaction(PostgresReader):
         for change in changes:
             stream = change.before.stream
             before = self._states.get(stream, change.before)
-            event = seal(change, before, self.at, caller)
+            event = seal(change, before, self.at, self.clock, caller)
             self._states[stream] = after = fold.evolve(before, change.event, self.at, event.digest, caller.principal)
             self._sealed.append(event)
             self.topics.append(event.stored.topic)
