@@ -3,13 +3,14 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
 from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.call import Answered, Read, Settings, Stand, Wait, Write
 from holdlog.adapters.calls import Calls
+from holdlog.adapters.claims.sessions import Process
 from holdlog.adapters.follower import Follower
 from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.stores.sealing import SEAL, line_of
@@ -45,6 +46,10 @@ class Server:
 
     def _lives(self, server: str) -> bool:
         return server == self.name
+
+    def processes(self) -> Sequence[Process]:
+        """Those that are connected to the store now, this one included once it joined."""
+        return ()
 
     def close(self) -> None:
         """Be gone."""

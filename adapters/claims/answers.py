@@ -1,6 +1,6 @@
 """From outcomes, boards and refusals about claims to answers. Hints are fixed text, as in adapters/answers.py."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from holdlog.adapters import answers
@@ -136,20 +136,20 @@ def board(
     page: list[str], board: Board, moment: Moment, profiles: dict[str, Profile], agent: str | None, more: bool
 ) -> results.Board:
     """The claims of a page, whoever waits for them, and the agents among all these."""
-    holds = [hold for name in page for hold in board.holds(name) if _concerns(hold.grant.agent, agent)]
-    everybody = [it for it in board.waiting() if _concerns(it.ticket.agent, agent)]
+    holds = [hold for name in page for hold in board.holds(name) if concerns(hold.grant.agent, agent)]
+    everybody = [it for it in board.waiting() if concerns(it.ticket.agent, agent)]
     lines = {name: [it for it in everybody if it.resource == name] for name in page if board.claim(name).line}
     leases = [*(hold.lease for hold in holds), *(it.lease for line in lines.values() for it in line)]
     agents = []
     for name, principal in sorted({(it.agent, it.principal) for it in leases}, key=lambda it: (it[0], it[1] or "")):
         mine = [lease for lease in leases if (lease.agent, lease.principal) == (name, principal)]
-        profile = _profile(profiles, name, principal)
+        profile = profile_of(profiles, name, principal)
         agents.append(
             results.AgentPart(
                 agent=name,
                 principal=principal,
                 claims=sum(1 for lease in mine if lease.kind != "waits"),
-                connected=any(_is_connected(lease, moment) for lease in mine),
+                connected=any(is_connected(lease, moment) for lease in mine),
                 idle_seconds=min(_seconds(moment.steady - lease.heard) for lease in mine),
                 name=profile.name,
                 model=profile.model,
@@ -157,7 +157,7 @@ def board(
             )
         )
     return results.Board(
-        claims=[_held(hold.resource, hold, board, moment) for hold in holds],
+        claims=[_named(_held(hold.resource, hold, board, moment), hold, profiles) for hold in holds],
         queues=[
             results.Queue(resource=name, length=len(line), line=[_waiter(it, moment) for it in line[:MAX_TOLD]])
             for name, line in lines.items()
@@ -181,10 +181,15 @@ def available(
     )
 
 
-def _profile(profiles: dict[str, Profile], agent: str, principal: str | None) -> Profile:
+def profile_of(profiles: Mapping[str, Profile], agent: str, principal: str | None) -> Profile:
     """What the agent registered; nothing where another principal registered the name."""
     found = profiles.get(agent)
     return found if found is not None and found.principal == principal else Profile(agent)
+
+
+def _named(held: results.Held, hold: Rival, profiles: Mapping[str, Profile]) -> results.Held:
+    profile = profile_of(profiles, hold.grant.agent, hold.grant.principal)
+    return held.model_copy(update={"agent_name": profile.name, "agent_model": profile.model})
 
 
 def claimed_in(workspace: str, grant: Grant) -> results.Elsewhere:
@@ -311,14 +316,14 @@ def _held(resource: str, hold: Rival, board: Board, moment: Moment) -> results.H
         version=hold.grant.version,
         mode=hold.grant.mode,
         queue_length=len(board.in_line(resource)),
-        holder_connected=_is_connected(hold.lease, moment),
+        holder_connected=is_connected(hold.lease, moment),
         holder_idle_seconds=_seconds(moment.steady - hold.lease.heard),
         holder_note=hold.lease.note,
         covered_by=hold.resource if hold.resource != resource else None,
     )
 
 
-def _is_connected(lease: Lease, moment: Moment) -> bool:
+def is_connected(lease: Lease, moment: Moment) -> bool:
     return not lease.has_ended(moment.steady) and moment.connected(lease.server)
 
 
@@ -351,7 +356,7 @@ def _holders(holders: Sequence[tuple[str, str | None]]) -> dict[str, list[str] |
     }
 
 
-def _concerns(name: str, agent: str | None) -> bool:
+def concerns(name: str, agent: str | None) -> bool:
     """Of this agent or its sub-agents."""
     return agent is None or name == agent or name.startswith(agent + "/")
 

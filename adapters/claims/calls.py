@@ -14,7 +14,8 @@ from holdlog.adapters.arguments import AGENT, after_argument, checked, number_of
 from holdlog.adapters.call import Read, Settings, Stand, Wait, Write
 from holdlog.adapters.claims import answers, results
 from holdlog.adapters.claims.answers import Moment
-from holdlog.adapters.pages import chunks, page
+from holdlog.adapters.claims.sessions import Process, rows
+from holdlog.adapters.pages import MAX_PAGE, chunks, page
 from holdlog.adapters.results import Lost, Result, Unavailable, renamed
 from holdlog.domain.agent import Register, Registered
 from holdlog.domain.claims.board import Board
@@ -198,6 +199,22 @@ class ClaimCalls:
             agents = {lease.agent for lease in board.leases.values()}
             profiles = {profile.agent: profile for profile in reader.agents(sorted(agents))}
             return self.shown(answers.board(names, board, self._moment(), profiles, agent, more))
+
+        return Read(answer, large=True)
+
+    def agents(self, processes: Sequence[Process], agent: str | None = None) -> Read[results.Sessions]:
+        """The board with a row for each session, and for each of these processes that holds nothing."""
+        if agent is not None:
+            agent = text(agent, "agent", AGENT)
+
+        def answer(reader: Reader) -> results.Sessions:
+            names = [claim.resource for claim in self._claims(reader, None, MAX_PAGE)]
+            board, moment = self._board(reader, names), self._moment()
+            agents = sorted({lease.agent for lease in board.leases.values()})
+            profiles = {profile.agent: profile for profile in reader.agents(agents)}
+            shown = answers.board(names, board, moment, profiles, agent, more=False)
+            found = rows(board, moment, profiles, agent, processes)
+            return self.shown(results.Sessions(**shown.__dict__ | {"agents": found}))
 
         return Read(answer, large=True)
 

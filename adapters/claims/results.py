@@ -234,6 +234,24 @@ class Board(Result):
         return super().body() | {"claims": [held.body() for held in self.claims]}
 
 
+class SessionPart(AgentPart):
+    """An agent in one session, or a connected process that holds nothing. `claims`: held, `waits`: wanted. `process`:
+    its process id, `program`: what it is, `folder`: where it works, `host`: from where it connects; of a session that
+    no process keeps alive, none of these."""
+
+    waits: int
+    process: int | None = None
+    program: str | None = None
+    folder: str | None = None
+    host: str | None = None
+
+
+class Sessions(Board):
+    """The board with a row in `agents` for each session."""
+
+    agents: list[SessionPart]  # type: ignore[assignment]
+
+
 class WaitTimeout(Result):
     status: Literal["timeout"] = "timeout"
     resource: str

@@ -52,7 +52,7 @@ def text(result: Result, place: Path | str, command: str = "") -> str:
                 for it in history
             ]
             return table(entries) or f"nothing in {store}"
-        case claims.Board() if command == "agents":
+        case claims.Sessions():
             return _agents(result) or f"nobody holds or waits for anything in {store}"
         case claims.Board():
             return _board(result) or f"nothing is held in {store}"
@@ -87,11 +87,12 @@ def _board(board: claims.Board) -> str:
                 shared,
                 f"for {duration(held.held_for_seconds)}",
                 ends,
+                ", ".join(filter(None, (held.agent_name, held.agent_model))),
             )
         )
         rows += _line(lines.pop(held.resource, []))
     for resource, line in lines.items():
-        rows += [(resource, "", "", "", ""), *_line(line)]
+        rows += [(resource, "", "", "", "", ""), *_line(line)]
     return table(rows)
 
 
@@ -103,25 +104,40 @@ def _line(line: Sequence[claims.Waiter]) -> list[tuple[str, ...]]:
             "shared" if waiter.mode == "shared" else "",
             f"for {duration(waiter.since_seconds)}",
             "" if waiter.present else "away",
+            "",
         )
         for number, waiter in enumerate(line, start=1)
     ]
 
 
-def _agents(board: claims.Board) -> str:
+def _agents(board: claims.Sessions) -> str:
     heard = ["" if it.idle_seconds is None else f"heard {duration(it.idle_seconds)} ago" for it in board.agents]
     return table(
         [
             (
                 author(agent.agent, agent.principal),
                 "connected" if agent.connected else "not connected",
-                "1 claim" if agent.claims == 1 else f"{agent.claims} claims",
+                _process(agent),
+                agent.folder or "",
+                _held_and_wanted(agent),
                 ago,
                 ", ".join(filter(None, (agent.name, agent.model, agent.purpose))),
             )
             for agent, ago in zip(board.agents, heard, strict=True)
         ]
     )
+
+
+def _process(agent: claims.SessionPart) -> str:
+    is_named = agent.process is None or agent.agent == f"process {agent.process}"
+    pid = None if is_named else f"process {agent.process}"
+    host = None if agent.host is None else f"from {agent.host}"
+    return ", ".join(filter(None, (pid, agent.program, host)))
+
+
+def _held_and_wanted(agent: claims.SessionPart) -> str:
+    held = "1 claim" if agent.claims == 1 else f"{agent.claims} claims"
+    return f"{held}, waits for {agent.waits}" if agent.waits else held
 
 
 def _sentence(result: Result) -> str:

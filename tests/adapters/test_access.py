@@ -228,6 +228,7 @@ FREE = {
     "all_namespaces": "shows what may be read",
     "threads": "shows what may be read",
     "board": "shows what may be seen",
+    "agents": "shows what may be seen",
     "lost": "of the caller's own claims",
     "guards": "checks arguments",
     "resource": "checks arguments",

@@ -150,6 +150,27 @@ def test_the_board_tells_namesakes_of_two_principals_apart(opened: Opened) -> No
     assert "agent_name" not in opened.read(calls.status("b")).body()
 
 
+def test_agents_have_a_row_for_each_session(place: str) -> None:
+    where = place if "://" in place else Path(place)
+    with closing(open_holdlog(where, what="first")) as one, closing(open_holdlog(where, what="second")) as two:
+        one.claim(one.calls.claim("a", "ann"), one.caller)
+        one.claim(one.calls.claim("b", "ann"), one.caller)
+        two.claim(two.calls.claim("c", "ann"), two.caller)
+        two.claim(two.calls.claim("d", "root"), CI)
+        from holdlog.domain.claims.commands import Take
+        from holdlog.domain.claims.lease import SECOND
+
+        two.writer.run(Take(resource="a", agent="ann", wait=30 * SECOND), two.caller)
+        rows = json.loads(cli(place, "agents", "--json"))["agents"]
+        listed = cli(place, "agents")
+    anns = sorted((it["claims"], it["waits"], it["process"], it["program"]) for it in rows if it["agent"] == "ann")
+    assert anns == [(1, 1, os.getpid(), "second"), (2, 0, os.getpid(), "first")]
+    assert all(it["folder"].endswith(os.getcwd()[-10:]) for it in rows if it["agent"] == "ann")
+    assert [(it["principal"], it["claims"]) for it in rows if it["agent"] == "root"] == [("token:ci", 1)]
+    assert "1 claim, waits for 1" in listed
+    assert f"process {os.getpid()}, second" in listed
+
+
 def test_a_ring_of_waiters_and_a_grant_from_the_queue_name_principals(opened: Opened) -> None:
     from holdlog.domain.claims.commands import Queued, Release, Take
     from holdlog.domain.claims.lease import SECOND
