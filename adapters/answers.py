@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from holdlog.adapters import results
+from holdlog.adapters.authors import principal_of
 from holdlog.adapters.results import Result
 from holdlog.domain import refusals
 from holdlog.domain.envelope import Envelope, Recorded
@@ -64,6 +65,7 @@ def state_record(record: Record, now: int) -> results.StateRecord:
         value=record.value.value,
         version=record.version,
         updated_by=record.updated_by,
+        principal=record.principal,
         updated_at=utc(record.updated_at),
         expires_at=None if ends is None else utc(ends),
         expires_in_seconds=None if ends is None else seconds_between(now, ends),
@@ -76,6 +78,7 @@ def listed(record: Record) -> results.ListedRecord:
         value=record.value.value,
         version=record.version,
         updated_by=record.updated_by,
+        principal=record.principal,
         updated_at=utc(record.updated_at),
     )
 
@@ -90,6 +93,7 @@ def past(
         version=envelope.version,
         value=event.value.value if isinstance(event, ValueWritten) else None,
         updated_by=event.by,
+        principal=principal_of(recorded),
         updated_at=utc(event.due if isinstance(event, ValueExpired) else envelope.at),
         event_type=_EVENT_TYPES[type(event)],
         position=envelope.position,
@@ -136,6 +140,7 @@ def watched(record: Record, now: int) -> results.StateRecord | results.Deleted:
         key=record.key,
         version=record.version,
         deleted_by=record.updated_by,
+        principal=record.principal,
         deleted_at=utc(record.updated_at),
         expires_at=None if record.expires_at is None else utc(record.expires_at),
     )
@@ -175,6 +180,7 @@ def refused(refusal: HoldlogError) -> Result:
                 version=refusal.version,
                 current_version=refusal.current_version,
                 held_by=refusal.held_by,
+                held_by_principal=refusal.held_by_principal,
                 reason=refusal.reason,
                 hint=_fenced_hint(refusal),
             )

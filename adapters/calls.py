@@ -128,7 +128,7 @@ class Calls(ThreadCalls):
     ) -> Read[results.RecordList]:
         namespace, size = text(namespace, "namespace", NAME), page_size(limit)
         prefix, after = text(prefix, "prefix", BEGINNING), after_argument(after, "after_key")
-        self._require("read", namespace)
+        self._require("read-values", namespace)
 
         def answer(reader: Reader) -> results.RecordList:
             found, more = page(_records(reader, namespace, prefix, after, deleted), size, record_bytes)
@@ -244,18 +244,18 @@ class Calls(ThreadCalls):
 
     def _require_to_change(self, command: Transact) -> None:
         for operation in command.operations:
-            self._require("read" if isinstance(operation, Check) else "write", operation.namespace)
+            self._require("read-values" if isinstance(operation, Check) else "write-values", operation.namespace)
         for claim in command.guard:
             self._require("claim", claim.resource)
 
     def _readable(self, namespace: str, key: str) -> tuple[str, str]:
         place = text(namespace, "namespace", NAME), text(key, "key", NAME)
-        self._require("read", place[0])
+        self._require("read-values", place[0])
         return place
 
     def _readable_namespace(self, namespace: str) -> str:
         namespace = text(namespace, "namespace", NAME)
-        self._require("read", namespace)
+        self._require("read-values", namespace)
         return namespace
 
     def _namespaces(self, reader: Reader, after: str | None, limit: int) -> list[tuple[str, int]]:
@@ -263,7 +263,7 @@ class Calls(ThreadCalls):
         if self.grants is EVERYTHING:
             return reader.namespaces(after, limit)
         found = chunks(reader.namespaces, after, lambda it: it[0])
-        seen = (it for it in found if self.grants.allows("read", it[0]))
+        seen = (it for it in found if self.grants.allows("read-values", it[0]))
         return list(seen if limit < 0 else islice(seen, limit))
 
     # --- steps

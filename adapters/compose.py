@@ -14,10 +14,11 @@ from holdlog.adapters.arguments import SESSION
 from holdlog.adapters.arguments import text as checked_text
 from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Calls
+from holdlog.adapters.claims.sessions import Process
 from holdlog.adapters.machine import host
 from holdlog.adapters.machine.bells import MachineBell, ProcessBell
 from holdlog.adapters.machine.location import is_url
-from holdlog.adapters.machine.presence import Presence, announce, is_connected
+from holdlog.adapters.machine.presence import Presence, announce, connected, is_connected
 from holdlog.adapters.opened import Opened, Server
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.domain.message import Caller
@@ -58,7 +59,7 @@ def open_holdlog(
         calls = Calls(settings, host.now, host.steady, server.connected, identity)
         return _kept(Opened(memory, ProcessBell(), caller, calls, server, settings, identity))
     if is_url(str(place)):
-        return _kept(_open_database(str(place), session, settings))
+        return _kept(_open_database(str(place), session, settings, what))
     from holdlog.adapters.stores.opening import open_sqlite
 
     path = file_of(place)
@@ -82,14 +83,14 @@ def _identified(store: "Store", session: SessionId) -> tuple[Caller, Identity]:
     return Caller(session=identity.session(*session)), identity
 
 
-def _open_database(url: str, session: SessionId, settings: Settings) -> Opened:
+def _open_database(url: str, session: SessionId, settings: Settings, what: str) -> Opened:
     require_database(url)
     from holdlog.adapters.stores.postgres.opening import open_postgres
     from holdlog.adapters.stores.postgres.session import Session, SessionBell
 
     store = open_postgres(url)
     bell = SessionBell()
-    bell.session = server = Session(store, bell.wake)
+    bell.session = server = Session(store, bell.wake, what)
     caller, identity = _identified(store, session)
     calls = Calls(settings, store.now, store.steady, server.connected, identity)
     return Opened(store, bell, caller, calls, server, settings, identity)
@@ -194,6 +195,9 @@ class MachineServer(Server):
             if self._presence is None:
                 self._presence = announce(self._path, self._session, self._what)
             return self._presence.server
+
+    def processes(self) -> list[Process]:
+        return [Process(it.server, it.pid, it.what, it.folder) for it in connected(self._path)]
 
     def _lives(self, server: str) -> bool:
         return server != "" and is_connected(self._path, server)

@@ -3,13 +3,14 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
 from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.call import Answered, Read, Settings, Stand, Wait, Write
 from holdlog.adapters.calls import Calls
+from holdlog.adapters.claims.sessions import Process
 from holdlog.adapters.follower import Follower
 from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.stores.sealing import SEAL, line_of
@@ -46,6 +47,10 @@ class Server:
     def _lives(self, server: str) -> bool:
         return server == self.name
 
+    def processes(self) -> Sequence[Process]:
+        """Those that are connected to the store now, this one included once it joined."""
+        return ()
+
     def close(self) -> None:
         """Be gone."""
 
@@ -55,6 +60,8 @@ class Opened:
 
     room: Callable[[Command], Awaitable[None]] | None = None
     """Asked before each write of a coroutine; raises what keeps it from being made."""
+    own_names: Callable[[Command, Caller], Awaitable[None]] | None = None
+    """Awaited before each write and claim of a coroutine; raises to refuse a name that is not the caller's."""
 
     def __init__(
         self,
@@ -128,12 +135,16 @@ class Opened:
     # --- for coroutines
 
     async def write_async(self, call: Write[Answered], caller: Caller) -> Answered:
+        if self.own_names is not None:
+            await self.own_names(call.command, caller)
         if self.room is not None:
             await self.room(call.command)
         return call.answer(await self._decided_async(call.command, caller))
 
     async def claim_async(self, call: Stand[Answered], caller: Caller) -> Answered:
         """As `claim`. A cancelled call leaves its ticket, which keeps its place for a while."""
+        if self.own_names is not None:
+            await self.own_names(call.command, caller)
         caller = await self.aside(partial(self._joined, caller))
 
         def leave(outcome: Outcome) -> None:

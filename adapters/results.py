@@ -42,6 +42,7 @@ class Lost(Part):
     version: int
     why: str
     held_by: str | None = None
+    held_by_principal: str | None = None
     reason: str | None = None
 
 
@@ -75,6 +76,7 @@ class StateRecord(Result):
     value: Any
     version: int
     updated_by: str
+    principal: str | None = None
     updated_at: Time
     expires_at: Time | None = None
     expires_in_seconds: float | None = None
@@ -90,6 +92,7 @@ class NotFound(Result):
     key: str
     version: int | None = None
     deleted_by: str | None = None
+    principal: str | None = None
     deleted_at: Time | None = None
     expires_at: Time | None = None
     hint: str
@@ -116,6 +119,7 @@ class Conflict(Result):
     actual_version: int
     actual_value: Any
     actual_updated_by: str | None = None
+    actual_principal: str | None = None
     actual_updated_at: Time | None = None
     hint: str
 
@@ -148,7 +152,12 @@ class ListedRecord(BaseModel):
     value: Any
     version: int
     updated_by: str
+    principal: str | None = None
     updated_at: Time
+
+    @model_serializer(mode="wrap")
+    def _serialized(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialize(self).items() if name != "principal" or value is not None}
 
 
 class RecordList(Result):
@@ -191,6 +200,7 @@ class Past(Result):
     version: int
     value: Any
     updated_by: str
+    principal: str | None = None
     updated_at: Time
     event_type: Literal["write", "delete", "expire", "redact"]
     position: int
@@ -246,6 +256,7 @@ class Deleted(Result):
     key: str
     version: int
     deleted_by: str
+    principal: str | None = None
     deleted_at: Time
     expires_at: Time | None = None
 
@@ -314,6 +325,7 @@ class Fenced(Result):
     version: int
     current_version: int | None = None
     held_by: str | None = None
+    held_by_principal: str | None = None
     reason: str | None = None
     hint: str
 

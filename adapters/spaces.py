@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,8 @@ from holdlog.adapters.machine.location import is_url
 from holdlog.adapters.machine.private import require_private
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.stores.watch import Watch
+from holdlog.domain.handle import Command
+from holdlog.domain.message import Caller
 from holdlog.domain.refusals import InvalidError, UnavailableError
 from holdlog.domain.token import space_name
 
@@ -51,6 +53,7 @@ class Spaces:
         self._closing: set[asyncio.Task[None]] = set()
         self._ended = False
         self._watch: Watch | None = None
+        self._own_names: Callable[[Command, Caller], Awaitable[None]] | None = None
 
     def opened(self) -> list[Opened]:
         """The main store, and the spaces that are open."""
@@ -61,6 +64,12 @@ class Spaces:
         self._watch = watch
         for opened in self.opened():
             opened.writer.watch = watch
+
+    def require_own_names(self, require: Callable[[Command, Caller], Awaitable[None]]) -> None:
+        """Ask it from now on before each write and claim, also in spaces that are opened later."""
+        self._own_names = require
+        for opened in self.opened():
+            opened.own_names = require
 
     @asynccontextmanager
     async def enter(self, name: str | None) -> AsyncIterator[Opened]:
@@ -123,6 +132,7 @@ class Spaces:
             require_private(place.parent)  # before a link in its place is resolved
         opened = open_holdlog(place, self._settings, what="http")
         opened.writer.watch = self._watch
+        opened.own_names = self._own_names
         self._prepare(opened)
         if self._ended:
             opened.finish_waiting()

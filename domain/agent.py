@@ -41,7 +41,8 @@ class Registered(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """`version` 0 = never registered."""
+    """`version` 0 = never registered. `principal`: who was authenticated for it; what one principal registers says
+    nothing about an agent of the same name under another."""
 
     agent: str
     version: int = 0
@@ -50,14 +51,17 @@ class Profile(NamedTuple):
     purpose: str | None = None
     registered_at: int = 0
     digest: bytes = NO_DIGEST
+    principal: str | None = None
 
     @property
     def stream(self) -> str:
         return agent_stream(self.agent)
 
 
-def decide(command: Register, profile: Profile) -> list[AgentRegistered]:
-    """No event: nothing is new."""
+def decide(command: Register, profile: Profile, principal: str | None) -> list[AgentRegistered]:
+    """No event: nothing is new. What another principal registered is replaced as a whole."""
+    if profile.principal != principal:
+        profile = Profile(profile.agent)
     told = AgentRegistered(
         name=command.name or profile.name,
         model=command.model or profile.model,
@@ -67,6 +71,6 @@ def decide(command: Register, profile: Profile) -> list[AgentRegistered]:
     return [] if profile.version and told == known else [told]
 
 
-def evolve(profile: Profile, event: AgentRegistered, at: int, digest: bytes) -> Profile:
-    """`at` (microseconds UTC) and `digest` come from the event's envelope."""
-    return Profile(profile.agent, profile.version + 1, event.name, event.model, event.purpose, at, digest)
+def evolve(profile: Profile, event: AgentRegistered, at: int, digest: bytes, principal: str | None = None) -> Profile:
+    """`at` (microseconds UTC), `digest` and `principal` come from the event's envelope."""
+    return Profile(profile.agent, profile.version + 1, event.name, event.model, event.purpose, at, digest, principal)

@@ -141,8 +141,9 @@ def _still_held(outcome: Taken, command: Command, caller: Caller, transaction: T
     board = load_to_write(transaction, [resource for resource, _ in grants])
     leases = [board.lease(resource, version) for resource, version in grants]
     if not all(lease is not None and lease.is_of(who) for lease in leases):
-        holds = board.holds(outcome.resource)
-        raise ExpiredError(outcome.resource, holds[0].grant.agent if holds else None, replayed=True)
+        grant = next((hold.grant for hold in board.holds(outcome.resource)), None)
+        held_by, principal = (grant.agent, grant.principal) if grant is not None else (None, None)
+        raise ExpiredError(outcome.resource, held_by, replayed=True, held_by_principal=principal)
     left = min(lease.deadline for lease in leases if lease is not None) - transaction.steady
     return outcome._replace(expires_in=left, at=transaction.at)
 
@@ -304,7 +305,7 @@ def _identified(
 
 def _register(command: Register, caller: Caller, transaction: Transaction) -> Registered:
     before = next(iter(transaction.agents([command.agent])), Profile(command.agent))
-    events = agent.decide(command, before)
+    events = agent.decide(command, before, caller.principal)
     changes = [AgentChange(before, event) for event in events]
     position = transaction.append(changes, caller)[-1] if changes else transaction.position()
     return Registered(command.agent, before.version + len(events), position)

@@ -7,7 +7,7 @@ from pydantic import Field
 from holdlog.domain.claims.resource import Resource
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.message import Event, Message
-from holdlog.domain.names import Agent, AllowedAgent, Name, record_stream
+from holdlog.domain.names import Agent, AllowedAgent, Label, Name, record_stream
 from holdlog.domain.refusals import Conflict, ConflictError, NotFoundError, TooLargeError
 from holdlog.domain.times import utc
 from holdlog.domain.value import NULL, Json, merged
@@ -37,11 +37,12 @@ class ValueDeleted(Event):
 class ValueExpired(Event):
     """The value reached the end of its time to live at `due` (microseconds UTC), whenever that was noticed.
 
-    `by`: who wrote the value that ended."""
+    `by`: who wrote the value that ended; `principal`: who was authenticated then (None in format 1)."""
 
     topic: ClassVar[str] = "ValueExpired"
     due: int
     by: Agent
+    principal: Label | None = None
 
 
 RecordEvent = ValueWritten | ValueDeleted | ValueExpired
@@ -194,7 +195,7 @@ def end_of(record: Record, at: int) -> ValueExpired | None:
     """The end of the value, if it is due at a time and nobody noticed yet."""
     if not record.live or record.expires_at is None or record.expires_at > at:
         return None
-    return ValueExpired(due=record.expires_at, by=record.updated_by)
+    return ValueExpired(due=record.expires_at, by=record.updated_by, principal=record.principal)
 
 
 def seen(record: Record, at: int) -> Record:
@@ -206,7 +207,13 @@ def seen(record: Record, at: int) -> Record:
 def not_found(record: Record) -> NotFoundError:
     """For a record without a value."""
     return NotFoundError.of_record(
-        record.namespace, record.key, record.version, record.updated_by, record.updated_at, record.expires_at
+        record.namespace,
+        record.key,
+        record.version,
+        record.updated_by,
+        record.updated_at,
+        record.expires_at,
+        record.principal,
     )
 
 
@@ -239,5 +246,6 @@ def _require_version(expected: int | None, record: Record) -> None:
             actual_value=record.value.value,
             actual_updated_by=record.updated_by or None,
             actual_updated_at=utc(record.updated_at) if record.version else None,
+            actual_principal=record.principal,
         )
     )

@@ -50,7 +50,7 @@ class DeniedError(HoldlogError):
 
 class Conflict(Message):
     """What stands there instead of the expected version. `actual_version` 0: nothing lives there now; author and time
-    are then those of the deletion, or None when the key never existed."""
+    are then those of the deletion, or None when the key never existed. `actual_principal`: who was authenticated."""
 
     namespace: str
     key: str
@@ -59,6 +59,7 @@ class Conflict(Message):
     actual_value: Any
     actual_updated_by: str | None
     actual_updated_at: datetime | None
+    actual_principal: str | None = None
 
 
 class ConflictError(HoldlogError):
@@ -110,11 +111,20 @@ class NotFoundError(HoldlogError, LookupError):
 
     @classmethod
     def of_record(
-        cls, namespace: str, key: str, version: int = 0, by: str = "", at: int = 0, expires_at: int | None = None
+        cls,
+        namespace: str,
+        key: str,
+        version: int = 0,
+        by: str = "",
+        at: int = 0,
+        expires_at: int | None = None,
+        principal: str | None = None,
     ) -> "NotFoundError":
         facts: dict[str, Any] = {"namespace": namespace, "key": key}
         if version:
             facts |= {"version": version, "deleted_by": by, "deleted_at": utc(at)}
+        if principal is not None:
+            facts["principal"] = principal
         if expires_at is not None:
             facts["expires_at"] = utc(expires_at)
         return cls(f"{namespace}/{key} does not exist", facts)
@@ -135,7 +145,8 @@ class Hold(NamedTuple):
     `servers`: the processes that keep them alive. `same_name`: the holder has the caller's name. `in_line`: it only
     waits ahead of the caller. `shared_by_asker`: the caller shares it with others and wants it alone. `former`: an
     ended session of the caller's name holds what covers the resource. `without_session`: it was claimed without one,
-    so only a receipt identifies its holder. `session_ended`: the holder's session is known to have ended.
+    so only a receipt identifies its holder. `session_ended`: the holder's session is known to have ended. `principal`:
+    that of `held_by`; `holder_principals`: those of `holders`, in their order.
     """
 
     resource: str
@@ -155,6 +166,8 @@ class Hold(NamedTuple):
     former: bool = False
     without_session: bool = False
     session_ended: bool = False
+    principal: str | None = None
+    holder_principals: tuple[str | None, ...] = ()
 
 
 class BusyError(HoldlogError):
@@ -174,6 +187,7 @@ class Link(NamedTuple):
     agent: str
     holds: str
     waits_for: str
+    principal: str | None = None
 
 
 class DeadlockError(HoldlogError):
@@ -200,10 +214,12 @@ class NotHolderError(HoldlogError):
         cause: Literal["agent", "session", "receipt", "token"] = "agent",
         reason: str | None = None,
         servers: tuple[str, ...] = (),
+        held_by_principal: str | None = None,
     ) -> None:
         super().__init__(f"{resource} is not held by the caller")
         self.resource = resource
         self.held_by = held_by
+        self.held_by_principal = held_by_principal
         self.cause = cause
         self.reason = reason
         self.servers = servers
@@ -216,11 +232,17 @@ class ExpiredError(HoldlogError):
     code = "expired"
 
     def __init__(
-        self, resource: str, held_by: str | None, of_this_session: bool = True, replayed: bool = False
+        self,
+        resource: str,
+        held_by: str | None,
+        of_this_session: bool = True,
+        replayed: bool = False,
+        held_by_principal: str | None = None,
     ) -> None:
         super().__init__(f"the lease of {resource} had ended")
         self.resource = resource
         self.held_by = held_by
+        self.held_by_principal = held_by_principal
         self.of_this_session = of_this_session
         self.replayed = replayed
 
@@ -245,12 +267,14 @@ class FencedError(HoldlogError):
         is_own: bool = False,
         needs_receipt: bool = False,
         servers: tuple[str, ...] = (),
+        held_by_principal: str | None = None,
     ) -> None:
         super().__init__(f"{resource}: the claim of version {version} is not current and held by the writer")
         self.resource = resource
         self.version = version
         self.current_version = current_version
         self.held_by = held_by
+        self.held_by_principal = held_by_principal
         self.reason = reason
         self.ended = ended
         self.is_own = is_own

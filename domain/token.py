@@ -15,8 +15,23 @@ MAX_ALLOWED: Final = 64
 """Grants of one token."""
 MAX_LIFETIME_SECONDS: Final = 10 * 365 * 24 * 60 * 60
 MAX_OVERLAP_SECONDS: Final = 30 * 24 * 60 * 60
-Scope = Literal["read", "write", "claim", "admin"]
+Scope = Literal[
+    "read",
+    "write",
+    "claim",
+    "admin",
+    "read-values",
+    "read-claims",
+    "read-threads",
+    "write-values",
+    "write-threads",
+    "metrics",
+]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+FIRST_SCOPES: Final[tuple[Scope, ...]] = ("read", "write", "claim", "admin")
+"""The scopes of release 0.1. A pattern of that release may contain the name of a later scope."""
+
+SEVERAL: Final = "is one grant; name each by itself"
 
 _NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
 _SPACE: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
@@ -37,21 +52,36 @@ def space_name(text: str) -> str:
 
 
 def allowed(text: str) -> str:
-    """`write:build-*`: a scope, and a pattern of names in which `*` alone is special. Raises ValueError."""
+    """`write:build-*`: a scope, and a pattern of names in which `*` alone is special. Raises ValueError.
+
+    The kind of a name belongs to the scope (`read-values:`), because a name may contain colons: `read:values:x` is what
+    it always was, a grant for the name `values:x`."""
     scope, colon, pattern = text.partition(":")
     if not colon or scope not in SCOPES:
         raise ValueError(
             f"must be {', '.join(SCOPES[:-1])} or {SCOPES[-1]}, a colon and a pattern, as in write:build-*"
         )
-    if any(f",{other}:" in pattern for other in SCOPES):
-        raise ValueError("is one grant; name each by itself")
+    if any(f",{other}:" in pattern for other in FIRST_SCOPES):
+        raise ValueError(SEVERAL)
+    if scope == "metrics" and pattern != "*":
+        raise ValueError("must be metrics:*, because the figures are those of the whole server")
     return f"{scope}:{name(pattern)}"
+
+
+def newly_allowed(text: str) -> str:
+    """As `allowed`, for a token that does not exist yet. Raises ValueError."""
+    text = allowed(text)
+    if any(f",{other}:" in text for other in SCOPES):
+        raise ValueError(SEVERAL)
+    return text
 
 
 TokenName = Annotated[str, Strict(), AfterValidator(token_name)]
 SpaceName = Annotated[str, Strict(), AfterValidator(space_name)]
 Allowed = Annotated[str, Strict(), AfterValidator(allowed)]
 Allow = Annotated[tuple[Allowed, ...], Field(min_length=1, max_length=MAX_ALLOWED)]
+NewlyAllowed = Annotated[str, Strict(), AfterValidator(newly_allowed)]
+NewAllow = Annotated[tuple[NewlyAllowed, ...], Field(min_length=1, max_length=MAX_ALLOWED)]
 Hash = Annotated[str, Strict(), Field(pattern=r"^[0-9a-f]{64}$")]
 """SHA-256 of the whole text of a token, hexadecimal."""
 
@@ -95,7 +125,7 @@ class IssueToken(Message):
 
     name: TokenName
     hash: Hash
-    allow: Allow
+    allow: NewAllow
     lifetime_seconds: float | None = Field(default=None, gt=0, le=MAX_LIFETIME_SECONDS)
     space: SpaceName | None = None
     by: Agent

@@ -15,6 +15,7 @@ AGENTS = Table(
         "purpose": str,
         "registered_at": int,
         "digest": bytes,
+        "principal": str,
     },
     key=1,
 )

@@ -69,11 +69,11 @@ def evolve(
         case Claim():
             return claim.evolve(state, event, at, digest)  # type: ignore[arg-type]
         case Profile():
-            return agent.evolve(state, event, at, digest)  # type: ignore[arg-type]
+            return agent.evolve(state, event, at, digest, principal)  # type: ignore[arg-type]
         case Token():
             return token.evolve(state, event, at, digest)  # type: ignore[arg-type]
         case Thread():
-            return thread.evolve(state, event, at, digest)  # type: ignore[arg-type]
+            return thread.evolve(state, event, at, digest, principal)  # type: ignore[arg-type]
 
 
 def put(state: State) -> Put:

@@ -23,6 +23,8 @@ THREADS = Table(
         "parent": str,
         "parent_version": int,
         "digest": bytes,
+        "started_by_principal": str,
+        "updated_by_principal": str,
     },
     key=1,
 )

@@ -9,12 +9,25 @@ from urllib.parse import unquote
 from holdlog.domain.refusals import DeniedError, InvalidError
 from holdlog.domain.token import MAX_ALLOWED, SCOPES, Scope, allowed
 
+_READ: Final[frozenset[Scope]] = frozenset({"read", "read-values", "read-claims", "read-threads"})
 _INCLUDED: Final[dict[Scope, frozenset[Scope]]] = {
-    "read": frozenset({"read"}),
-    "write": frozenset({"write", "read"}),  # a conflict shows what stands there
+    "read": _READ,
+    "write": _READ | {"write", "write-values", "write-threads"},
     "claim": frozenset({"claim"}),
     "admin": frozenset(SCOPES),
+    "read-values": frozenset({"read-values"}),
+    "read-claims": frozenset({"read-claims"}),
+    "read-threads": frozenset({"read-threads"}),
+    "write-values": frozenset({"write-values", "read-values"}),  # a conflict shows the current value
+    "write-threads": frozenset({"write-threads", "read-threads"}),
+    "metrics": frozenset({"metrics"}),
 }
+"""What a grant allows, by its scope. `read` and `write` cover values, claims and threads whose names match."""
+WIDE: Final[dict[str, str]] = {
+    "read": "values, claims and threads",
+    "write": "values and threads; reads claims",
+}
+"""Scopes that cover names of several kinds, and which."""
 
 
 class Grant(NamedTuple):
@@ -28,7 +41,8 @@ class Grant(NamedTuple):
 
 
 class Grants(NamedTuple):
-    """All that one principal may do. `write` includes `read`, `admin` includes everything.
+    """All that one principal may do. `write` includes `read`, `admin` includes everything; `read` and `write` cover
+    values, claims and threads, `read-values` and the like one kind.
 
     Names are namespaces as they are stored, and resources by their canonical name: the path in the default workspace,
     `file://<workspace>/<path>` in another one, `custom://<name>`."""
@@ -66,24 +80,24 @@ class Grants(NamedTuple):
 
     def sees_claim(self, resource: str) -> bool:
         """Whether it may be known who holds it."""
-        return self.allows("read", resource) or self.allows("claim", resource)
+        return self.allows("read-claims", resource) or self.allows("claim", resource)
 
     def sees(self, stream: str) -> bool:
-        """Whether the events of a stream may be read: of a record with `read` on its namespace, of a claim with `read`
-        or `claim` on its resource, of a thread with `read` on its name, of a token with `admin`, of an agent with
-        anything."""
+        """Whether the events of a stream may be read: of a record with `read-values` on its namespace, of a claim with
+        `read-claims` or `claim` on its resource, of a thread with `read-threads` on its name, of a token with `admin`,
+        of an agent with anything but `metrics`."""
         kind, _, rest = stream.partition(":")
         match kind:
             case "record":
-                return self.allows("read", unquote(rest.partition("/")[0]))
+                return self.allows("read-values", unquote(rest.partition("/")[0]))
             case "claim":
                 return self.sees_claim(unquote(rest))
             case "thread":
-                return self.allows("read", unquote(rest))
+                return self.allows("read-threads", unquote(rest))
             case "token":
                 return self.allows("admin", unquote(rest))
             case _:
-                return kind == "agent" and bool(self.grants)
+                return kind == "agent" and any(grant.scope != "metrics" for grant in self.grants)
 
 
 EVERYTHING: Final = Grants((Grant("admin", "*"),))

@@ -1,13 +1,11 @@
 """The one static token, out of a file or the environment."""
 
 import os
-import stat
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from holdlog.adapters.machine.secrets import secret, secret_in
+from holdlog.adapters.machine.secrets import is_readable_by_others, secret, secret_in
 from holdlog.domain.refusals import InvalidError
 
 VARIABLE: Final = "HOLDLOG_AUTH_TOKEN"
@@ -44,7 +42,6 @@ def static_token(environ: Mapping[str, str], file: str | None, tell: Callable[[s
 
 def _others_read(path: Path) -> bool:
     try:
-        mode = os.stat(path).st_mode
+        return is_readable_by_others(os.stat(path))
     except OSError:
         return False
-    return sys.platform != "win32" and stat.S_ISREG(mode) and bool(mode & (stat.S_IRGRP | stat.S_IROTH))

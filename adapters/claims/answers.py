@@ -1,6 +1,6 @@
 """From outcomes, boards and refusals about claims to answers. Hints are fixed text, as in adapters/answers.py."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters import answers
@@ -9,7 +9,7 @@ from holdlog.adapters.results import Lost, Result
 from holdlog.domain import refusals
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.board import Board, Rival, Waiting
-from holdlog.domain.claims.claim import Past
+from holdlog.domain.claims.claim import Grant, Past
 from holdlog.domain.claims.commands import InLine, Let, Queued, Taken
 from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.claims.taking import MAX_TOLD
@@ -108,6 +108,7 @@ def let(outcome: Let, resource: str | None, several: bool) -> results.Released |
         version=version,
         outcome=outcome.outcome,
         granted_to=outcome.granted_to,
+        granted_to_principal=outcome.granted_to_principal,
         released=released if several else None,
     )
 
@@ -125,11 +126,11 @@ def status(
     if not holds:
         return available(resource, board, elsewhere=elsewhere)
     held = _held(resource, holds[0], board, moment)
-    profile = next((it for it in profiles if it.agent == held.held_by), None)
-    names = list(dict.fromkeys(hold.grant.agent for hold in holds))
+    profile = next((it for it in profiles if (it.agent, it.principal) == (held.held_by, held.held_by_principal)), None)
+    holders = list(dict.fromkeys((hold.grant.agent, hold.grant.principal) for hold in holds))
     return held.model_copy(
         update={
-            "holders": names if len(names) > 1 else None,
+            **_holders(holders if len(holders) > 1 else ()),
             "current": None if version is None else any(_is(hold, resource, version) for hold in holds),
             "agent_name": profile.name if profile else None,
             "agent_model": profile.model if profile else None,
@@ -149,19 +150,20 @@ def board(
     page: list[str], board: Board, moment: Moment, profiles: dict[str, Profile], agent: str | None, more: bool
 ) -> results.Board:
     """The claims of a page, whoever waits for them, and the agents among all these."""
-    holds = [hold for name in page for hold in board.holds(name) if _concerns(hold.grant.agent, agent)]
-    everybody = [it for it in board.waiting() if _concerns(it.ticket.agent, agent)]
+    holds = [hold for name in page for hold in board.holds(name) if concerns(hold.grant.agent, agent)]
+    everybody = [it for it in board.waiting() if concerns(it.ticket.agent, agent)]
     lines = {name: [it for it in everybody if it.resource == name] for name in page if board.claim(name).line}
     leases = [*(hold.lease for hold in holds), *(it.lease for line in lines.values() for it in line)]
     agents = []
-    for name in sorted({lease.agent for lease in leases}):
-        mine = [lease for lease in leases if lease.agent == name]
-        profile = profiles.get(name, Profile(name))
+    for name, principal in sorted({(it.agent, it.principal) for it in leases}, key=lambda it: (it[0], it[1] or "")):
+        mine = [lease for lease in leases if (lease.agent, lease.principal) == (name, principal)]
+        profile = profile_of(profiles, name, principal)
         agents.append(
             results.AgentPart(
                 agent=name,
+                principal=principal,
                 claims=sum(1 for lease in mine if lease.kind != "waits"),
-                connected=any(_is_connected(lease, moment) for lease in mine),
+                connected=any(is_connected(lease, moment) for lease in mine),
                 idle_seconds=min(_seconds(moment.steady - lease.heard) for lease in mine),
                 name=profile.name,
                 model=profile.model,
@@ -170,7 +172,7 @@ def board(
             )
         )
     return results.Board(
-        claims=[_held(hold.resource, hold, board, moment) for hold in holds],
+        claims=[_named(_held(hold.resource, hold, board, moment), hold, profiles) for hold in holds],
         queues=[
             results.Queue(resource=name, length=len(line), line=[_waiter(it, moment) for it in line[:MAX_TOLD]])
             for name, line in lines.items()
@@ -198,10 +200,26 @@ def available(
     )
 
 
+def profile_of(profiles: Mapping[str, Profile], agent: str, principal: str | None) -> Profile:
+    """What the agent registered; nothing where another principal registered the name."""
+    found = profiles.get(agent)
+    return found if found is not None and found.principal == principal else Profile(agent)
+
+
+def _named(held: results.Held, hold: Rival, profiles: Mapping[str, Profile]) -> results.Held:
+    profile = profile_of(profiles, hold.grant.agent, hold.grant.principal)
+    return held.model_copy(update={"agent_name": profile.name, "agent_model": profile.model})
+
+
+def claimed_in(workspace: str, grant: Grant) -> results.Elsewhere:
+    return results.Elsewhere(workspace=workspace, held_by=grant.agent, held_by_principal=grant.principal)
+
+
 def wait_timeout(resource: str, hold: Rival, moment: Moment, elapsed: float, cap: float | None) -> results.WaitTimeout:
     return results.WaitTimeout(
         resource=resource,
         held_by=hold.grant.agent,
+        held_by_principal=hold.grant.principal,
         claimed_at=utc(hold.grant.claimed_at),
         held_for_seconds=answers.seconds_between(hold.grant.claimed_at, moment.at),
         elapsed_seconds=round(elapsed, 3),
@@ -211,10 +229,18 @@ def wait_timeout(resource: str, hold: Rival, moment: Moment, elapsed: float, cap
     )
 
 
-def lost(losses: Iterable[Loss], holder_of: Callable[[str], str | None]) -> list[Lost]:
+def lost(losses: Iterable[Loss], holder_of: Callable[[str], Grant | None]) -> list[Lost]:
+    found = [(loss, holder_of(loss.resource)) for loss in losses]
     return [
-        Lost(resource=it.resource, version=it.version, why=it.why, held_by=holder_of(it.resource), reason=it.note)
-        for it in losses
+        Lost(
+            resource=it.resource,
+            version=it.version,
+            why=it.why,
+            held_by=grant.agent if grant else None,
+            held_by_principal=grant.principal if grant else None,
+            reason=it.note,
+        )
+        for it, grant in found
     ]
 
 
@@ -226,6 +252,7 @@ def past(resource: str, of: str | None, ended: Past | None) -> dict[str, Any]:
         "previous_resource": of if of != resource else None,
         "previous_outcome": "created" if to_itself else ended.outcome,
         "previous_holder": ended.holder,
+        "previous_holder_principal": ended.principal,
         "previous_outcome_at": utc(ended.at),
         "previous_note": ended.note if ended.outcome != "forced" else None,  # a person's reason, and not the holder's
         "moved_to": None if to_itself else ended.moved_to,
@@ -246,12 +273,20 @@ def refused(refusal: HoldlogError, moment: Moment) -> Result:
         case refusals.NotHolderError():
             hint = _TAKEN_AWAY if refusal.reason else _NOT_HOLDER[refusal.cause]
             return results.NotHolder(
-                resource=refusal.resource, held_by=refusal.held_by, reason=refusal.reason, hint=hint
+                resource=refusal.resource,
+                held_by=refusal.held_by,
+                held_by_principal=refusal.held_by_principal,
+                reason=refusal.reason,
+                hint=hint,
             )
         case refusals.ExpiredError():
             own = _EXPIRED if refusal.of_this_session else _EXPIRED_ELSEWHERE
-            hint = _REPLAYED if refusal.replayed else own
-            return results.Expired(resource=refusal.resource, held_by=refusal.held_by, hint=hint)
+            return results.Expired(
+                resource=refusal.resource,
+                held_by=refusal.held_by,
+                held_by_principal=refusal.held_by_principal,
+                hint=_REPLAYED if refusal.replayed else own,
+            )
         case _:
             return answers.refused(refusal)
 
@@ -270,6 +305,7 @@ def _busy(hold: Hold, moment: Moment) -> dict[str, Any]:
     return {
         "resource": hold.resource,
         "held_by": hold.held_by,
+        "held_by_principal": hold.principal,
         "same_name": True if hold.same_name else None,
         "claimed_at": utc(hold.claimed_at),
         "held_for_seconds": answers.seconds_between(hold.claimed_at, moment.at),
@@ -280,7 +316,7 @@ def _busy(hold: Hold, moment: Moment) -> dict[str, Any]:
         "holder_note": hold.note,
         "queue_length": hold.queue_length,
         "covered_by": hold.covered_by,
-        "holders": list(hold.holders) or None,
+        **_holders(tuple(zip(hold.holders, hold.holder_principals, strict=True))),
         "hint": hint,
     }
 
@@ -292,6 +328,7 @@ def _held(resource: str, hold: Rival, board: Board, moment: Moment) -> results.H
     return results.Held(
         resource=resource,
         held_by=hold.grant.agent,
+        held_by_principal=hold.grant.principal,
         claimed_at=utc(hold.grant.claimed_at),
         held_for_seconds=answers.seconds_between(hold.grant.claimed_at, moment.at),
         expires_at=utc(moment.at + left),
@@ -299,7 +336,7 @@ def _held(resource: str, hold: Rival, board: Board, moment: Moment) -> results.H
         version=hold.grant.version,
         mode=hold.grant.mode,
         queue_length=len(board.in_line(resource)),
-        holder_connected=_is_connected(hold.lease, moment),
+        holder_connected=is_connected(hold.lease, moment),
         holder_idle_seconds=_seconds(moment.steady - hold.lease.heard),
         holder_note=hold.lease.note,
         covered_by=hold.resource if hold.resource != resource else None,
@@ -307,7 +344,7 @@ def _held(resource: str, hold: Rival, board: Board, moment: Moment) -> results.H
     )
 
 
-def _is_connected(lease: Lease, moment: Moment) -> bool:
+def is_connected(lease: Lease, moment: Moment) -> bool:
     return not lease.has_ended(moment.steady) and moment.connected(lease.server)
 
 
@@ -317,13 +354,19 @@ def _is(hold: Rival, resource: str, version: int) -> bool:
 
 def _in_line(waiting: InLine, moment: Moment) -> results.Waiter:
     since = answers.seconds_between(waiting.since, moment.at)
-    mixed = mixed_scripts(waiting.agent) or None
-    return results.Waiter(agent=waiting.agent, since_seconds=since, note=waiting.note, mixed_scripts=mixed)
+    return results.Waiter(
+        agent=waiting.agent,
+        principal=waiting.principal,
+        since_seconds=since,
+        note=waiting.note,
+        mixed_scripts=mixed_scripts(waiting.agent) or None,
+    )
 
 
 def _waiter(waiting: Waiting, moment: Moment) -> results.Waiter:
     return results.Waiter(
         agent=waiting.ticket.agent,
+        principal=waiting.ticket.principal,
         since_seconds=answers.seconds_between(waiting.ticket.since, moment.at),
         note=waiting.lease.note,
         mode=waiting.ticket.mode,
@@ -332,7 +375,16 @@ def _waiter(waiting: Waiting, moment: Moment) -> results.Waiter:
     )
 
 
-def _concerns(name: str, agent: str | None) -> bool:
+def _holders(holders: Sequence[tuple[str, str | None]]) -> dict[str, list[str] | None]:
+    """Names of several holders, and their principals in the same order, empty for the local user."""
+    principals = [principal or "" for _, principal in holders]
+    return {
+        "holders": [agent for agent, _ in holders] or None,
+        "holder_principals": principals if any(principals) else None,
+    }
+
+
+def concerns(name: str, agent: str | None) -> bool:
     """Of this agent or its sub-agents."""
     return agent is None or name == agent or name.startswith(agent + "/")
 

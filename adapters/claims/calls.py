@@ -15,11 +15,12 @@ from holdlog.adapters.arguments import STORED_AGENT, after_argument, checked, nu
 from holdlog.adapters.call import Read, Settings, Stand, Wait, Write
 from holdlog.adapters.claims import answers, results
 from holdlog.adapters.claims.answers import Moment
-from holdlog.adapters.pages import chunks, page
+from holdlog.adapters.claims.sessions import Process, rows
+from holdlog.adapters.pages import MAX_PAGE, chunks, page
 from holdlog.adapters.results import Lost, Result, Unavailable, renamed
 from holdlog.domain.agent import Register, Registered
 from holdlog.domain.claims.board import Board
-from holdlog.domain.claims.claim import Claim
+from holdlog.domain.claims.claim import Claim, Grant
 from holdlog.domain.claims.commands import MAX_RESOURCES, Let, Queued, Release, Take, Taken
 from holdlog.domain.claims.lease import SECOND, Loss
 from holdlog.domain.claims.resource import ClaimableResource, Resource, custom_name
@@ -169,7 +170,7 @@ class ClaimCalls:
         self, agent: str, name: str | None = None, model: str | None = None, purpose: str | None = None
     ) -> Write[results.Registered]:
         command = checked(lambda: Register(agent=agent, name=name, model=model, purpose=purpose))
-        if not self.grants.allows_some("claim", "write"):
+        if not self.grants.allows_some("claim", "write-values", "write-threads"):
             raise DeniedError("claim or write of something")
 
         def answer(outcome: Outcome) -> results.Registered:
@@ -209,6 +210,22 @@ class ClaimCalls:
 
         return Read(answer, large=True)
 
+    def agents(self, processes: Sequence[Process], agent: str | None = None) -> Read[results.Sessions]:
+        """The board with a row for each session, and for each of these processes that holds nothing."""
+        if agent is not None:
+            agent = text(agent, "agent", STORED_AGENT)
+
+        def answer(reader: Reader) -> results.Sessions:
+            names = [claim.resource for claim in self._claims(reader, None, MAX_PAGE)]
+            board, moment = self._board(reader, names), self._moment()
+            agents = sorted({lease.agent for lease in board.leases.values()})
+            profiles = {profile.agent: profile for profile in reader.agents(agents)}
+            shown = answers.board(names, board, moment, profiles, agent, more=False)
+            found = rows(board, moment, profiles, agent, processes)
+            return self.shown(results.Sessions(**shown.__dict__ | {"agents": found}))
+
+        return Read(answer, large=True)
+
     def wait(self, resource: str, timeout_seconds: float = 30) -> Wait[results.Available | results.WaitTimeout]:
         resource = self.resource(resource)
         seconds, cap = self._capped(number_of_seconds(timeout_seconds, "timeout_seconds"))
@@ -235,8 +252,8 @@ class ClaimCalls:
         def answer(reader: Reader) -> list[Lost]:
             board = self._board(reader, [loss.resource for loss in losses])
 
-            def holder_of(resource: str) -> str | None:
-                return next((hold.grant.agent for hold in answers.standing(resource, board)), None)
+            def holder_of(resource: str) -> Grant | None:
+                return next((hold.grant for hold in answers.standing(resource, board)), None)
 
             return [self.shown(loss) for loss in answers.lost(losses, holder_of)]
 
@@ -308,7 +325,7 @@ class ClaimCalls:
 
     def _require_to_see(self, resource: str) -> None:
         if self.grants is not EVERYTHING and not self.grants.sees_claim(resource):
-            raise DeniedError(f"read:{resource}")
+            raise DeniedError(f"read-claims:{resource}")
 
     def _claims(self, reader: Reader, after: str | None, limit: int) -> list[Claim]:
         """As the reader's, of those that the caller may see."""
@@ -357,7 +374,7 @@ class ClaimCalls:
             return []
         board = self._board(reader, [other for _, other in places])
         return [
-            results.Elsewhere(workspace=name, held_by=holds[0].grant.agent)
+            answers.claimed_in(name, holds[0].grant)
             for name, other in places
             if (holds := answers.standing(other, board))
         ]

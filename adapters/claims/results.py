@@ -17,12 +17,14 @@ class Elsewhere(Part):
 
     workspace: str
     held_by: str
+    held_by_principal: str | None = None
 
 
 class Waiter(Part):
     """Somebody in line. `present`: in a call right now."""
 
     agent: str
+    principal: str | None = None
     since_seconds: float
     note: str | None = None
     mode: str | None = None
@@ -34,6 +36,7 @@ class Step(Part):
     """One agent of a ring: it holds what the one before waits for."""
 
     agent: str
+    principal: str | None = None
     holds: str
     waits_for: str
 
@@ -44,6 +47,7 @@ class WithPast(Result):
 
     previous_outcome: str | None = None
     previous_holder: str | None = None
+    previous_holder_principal: str | None = None
     previous_resource: str | None = None
     previous_outcome_at: Time | None = None
     previous_note: str | None = None
@@ -95,6 +99,7 @@ class Busy(Result):
     status: Literal["busy"] = "busy"
     resource: str
     held_by: str
+    held_by_principal: str | None = None
     same_name: Literal[True] | None = None
     claimed_at: Time
     held_for_seconds: float
@@ -106,6 +111,7 @@ class Busy(Result):
     queue_length: int
     covered_by: str | None = None
     holders: list[str] | None = None
+    holder_principals: list[str] | None = None
     ticket: int | None = None
     receipt: str | None = None
     queue_position: int | None = None
@@ -128,6 +134,7 @@ class Released(Result):
     version: int | None = None
     outcome: str | None = None
     granted_to: str | None = None
+    granted_to_principal: str | None = None
     released: list[Version] | None = None
 
 
@@ -146,6 +153,7 @@ class NotHolder(Result):
     status: Literal["not_holder"] = "not_holder"
     resource: str
     held_by: str | None = None
+    held_by_principal: str | None = None
     reason: str | None = None
     hint: str
 
@@ -154,6 +162,7 @@ class Expired(Result):
     status: Literal["expired"] = "expired"
     resource: str
     held_by: str | None = None
+    held_by_principal: str | None = None
     hint: str
 
 
@@ -174,6 +183,7 @@ class Held(Result):
     status: Literal["claimed"] = "claimed"
     resource: str
     held_by: str
+    held_by_principal: str | None = None
     claimed_at: Time
     held_for_seconds: float
     expires_at: Time
@@ -186,6 +196,7 @@ class Held(Result):
     holder_note: str | None = None
     covered_by: str | None = None
     holders: list[str] | None = None
+    holder_principals: list[str] | None = None
     current: bool | None = None
     agent_name: str | None = None
     agent_model: str | None = None
@@ -206,6 +217,7 @@ class AgentPart(Part):
     """An agent that holds or waits for something. `name`, `model` and `purpose`: where it registered."""
 
     agent: str
+    principal: str | None = None
     claims: int
     connected: bool
     idle_seconds: float | None = None
@@ -228,10 +240,29 @@ class Board(Result):
         return super().body() | {"claims": [held.body() for held in self.claims]}
 
 
+class SessionPart(AgentPart):
+    """An agent in one session, or a connected process that holds nothing. `claims`: held, `waits`: wanted. `process`:
+    its process id, `program`: what it is, `folder`: where it works, `host`: from where it connects; of a session that
+    no process keeps alive, none of these."""
+
+    waits: int
+    process: int | None = None
+    program: str | None = None
+    folder: str | None = None
+    host: str | None = None
+
+
+class Sessions(Board):
+    """The board with a row in `agents` for each session."""
+
+    agents: list[SessionPart]  # type: ignore[assignment]
+
+
 class WaitTimeout(Result):
     status: Literal["timeout"] = "timeout"
     resource: str
     held_by: str
+    held_by_principal: str | None = None
     claimed_at: Time
     held_for_seconds: float
     elapsed_seconds: float

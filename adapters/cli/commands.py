@@ -10,7 +10,6 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 from holdlog.adapters.cli.settings import place_of, workspaces_of
@@ -237,18 +236,9 @@ def _board(opened: Any, options: argparse.Namespace) -> Any:
 
 
 def _agents(opened: Any, options: argparse.Namespace) -> Result:
-    """The agents of the board, and the servers that are connected and hold nothing."""
-    from holdlog.adapters.claims.results import AgentPart, Board
-    from holdlog.adapters.machine.presence import connected
-
-    place = place_of(options.db)
-    board: Board = _board(opened, options)
-    if options.agent is not None or not isinstance(place, Path):
-        return board
-    with opened.store.reader() as reader:
-        idle = [it for it in connected(place) if not reader.leases.of_session(it.session)]
-    rows = [AgentPart(agent=f"process {it.pid}", claims=0, connected=True, name=it.what) for it in idle]
-    return board.model_copy(update={"agents": [*board.agents, *rows]})
+    """A row for each session, and for each connected process that holds nothing."""
+    found: Result = opened.read(opened.calls.agents(opened.server.processes(), options.agent))
+    return found
 
 
 def _claim(opened: Any, options: argparse.Namespace) -> Result:

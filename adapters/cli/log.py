@@ -23,7 +23,7 @@ PAGE: Final = 1000
 HEARTBEAT: Final = 60.0
 
 _NAMED: Final = frozenset(
-    {"position", "id", "stream", "version", "kind", "at", "by", "namespace", "key", "resource", "thread"}
+    {"position", "id", "stream", "version", "kind", "at", "by", "principal", "namespace", "key", "resource", "thread"}
     | {"mixed_scripts"}
 )
 _RELIED_ON: Final = frozenset({"operation", "based_on", "forced", "guard"})
@@ -120,6 +120,7 @@ def _show(event: "HappenedEvent", as_json: bool) -> None:
 
 
 def _line(event: dict[str, Any]) -> str:
+    from holdlog.adapters.authors import author
     from holdlog.adapters.cli.texts import marked
 
     place = f"{event['namespace']}/{event['key']}" if "namespace" in event else ""
@@ -130,7 +131,8 @@ def _line(event: dict[str, Any]) -> str:
     said = " ".join([said, *(f"{name}={_told(name, value)}" for name, value in rest.items())]).strip()
     short = said if len(said) <= WIDEST else said[: WIDEST - 1] + "…"
     moment = event["at"][:19].replace("T", " ")
-    return "  ".join(filter(None, (str(event["position"]), moment, marked(event["by"]), event["kind"], place, short)))
+    by = author(marked(event["by"]), event.get("principal"))
+    return "  ".join(filter(None, (str(event["position"]), moment, by, event["kind"], place, short)))
 
 
 def _told(name: str, value: Any) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from holdlog.adapters import results
 from holdlog.adapters.answers import named
+from holdlog.adapters.authors import author
 from holdlog.adapters.claims import results as claims
 from holdlog.adapters.machine.location import without_password
 from holdlog.adapters.results import Result
@@ -49,16 +50,17 @@ def text(result: Result, place: Path | str, command: str = "") -> str:
         case results.SetResult(version=version) | results.DeleteResult(version=version):
             return f"version {version}"
         case results.RecordList(namespace=namespace, records=records):
-            rows = [(it.key, f"v{it.version}", it.updated_by, short(it.value)) for it in records]
+            rows = [(it.key, f"v{it.version}", author(it.updated_by, it.principal), short(it.value)) for it in records]
             return table(rows) or f"nothing in namespace {namespace} of {store}"
         case results.NamespaceList(namespaces=namespaces):
             return table([(it.namespace, str(it.count)) for it in namespaces]) or f"no values in {store}"
         case results.History(history=history):
             entries = [
-                (f"v{it.version}", it.event_type, it.updated_by, moment(it.updated_at), _past(it)) for it in history
+                (f"v{it.version}", it.event_type, author(it.updated_by, it.principal), moment(it.updated_at), _past(it))
+                for it in history
             ]
             return table(entries) or f"nothing in {store}"
-        case claims.Board() if command == "agents":
+        case claims.Sessions():
             return _agents(result) or f"nobody holds or waits for anything in {store}"
         case claims.Board():
             return _board(result) or f"nothing is held in {store}"
@@ -87,11 +89,18 @@ def _board(board: claims.Board) -> str:
         shared = "shared" if held.mode == "shared" else ""
         ends = f"ends in {duration(held.expires_in_seconds)}" + ("" if held.holder_connected else ", not connected")
         rows.append(
-            (marked(held.resource), marked(held.held_by), shared, f"for {duration(held.held_for_seconds)}", ends)
+            (
+                marked(held.resource),
+                author(marked(held.held_by), held.held_by_principal),
+                shared,
+                f"for {duration(held.held_for_seconds)}",
+                ends,
+                ", ".join(filter(None, (held.agent_name, held.agent_model))),
+            )
         )
         rows += _line(lines.pop(held.resource, []))
     for resource, line in lines.items():
-        rows += [(marked(resource), "", "", "", ""), *_line(line)]
+        rows += [(marked(resource), "", "", "", "", ""), *_line(line)]
     return table(rows)
 
 
@@ -99,29 +108,44 @@ def _line(line: Sequence[claims.Waiter]) -> list[tuple[str, ...]]:
     return [
         (
             f"  {number}. in line",
-            marked(waiter.agent),
+            author(marked(waiter.agent), waiter.principal),
             "shared" if waiter.mode == "shared" else "",
             f"for {duration(waiter.since_seconds)}",
             "" if waiter.present else "away",
+            "",
         )
         for number, waiter in enumerate(line, start=1)
     ]
 
 
-def _agents(board: claims.Board) -> str:
+def _agents(board: claims.Sessions) -> str:
     heard = ["" if it.idle_seconds is None else f"heard {duration(it.idle_seconds)} ago" for it in board.agents]
     return table(
         [
             (
-                marked(agent.agent),
+                author(marked(agent.agent), agent.principal),
                 "connected" if agent.connected else "not connected",
-                "1 claim" if agent.claims == 1 else f"{agent.claims} claims",
+                _process(agent),
+                agent.folder or "",
+                _held_and_wanted(agent),
                 ago,
                 ", ".join(filter(None, (agent.name, agent.model, agent.purpose))),
             )
             for agent, ago in zip(board.agents, heard, strict=True)
         ]
     )
+
+
+def _process(agent: claims.SessionPart) -> str:
+    is_named = agent.process is None or agent.agent == f"process {agent.process}"
+    pid = None if is_named else f"process {agent.process}"
+    host = None if agent.host is None else f"from {agent.host}"
+    return ", ".join(filter(None, (pid, agent.program, host)))
+
+
+def _held_and_wanted(agent: claims.SessionPart) -> str:
+    held = "1 claim" if agent.claims == 1 else f"{agent.claims} claims"
+    return f"{held}, waits for {agent.waits}" if agent.waits else held
 
 
 def _sentence(result: Result) -> str:
@@ -134,6 +158,7 @@ def _sentence(result: Result) -> str:
             also = "".join(f", {it.resource}" for it in result.also or ())
             return f"{status} {resource}{also} (version {version}){_past_of(result)}"
         case claims.Released(resource=resource, version=version, granted_to=heir):
+            heir = heir and author(heir, result.granted_to_principal)
             return f"{status} {resource} (version {version})" + (f"; {heir} has it now" if heir else "")
         case claims.AlreadyFree(resource=None):
             return f"{status}: nothing was held"
@@ -148,16 +173,21 @@ def _of_claim(result: Result) -> str:
         case claims.AlreadyClaimed(resource=resource, version=version, claimed_at=since):
             return f"{resource} is yours since {_clock(since)} (version {version})"
         case claims.Held() | claims.Busy() | claims.WaitTimeout():
-            hold = f"{marked(result.held_by)} since {_clock(result.claimed_at)} ({duration(result.held_for_seconds)})"
+            holder = author(marked(result.held_by), result.held_by_principal)
+            hold = f"{holder} since {_clock(result.claimed_at)} ({duration(result.held_for_seconds)})"
             return f"{marked(result.resource)} is held by {hold}{_beside(result)}"
         case claims.NotHolder(resource=resource, held_by=None, reason=reason):
             return f"{resource} was taken away: {reason}"
-        case claims.NotHolder(resource=resource, held_by=holder, reason=reason):
+        case claims.NotHolder(resource=resource, held_by=str() as name, reason=reason):
+            holder = author(name, result.held_by_principal)
             return f"{resource} is held by {holder}" + (f"; it was taken away: {reason}" if reason else "")
-        case claims.Expired(resource=resource, held_by=holder):
+        case claims.Expired(resource=resource, held_by=name):
+            holder = author(name, result.held_by_principal) if name else ""
             return f"the claim of {resource} had ended" + (f", and {holder} holds it now" if holder else "")
         case claims.Deadlock(resource=resource, cycle=cycle):
-            ring = ", ".join(f"{it.agent} holds {it.holds} and waits for {it.waits_for}" for it in cycle)
+            ring = ", ".join(
+                f"{author(it.agent, it.principal)} holds {it.holds} and waits for {it.waits_for}" for it in cycle
+            )
             return f"{resource}: {ring}"
         case claims.NeverClaimed(resource=resource):
             return f"{resource} was never claimed"
@@ -184,7 +214,10 @@ def _elsewhere(result: Result) -> str:
     match result:
         case claims.Claimed() | claims.AlreadyClaimed() | claims.Available() | claims.Held():
             found = result.also_claimed_in or ()
-            return "".join(f"\nalso claimed in workspace {it.workspace} by {it.held_by}" for it in found)
+            return "".join(
+                f"\nalso claimed in workspace {it.workspace} by {author(it.held_by, it.held_by_principal)}"
+                for it in found
+            )
         case _:
             return ""
 
@@ -197,7 +230,8 @@ def _past_of(result: claims.WithPast) -> str:
     ended = {"expired": "expired, of", "forced": "taken from"}.get(end, f"{end} by")
     to = f" to {result.moved_to}" if result.moved_to else ""
     note = f": {result.previous_note}" if result.previous_note else ""
-    return f" ({ended} {result.previous_holder}{to}{_at(result.previous_outcome_at)}{note})"
+    holder = author(result.previous_holder, result.previous_holder_principal)
+    return f" ({ended} {holder}{to}{_at(result.previous_outcome_at)}{note})"
 
 
 def _of_value(result: Result) -> str:
@@ -208,14 +242,15 @@ def _of_value(result: Result) -> str:
             return f"{namespace} {key} expired{_at(at)} (version {version})"
         case results.Deleted(namespace=namespace, key=key, expires_at=datetime() as at, version=version):
             return f"{namespace} {key} expired{_at(at)} (version {version})"
-        case results.NotFound(namespace=namespace, key=key, deleted_by=by, deleted_at=at, version=version):
-            return f"{namespace} {key} was deleted by {by}{_at(at)} (version {version})"
+        case results.NotFound(namespace=namespace, key=key, deleted_by=str() as by, deleted_at=at, version=version):
+            return f"{namespace} {key} was deleted by {author(by, result.principal)}{_at(at)} (version {version})"
         case results.Deleted(namespace=namespace, key=key, deleted_by=by, deleted_at=at, version=version):
-            return f"{namespace} {key} was deleted by {by}{_at(at)} (version {version})"
+            return f"{namespace} {key} was deleted by {author(by, result.principal)}{_at(at)} (version {version})"
         case results.Conflict(namespace=namespace, key=key, actual_version=0, expected_version=expected):
             return f"{namespace} {key} does not exist now, not at version {expected}"
         case results.Conflict(namespace=namespace, key=key, actual_version=version, expected_version=expected):
-            standing = f"version {version} by {result.actual_updated_by}, not {expected}"
+            writer = author(result.actual_updated_by or "", result.actual_principal)
+            standing = f"version {version} by {writer}, not {expected}"
             return f"{namespace} {key} is at {standing}: {short(result.actual_value)}"
         case results.WatchTimeout(namespace=namespace, key=key, since_version=version):
             return f"{namespace} {key} did not change after version {version}"

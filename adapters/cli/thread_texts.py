@@ -5,6 +5,7 @@ import json
 from datetime import datetime
 from typing import Any, Final
 
+from holdlog.adapters.authors import author
 from holdlog.adapters.cli.texts import moment, printable, short, table
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
@@ -36,7 +37,7 @@ def _threads(body: dict[str, Any]) -> str:
             f"v{it['version']}",
             _count(it["messages"], "message"),
             _count(it["results"], "result"),
-            it["updated_by"],
+            author(it["updated_by"], it.get("updated_by_principal")),
             _moment(it["updated_at"]),
             f"from {it['parent']}" if "parent" in it else "",
         )
@@ -49,7 +50,7 @@ def _items(body: dict[str, Any], coloured: bool) -> str:
     """A line that says who, and below it what."""
     found: list[str] = []
     for it in body["items"]:
-        head = printable(f"v{it['version']}  {_moment(it['at'])}  {it['by']}  {_what(it)}", kept="")
+        head = printable(f"v{it['version']}  {_moment(it['at'])}  {_by(it)}  {_what(it)}", kept="")
         found.append(_BOLD.format(head) if coloured else head)
         said = _of_result(it["result"]) if "result" in it else _lines(it["message"]) if "message" in it else []
         found += [MARGIN + printable(line, kept="") for line in said]
@@ -74,6 +75,7 @@ def past(recorded: Recorded[Event], key: str) -> dict[str, Any]:
         "version": envelope.version,
         "kind": "delete" if key in event.deleted else "write",
         "by": event.by,
+        **({} if (principal := envelope.caller.principal) is None else {"principal": principal}),
         "at": utc(envelope.at).isoformat(timespec="microseconds"),
         "position": envelope.position,
     }
@@ -89,7 +91,11 @@ def past(recorded: Recorded[Event], key: str) -> dict[str, Any]:
 def _change(it: dict[str, Any]) -> tuple[str, ...]:
     said = short(it["value"]) if "value" in it else "redacted" if "redacted" in it else ""
     reason = f"  # {it['reason']}" if "reason" in it else ""
-    return (f"v{it['version']}", it["kind"], it["by"], _moment(it["at"]), said + reason)
+    return (f"v{it['version']}", it["kind"], _by(it), _moment(it["at"]), said + reason)
+
+
+def _by(it: dict[str, Any]) -> str:
+    return author(it["by"], it.get("principal"))
 
 
 def _what(it: dict[str, Any]) -> str:

@@ -2,8 +2,11 @@
 
 import argparse
 import json
+import os
 import re
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from holdlog.adapters.cli.commands import Parsers, user
@@ -22,13 +25,14 @@ _DURATION: Final = re.compile(r"([0-9]{1,9})([smhdw])")
 _EXAMPLES: Final = """\
 examples:
   holdlog token create --name ci --allow 'write:build-*' --allow 'read:*' --expires 30d
-  holdlog token create --name ci --allow 'claim:src/*' > ~/.holdlog-token
+  holdlog token create --name ci --allow 'claim:src/*' --out ~/.holdlog-token
   holdlog token list
   holdlog token rotate ci --overlap 1h
   holdlog token revoke ci
 
-Scopes: read, write (and read), claim, admin (everything); patterns of namespaces and resources, in which * alone is
-special. See docs/tokens.md.
+Scopes: read and write (which includes read) cover values, claims and threads; read-values, read-claims, read-threads,
+write-values, write-threads and claim cover one kind; metrics:* reads the figures; admin allows everything. In a
+pattern only * is special. See docs/tokens.md.
 """
 _CREATE: Final = """\
 examples:
@@ -94,6 +98,13 @@ def add_token(commands: Parsers, store: argparse.ArgumentParser) -> None:
     )
     for action in (revoke, rotate):
         action.add_argument("name", metavar="NAME")
+    for action in (create, rotate):
+        action.add_argument(
+            "--out",
+            type=_file,
+            metavar="FILE",
+            help="write the secret to this new file, which only you can read, instead of standard output",
+        )
     for action in (create, revoke, rotate):
         action.add_argument("--by", default=user(), metavar="WHO", help="who does it (default: your user name)")
 
@@ -101,8 +112,14 @@ def add_token(commands: Parsers, store: argparse.ArgumentParser) -> None:
 def _create(options: argparse.Namespace) -> int:
     from holdlog.adapters.access.tokens import fresh
     from holdlog.adapters.arguments import checked
+    from holdlog.adapters.cli.token_texts import is_local_name
     from holdlog.domain.token import IssueToken
 
+    if is_local_name(options.name):
+        raise InvalidError(
+            "name: is that of this user, whose name nobody may use over HTTP; choose another one, for example"
+            f" {options.name}-laptop"
+        )
     made = fresh(options.name)
     told = {"name": options.name, "allow": tuple(options.allow), "space": options.space, "by": options.by}
     command = _named_here(
@@ -115,7 +132,7 @@ def _create(options: argparse.Namespace) -> int:
         token = changed.token
         end = f"expires {moment_of(token.expires_at)}" if token.expires_at is not None else "never expires"
         where = f" in the space {token.space}" if token.space else ""
-        return f"token {token.name} may {', '.join(token.allow)}{where} and {end}; it is shown this once"
+        return f"token {token.name} may {', '.join(token.allow)}{where} and {end}; {_where(options.out)}"
 
     return _with_secret(options, command, made.text, tell)
 
@@ -134,7 +151,8 @@ def _rotate(options: argparse.Namespace) -> int:
 
         until = changed.token.previous_until
         old = f"counts until {moment_of(until)}" if options.overlap else "counts no more"
-        return f"token {options.name} has a new secret, which is shown this once; the one before {old}"
+        shown = "is shown this once" if options.out is None else f"is in {options.out}"
+        return f"token {options.name} has a new secret, which {shown}; the one before {old}"
 
     return _with_secret(options, command, made.text, tell, must_exist=True)
 
@@ -187,16 +205,40 @@ def _with_secret(
 ) -> int:
     from holdlog.adapters.cli import texts
     from holdlog.adapters.cli.token_texts import described
+    from holdlog.adapters.machine.secrets import write_secret
 
-    changed = _changed(options, command, must_exist)
+    out: Path | None = options.out
+    if out is not None:
+        write_secret(out, text, "--out")  # before the token exists: a full disk must not cost its only secret
+    try:
+        changed = _changed(options, command, must_exist)
+    except HoldlogError as error:
+        if out is not None and not (isinstance(error, UnavailableError) and error.in_doubt):
+            out.unlink(missing_ok=True)
+        raise
     if not isinstance(changed, tuple):
+        if out is not None:
+            out.unlink(missing_ok=True)
         return changed
+    if out is None and _output_is_readable_by_others():
+        texts.tell("standard output is a file that can be read by others; chmod 600 it, or use --out FILE next time")
     if options.json:
-        _print_json({"token": text, **described(changed.token, changed.token.issued_at)})
+        secret = {"token": text} if out is None else {"out": str(out)}
+        _print_json({**secret, **described(changed.token, changed.token.issued_at)})
         return 0
-    print(text, flush=True)
+    if out is None:
+        print(text, flush=True)
     texts.tell(tell(changed))
     return 0
+
+
+def _output_is_readable_by_others() -> bool:
+    from holdlog.adapters.machine.secrets import is_readable_by_others
+
+    try:
+        return is_readable_by_others(os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):  # it is no file of the system
+        return False
 
 
 def _changed(options: argparse.Namespace, command: "TokenCommand", must_exist: bool) -> "TokenChanged | int":
@@ -232,6 +274,17 @@ def _named_here(make: "Callable[[], TokenCommand]") -> "TokenCommand":
         return make()
     except InvalidError as error:
         raise InvalidError(re.sub(r"^(allow|space|by|overlap)(_seconds)?(\[\d+\])?: ", r"--\1: ", str(error))) from None
+
+
+def _where(out: Path | None) -> str:
+    return "it is shown this once" if out is None else f"its secret is in {out}"
+
+
+def _file(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise argparse.ArgumentTypeError("there is no such home") from None
 
 
 def _lifetime(text: str) -> float | None:

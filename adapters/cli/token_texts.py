@@ -1,8 +1,12 @@
 """Tokens as a person and as a program reads them: never their secrets or hashes."""
 
+from collections.abc import Iterable
 from typing import Any
 
+from holdlog.adapters.access.grants import WIDE
+from holdlog.adapters.access.names import first_part
 from holdlog.adapters.cli.texts import duration, moment
+from holdlog.adapters.machine.users import local_names
 from holdlog.domain.times import utc
 from holdlog.domain.token import Token, has_ended
 
@@ -20,7 +24,10 @@ def row(token: Token, now: int) -> tuple[str, ...]:
             end = "never expires"
     rotated = "" if token.rotated_at is None else f"rotated {moment_of(token.rotated_at)}"
     space = f"space {token.space}" if token.space else ""
-    return (token.name, ", ".join(token.allow), end, rotated, space)
+    covers = covered(token.allow)
+    grants = [f"{grant} ({covers[grant]})" if grant in covers else grant for grant in token.allow]
+    local = "has the name of this user" if is_local_name(token.name) else ""
+    return (token.name, ", ".join(grants), end, rotated, space, local)
 
 
 def described(token: Token, now: int) -> dict[str, Any]:
@@ -30,7 +37,9 @@ def described(token: Token, now: int) -> dict[str, Any]:
         "name": token.name,
         "state": _state(token, now),
         "allow": token.allow,
+        "covers": covered(token.allow),
         "space": token.space,
+        "has_local_name": is_local_name(token.name),
         "issued_by": token.issued_by,
         "issued_at": time_of(token.issued_at),
         "expires_at": time_of(token.expires_at),
@@ -39,6 +48,18 @@ def described(token: Token, now: int) -> dict[str, Any]:
         "previous_until": time_of(token.previous_until),
         "revoked_at": time_of(token.revoked_at),
     }
+
+
+def is_local_name(name: str) -> bool:
+    """Whether a token has the name of the user of this process. Such tokens are no longer made; those that exist may
+    use their name."""
+    return name in map(first_part, local_names())
+
+
+def covered(allow: Iterable[str]) -> dict[str, str]:
+    """The grants that cover names of several kinds, and which kinds."""
+    scopes = {grant: grant.partition(":")[0] for grant in allow}
+    return {grant: WIDE[scope] for grant, scope in scopes.items() if scope in WIDE}
 
 
 def _state(token: Token, now: int) -> str:

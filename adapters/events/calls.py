@@ -54,9 +54,9 @@ class EventCalls(ClaimCalls):
             sees=self._sees,
         )
         if choice.namespace is not None:
-            self._require("read", choice.namespace)
+            self._require("read-values", choice.namespace)
         if choice.thread is not None:
-            self._require("read", choice.thread)
+            self._require("read-threads", choice.thread)
         if choice.resource is not None:
             self._require_to_see(choice.resource)
         return choice

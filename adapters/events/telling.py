@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from holdlog.adapters.answers import conditions
+from holdlog.adapters.authors import principal_of
 from holdlog.adapters.events.choice import done_by, names_in
 from holdlog.adapters.results import HappenedEvent
 from holdlog.domain.envelope import Envelope, Recorded
@@ -18,7 +19,7 @@ _ONE_OTHER: Final[dict[str, Callable[[str], str]]] = {"moved_to": claim_stream, 
 """Fields that name one other stream, and which."""
 _KEYS: Final = ("written", "deleted")
 """Of the data of a thread."""
-_CALLER: Final = ("principal", "request_id", "correlation_id", "reason")
+_CALLER: Final = ("request_id", "correlation_id", "reason")
 """Sessions are told to nobody: who knows one could call in its name."""
 
 
@@ -29,7 +30,9 @@ def told(
     out."""
     envelope, event, payload = recorded.envelope, recorded.event, recorded.event.payload_field
     fields: dict[str, Any] = {**names_in(envelope.stream)}
-    fields |= event.model_dump(mode="json", exclude={"by", payload or "by", *event.kept_back}, exclude_none=True)
+    fields |= event.model_dump(
+        mode="json", exclude={"by", "principal", payload or "by", *event.kept_back}, exclude_none=True
+    )
     for name in _TIMES:
         if name in fields:
             fields[name] = utc(fields[name]).isoformat(timespec="microseconds")
@@ -40,6 +43,8 @@ def told(
         fields |= {"redacted": True, str(payload): None}
     elif payload is not None and (content := getattr(event, payload)) is not None:
         fields[payload] = content.value if isinstance(content, Json) else content
+    if (principal := principal_of(recorded)) is not None:
+        fields["principal"] = principal
     for name in _CALLER:
         if (said := getattr(envelope.caller, name)) is not None:
             fields[name] = said

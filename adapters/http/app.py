@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp
 
+from holdlog.adapters.access.names import OwnNames
 from holdlog.adapters.http.answers import failed, refused
 from holdlog.adapters.http.authentication import Authentication, Verifier
 from holdlog.adapters.http.claims import routes as claims
@@ -25,6 +26,7 @@ from holdlog.adapters.http.page import routes as page
 from holdlog.adapters.http.threads import routes as threads
 from holdlog.adapters.http.token import routes as token
 from holdlog.adapters.http.values.kv import routes as key_value
+from holdlog.adapters.machine.users import local_names
 from holdlog.adapters.mcp.http.endpoint import mcp_over_http
 from holdlog.adapters.spaces import Spaces
 from holdlog.domain.refusals import HoldlogError
@@ -45,6 +47,8 @@ def build_app(
     and `ending` ends what waits. `relay`: what the one beside it does. Routes find `options`, `spaces` and `ending` in
     `request.app.state`."""
     endpoint, running = mcp_over_http(mcp)
+    if verifier is not None:
+        spaces.require_own_names(OwnNames(spaces.main, local_names()).require)
     ending.last += [spaces.finish_waiting, endpoint.sessions.finish]
     operations = Operations(mcp, spaces, options.access_log, ending, relay)
 

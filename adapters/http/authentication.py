@@ -48,6 +48,9 @@ class Authentication:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
+        if self._verifier is not None and _names_two_tokens(headers):
+            await failed("Authorization and x-token name two different tokens; send one", 400)(scope, receive, send)
+            return
         entered: AbstractAsyncContextManager[Opened] | None = None
         try:
             principal = await self._principal(headers, scope)
@@ -115,10 +118,20 @@ _CHALLENGE_INVALID: Final = {"www-authenticate": 'Bearer realm="holdlog", error=
 
 
 def token_of(headers: dict[bytes, bytes]) -> str | None:
+    return _bearer_token(headers) or _x_token(headers)
+
+
+def _bearer_token(headers: dict[bytes, bytes]) -> str | None:
     kind, _, text = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-    if kind.lower() == "bearer" and text.strip():
-        return text.strip()
+    return text.strip() or None if kind.lower() == "bearer" else None
+
+
+def _x_token(headers: dict[bytes, bytes]) -> str | None:
     return headers.get(b"x-token", b"").decode("latin-1") or None
+
+
+def _names_two_tokens(headers: dict[bytes, bytes]) -> bool:
+    return len({_bearer_token(headers), _x_token(headers)} - {None}) > 1
 
 
 def _caller(identity: Identity, principal: str | None, session: bytes | None, request_id: bytes | None) -> Caller:

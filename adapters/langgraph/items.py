@@ -15,11 +15,12 @@ Facts = dict[str, Any]
 
 
 class VersionedItem(Item):
-    """`version`: what a `put` that is based on this item expects. `updated_by`: who wrote it.
+    """`version`: what a `put` that is based on this item expects. `updated_by`: who wrote it, and
+    `principal`: who was authenticated for that (None: the local user).
 
     `created_at`: when the key was written first, also where it was deleted since."""
 
-    __slots__ = ("updated_by", "version")
+    __slots__ = ("principal", "updated_by", "version")
 
     def __init__(
         self,
@@ -31,19 +32,21 @@ class VersionedItem(Item):
         updated_at: datetime,
         version: int,
         updated_by: str,
+        principal: str | None = None,
     ) -> None:
         super().__init__(value=value, key=key, namespace=namespace, created_at=created_at, updated_at=updated_at)
         self.version = version
         self.updated_by = updated_by
+        self.principal = principal
 
     def dict(self) -> Facts:
-        return super().dict() | {"version": self.version, "updated_by": self.updated_by}
+        return super().dict() | _authored(self)
 
 
 class VersionedSearchItem(SearchItem):
     """As VersionedItem. `score` is None: nothing is ranked."""
 
-    __slots__ = ("updated_by", "version")
+    __slots__ = ("principal", "updated_by", "version")
 
     def __init__(
         self,
@@ -56,13 +59,15 @@ class VersionedSearchItem(SearchItem):
         *,
         version: int,
         updated_by: str,
+        principal: str | None = None,
     ) -> None:
         super().__init__(namespace, key, value, created_at, updated_at, score)
         self.version = version
         self.updated_by = updated_by
+        self.principal = principal
 
     def dict(self) -> Facts:
-        return super().dict() | {"version": self.version, "updated_by": self.updated_by}
+        return super().dict() | _authored(self)
 
 
 def is_item(record: Record) -> bool:
@@ -94,4 +99,10 @@ def _told(reader: Reader, record: Record, labels: Labels) -> Facts:
         "updated_at": updated_at,
         "version": record.version,
         "updated_by": record.updated_by,
+        "principal": record.principal,
     }
+
+
+def _authored(item: VersionedItem | VersionedSearchItem) -> Facts:
+    facts: Facts = {"version": item.version, "updated_by": item.updated_by}
+    return facts if item.principal is None else facts | {"principal": item.principal}

@@ -15,18 +15,21 @@ from holdlog.adapters.machine.private import NOFOLLOW, make_private_folder, open
 from holdlog.domain.refusals import StoreError
 
 MAX_BYTES: Final = 4096
-"""Of a presence file; two texts of `MAX_TEXT` characters fit, whatever they hold."""
+"""Of a presence file; three texts of `MAX_TEXT` characters fit, whatever they hold."""
 MAX_TEXT: Final = 200
 _SUFFIX: Final = ".json"
 
 
 class Connected(NamedTuple):
-    """A live server. `pid` is for people (0: unknown; it may be of another container); `started`: ISO 8601, UTC."""
+    """A live server. `pid` is for people (0: unknown; it may be of another container); `started`: ISO 8601, UTC;
+    `folder`: its working directory. `server`: `Presence.server`."""
 
     session: str
     pid: int
     what: str
     started: str
+    folder: str = ""
+    server: str = ""
 
 
 class Presence:
@@ -39,7 +42,9 @@ class Presence:
         self._path = path
         self._descriptor = descriptor
         self.server = path.stem
-        self._said = Connected(session, os.getpid(), what, datetime.now(UTC).isoformat(timespec="seconds"))
+        self._said = Connected(
+            session, os.getpid(), what, datetime.now(UTC).isoformat(timespec="seconds"), _folder_here()
+        )
         self.tell(what)
 
     def tell(self, what: str) -> None:
@@ -47,7 +52,8 @@ class Presence:
         if self._descriptor < 0:
             return
         self._said = self._said._replace(what=what[:MAX_TEXT])
-        text = json.dumps(self._said._asdict(), ensure_ascii=False).encode(errors="replace")
+        said = {name: told for name, told in self._said._asdict().items() if name != "server"}
+        text = json.dumps(said, ensure_ascii=False).encode(errors="replace")
         os.pwrite(self._descriptor, text.ljust(MAX_BYTES), 0)
 
     def close(self) -> None:
@@ -111,6 +117,15 @@ def is_connected(path: Path, server: str) -> bool:
         os.close(descriptor)
 
 
+def _folder_here() -> str:
+    """The working directory, its end where it is long."""
+    try:
+        folder = os.getcwd()
+    except OSError:  # it was removed
+        return ""
+    return folder if len(folder) <= MAX_TEXT else "…" + folder[1 - MAX_TEXT :]
+
+
 def _folder(path: Path) -> Path:
     return path.with_name(path.name + ".sessions")
 
@@ -126,7 +141,7 @@ def _living(folder: Path) -> Iterator[Connected]:
                 if lock_file(descriptor, shared=True):
                     os.unlink(folder / name)
                 else:
-                    yield _parsed(os.pread(descriptor, MAX_BYTES, 0))
+                    yield _parsed(os.pread(descriptor, MAX_BYTES, 0))._replace(server=name.removesuffix(_SUFFIX))
             finally:
                 os.close(descriptor)
 
@@ -134,8 +149,9 @@ def _living(folder: Path) -> Iterator[Connected]:
 def _parsed(text: bytes) -> Connected:
     try:
         said: Any = json.loads(text)
-        return Connected(str(said["session"]), int(said["pid"]), str(said["what"]), str(said["started"]))
-    except (ValueError, TypeError, KeyError, RecursionError):
+        folder = str(said.get("folder", ""))  # releases before did not write it
+        return Connected(str(said["session"]), int(said["pid"]), str(said["what"]), str(said["started"]), folder)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return Connected("", 0, "unknown", "")
 
 

@@ -1,5 +1,8 @@
-"""Secrets in the environment: a variable, or the file that it names with `_FILE`, as containers hand them over."""
+"""Secrets in the environment and in files: a variable, or the file that it names with `_FILE`; new files of our own."""
 
+import os
+import stat
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -37,3 +40,33 @@ def secret_in(path: str, named: str) -> str:
     if not told or "\n" in told or len(found) > LONGEST:
         raise InvalidError(f"{named}: {path} must hold one line")
     return told
+
+
+def write_secret(path: Path, text: str, named: str) -> None:
+    """Create a file that only this user can read, and write one line to it. Never opens what exists, nor follows a
+    symbolic link. `named`: the argument, for messages. Raises InvalidError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        created = os.open(path, flags, stat.S_IRUSR | stat.S_IWUSR)
+    except FileExistsError:
+        raise InvalidError(f"{named}: {path} exists; name a file that does not exist yet") from None
+    except (OSError, ValueError) as error:
+        raise InvalidError(f"{named}: {path} cannot be created ({_reason(error)})") from None
+    try:
+        with open(created, "w", encoding="ascii") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise InvalidError(f"{named}: {path} cannot be written ({error.strerror})") from None
+
+
+def is_readable_by_others(status: os.stat_result) -> bool:
+    """Whether it is a file that the group or others may read; False where the system has no such modes."""
+    readable = bool(status.st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    return sys.platform != "win32" and stat.S_ISREG(status.st_mode) and readable
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or "it is not a valid path"

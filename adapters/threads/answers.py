@@ -69,7 +69,10 @@ def item(recorded: Recorded[Event]) -> results.Item:
     assert isinstance(event, MessageAppended | ResultAppended)
     kind: Literal["message", "result"] = "message" if isinstance(event, MessageAppended) else "result"
     told = {} if recorded.redacted else {kind: event.value.value}
-    return results.Item(version=envelope.version, at=utc(envelope.at), kind=kind, by=event.by, **told)
+    principal = envelope.caller.principal
+    return results.Item(
+        version=envelope.version, at=utc(envelope.at), kind=kind, by=event.by, principal=principal, **told
+    )
 
 
 def for_model(recorded: Sequence[Recorded[Event]]) -> list[Any]:

@@ -28,7 +28,7 @@ Pages = told.ThreadItems | told.ThreadMessages
 
 
 class ThreadCalls(ThreadDataCalls):
-    """To read a thread takes `read` on its name, to start or change it `write`."""
+    """To read a thread takes `read-threads` on its name, to start or change it `write-threads`."""
 
     def thread_start(
         self,
@@ -54,8 +54,8 @@ class ThreadCalls(ThreadDataCalls):
             forked = text(parent, "parent", NAME)
             asked = digest_of("fork", by, forked, at) if thread_id is None else None
             command = checked(lambda: ForkThread(thread=name, parent=forked, parent_version=at, by=by, asked=asked))
-            self._require("read", forked)
-        self._require("write", "*" if thread_id is None else name)  # an id that is made now, nobody was given
+            self._require("read-threads", forked)
+        self._require("write-threads", "*" if thread_id is None else name)  # an id that is made now, nobody was given
 
         def answer(outcome: Outcome) -> told.Started | told.Resumed:
             made = answers.started(outcome)
@@ -71,7 +71,7 @@ class ThreadCalls(ThreadDataCalls):
         found = said(messages, results, self._clock(), self._settings.max_value_bytes)
         asked = digest_of("append", name, by, messages, results) if found.made_up else None
         command = checked(lambda: Append(thread=name, items=found.items, by=by, asked=asked))
-        self._require("write", name)
+        self._require("write-threads", name)
         return Write(command, answers.appended)
 
     def thread_read(
@@ -143,7 +143,7 @@ class ThreadCalls(ThreadDataCalls):
     # --- steps
 
     def _reads(self, thread: str) -> bool:
-        return self.grants is EVERYTHING or self.grants.allows("read", thread)
+        return self.grants is EVERYTHING or self.grants.allows("read-threads", thread)
 
     def _sees_parent(self, parent: str | None) -> bool:
         return parent is None or self._reads(parent)

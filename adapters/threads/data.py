@@ -100,19 +100,19 @@ class ThreadDataCalls(EventCalls):
         command = checked(
             lambda: ChangeData(thread=name, written=members, deleted=gone, expected_data_version=expected, by=by)
         )
-        self._require("write", name)
+        self._require("write-threads", name)
         return Write(command, lambda outcome: answers.changed(outcome, command))
 
     # --- steps
 
     def _readable_thread(self, thread_id: str) -> str:
         name = text(thread_id, "thread_id", NAME)
-        self._require("read", name)
+        self._require("read-threads", name)
         return name
 
     def _find(self, thread_id: str, key: str) -> tuple[str, str, Callable[[Reader], tuple[Datum | None, int]]]:
         name, key = text(thread_id, "thread_id", NAME), text(key, "key", NAME)
-        self._require("read", name)
+        self._require("read-threads", name)
 
         def find(reader: Reader) -> tuple[Datum | None, int]:
             """Also where somebody writes between the two reads, the value is that of the version."""

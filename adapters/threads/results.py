@@ -48,6 +48,7 @@ class Item(Part):
     at: Time
     kind: Literal["message", "result"]
     by: str
+    principal: str | None = None
     message: Any = None
     result: Any = None
 
@@ -145,8 +146,10 @@ class Facts(BaseModel):
     messages: int
     results: int
     started_by: str
+    started_by_principal: str | None = None
     started_at: Time
     updated_by: str
+    updated_by_principal: str | None = None
     updated_at: Time
     parent: str | None = None
     parent_version: int | None = None

@@ -267,7 +267,7 @@ class Board:
             wish = next(it for it in wishes if it.who == rival.lease.who and self._is_stuck(it, stuck))
         ring = path[[who for who, _ in path].index(wish.who) :]
         return [
-            Link(who.agent, holds=ring[number - 1][1], waits_for=waited) for number, (who, waited) in enumerate(ring)
+            Link(who.agent, ring[number - 1][1], waited, who.principal) for number, (who, waited) in enumerate(ring)
         ]
 
     def _is_stuck(self, wish: Wish, stuck: set[Who]) -> bool:

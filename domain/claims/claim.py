@@ -25,7 +25,7 @@ class ClaimGranted(Event):
     topic: ClassVar[str] = "ClaimGranted"
     payload_field: ClassVar[str | None] = "note"
     agent: Agent
-    principal: Agent | None = None
+    principal: Label | None = None
     session: Label | None = None
     mode: Mode = "exclusive"
     ticket: int | None = None
@@ -40,7 +40,7 @@ class ClaimResumed(Event):
     topic: ClassVar[str] = "ClaimResumed"
     payload_field: ClassVar[str | None] = "note"
     agent: Agent
-    principal: Agent | None = None
+    principal: Label | None = None
     session: Label | None = None
     former_session: Label | None = None
     mode: Mode = "exclusive"
@@ -51,7 +51,7 @@ class ClaimResumed(Event):
 
 class ClaimReleased(Event):
     """`grant`: version of the grant that ends (None in logs of major 1, where there was one). `forced_by`: a person who
-    took it from the holder; `note` is then the reason.
+    took it from the holder, whose principal is `holder_principal`; `note` is then the reason.
 
     `former_session`: the ended session that held it, when another session of the same name released it.
     `released_by_name`: a caller without session and receipt released a claim that was made without a session."""
@@ -63,6 +63,7 @@ class ClaimReleased(Event):
     outcome: Outcome = "released"
     moved_to: Resource | None = None
     forced_by: Agent | None = None
+    holder_principal: Label | None = None
     former_session: Label | None = None
     released_by_name: bool = False
     note: Note | None = None
@@ -71,10 +72,12 @@ class ClaimReleased(Event):
 class ClaimExpired(Event):
     """The lease of a grant ended at `due` (microseconds UTC), which may be earlier than it was noticed.
 
-    `collected` False: it was offered to a waiter that did not come for it, and never used."""
+    `collected` False: it was offered to a waiter that did not come for it, and never used. `principal`: the holder's;
+    None in format 1."""
 
     topic: ClassVar[str] = "ClaimExpired"
     agent: Agent
+    principal: Label | None = None
     grant: int
     due: int
     collected: bool = True
@@ -86,7 +89,7 @@ class ClaimQueued(Event):
     topic: ClassVar[str] = "ClaimQueued"
     payload_field: ClassVar[str | None] = "note"
     agent: Agent
-    principal: Agent | None = None
+    principal: Label | None = None
     mode: Mode = "exclusive"
     turn: int
     also: tuple[Resource, ...] = ()
@@ -95,10 +98,12 @@ class ClaimQueued(Event):
 
 
 class ClaimUnqueued(Event):
-    """`why`: it left by itself, did not come back in time, or got another resource that it asked for."""
+    """`why`: it left by itself, did not come back in time, or got another resource that it asked for. `principal`: the
+    waiter's; None in format 1."""
 
     topic: ClassVar[str] = "ClaimUnqueued"
     agent: Agent
+    principal: Label | None = None
     ticket: int
     why: Literal["left", "absent", "granted"]
 

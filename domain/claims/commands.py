@@ -130,6 +130,7 @@ class InLine(NamedTuple):
     agent: str
     since: int
     note: str | None
+    principal: str | None = None
 
 
 class Taken(NamedTuple):
@@ -173,6 +174,7 @@ class Let(NamedTuple):
     already: bool = False
     outcome: str | None = None
     granted_to: str | None = None
+    granted_to_principal: str | None = None
 
 
 class Swept(NamedTuple):

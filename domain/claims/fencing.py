@@ -29,6 +29,7 @@ def fence(guard: Guard, who: Who, board: Board) -> FencedError | None:
         guard.version,
         current_version=shown.grant.version if shown else None,
         held_by=shown.grant.agent if shown else None,
+        held_by_principal=shown.grant.principal if shown else None,
         reason=past.note if past and ended == "forced" else None,
         ended=ended,
         is_own=own is not None,

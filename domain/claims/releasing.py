@@ -33,13 +33,14 @@ def release(command: Release, who: Who, board: Board) -> Let:
         if hold is not None:
             released.append((resource, _end(hold, command, who, board)))
         for waiting in _tickets(resource, who, board):
-            agent = waiting.ticket.agent
-            version = board.record(resource, ClaimUnqueued(agent=agent, ticket=waiting.ticket.version, why="left"))
+            agent, principal = waiting.ticket.agent, waiting.ticket.principal
+            left = ClaimUnqueued(agent=agent, principal=principal, ticket=waiting.ticket.version, why="left")
+            version = board.record(resource, left)
             board.drop(waiting.lease.key)
             if hold is None:
                 released.append((resource, version))
     served = serve(board)
-    return Let(tuple(released), not released, command.outcome, _granted_to(served, wanted))
+    return Let(tuple(released), not released, command.outcome, *_granted_to(served, wanted))
 
 
 def step_back(command: StepBack, who: Who, board: Board) -> None:
@@ -100,16 +101,21 @@ def _require_mine_or_free(resource: str, who: Who, version: int | None, board: B
         raise NotFoundError.of_claim(resource)
     holds = board.holds(resource)
     held_by = holds[0].grant.agent if holds else None
+    principal = holds[0].grant.principal if holds else None
     past = claim.past
     if past is not None and (past.holder, past.principal) == (who.agent, who.principal):
         if past.outcome == "expired":
             raise ExpiredError(
-                resource, held_by, of_this_session=who.session is not None and past.session == who.session
+                resource,
+                held_by,
+                of_this_session=who.session is not None and past.session == who.session,
+                held_by_principal=principal,
             )
         if past.outcome == "forced":
-            raise NotHolderError(resource, held_by, reason=past.note)
+            raise NotHolderError(resource, held_by, reason=past.note, held_by_principal=principal)
     if holds:
-        raise NotHolderError(resource, held_by, _cause(holds, who), servers=_servers(holds, who))
+        cause, servers = _cause(holds, who), _servers(holds, who)
+        raise NotHolderError(resource, held_by, cause, servers=servers, held_by_principal=principal)
 
 
 def _cause(holds: list[Rival], who: Who) -> Literal["agent", "session", "receipt", "token"]:
@@ -137,15 +143,20 @@ def _forced(command: Release, board: Board) -> Let:
     released = []
     for hold in holds:
         ending = ClaimReleased(
-            agent=hold.grant.agent, grant=hold.grant.version, forced_by=command.agent, note=command.note
+            agent=hold.grant.agent,
+            grant=hold.grant.version,
+            forced_by=command.agent,
+            holder_principal=hold.grant.principal,
+            note=command.note,
         )
         released.append((resource, board.record(resource, ending)))
         lose(hold, "forced", board, command.note)
     served = serve(board)
-    return Let(tuple(released[-1:]), not released, None, _granted_to(served, [resource]))
+    return Let(tuple(released[-1:]), not released, None, *_granted_to(served, [resource]))
 
 
-def _granted_to(served: list[tuple[str, str]], released: list[str]) -> str | None:
-    """Who has the first of these now that anybody waited for."""
-    heirs = (agent for resource in released for granted, agent in served if overlap(granted, resource))
-    return next(heirs, None)
+def _granted_to(served: list[tuple[str, Who]], released: list[str]) -> tuple[str | None, str | None]:
+    """Agent and principal of the waiter that has the first of these now; None where nobody waited."""
+    heirs = (who for resource in released for granted, who in served if overlap(granted, resource))
+    heir = next(heirs, None)
+    return (heir.agent, heir.principal) if heir is not None else (None, None)

@@ -27,25 +27,30 @@ def expire(due: Sequence[Lease], board: Board) -> None:
             continue
         board.drop(lease.key)
         if any(ticket.version == lease.version for ticket in claim.line):
-            board.record(lease.resource, ClaimUnqueued(agent=lease.agent, ticket=lease.version, why="absent"))
+            board.record(
+                lease.resource,
+                ClaimUnqueued(agent=lease.agent, principal=lease.principal, ticket=lease.version, why="absent"),
+            )
         elif claim.grant(lease.version) is not None:
             ended = board.at - (board.now - lease.deadline)
             offered = lease.kind == "offered"
             board.record(
                 lease.resource,
-                ClaimExpired(agent=lease.agent, grant=lease.version, due=ended, collected=not offered),
+                ClaimExpired(
+                    agent=lease.agent, principal=lease.principal, grant=lease.version, due=ended, collected=not offered
+                ),
             )
             if not offered:
                 board.losses.append(lease.lost("expired", board.at))
     serve(board)
 
 
-def serve(board: Board) -> list[tuple[str, str]]:
-    """Grant what is free to those in line who are in their calls, in turn: pairs of resource and agent.
+def serve(board: Board) -> list[tuple[str, Who]]:
+    """Grant what is free to those in line who are in their calls, in turn: pairs of resource and waiter.
 
     Again and again, because a grant may free something for one who came earlier: its agent shares now what it had
     alone, or is in a session with its sub-agents."""
-    served: list[tuple[str, str]] = []
+    served: list[tuple[str, Who]] = []
     before = -1
     while before < len(board.changes):
         before = len(board.changes)
@@ -53,8 +58,8 @@ def serve(board: Board) -> list[tuple[str, str]]:
     return served
 
 
-def _serve_each(board: Board) -> list[tuple[str, str]]:
-    served: list[tuple[str, str]] = []
+def _serve_each(board: Board) -> list[tuple[str, Who]]:
+    served: list[tuple[str, Who]] = []
     for waiting in board.present():
         if board.lease(*waiting.lease.key) is None:
             continue  # another grant of this round made it needless
@@ -72,7 +77,7 @@ def _serve_each(board: Board) -> list[tuple[str, str]]:
         )
         if option is not None:
             offer(waiting, option, board)
-            served += [(resource, waiting.ticket.agent) for resource in option]
+            served += [(resource, waiting.lease.who) for resource in option]
     return served
 
 
@@ -156,7 +161,12 @@ def _leave(waiting: Waiting, board: Board) -> None:
     """Its agent has what it waits for. A grant of the resource itself took the ticket along."""
     version = waiting.ticket.version
     if any(ticket.version == version for ticket in board.claim(waiting.resource).line):
-        board.record(waiting.resource, ClaimUnqueued(agent=waiting.ticket.agent, ticket=version, why="granted"))
+        board.record(
+            waiting.resource,
+            ClaimUnqueued(
+                agent=waiting.ticket.agent, principal=waiting.ticket.principal, ticket=version, why="granted"
+            ),
+        )
     board.drop(waiting.lease.key)
 
 

@@ -160,7 +160,7 @@ def _taken(option: Option, who: Who, board: Board, already: bool = False, ended_
         past_of=past_of,
         is_former=past is not None and _is_former(past, who),
         waiting=tuple(
-            InLine(waiting.ticket.agent, waiting.ticket.since, waiting.lease.note)
+            InLine(waiting.ticket.agent, waiting.ticket.since, waiting.lease.note, waiting.ticket.principal)
             for waiting in others_in_line[:MAX_TOLD]
         ),
     )
@@ -219,7 +219,7 @@ def _queue(command: Take, who: Who, board: Board) -> int:
     if len(tickets) >= MAX_TICKETS:
         raise UnavailableError(f"{MAX_TICKETS} calls stand in line already", retry_after=5.0)
     for old in board.tickets_of(command.resource, who):  # it asked for something else beside it
-        left = ClaimUnqueued(agent=who.agent, ticket=old.ticket.version, why="left")
+        left = ClaimUnqueued(agent=who.agent, principal=who.principal, ticket=old.ticket.version, why="left")
         board.record(command.resource, left)
         board.drop(old.lease.key)
     return board.record(
@@ -255,12 +255,14 @@ def _describe(wish: Wish, board: Board) -> Hold:
         servers=(first.lease.server,),
         queue_length=queue_length,
         in_line=True,
+        principal=first.ticket.principal,
     )
 
 
 def _hold(asked: str, rivals: list[Rival], queue_length: int, wish: Wish, board: Board) -> Hold:
     first = rivals[0]
-    holders = tuple(dict.fromkeys(rival.grant.agent for rival in rivals))
+    holders = tuple(dict.fromkeys((rival.grant.agent, rival.grant.principal) for rival in rivals))
+    named = holders if len(holders) > 1 else ()
     return Hold(
         resource=asked,
         held_by=first.grant.agent,
@@ -271,9 +273,11 @@ def _hold(asked: str, rivals: list[Rival], queue_length: int, wish: Wish, board:
         servers=tuple(dict.fromkeys(rival.lease.server for rival in rivals)),
         queue_length=queue_length,
         covered_by=first.resource if first.resource != asked else None,
-        holders=holders if len(holders) > 1 else (),
+        holders=tuple(agent for agent, _ in named),
         note=first.lease.note,
         same_name=first.grant.agent == wish.who.agent,
+        principal=first.grant.principal,
+        holder_principals=tuple(principal for _, principal in named),
         former=first.lease.is_left_to(wish.who, board.now),
         without_session=first.lease.session is None,
         session_ended=first.lease.has_ended(board.now),

@@ -48,7 +48,7 @@ def change_thread(command: ThreadCommand, caller: Caller, transaction: Transacti
         command, copy = _copied(command, transaction)
     events = deciding.decide(command, before, _standing(command, before, transaction), copy)
     for event in events:
-        after = thread.evolve(after, event, transaction.at, before.digest)
+        after = thread.evolve(after, event, transaction.at, before.digest, caller.principal)
     basis = _basis(command)
     position = (
         transaction.append([ThreadChange(before, event, basis) for event in events], caller)[-1]

@@ -96,6 +96,8 @@ class Thread(NamedTuple):
     parent: str | None = None
     parent_version: int | None = None
     digest: bytes = NO_DIGEST
+    started_by_principal: str | None = None
+    updated_by_principal: str | None = None
 
     @property
     def stream(self) -> str:
@@ -113,13 +115,16 @@ class Datum(NamedTuple):
 # --- evolve
 
 
-def evolve(thread: Thread, event: ThreadEvent, at: int, digest: bytes) -> Thread:
-    """`at` (microseconds UTC) and `digest` come from the event's envelope."""
+def evolve(thread: Thread, event: ThreadEvent, at: int, digest: bytes, principal: str | None = None) -> Thread:
+    """`at` (microseconds UTC), `digest` and `principal` come from the event's envelope."""
     version = thread.version + 1
-    thread = thread._replace(version=version, updated_by=event.by, updated_at=at, digest=digest)
+    thread = thread._replace(
+        version=version, updated_by=event.by, updated_by_principal=principal, updated_at=at, digest=digest
+    )
     match event:
         case ThreadStarted(by=by, parent=parent, parent_version=parent_version):
-            return thread._replace(started_by=by, started_at=at, parent=parent, parent_version=parent_version)
+            thread = thread._replace(started_by=by, started_by_principal=principal, started_at=at)
+            return thread._replace(parent=parent, parent_version=parent_version)
         case MessageAppended():
             return thread._replace(messages=thread.messages + 1)
         case ResultAppended():

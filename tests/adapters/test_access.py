@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -16,6 +17,7 @@ from holdlog.adapters.access.grants import EVERYTHING, Grants
 from holdlog.adapters.access.static import static_token
 from holdlog.adapters.access.tokens import fresh
 from holdlog.adapters.access.verifier import Verifier
+from holdlog.adapters.arguments import checked
 from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Calls
 from holdlog.adapters.compose import MEMORY, open_holdlog
@@ -74,8 +76,20 @@ def test_a_pattern_full_of_stars_takes_no_time() -> None:
 
 
 def test_write_includes_read_and_admin_everything_and_claim_nothing_else() -> None:
-    told = {scope: [it for it in token.SCOPES if allowing(f"{scope}:n").allows(it, "n")] for scope in token.SCOPES}
-    assert told == {"read": ["read"], "write": ["read", "write"], "claim": ["claim"], "admin": list(token.SCOPES)}
+    told = {scope: {it for it in token.SCOPES if allowing(f"{scope}:*").allows(it, "*")} for scope in token.SCOPES}
+    reads, writes = {"read-values", "read-claims", "read-threads"}, {"write-values", "write-threads"}
+    assert told == {
+        "read": {"read"} | reads,
+        "write": {"read", "write"} | reads | writes,
+        "claim": {"claim"},
+        "admin": set(token.SCOPES),
+        "read-values": {"read-values"},
+        "read-claims": {"read-claims"},
+        "read-threads": {"read-threads"},
+        "write-values": {"write-values", "read-values"},
+        "write-threads": {"write-threads", "read-threads"},
+        "metrics": {"metrics"},
+    }
 
 
 def test_what_is_needed_is_named() -> None:
@@ -98,9 +112,47 @@ def test_events_are_seen_by_what_their_stream_is_about() -> None:
     assert [stream for stream in streams if EVERYTHING.sees(stream)] == list(streams[:6])
 
 
+def test_events_of_values_claims_and_threads_are_seen_by_grants_of_their_kind() -> None:
+    streams = ("record:docs-a/k", "claim:docs-a", "thread:docs-a", "agent:ann")
+
+    def seen(text: str) -> list[str]:
+        return [stream.partition(":")[0] for stream in streams if allowing(text).sees(stream)]
+
+    assert seen("read-values:docs-*") == seen("write-values:docs-*") == ["record", "agent"]
+    assert seen("read-claims:docs-*") == seen("claim:docs-*") == ["claim", "agent"]
+    assert seen("read-threads:docs-*") == seen("write-threads:docs-*") == ["thread", "agent"]
+    assert seen("read:docs-*") == seen("write:docs-*") == ["record", "claim", "thread", "agent"]
+    assert seen("metrics:*") == []
+
+
+def test_old_grants_of_names_that_begin_like_a_kind_keep_their_meaning() -> None:
+    grants = allowing("read:values:docs-*", "write:threads:x")
+    assert grants.allows("read-values", "values:docs-a")
+    assert grants.allows("read-claims", "values:docs-a")
+    assert grants.allows("write-values", "threads:x")
+    assert not grants.allows("read-values", "docs-a")
+    assert not grants.allows("write-threads", "x")
+
+
+def test_old_grants_with_a_comma_before_a_new_scope_can_still_be_read() -> None:
+    assert allowing("read:a,metrics:b").allows("read-values", "a,metrics:b")
+    with pytest.raises(InvalidError, match="is one grant"):
+        checked(lambda: IssueToken(name="ci", hash="0" * 64, allow=("read:a,metrics:b",), by="ann"))
+
+
 @pytest.mark.parametrize(
     "texts",
-    [[], ["read"], ["see:*"], ["read:*,write:x"], ["read:"], ["read:*"] * 65 + [f"read:{n}" for n in range(65)]],
+    [
+        [],
+        ["read"],
+        ["see:*"],
+        ["read-all:*"],
+        ["metrics:build-*"],
+        ["write-claims:*"],
+        ["read:*,write:x"],
+        ["read:"],
+        ["read:*"] * 65 + [f"read:{n}" for n in range(65)],
+    ],
 )
 def test_what_is_no_grant_is_refused(texts: list[str]) -> None:
     with pytest.raises(InvalidError, match=r"^allow: "):
@@ -124,50 +176,50 @@ def within(opened: Opened, *texts: str) -> Calls:
 SAID = {"type": "text", "role": "user", "content": "hello"}
 GUARD = [{"resource": "src/a.py", "version": 1}]
 NEEDS: list[tuple[str, Callable[[Calls], Any], list[str]]] = [
-    ("get", lambda it: it.get("n", "k"), ["read:n"]),
-    ("set", lambda it: it.set("n", "k", 1, "ann", None), ["write:n"]),
-    ("set", lambda it: it.set("n", "k", 1, "ann", None, guard=GUARD), ["write:n", "claim:src/a.py"]),
-    ("record", lambda it: it.record("n", "k"), ["read:n"]),
-    ("merge", lambda it: it.merge("n", "k", {}, "ann", None), ["write:n"]),
-    ("merge", lambda it: it.merge("n", "k", {}, "ann", None, guard=GUARD), ["write:n", "claim:src/a.py"]),
-    ("delete", lambda it: it.delete("n", "k", "ann", None), ["write:n"]),
-    ("delete", lambda it: it.delete("n", "k", "ann", None, guard=GUARD), ["write:n", "claim:src/a.py"]),
+    ("get", lambda it: it.get("n", "k"), ["read-values:n"]),
+    ("set", lambda it: it.set("n", "k", 1, "ann", None), ["write-values:n"]),
+    ("set", lambda it: it.set("n", "k", 1, "ann", None, guard=GUARD), ["write-values:n", "claim:src/a.py"]),
+    ("record", lambda it: it.record("n", "k"), ["read-values:n"]),
+    ("merge", lambda it: it.merge("n", "k", {}, "ann", None), ["write-values:n"]),
+    ("merge", lambda it: it.merge("n", "k", {}, "ann", None, guard=GUARD), ["write-values:n", "claim:src/a.py"]),
+    ("delete", lambda it: it.delete("n", "k", "ann", None), ["write-values:n"]),
+    ("delete", lambda it: it.delete("n", "k", "ann", None, guard=GUARD), ["write-values:n", "claim:src/a.py"]),
     ("clear_namespace", lambda it: it.clear_namespace("n", "ann"), ["admin:n"]),
-    ("list_records", lambda it: it.list_records("n"), ["read:n"]),
-    ("all_records", lambda it: it.all_records("n"), ["read:n"]),
-    ("history", lambda it: it.history("n", "k"), ["read:n"]),
-    ("all_history", lambda it: it.all_history("n", "k"), ["read:n"]),
-    ("export", lambda it: it.export("n"), ["read:n"]),
-    ("all_exported", lambda it: it.all_exported("n"), ["read:n"]),
-    ("watch", lambda it: it.watch("n", "k", 0), ["read:n"]),
+    ("list_records", lambda it: it.list_records("n"), ["read-values:n"]),
+    ("all_records", lambda it: it.all_records("n"), ["read-values:n"]),
+    ("history", lambda it: it.history("n", "k"), ["read-values:n"]),
+    ("all_history", lambda it: it.all_history("n", "k"), ["read-values:n"]),
+    ("export", lambda it: it.export("n"), ["read-values:n"]),
+    ("all_exported", lambda it: it.all_exported("n"), ["read-values:n"]),
+    ("watch", lambda it: it.watch("n", "k", 0), ["read-values:n"]),
     ("claim", lambda it: it.claim("src/a.py", "ann"), ["claim:src/a.py"]),
     ("claim", lambda it: it.claim("a", "ann", also=["b"]), ["claim:a", "claim:b"]),
     ("claim", lambda it: it.claim("a", "ann", (), ["b", "src/"]), ["claim:a", "claim:b", "claim:src/"]),
     ("release", lambda it: it.release("a", "ann", also=["b"]), ["claim:a", "claim:b"]),
     ("release", lambda it: it.release("a", "ann", note="why", forced=True), ["admin:a"]),
-    ("status", lambda it: it.status("a"), ["read:a"]),
+    ("status", lambda it: it.status("a"), ["read-claims:a"]),
     ("status", lambda it: it.status("./a"), ["claim:a"]),
-    ("wait", lambda it: it.wait("a"), ["read:a"]),
+    ("wait", lambda it: it.wait("a"), ["read-claims:a"]),
     ("wait", lambda it: it.wait("a"), ["claim:a"]),
-    ("events", lambda it: it.events(it.choice(namespace="n")), ["read:n"]),
+    ("events", lambda it: it.events(it.choice(namespace="n")), ["read-values:n"]),
     ("events", lambda it: it.events(it.choice(resource="a")), ["claim:a"]),
-    ("coming_events", lambda it: it.coming_events(it.choice(namespace="n")), ["read:n"]),
-    ("choice", lambda it: it.choice(resource="./a"), ["read:a"]),
+    ("coming_events", lambda it: it.coming_events(it.choice(namespace="n")), ["read-values:n"]),
+    ("choice", lambda it: it.choice(resource="./a"), ["read-claims:a"]),
     ("register", lambda it: it.register("ann", name="Ann"), ["claim:whatever"]),
-    ("register", lambda it: it.register("ann", name="Ann"), ["write:whatever"]),
-    ("thread_start", lambda it: it.thread_start("ann", "t", {"k": 1}), ["write:t"]),
-    ("thread_start", lambda it: it.thread_start("ann", "t", parent="p"), ["write:t", "read:p"]),
-    ("thread_append", lambda it: it.thread_append("t", "ann", [SAID]), ["write:t"]),
-    ("thread_set", lambda it: it.thread_set("t", "k", 1, "ann", None), ["write:t"]),
-    ("thread_delete", lambda it: it.thread_delete("t", "k", "ann", None), ["write:t"]),
-    ("thread_change", lambda it: it.thread_change("t", {"k": 1}, ["l"], "ann", None), ["write:t"]),
-    ("thread", lambda it: it.thread("t"), ["read:t"]),
-    ("thread_read", lambda it: it.thread_read("t"), ["read:t"]),
-    ("thread_coming", lambda it: it.thread_coming("t", 0), ["read:t"]),
-    ("thread_get", lambda it: it.thread_get("t", "k"), ["read:t"]),
-    ("thread_datum", lambda it: it.thread_datum("t", "k"), ["read:t"]),
-    ("thread_has", lambda it: it.thread_has("t", "k"), ["read:t"]),
-    ("thread_data", lambda it: it.thread_data("t"), ["read:t"]),
+    ("register", lambda it: it.register("ann", name="Ann"), ["write-values:whatever"]),
+    ("thread_start", lambda it: it.thread_start("ann", "t", {"k": 1}), ["write-threads:t"]),
+    ("thread_start", lambda it: it.thread_start("ann", "t", parent="p"), ["write-threads:t", "read-threads:p"]),
+    ("thread_append", lambda it: it.thread_append("t", "ann", [SAID]), ["write-threads:t"]),
+    ("thread_set", lambda it: it.thread_set("t", "k", 1, "ann", None), ["write-threads:t"]),
+    ("thread_delete", lambda it: it.thread_delete("t", "k", "ann", None), ["write-threads:t"]),
+    ("thread_change", lambda it: it.thread_change("t", {"k": 1}, ["l"], "ann", None), ["write-threads:t"]),
+    ("thread", lambda it: it.thread("t"), ["read-threads:t"]),
+    ("thread_read", lambda it: it.thread_read("t"), ["read-threads:t"]),
+    ("thread_coming", lambda it: it.thread_coming("t", 0), ["read-threads:t"]),
+    ("thread_get", lambda it: it.thread_get("t", "k"), ["read-threads:t"]),
+    ("thread_datum", lambda it: it.thread_datum("t", "k"), ["read-threads:t"]),
+    ("thread_has", lambda it: it.thread_has("t", "k"), ["read-threads:t"]),
+    ("thread_data", lambda it: it.thread_data("t"), ["read-threads:t"]),
 ]
 """Calls, and the grants that each needs: all of them, and no others."""
 
@@ -176,6 +228,7 @@ FREE = {
     "all_namespaces": "shows what may be read",
     "threads": "shows what may be read",
     "board": "shows what may be seen",
+    "agents": "shows what may be seen",
     "lost": "of the caller's own claims",
     "guards": "checks arguments",
     "resource": "checks arguments",
@@ -201,6 +254,24 @@ def test_each_call_needs_its_grants_and_no_others(
         rest = [it for it in needed if it != missing]
         with pytest.raises(DeniedError):
             call(within(opened, *rest, "read:x", *(["write:x", "claim:x", "admin:x"] if name != "register" else [])))
+
+
+@pytest.mark.parametrize(("name", "call", "needed"), NEEDS, ids=lambda it: it if isinstance(it, str) else "")
+def test_each_call_is_open_to_wide_grants_and_closed_to_grants_of_other_kinds(
+    opened: Opened, name: str, call: Callable[[Calls], Any], needed: list[str]
+) -> None:
+    wide = [re.sub(r"^(read|write)-[a-z]+:", r"\1:", it) for it in needed]
+    call(within(opened, *wide))
+    kinds = {it.partition(":")[0] for it in needed}
+    names = {it.partition(":")[2] for it in needed}
+    if "admin" in kinds or name == "register":
+        return
+    others = set(token.SCOPES) - {"read", "write", "admin", "metrics"}
+    others -= {it for it in others if any(allowing(f"{it}:n").allows(kind, "n") for kind in kinds)}  # type: ignore[arg-type]
+    if kinds & {"read-claims", "claim"} and name in ("status", "wait", "events", "choice"):
+        others -= {"claim", "read-claims"}
+    with pytest.raises(DeniedError):
+        call(within(opened, *(f"{scope}:{it}" for scope in others for it in names)))
 
 
 def test_where_a_resource_was_moved_is_told_to_those_who_may_see_it_there(opened: Opened) -> None:

@@ -1,6 +1,7 @@
 """Claims on the command line, as a person uses them: what is printed, and with which exit code."""
 
 import json
+import os
 import re
 import threading
 from pathlib import Path
@@ -179,14 +180,28 @@ def test_agents_are_those_who_hold_and_those_who_are_connected(run: Terminal) ->
     server = Wire("-m", "holdlog", "--db", run.db).open()
     listed = run("agents")
     assert re.search(r"ann +not connected +1 claim +heard \d+ s ago", listed)
-    assert re.search(rf"process {server.process.pid} +connected +0 claims +mcp stdio", listed)
+    assert re.search(rf"process {server.process.pid} +connected +mcp stdio +{re.escape(os.getcwd())} +0 claims", listed)
     server.send(server.call("holdlog_claim", resource="custom://b", agent="ben"))
     assert server.answer()["result"]["structuredContent"]["status"] == "claimed"
     listed = run("agents")
-    assert re.search(r"ben +connected +1 claim", listed)
-    assert "process" not in listed
+    assert re.search(
+        rf"ben +connected +process {server.process.pid}, mcp stdio +{re.escape(os.getcwd())} +1 claim", listed
+    )
+    assert listed.count("process") == 1
     assert [it["agent"] for it in json.loads(run("agents --json --agent ben"))["agents"]] == ["ben"]
     server.close()
+
+
+def test_registered_names_are_on_the_board_and_in_the_list_of_claims(run: Terminal) -> None:
+    with StateStore(run.db) as store:
+        store.register("ann", name="Ann of tests", model="gpt-x", purpose="tests")
+        store.claim("custom://a", agent="ann")
+        (held,) = store.board().claims
+        assert (held.agent_name, held.agent_model) == ("Ann of tests", "gpt-x")
+        assert re.search(r"custom://a +ann .*Ann of tests, gpt-x", run("claims"))
+        (listed,) = json.loads(run("claims --json"))["claims"]
+        assert (listed["agent_name"], listed["agent_model"]) == ("Ann of tests", "gpt-x")
+        assert "Ann of tests, gpt-x, tests" in run("agents")
 
 
 def test_without_a_store_nothing_is_made(run: Terminal) -> None:

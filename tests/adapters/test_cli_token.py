@@ -1,5 +1,6 @@
 """`holdlog token`: what it prints where, and what it refuses in one line."""
 
+import getpass
 import json
 import os
 import re
@@ -76,6 +77,80 @@ async def test_a_new_token_is_all_that_standard_output_gets_and_it_lets_in(db: s
     assert await principal_of(db, done.stdout.strip()) == "token:ci"
 
 
+def others_may(path: Path) -> int:
+    return path.stat().st_mode & 0o077
+
+
+async def test_out_writes_the_secret_to_a_file_that_nobody_else_can_read(db: str, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    before = os.umask(0)
+    try:
+        done = holdlog(db, "create", "--name", "ci", "--allow", "read:*", "--out", str(first))
+        again = holdlog(db, "rotate", "ci", "--overlap", "1h", "--out", str(second))
+    finally:
+        os.umask(before)
+    assert [await principal_of(db, it.read_text().rstrip("\n")) for it in (first, second)] == ["token:ci"] * 2
+    assert [it.stat().st_mode & 0o777 for it in (first, second)] == [0o600, 0o600]
+    assert (done.stdout, again.stdout) == ("", "")
+    assert f"its secret is in {first}" in done.stderr
+    assert TEXT.search(done.stderr + again.stderr) is None
+
+
+def test_out_as_json_names_the_file_and_not_the_secret(file: str, tmp_path: Path) -> None:
+    path = tmp_path / "ci-token"
+    body = json.loads(holdlog(file, "create", "--name", "ci", "--allow", "read:*", "--json", "--out", str(path)).stdout)
+    assert (body["name"], body["out"], "token" in body) == ("ci", str(path), False)
+    assert TEXT.fullmatch(path.read_text().rstrip("\n"))
+
+
+@pytest.mark.parametrize("kind", ["a file", "a link", "a link to nothing", "a missing folder", "a folder"])
+def test_out_refuses_what_exists_and_links_and_makes_no_token(file: str, tmp_path: Path, kind: str) -> None:
+    path, target = tmp_path / "out", tmp_path / "target"
+    match kind:
+        case "a file":
+            path.write_text("mine")
+        case "a link":
+            target.write_text("mine")
+            path.symlink_to(target)
+        case "a link to nothing":
+            path.symlink_to(target)
+        case "a folder":
+            path.mkdir()
+        case _:
+            path = tmp_path / "none" / "out"
+    create(file, name="other")
+    for arguments in (["create", "--name", "ci", "--allow", "read:*"], ["rotate", "other"]):
+        done = holdlog(file, *arguments, "--out", str(path), code=2)
+        (line,) = done.stderr.splitlines()
+        assert f"--out: {path} " in line
+    assert [(it["name"], it["rotated_at"]) for it in listed(file)] == [("other", None)]
+    assert "mine" in [it.read_text() for it in (path, target) if it.is_file()] or not target.exists()
+
+
+def test_out_leaves_no_file_where_no_token_was_made(file: str, tmp_path: Path) -> None:
+    create(file)
+    path = tmp_path / "out"
+    for arguments in (["create", "--name", "ci", "--allow", "read:*"], ["rotate", "nobody"]):
+        holdlog(file, *arguments, "--out", str(path), code=1)
+        assert not path.exists()
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o644, True), (0o640, True), (0o600, False)])
+def test_a_redirect_into_a_file_that_others_can_read_is_warned_of(
+    file: str, tmp_path: Path, mode: int, warned: bool
+) -> None:
+    path = tmp_path / "ci-token"
+    path.touch()
+    path.chmod(mode)
+    command = [sys.executable, "-m", "holdlog", "token", "create", "--name", "ci", "--allow", "read:*", "--db", file]
+    with path.open("w") as out:
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert TEXT.fullmatch(path.read_text().rstrip("\n"))
+    assert ("can be read by others" in done.stderr) is warned
+    assert ("--out FILE" in done.stderr) is warned
+
+
 async def test_a_rotated_one_gets_another_secret_and_the_old_one_a_while(db: str) -> None:
     old = create(db)
     done = holdlog(db, "rotate", "ci", "--overlap", "1h")
@@ -106,9 +181,9 @@ def test_the_list_tells_everything_but_secrets(file: str) -> None:
     holdlog(file, "revoke", "gone")
     table = holdlog(file, "list").stdout
     first, second, third = table.splitlines()
-    assert re.fullmatch(r"a-1 +read:\* +expires in 11 h 59 min +space team", first)
+    assert re.fullmatch(r"a-1 +read:\* \(values, claims and threads\) +expires in 11 h 59 min +space team", first)
     assert re.fullmatch(r"b +admin:\* +never expires +rotated [-0-9: ]+ UTC", second)
-    assert re.fullmatch(r"gone +read:\* +revoked [-0-9: ]+ UTC", third)
+    assert re.fullmatch(r"gone +read:\* \(values, claims and threads\) +revoked [-0-9: ]+ UTC", third)
     rows = listed(file)
     assert [(it["name"], it["state"], it["space"]) for it in rows] == [
         ("a-1", "active", "team"),
@@ -120,6 +195,40 @@ def test_the_list_tells_everything_but_secrets(file: str) -> None:
     assert 12 * 3600 - 60 < rows[0]["expires_in_seconds"] <= 12 * 3600
     everything = table + json.dumps(rows)
     assert not any(part in everything for text in texts for part in (text, hash_of(text)))
+
+
+def test_the_list_says_which_grants_cover_names_of_several_kinds(file: str) -> None:
+    holdlog(
+        file, "create", "--name", "old", "--allow", "read:docs-*", "--allow", "write:values:x", "--allow", "claim:a"
+    )
+    holdlog(file, "create", "--name", "new", "--allow", "read-values:docs-*", "--allow", "metrics:*")
+    new, old = holdlog(file, "list").stdout.splitlines()
+    assert "read-values:docs-*, metrics:*  " in new
+    assert "read:docs-* (values, claims and threads), " in old
+    assert "write:values:x (values and threads; reads claims), claim:a  " in old
+    assert [it.get("covers") for it in listed(file)] == [
+        {},
+        {"read:docs-*": "values, claims and threads", "write:values:x": "values and threads; reads claims"},
+    ]
+
+
+def test_a_token_with_the_name_of_this_user_is_not_made_and_an_older_one_is_marked(file: str) -> None:
+    from holdlog.adapters.access.tokens import fresh
+    from holdlog.domain.message import NOBODY
+    from holdlog.domain.token import IssueToken
+
+    user = getpass.getuser()
+    refused = holdlog(file, "create", "--name", user, "--allow", "read:*", code=2)
+    assert f"choose another one, for example {user}-laptop" in refused.stderr
+    assert not Path(file).exists()
+    opened = open_holdlog(Path(file))
+    opened.change_token(IssueToken(name=user, hash=fresh(user).hash, allow=("claim:*",), by="ann"), NOBODY)
+    opened.close()
+    create(file)
+    ci, own = sorted(holdlog(file, "list").stdout.splitlines(), key=lambda line: line.startswith(user))
+    assert own.endswith("has the name of this user")
+    assert "has the name" not in ci
+    assert {it["name"]: it["has_local_name"] for it in listed(file)} == {user: True, "ci": False}
 
 
 def test_neither_doctor_nor_log_nor_history_tells_a_hash(file: str) -> None:
@@ -155,7 +264,7 @@ def test_unless_told_otherwise_a_token_ends(file: str) -> None:
         (["rotate", "other"], "there is no token other", 1),
         (["rotate", "gone"], "was revoked; issue it anew", 1),
         (["create", "--name", "CI", "--allow", "read:*"], "name: must have 1 to 64", 2),
-        (["create", "--name", "x", "--allow", "see:*"], "--allow: must be read, write, claim or admin", 2),
+        (["create", "--name", "x", "--allow", "see:*"], "--allow: must be read, write, claim, admin, read-values", 2),
         (["create", "--name", "x", "--allow", "read:"], "--allow: must not be blank", 2),
         (["create", "--name", "x"], "--allow", 2),
         (["create", "--allow", "read:*"], "--name", 2),

@@ -454,7 +454,7 @@ def test_a_token_comes_by_header_only() -> None:
         with served.client("reader") as reader:
             denied = reader.post("/value?key=a")
             assert denied.status_code == 403
-            assert denied.json()["needed"] == "write:n"
+            assert denied.json()["needed"] == "write-values:n"
 
 
 def test_a_header_that_cannot_be_right_is_told_by_its_name(client: httpx2.Client) -> None:

@@ -426,16 +426,35 @@ async def test_the_figures_need_a_token_for_everything() -> None:
         root=Principal("token:root", EVERYTHING),
         some=Principal("token:some", Grants.parse(["admin:build-*", "write:*"])),
         tenant=Principal("token:tenant", EVERYTHING, space="team"),
+        theirs=Principal("token:theirs", Grants.parse(["metrics:*"]), space="team"),
     )
     with opened() as store:
         async with serving(store, known) as client:
             assert (await client.get("/metrics")).status_code == 401
-            for token in ("some", "tenant"):
+            for token in ("some", "tenant", "theirs"):
                 answer = await client.get("/metrics", headers={"x-token": token})
                 assert (answer.status_code, answer.json()["status"]) == (403, "denied")
-            assert (await figures(client, "root"))("holdlog_http_requests_total", status="403") == 2
+            assert (await figures(client, "root"))("holdlog_http_requests_total", status="403") == 3
             for path in ("/healthz", "/readyz", "/openapi.json"):
                 assert (await client.get(path)).status_code == 200
+
+
+async def test_a_token_for_metrics_reads_the_figures_and_nothing_else() -> None:
+    known = Known(prometheus=Principal("token:prometheus", Grants.parse(["metrics:*"])))
+    shown = {"x-token": "prometheus"}
+    with opened() as store:
+        store.write(store.calls.set("n", "k", 1, "ann", None), NOBODY)
+        store.write(store.calls.register("ann", name="Ann"), NOBODY)
+        async with serving(store, known) as client:
+            assert (await figures(client, "prometheus"))("holdlog_store_up") == 1
+            for path in ("/kv/n/k", "/kv/n", "/claims/a.py", "/threads/t", "/events?namespace=n"):
+                refused = await client.get(path, headers=shown)
+                assert (refused.status_code, refused.json()["status"]) == (403, "denied"), path
+            put = await client.put("/kv/n/k", content="{}", headers=shown)
+            assert put.status_code == 403
+            assert (await client.get("/kv", headers=shown)).json()["namespaces"] == []
+            events = await client.get("/events", headers=shown | {"accept": "application/json"})
+            assert events.json()["events"] == []
 
 
 async def test_the_documents_name_every_figure_and_no_other() -> None:

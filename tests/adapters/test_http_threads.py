@@ -318,17 +318,17 @@ async def guarded(store: Opened, known: Known) -> AsyncIterator[httpx2.AsyncClie
 
 
 ROUTES: list[tuple[str, str, Any, str]] = [
-    ("GET", "/threads/t", None, "read:t"),
-    ("GET", "/threads/t/items", None, "read:t"),
-    ("GET", "/threads/t/items?after=0&wait=1", None, "read:t"),
-    ("GET", "/threads/t/data", None, "read:t"),
-    ("GET", "/threads/t/data/plan", None, "read:t"),
-    ("HEAD", "/threads/t/data/plan", None, "read:t"),
-    ("POST", "/threads/t/items", {"messages": [HELLO]}, "write:t"),
-    ("PUT", "/threads/t/data/plan", 1, "write:t"),
-    ("PATCH", "/threads/t/data", {"plan": 1}, "write:t"),
-    ("DELETE", "/threads/t/data/plan", None, "write:t"),
-    ("POST", "/threads", {"thread_id": "t"}, "write:t"),
+    ("GET", "/threads/t", None, "read-threads:t"),
+    ("GET", "/threads/t/items", None, "read-threads:t"),
+    ("GET", "/threads/t/items?after=0&wait=1", None, "read-threads:t"),
+    ("GET", "/threads/t/data", None, "read-threads:t"),
+    ("GET", "/threads/t/data/plan", None, "read-threads:t"),
+    ("HEAD", "/threads/t/data/plan", None, "read-threads:t"),
+    ("POST", "/threads/t/items", {"messages": [HELLO]}, "write-threads:t"),
+    ("PUT", "/threads/t/data/plan", 1, "write-threads:t"),
+    ("PATCH", "/threads/t/data", {"plan": 1}, "write-threads:t"),
+    ("DELETE", "/threads/t/data/plan", None, "write-threads:t"),
+    ("POST", "/threads", {"thread_id": "t"}, "write-threads:t"),
 ]
 
 
@@ -352,9 +352,12 @@ async def test_each_route_needs_its_grant_and_says_which() -> None:
                 assert (await ask("reader", method, path, body)).status_code == (403 if "write" in needed else 200)
                 assert (await ask("writer", method, path, body)).status_code == 200
             unnamed = await ask("forker", "POST", "/threads", {})
-            assert (unnamed.status_code, unnamed.json()["needed"]) == (403, "write:*")  # not of an id made up just now
+            assert (unnamed.status_code, unnamed.json()["needed"]) == (
+                403,
+                "write-threads:*",
+            )  # not of an id made up just now
             fork = {"thread_id": "f-1", "parent": "t"}
-            assert (await ask("forker", "POST", "/threads", fork)).json()["needed"] == "read:t"
+            assert (await ask("forker", "POST", "/threads", fork)).json()["needed"] == "read-threads:t"
             assert (await ask("forker", "POST", "/threads", fork | {"parent": "other"})).status_code == 201
             listed = {
                 token: [it["thread_id"] for it in (await ask(token, "GET", "/threads", None)).json()["threads"]]

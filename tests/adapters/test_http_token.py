@@ -129,13 +129,13 @@ async def test_a_token_may_do_what_it_allows_and_no_more(curl: httpx2.AsyncClien
     ci = {"x-token": token.text}
     patch = {"content-type": "application/merge-patch+json"}
     for method, path, needed in (
-        ("PUT", "/kv/docs/k", "write:docs"),
-        ("DELETE", "/kv/docs/k", "write:docs"),
-        ("PATCH", "/kv/docs/k", "write:docs"),
-        ("GET", "/kv/other/k", "read:other"),
-        ("GET", "/kv/other/k?history=1", "read:other"),
-        ("GET", "/kv/other", "read:other"),
-        ("PUT", "/kv/other/k", "write:other"),
+        ("PUT", "/kv/docs/k", "write-values:docs"),
+        ("DELETE", "/kv/docs/k", "write-values:docs"),
+        ("PATCH", "/kv/docs/k", "write-values:docs"),
+        ("GET", "/kv/other/k", "read-values:other"),
+        ("GET", "/kv/other/k?history=1", "read-values:other"),
+        ("GET", "/kv/other", "read-values:other"),
+        ("PUT", "/kv/other/k", "write-values:other"),
     ):
         for condition in ({}, {"if-match": "*"}, {"if-none-match": '"1"'}):
             refused = await curl.request(method, path, content="{}", headers=ci | patch | condition)

@@ -72,7 +72,7 @@ async def test_a_client_reads_and_completes_what_its_grants_allow(mode: str) -> 
         async with serving(store) as url, client(url, "read:a-*+claim:src/*", mode) as allowed:
             assert "STORED" in (await allowed.read_resource("state://a-1/k"))[0].text  # type: ignore[union-attr]
             assert "ann" in (await allowed.read_resource("claim://src/a.py"))[0].text  # type: ignore[union-attr]
-            for uri, needed in (("state://b-1/k", "read:b-1"), ("state://b-1/other", "read:b-1")):
+            for uri, needed in (("state://b-1/k", "read-values:b-1"), ("state://b-1/other", "read-values:b-1")):
                 with pytest.raises(MCPError, match=needed) as caught:
                     await allowed.read_resource(uri)
                 assert caught.value.data == {"uri": uri, "status": "denied", "needed": needed}
@@ -81,7 +81,7 @@ async def test_a_client_reads_and_completes_what_its_grants_allow(mode: str) -> 
             assert (found.values, found.total) == (["a-1", "a-2"], 2)
             found = await allowed.complete(claim, {"name": "resource", "value": ""})
             assert found.values == ["src/a.py"]
-            with pytest.raises(MCPError, match="read:b-1"):
+            with pytest.raises(MCPError, match="read-values:b-1"):
                 await allowed.complete(state, {"name": "key", "value": ""}, context_arguments={"namespace": "b-1"})
 
 
@@ -89,7 +89,7 @@ async def test_a_client_is_told_of_nothing_that_it_may_not_read() -> None:
     with opened() as store:
         async with serving(store) as url:
             async with client(url, "read:a-*", "legacy") as allowed:
-                with pytest.raises(MCPError, match="read:b-1"):
+                with pytest.raises(MCPError, match="read-values:b-1"):
                     await allowed.session.subscribe_resource("state://b-1/k")
             uris = ["state://b-1/k", "state://a-1/k", NAMESPACES, CLAIMS]
             async with (

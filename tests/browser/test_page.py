@@ -2,11 +2,14 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from holdlog import StateStore
+from holdlog.adapters.compose import open_holdlog
+from holdlog.domain.message import Caller
 from tests.http import HttpServer
 from tests.thread_story import append, change_data, fork, result, said, start
 
@@ -33,6 +36,23 @@ def test_what_another_process_writes_appears_by_itself(visit: Visits, server: Ht
     expect(page.locator("#event-list > li").first).to_contain_text("bob wrote live/second")
     store.set("elsewhere", "key", 1, updated_by="bob")
     expect(page.locator("#namespaces").get_by_role("button", name="elsewhere")).to_be_visible()
+
+
+def test_names_are_shown_with_the_principal_that_was_authenticated(visit: Visits, server: HttpServer) -> None:
+    ci = Caller(principal="token:ci", session="s1", server="calls")
+    opened = open_holdlog(Path(server.process.args[5]))  # type: ignore[index]
+    opened.write(opened.calls.set("signed", "key", 1, "boss", None), ci)
+    opened.claim(opened.calls.claim("signed.py", "boss"), ci)
+    opened.close()
+    page = visit(server.url)
+    shown = "boss (token ci)"
+    expect(claim_of(page, "signed.py")).to_contain_text(shown)
+    expect(page.locator("#agent-list > li").filter(has_text="boss")).to_contain_text(shown)
+    expect(page.locator("#event-list > li").first).to_contain_text(f"{shown} claimed signed.py")
+    page.locator("#namespaces").get_by_role("button", name="signed").click()
+    expect(page.locator("#key-list > li")).to_contain_text([shown])
+    page.get_by_role("link", name="key").filter(has_text="v1").click()
+    expect(page.locator("#history-list > li")).to_contain_text([shown])
 
 
 def test_the_history_of_a_key_tells_what_changed(visit: Visits, server: HttpServer, store: StateStore) -> None:

@@ -31,7 +31,7 @@ from tests.boards import (
 
 def ring(happened: Happened) -> list[tuple[str, str, str]]:
     """Of a wait that was refused: agent, what it holds, what it waits for; from the one that asked."""
-    return [tuple(link) for link in happened.refused(DeadlockError).cycle]  # type: ignore[misc]
+    return [tuple(link)[:3] for link in happened.refused(DeadlockError).cycle]  # type: ignore[misc]
 
 
 # --- to stand in line
@@ -61,7 +61,7 @@ def test_a_ticket_holds_all_that_is_asked_for() -> None:
 def test_the_holder_is_told_who_waits() -> None:
     scene = board(held("a", by="ann")).when(stand("a", by="bob", note="for a fix"))
     (waiter,) = scene.when(take("a", by="ann")).taken.waiting
-    assert tuple(waiter) == ("bob", START, "for a fix")
+    assert tuple(waiter)[:3] == ("bob", START, "for a fix")
 
 
 def test_a_line_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

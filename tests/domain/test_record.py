@@ -135,6 +135,7 @@ def test_a_conflict_tells_what_stands_there() -> None:
         "actual_value": {"price": 3},
         "actual_updated_by": "bob",
         "actual_updated_at": datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC),
+        "actual_principal": None,
     }
 
 

@@ -12,8 +12,8 @@ SENT: Final = (
     " mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, x-agent, x-guard, x-token"
 )
 READ: Final = (
-    "accept-patch, etag, holdlog-expires-at, holdlog-updated-at, holdlog-updated-by, location, mcp-session-id,"
-    " retry-after, www-authenticate"
+    "accept-patch, etag, holdlog-expires-at, holdlog-principal, holdlog-updated-at, holdlog-updated-by, location,"
+    " mcp-session-id, retry-after, www-authenticate"
 )
 MAX_AGE: Final = "600"
 

@@ -20,6 +20,8 @@ UNHOSTED: Final = frozenset({"/healthz", "/readyz"})
 """Asked for by whatever name or address balancers and orchestrators use; they tell nothing."""
 _REMEMBERED: Final = 256
 _AT_MOST_ONE: Final = frozenset({b"host", b"origin", b"content-length", b"authorization", b"x-token"})
+_TOKENS: Final = frozenset({b"authorization", b"x-token"})
+"""The same token twice is no contradiction."""
 
 
 class Guards:
@@ -132,7 +134,7 @@ def _headers(headers: Collection[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     if len(found) != len(headers):
         names = [name for name, _ in headers]
         for name in _AT_MOST_ONE.intersection(found):
-            if names.count(name) > 1:
+            if names.count(name) > 1 and not (name in _TOKENS and len({it for it in headers if it[0] == name}) == 1):
                 found[b""] = name
     return found
 

@@ -67,7 +67,7 @@ OPERATIONS: Final[Mapping[str, Schema]] = {
     "/metrics": {
         "get": {
             "summary": "Figures for Prometheus",
-            "description": "Needs admin:* where tokens are required. docs/operations.md names each figure.",
+            "description": "Needs metrics:* where tokens are required. docs/operations.md names each figure.",
             "responses": {"200": told("In the text format.", {"type": "string"}, PROMETHEUS), **refusals()},
         }
     },

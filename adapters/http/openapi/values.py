@@ -32,6 +32,11 @@ _ETAG: Final[Schema] = {"ETag": {"description": "The version, in quotes", "schem
 _FACTS: Final[Schema] = {
     **_ETAG,
     "Holdlog-Updated-By": {"description": "Who wrote it, percent-encoded", "schema": {"type": "string"}},
+    "Holdlog-Principal": {
+        "description": "Who was authenticated for it, percent-encoded, such as token:ci; without it, the local user",
+        "required": False,
+        "schema": {"type": "string"},
+    },
     "Holdlog-Updated-At": {"schema": {"type": "string", "format": "date-time"}},
     "Holdlog-Expires-At": {
         "description": "Where it has an end",

@@ -102,8 +102,8 @@ class Operations:
     async def metrics(self, request: Request) -> Response:
         served = served_of(request)
         if served.opened is not self._spaces.main:  # a space's owner may do everything there, but not see all
-            raise DeniedError("admin:* without a space")
-        served.grants.require("admin", "*")
+            raise DeniedError("metrics:* without a space")
+        served.grants.require("metrics", "*")
         try:
             facts = await self._facts.found()
         except (TimeoutError, HoldlogError):

@@ -80,6 +80,7 @@ def conflict(served: Served, record: Record, conditions: Conditions) -> Response
         actual_version=record.version if record.live else 0,
         actual_value=record.value.value,
         actual_updated_by=record.updated_by or None,
+        actual_principal=record.principal,
         actual_updated_at=utc(record.updated_at) if record.version else None,
     )
     body = served.calls.refused(ConflictError(detail)).body()

@@ -112,6 +112,8 @@ def _facts(record: Record) -> list[tuple[bytes, bytes]]:
         (b"holdlog-updated-by", quote(record.updated_by, safe="/:@ ").encode()),
         (b"holdlog-updated-at", _time(record.updated_at)),
     ]
+    if record.principal is not None:
+        facts.append((b"holdlog-principal", quote(record.principal, safe="/:@ ").encode()))
     if record.expires_at is not None:
         facts.append((b"holdlog-expires-at", _time(record.expires_at)))
     return facts

@@ -56,7 +56,9 @@ class Completions:
 
 def _namespaces(served: Served, start: str) -> Read[list[str]]:
     def answer(reader: Reader) -> list[str]:
-        return list(islice((it for it in _beginning(reader, start) if served.grants.allows("read", it)), MOST + 1))
+        return list(
+            islice((it for it in _beginning(reader, start) if served.grants.allows("read-values", it)), MOST + 1)
+        )
 
     return Read(answer, large=True)
 
@@ -71,7 +73,7 @@ def _beginning(reader: Reader, start: str) -> Iterator[str]:
 
 def _keys(served: Served, namespace: str, start: str) -> Read[list[str]]:
     namespace = text(namespace, "namespace", NAME)
-    served.grants.require("read", namespace)
+    served.grants.require("read-values", namespace)
 
     def answer(reader: Reader) -> list[str]:
         rows = chunks(

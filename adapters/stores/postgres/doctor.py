@@ -186,5 +186,5 @@ _SELECT_CONNECTIONS: Final = """SELECT
     current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
         - COALESCE(current_setting('reserved_connections', true)::int, 0),
     (SELECT SUM(numbackends)::int FROM pg_stat_database),
-    (SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = 'holdlog' AND datname = current_database())"""
+    (SELECT COUNT(*) FROM pg_stat_activity WHERE application_name LIKE 'holdlog%' AND datname = current_database())"""
 """What a user who is no superuser may know."""

@@ -2,6 +2,7 @@
 there with every commit."""
 
 import os
+import re
 import secrets
 import threading
 import zlib
@@ -12,6 +13,7 @@ from typing import Final, NamedTuple
 import psycopg
 from psycopg import sql
 
+from holdlog.adapters.claims.sessions import Process
 from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.opened import Server
 from holdlog.adapters.stores.postgres.connection import connect, readable
@@ -33,8 +35,10 @@ class Session(Server):
     `wake` is called for each commit of anybody, and after each new connection.
     """
 
-    def __init__(self, store: PostgresStore, wake: Callable[[], None]) -> None:
+    def __init__(self, store: PostgresStore, wake: Callable[[], None], what: str = "python") -> None:
+        """`what` this process is, for people who ask who is connected."""
         self.name = f"pg-{secrets.token_hex(7)}"
+        self._what = what
         self._store = store
         self._wake = wake
         self._starting = threading.Lock()
@@ -70,6 +74,12 @@ class Session(Server):
         with self._store.reader() as reader:
             return bool(reader.rows(f"SELECT 1 {_HELD}", (number >> 32, number & 0xFFFFFFFF)))
 
+    def processes(self) -> list[Process]:
+        with self._store.reader() as reader:
+            number = _number_of(self._store.place.schema)
+            found = reader.rows(_SELECT_CONNECTED, (number >> 32, number & 0xFFFFFFFF))
+        return [_process(f"pg-{high << 32 | low:014x}", host, named) for high, low, host, _, named in found]
+
     def close(self) -> None:
         with self._starting:
             thread, self._thread, self._ended = self._thread, None, True
@@ -100,6 +110,7 @@ class Session(Server):
         # A connection that only this side knows to be lost may have the lock still, for hours.
         connection.execute(_END_OLD, (number >> 32, number & 0xFFFFFFFF))
         names = (number, _number_of(self._store.place.schema))
+        connection.execute("SELECT set_config('application_name', %s, false)", (_described(self._what),))
         connection.execute("SELECT pg_advisory_lock(%s), pg_advisory_lock_shared(%s)", names)
         channel = sql.Identifier(channel_of(self._store.place.schema))
         connection.execute(sql.SQL("LISTEN {}").format(channel))
@@ -138,7 +149,25 @@ def connected(connection: Connection, schema: str) -> list[Connected]:
     """The sessions of a store, those that began first first. Raises psycopg.Error."""
     number = _number_of(schema)
     rows = connection.execute(_SELECT_CONNECTED, (number >> 32, number & 0xFFFFFFFF))
-    return [Connected(f"pg-{high << 32 | low:014x}", host, started) for high, low, host, started in rows]
+    return [Connected(f"pg-{high << 32 | low:014x}", host, started) for high, low, host, started, _ in rows]
+
+
+def _described(what: str) -> str:
+    """This process in the name of its connection, which the database shows to others and cuts after 63 bytes."""
+    try:
+        folder = os.getcwd()
+    except OSError:  # it was removed
+        folder = ""
+    head = f"holdlog {os.getpid()} {what[:20]} in "
+    ascii_folder = folder.encode("ascii", "replace").decode()
+    room = 63 - len(head)
+    return head + (ascii_folder if len(ascii_folder) <= room else "..." + ascii_folder[3 - room :])
+
+
+def _process(server: str, host: str, named: str) -> Process:
+    found = re.fullmatch(r"holdlog ([0-9]{1,9}) (.{0,40}?) in (.*)", named)
+    pid, program, folder = found.groups() if found else ("0", "", "")
+    return Process(server, int(pid), program, folder, host)
 
 
 def _number_of(schema: str) -> int:
@@ -159,7 +188,7 @@ _HELD: Final = """FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND
 _END_OLD: Final = f"SELECT pg_terminate_backend(pid) {_HELD} AND pid <> pg_backend_pid()"
 _SELECT_CONNECTED: Final = """SELECT own.classid::bigint, own.objid::bigint,
     CASE WHEN backend_start IS NULL THEN '?' ELSE COALESCE(host(client_addr), 'a socket') END,
-    COALESCE(to_char(backend_start, 'YYYY-MM-DD HH24:MI:SSOF'), '?')
+    COALESCE(to_char(backend_start, 'YYYY-MM-DD HH24:MI:SSOF'), '?'), COALESCE(application_name, '')
     FROM pg_locks AS shared JOIN pg_locks AS own USING (pid, locktype, database) LEFT JOIN pg_stat_activity USING (pid)
     WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND shared.objsubid = 1 AND shared.mode = 'ShareLock' AND shared.classid = %s AND shared.objid = %s

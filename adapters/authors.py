@@ -1,0 +1,34 @@
+"""How surfaces show an author: the name that a caller gave, and the principal that was authenticated for it.
+
+Names are what callers say. Where somebody was authenticated, people see `root (token ci)`, and programs get a field
+`principal` next to the name.
+"""
+
+from typing import Final
+
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
+
+_STATIC: Final = "static"
+
+
+def author(name: str, principal: str | None) -> str:
+    """For people: `root (token ci)`; the name alone where nobody was authenticated, or where it is the principal."""
+    return name if principal is None or principal == name else f"{name} ({in_words(principal)})"
+
+
+def in_words(principal: str) -> str:
+    """`token ci`, `jwt ann@example.org`, `static token`."""
+    kind, _, name = principal.partition(":")
+    return "static token" if principal == _STATIC else f"{kind} {name}" if name else principal
+
+
+def principal_of(recorded: Recorded[Event]) -> str | None:
+    """Who was authenticated as the author of an event (events/choice.py: `done_by`).
+
+    An event about one holder, waiter or author names its principal itself where another call may cause it: the
+    envelope of a grant from the queue is that of the release."""
+    event = recorded.event
+    own = "principal" in type(event).model_fields
+    principal: str | None = getattr(event, "principal", None) if own else recorded.envelope.caller.principal
+    return principal
