@@ -1,6 +1,6 @@
 """Callers of every kind, each with real processes, for the proof of who holds a claim; and a ledger of who believes it.
 
-`python -m tests.processes.holders PATH [SESSION]` is a process that uses the library: a JSON line for each call.
+`python -m tests.processes.holders PATH` is a process that uses the library: a JSON line for each call.
 """
 
 import itertools
@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import httpx2
@@ -145,18 +146,24 @@ class Stdio(Client):
 class Http(Client):
     era: str = MODERN
 
+    @property
+    def url(self) -> str:
+        return self.world.open_url if self.caller.token is None else self.world.token_url
+
     def send(self, tool: str, arguments: Answer) -> Answer:
+        assert self.url  # its tokens exist from now on
         meta = dict([self.caller.meta]) if self.caller.meta is not None else None
         response = self.post(*call(self.era, tool, arguments, meta, **self._headers()))
         assert response.status_code == 200, response.text
         return _told(_message(response)["result"])
 
     def post(self, body: bytes, headers: dict[str, str], method: str = "POST") -> httpx2.Response:
-        url = self.world.open_url if self.caller.token is None else self.world.token_url
+        url = self.url
         return self.world.http.request(method, f"{url}/mcp", content=body, headers=headers)
 
     def initialize(self) -> "Http":
         """Begin a session of the 2025 era."""
+        assert self.url
         response = self.post(*request(LEGACY, "initialize", INITIALIZE, **self._headers()))
         self.caller = self.caller._replace(mcp=response.headers["mcp-session-id"])
         return self
@@ -179,13 +186,14 @@ class Http(Client):
 
 @dataclass
 class Library(Client):
-    """A process of its own."""
+    """One of the stores, each a session, that a process opens."""
 
     process: Wire = None  # type: ignore[assignment]
+    store: str = ""
     is_told_losses = False
 
     def send(self, tool: str, arguments: Answer) -> Answer:
-        self.process.send(json.dumps([tool, arguments]).encode())
+        self.process.send(json.dumps([self.store, self.caller.option, tool, arguments]).encode())
         return self.process.answer()
 
     def end(self) -> None:
@@ -237,15 +245,26 @@ class World:
         self.secrets: dict[str | None, str] = {}
         self._stack = stack
         self._wires: dict[tuple[str, str | None], Wire] = {}
-        options = ("--tools", "claims,state", "--max-claims", MANY, "--max-requests", "0")
-        server = HttpServer(place, *options)
-        stack.callback(server.close)
-        self.open_url = server.start().url
-        self.secrets = {name: self._issue(name) for name in TOKENS}
-        guarded = HttpServer(place, *options, "--auth")
-        stack.callback(guarded.close)
         self.peer = stack.enter_context(StateStore(place, settings=Settings(max_claims=int(MANY))))
-        self.token_url = guarded.start().url
+
+    @cached_property
+    def open_url(self) -> str:
+        """Of a server where everybody is the local user."""
+        return self._over_http()
+
+    @cached_property
+    def token_url(self) -> str:
+        """Of a server that requires tokens."""
+        assert self.open_url  # it has to start before there are any
+        self.secrets = {name: self._issue(name) for name in TOKENS}
+        return self._over_http("--auth")
+
+    def _over_http(self, *options: str) -> str:
+        server = HttpServer(
+            self.place, "--tools", "claims,state", "--max-claims", MANY, "--max-requests", "0", *options
+        )
+        self._stack.callback(server.close)
+        return server.start().url
 
     def client(self, kind: str, text: str, token: str | None = None, *, own: bool = False) -> Client:
         """`text`: of its session, where the kind has one that callers name. `own`: with processes of its own."""
@@ -260,9 +279,9 @@ class World:
             return Stdio(self, caller._replace(process=key), server=self._stdio(key, "", own))
         if transport == "library":
             option = text if source == "option" else None
-            process = f"library of {text}" if not own else f"library {next(_numbers)}"
-            caller = caller._replace(option=option, process=process)
-            return Library(self, caller, process=self._library(text, option, own))
+            store = f"{option} {next(_numbers) if own else text}"
+            caller = caller._replace(option=option, process=store)
+            return Library(self, caller, process=self._library(own), store=store)
         if transport == "cli":
             return CommandLine(
                 self, caller._replace(option=text if source == "option" else None, process=f"call {next(_numbers)}")
@@ -288,7 +307,7 @@ class World:
             env = "" if client.caller.meta is not None else client.caller.process or ""
             return replace(client, server=self._stdio("", env, own=True))
         assert isinstance(client, Library)
-        return replace(client, process=self._library("", client.caller.option, own=True))
+        return replace(client, process=self._library(own=True))
 
     def is_current(self, resource: str, version: int) -> bool:
         return bool(getattr(self.peer.status(resource, version), "current", False))
@@ -315,9 +334,9 @@ class World:
         arguments = ("-m", "holdlog", "--db", str(self.place), "--tools", "claims,state", "--max-claims", MANY)
         return self._wire(("stdio", None if own else key), arguments, {"CLAUDE_CODE_SESSION_ID": session}, mcp=True)
 
-    def _library(self, key: str, option: str | None, own: bool) -> Wire:
-        arguments = ("-m", "tests.processes.holders", str(self.place), *([option] if option is not None else []))
-        return self._wire(("library", None if own else f"{option} {key}"), arguments, {}, mcp=False)
+    def _library(self, own: bool) -> Wire:
+        arguments = ("-m", "tests.processes.holders", str(self.place))
+        return self._wire(("library", None if own else ""), arguments, {}, mcp=False)
 
     def _wire(self, key: tuple[str, str | None], arguments: tuple[str, ...], env: dict[str, str], mcp: bool) -> Wire:
         if key in self._wires:
@@ -346,11 +365,15 @@ def _dashed(headers: dict[str, str]) -> dict[str, str]:
     return {name.replace("_", "-"): text for name, text in headers.items()}
 
 
-def _serve_library(path: str, session: str | None = None) -> None:
-    with StateStore(path, session=session, settings=Settings(max_claims=int(MANY))) as store:
-        for line in sys.stdin:
-            tool, arguments = json.loads(line)
-            print(json.dumps(_library_call(store, tool, arguments)), flush=True)
+def _serve_library(path: str) -> None:
+    stores: dict[str, StateStore] = {}
+    for line in sys.stdin:
+        name, session, tool, arguments = json.loads(line)
+        if name not in stores:
+            stores[name] = StateStore(path, session=session, settings=Settings(max_claims=int(MANY)))
+        print(json.dumps(_library_call(stores[name], tool, arguments)), flush=True)
+    for store in stores.values():
+        store.close()
 
 
 def _library_call(store: StateStore, tool: str, arguments: Answer) -> Answer:
@@ -368,4 +391,4 @@ def _library_call(store: StateStore, tool: str, arguments: Answer) -> Answer:
 
 
 if __name__ == "__main__":
-    _serve_library(*sys.argv[1:])
+    _serve_library(sys.argv[1])
