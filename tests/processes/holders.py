@@ -86,6 +86,7 @@ class Client:
     caller: Caller
     returned: "Client | None" = None
     """Its session over another process, once it is back."""
+    request_id: str | None = None
 
     can_guard = True
     is_told_losses = True
@@ -106,6 +107,10 @@ class Client:
         written = {"namespace": "n", "key": resource, "value": 1, "updated_by": self.caller.agent, "force": True}
         return str(self("set", **written, guard=[guard])["status"])
 
+    def _meta(self) -> Answer:
+        named = {"holdlog/request_id": self.request_id} if self.request_id is not None else {}
+        return named | (dict([self.caller.meta]) if self.caller.meta is not None else {})
+
     def end(self) -> None:
         """Its session ends, as its kind ends one in order."""
         raise NotImplementedError
@@ -125,8 +130,8 @@ class Stdio(Client):
 
     def send(self, tool: str, arguments: Answer) -> Answer:
         params: Answer = {"name": f"holdlog_{tool}", "arguments": arguments}
-        if self.caller.meta is not None:
-            params["_meta"] = dict([self.caller.meta])
+        if meta := self._meta():
+            params["_meta"] = meta
         return _told(self.server.ask("tools/call", params)["result"])
 
     def end(self) -> None:
@@ -152,8 +157,7 @@ class Http(Client):
 
     def send(self, tool: str, arguments: Answer) -> Answer:
         assert self.url  # its tokens exist from now on
-        meta = dict([self.caller.meta]) if self.caller.meta is not None else None
-        response = self.post(*call(self.era, tool, arguments, meta, **self._headers()))
+        response = self.post(*call(self.era, tool, arguments, self._meta(), **self._headers()))
         assert response.status_code == 200, response.text
         return _told(_message(response)["result"])
 
@@ -193,6 +197,8 @@ class Library(Client):
     is_told_losses = False
 
     def send(self, tool: str, arguments: Answer) -> Answer:
+        if self.request_id is not None:
+            arguments = arguments | {"request_id": self.request_id}
         self.process.send(json.dumps([self.store, self.caller.option, tool, arguments]).encode())
         return self.process.answer()
 
@@ -221,8 +227,8 @@ class CommandLine(Client):
         return answer
 
     def send(self, tool: str, arguments: Answer) -> Answer:
-        if tool == "status":
-            words = ["status", arguments["resource"], "--version", str(arguments["version"])]
+        if tool == "wait":
+            words = ["wait", arguments["resource"], "--timeout", str(arguments["timeout_seconds"])]
         else:
             words = [tool, *filter(None, [arguments.get("resource")]), "--agent", arguments["agent"]]
             words += [word for other in arguments.get("also", ()) for word in ("--also", other)]

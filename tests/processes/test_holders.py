@@ -30,7 +30,7 @@ CALLERS: Final = (
     *("cli", "cli option"),
 )
 """A transport, and where the session comes from, if it is known: `env` is CLAUDE_CODE_SESSION_ID."""
-ACTIONS: Final = ("claim", "release", "guard", "nest", "queue", "release all")
+ACTIONS: Final = ("claim", "release", "guard", "nest", "queue", "wait", "release all")
 FEW: Final = ("claim", "release")
 """What callers do that start a process for each call, outside of `make slow`."""
 SOURCES: Final = ("env", "meta", "header", "option")
@@ -95,7 +95,7 @@ def cases(kind: str, end: str | None, token: str | None, every: bool) -> list[Ca
         actions = FEW if transport == "cli" and not every else ACTIONS
         for text, as_whom, action in itertools.product(texts, tokens, actions):
             receipts = ("none",)
-            if not source and transport.startswith("http") and action != "nest":
+            if not source and transport.startswith("http") and action not in ("nest", "wait"):
                 receipts = ("none", "another's", "the holder's", "a made-up one")
             found += [Case(caller, text, as_whom, shows, action) for shows in receipts]
     source = kind.partition(" ")[2]
@@ -103,7 +103,9 @@ def cases(kind: str, end: str | None, token: str | None, every: bool) -> list[Ca
     found.sort(key=lambda it: it.text == ONE and it.kind.partition(" ")[2] == source)  # what wakes its session is last
     if end is None or source in SOURCES:
         shows = "the holder's" if kind in ("http25", "http26") else "none"
-        found += [Case(kind, ONE, token, shows, action, is_itself=True) for action in ACTIONS[:5]]
+        found += [
+            Case(kind, ONE, token, shows, action, is_itself=True) for action in ACTIONS if action != "release all"
+        ]
     return found
 
 
@@ -277,6 +279,9 @@ def act(world: World, client: Client, caller: Caller, held: Held, case: Case) ->
             kept = answer.get("ticket") == version
             client("release", resource=resource, **mine)
             return (True, holder_rule.keeps_place(holder, caller)), ("ticket" in answer, kept)
+        case "wait":
+            answer = client("wait", resource=resource, timeout_seconds=WAIT)
+            return ("timeout", NAME), (answer["status"], answer.get("held_by"))
         case _:
             answer = client("release", **shown)
             if caller.session is None and caller.receipt is None:
