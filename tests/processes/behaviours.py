@@ -289,7 +289,7 @@ def serve(path: str) -> None:
 
 
 def write_hastily(path: str, patience: str, how: str) -> None:
-    """After a line of input: one write with this many seconds of patience, and beats meanwhile that show that the process runs."""
+    """After a line of input: one write with so many seconds of patience, and beats that show that the process runs."""
     writer.PATIENCE = float(patience)  # type: ignore[misc]
     store = StateStore(path)
     other = AsyncStateStore.__new__(AsyncStateStore)
