@@ -118,9 +118,7 @@ def test_the_auditors_own_check_of_format_2_finds_what_was_changed(
 
 
 @pytest.mark.parametrize("document", [FORMAT, FORMAT_2], ids=["1", "2"])
-def test_the_auditors_own_check_finds_a_forged_value_next_to_the_hash_of_the_true_one(
-    store_of_0_1: Path, document: str
-) -> None:
+def test_the_auditors_own_check_finds_a_forged_value_next_to_the_true_hash(store_of_0_1: Path, document: str) -> None:
     redact(store_of_0_1, "payload", "salt", forged='"forged"')
     with pytest.raises(SystemExit):
         audit(document)(str(store_of_0_1))

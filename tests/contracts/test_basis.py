@@ -228,7 +228,7 @@ def test_a_forged_text_next_to_the_hash_of_the_true_one_is_found(kind: Kind, col
 
 
 @pytest.mark.parametrize("column", ["clock = 5", "operation = 'set'", "based_on = 7", "forced = 1", "guard = '[]'"])
-def test_what_stands_in_the_new_columns_of_an_event_of_format_1_is_found_and_not_read(kind: Kind, column: str) -> None:
+def test_new_columns_of_an_event_of_format_1_are_found_and_not_read(kind: Kind, column: str) -> None:
     kind.doctored(f"UPDATE stored_events SET {column} WHERE POSITION = 3")
     assert "record:n/old@1" in kind.bad()["digests"]
     with opened(kind) as store:
