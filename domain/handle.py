@@ -169,7 +169,7 @@ def _change_records(
 ) -> Changed:
     who = _who(by, caller)
     fenced = _fenced(guard, who, transaction)
-    conditions = tuple(FencingCondition(claim.resource, claim.version) for claim in guard) if guard else ()
+    conditions = tuple(FencingCondition(claim.resource, claim.version) for claim in guard)
     records: dict[tuple[str, str], Record] = {}
     changes: list[RecordChange] = []
     results: list[Written] = []
