@@ -20,6 +20,8 @@ import pytest
 from holdlog import SealedError, StateStore, StoreError, UnavailableError, copy
 from holdlog.adapters.compose import examine
 from holdlog.adapters.machine import host
+from holdlog.adapters.nats.payload import text_of
+from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.migrating import BEFORE_UPGRADE
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.postgres import migrating
@@ -28,13 +30,15 @@ from holdlog.adapters.stores.postgres.place import place_of
 from holdlog.adapters.stores.postgres.standing import TABLES
 from holdlog.adapters.stores.schema import MAJOR, SESSION_SALT
 from holdlog.adapters.stores.sealing import Seal, file_triggers, schema_triggers
+from holdlog.domain.claims.commands import Take
 from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.handle import Changed, handle
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
-from holdlog.domain.record import Merge, Transact
+from holdlog.domain.record import Guard, Merge, Transact
 from holdlog.domain.value import Json
 from tests.clock import SECOND, Clock
+from tests.commands import put, run, whole_log
 from tests.kinds import InDatabase, InFile, Kind
 from tests.older import NOW, SCHEMA_2, STEADY, lay, lay_in_postgres
 from tests.processes.soundness import require_sound
@@ -436,6 +440,35 @@ def test_a_running_process_of_release_0_1_is_refused_and_changes_nothing(release
             assert everything(kind) == before
             assert store.set("n", "old", 2, updated_by="ann", expected_version=1).version == 2
     require_upgraded(kind)
+
+
+READ_A_MESSAGE: Final = """
+import json, sys
+from holdlog.adapters.nats import payload
+assert sys.argv[1] in payload.__file__
+found = payload.read(sys.stdin.read())
+print(json.dumps([found.id, found.type, found.position, found.reason, found.data]))
+"""
+
+
+def test_a_subscriber_of_release_0_1_reads_the_messages_of_this_release(release_0_1: Path) -> None:
+    with closing(MemoryStore()) as store:
+        run(store, Take(resource="a.py", agent="ann"))
+        guard = (Guard(resource="a.py", version=1),)
+        run(store, Transact(operations=(put("k", {"n": 1}, 0),), by="ann", guard=guard), Caller(reason="issue 7"))
+        message = text_of("4b0c3a5e-0000-4000-8000-000000000001", whole_log(store)[-1])
+    done = subprocess.run(
+        [sys.executable, "-c", READ_A_MESSAGE, str(release_0_1)],
+        input=message,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(release_0_1)},
+        check=True,
+    )
+    name, kind, position, reason, data = json.loads(done.stdout)
+    assert (name, kind, position, reason) == ("record:n/k@1", "holdlog.ValueWritten", 2, "issue 7")
+    assert (data["key"], data["value"], data["by"]) == ("k", {"n": 1}, "ann")
+    assert (data["based_on"], data["guard"]) == (0, [{"resource": "a.py", "version": 1}])
 
 
 def begin_as_0_1(connection: sqlite3.Connection) -> None:

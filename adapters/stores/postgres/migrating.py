@@ -13,8 +13,10 @@ from holdlog.adapters.stores.postgres.schema import EVENT_TYPES, MAJOR, MINOR, T
 from holdlog.adapters.stores.postgres.standing import MADE, TABLES, indexes_there, tables_there
 from holdlog.adapters.stores.schema import EVENTS_TABLE, SESSION_SALT, new_session_salt
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
+from holdlog.projections.agents import AGENTS
 from holdlog.projections.claims import CLAIMS
 from holdlog.projections.current import CURRENT
+from holdlog.projections.threads import THREADS
 
 OLDER: Final = ("1", "2")
 """Major schemas that this build migrates."""
@@ -25,7 +27,7 @@ LOCK_SECONDS: Final = 10.0
 def migrate(connection: Connection, writers_lock: str, old: str) -> None:
     """Migrate in the transaction that the connection is in; `writers_lock`: the statement that shuts out writers.
 
-    Events stay as they are: the log gets columns, and the views `current` and `claims` are folded from it again.
+    Events stay as they are: the log gets columns, and the views with new columns are folded from it again.
     Processes of the older build are refused from then on, so the sessions of all leases have ended; deadlines stay.
     Raises StoreError where it cannot be done at all, UnavailableError where it can later, both with a line; the store
     is as it was then.
@@ -42,7 +44,7 @@ def migrate(connection: Connection, writers_lock: str, old: str) -> None:
             connection.execute(statement)
         for name in MADE.keys() - TABLES - indexes_there(connection):
             connection.execute(MADE[name])
-        for view in (CURRENT, CLAIMS):
+        for view in (CURRENT, CLAIMS, AGENTS, THREADS):
             take_over_within(connection, view)
         for row in (("major", str(MAJOR)), ("minor", str(MINOR))):
             connection.execute(_PUT_META, row)
@@ -65,6 +67,12 @@ _ALTER: Final = (
     f"ALTER TABLE {EVENTS_TABLE} "
     + ", ".join(f"ADD COLUMN {name} {TYPES[EVENT_TYPES[name]]}" for name in FORMAT_COLUMNS),
     f"ALTER TABLE current ADD COLUMN principal {TYPES[str]}",
+    # The table of threads, which minor 2 added, may have been created a moment ago.
+    f"ALTER TABLE agents ADD COLUMN IF NOT EXISTS principal {TYPES[str]}",
+    *(
+        f"ALTER TABLE threads ADD COLUMN IF NOT EXISTS {name} {TYPES[str]}"
+        for name in ("started_by_principal", "updated_by_principal")
+    ),
     f"""ALTER TABLE requests ADD COLUMN session {TYPES[str]} NOT NULL DEFAULT '', DROP CONSTRAINT requests_pkey,
     ADD PRIMARY KEY (principal, session, request_id)""",
     f"""ALTER TABLE leases ADD COLUMN receipt {TYPES[str]}, ADD COLUMN seen bigint NOT NULL DEFAULT 0,
