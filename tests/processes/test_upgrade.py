@@ -38,7 +38,7 @@ from holdlog.domain.ports import Store
 from holdlog.domain.record import Guard, Merge, Transact
 from holdlog.domain.value import Json
 from tests.clock import SECOND, Clock
-from tests.commands import HERE, put, run, whole_log
+from tests.commands import put, run, whole_log
 from tests.kinds import InDatabase, InFile, Kind
 from tests.older import NOW, SCHEMA_2, STEADY, lay, lay_in_postgres
 from tests.processes.soundness import require_sound
@@ -471,13 +471,10 @@ print(json.dumps([found.id, found.type, found.position, found.reason, found.data
 
 def test_a_subscriber_of_release_0_1_reads_the_messages_of_this_release(release_0_1: Path) -> None:
     with closing(MemoryStore()) as store:
-        run(store, Take(resource="a.py", agent="ann"))
+        run(store, Take(resource="a.py", agent="ann"), Caller(session="s-1"))
         guard = (Guard(resource="a.py", version=1),)
-        run(
-            store,
-            Transact(operations=(put("k", {"n": 1}, 0),), by="ann", guard=guard),
-            HERE.model_copy(update={"reason": "issue 7"}),
-        )
+        caller = Caller(session="s-1", reason="issue 7")
+        run(store, Transact(operations=(put("k", {"n": 1}, 0),), by="ann", guard=guard), caller)
         message = text_of("4b0c3a5e-0000-4000-8000-000000000001", whole_log(store)[-1])
     done = subprocess.run(
         [sys.executable, "-c", READ_A_MESSAGE, str(release_0_1)],
