@@ -42,7 +42,8 @@ _IS_LIVE_GRANT: Final = "principal IS :principal AND kind != 'waits' AND deadlin
 _HELD_BY_PRINCIPAL: Final = f"SELECT COUNT(*) FROM leases WHERE {_IS_LIVE_GRANT}"
 _HELD: Final = f"""SELECT (SELECT COUNT(*) FROM leases
     WHERE {_IS_LIVE_GRANT} AND session IS :session AND (session IS NOT NULL OR agent = :agent)),
-    (SELECT COUNT(*) FROM (SELECT 1 FROM leases WHERE principal IS :principal AND kind != 'waits' LIMIT {MAX_OF_PRINCIPAL}))"""
+    (SELECT COUNT(*) FROM
+    (SELECT 1 FROM leases WHERE principal IS :principal AND kind != 'waits' LIMIT {MAX_OF_PRINCIPAL}))"""
 _RENEW_GRANT: Final = """UPDATE leases SET deadline = MAX(deadline, :now + length)
     WHERE resource = :resource AND version = :version AND kind = 'held' AND deadline > :now"""
 _END: Final = """UPDATE leases SET server = '', ended_at = :at, present_until = MIN(present_until, :now),
