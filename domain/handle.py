@@ -274,7 +274,8 @@ def _take(command: Take, caller: Caller, transaction: Transaction) -> Taken | Qu
 
 
 def _release(command: Release, caller: Caller, transaction: Transaction) -> Let:
-    who = _identified(command.agent, caller, command.receipt, transaction)
+    # A caller that shows a receipt is its bearer and nobody else, so it releases nothing by its name alone.
+    who = _identified(command.agent, caller, command.receipt, transaction, new_receipt=command.receipt)
     if command.resource is None:
         named = transaction.leases.of_agent(who.agent, who.principal)
         resources = [lease.resource for lease in named if lease.is_of(who)]

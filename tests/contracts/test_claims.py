@@ -310,6 +310,32 @@ def test_a_receipt_is_for_its_name_and_principal_alone(store: Store) -> None:
             run(store, Release(resource="a", agent=agent, receipt="r1"), caller)
 
 
+def test_a_receipt_that_is_not_the_holders_releases_nothing(store: Store, clock: Clock) -> None:
+    """Such as that of a claim that expired before a namesake got the resource: its bearer is not that holder."""
+    claim(store, caller=NOBODY, new_receipt="r1")
+    clock.pass_by(300)
+    current = claim(store, caller=NOBODY, new_receipt="r2")
+    with pytest.raises(ExpiredError):
+        run(store, Release(resource="a", agent="ann", receipt="r1"), NOBODY)
+    with pytest.raises(ExpiredError):
+        run(store, Release(resource="a", agent="ann", receipt="made up"), NOBODY)
+    assert claim(store, caller=NOBODY, receipt="r2", new_receipt="r3").version == current.version
+    claim(store, "b", caller=NOBODY, new_receipt="r4")
+    with pytest.raises(NotHolderError) as refused:
+        run(store, Release(resource="b", agent="ann", receipt="r1"), NOBODY)
+    assert refused.value.cause == "receipt"
+    assert run(store, Release(agent="ann", receipt="r1"), NOBODY) == Let((), already=True)
+
+
+def test_a_receipt_that_is_not_the_waiters_leaves_its_place(store: Store) -> None:
+    claim(store)
+    assert isinstance(run(store, Take(resource="a", agent="bob", wait=SECOND, new_receipt="r1"), NOBODY), Queued)
+    with pytest.raises(NotHolderError):
+        run(store, Release(resource="a", agent="bob", receipt="made up"), NOBODY)
+    with store.reader() as reader:
+        assert len(reader.claim("a").line) == 1
+
+
 def test_a_turn_in_the_queue_is_collected_with_the_receipt(store: Store) -> None:
     claim(store)
     waits = Take(resource="a", agent="bob", wait=30 * SECOND, new_receipt="r1")

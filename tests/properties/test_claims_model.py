@@ -198,7 +198,7 @@ def require_first_come(turn: Turn) -> None:
     stood = {(it.turn, it.agent.name, it.options) for it in then.wants}
     first = {it.agent: it for it in reversed(gone)}  # whatever else an agent waited for is needless then
     for served in first.values():
-        got = [it for lease in offers if _may_be(lease, served) for it in _has(after, lease)]
+        got = [it for lease in offers if _may_be(lease, served) for it in _has(after, lease) if not _is_back(turn, it)]
         needless = [it for it in gone if it.agent == served.agent]
         undone = Scene(tuple(it for it in now.has if it not in got), tuple(sorted((*now.wants, *needless))))
         for earlier in now.wants:
@@ -284,6 +284,15 @@ def _has(seen: Seen, lease: Lease) -> list[Has]:
 
 def _may_be(lease: Lease, served: Wants) -> bool:
     return claim_rule.agent_of(lease) == served.agent
+
+
+def _is_back(turn: Turn, got: Has) -> bool:
+    """Whether it only took back what an ended session of its name held: nobody is ahead of it there."""
+    gone = [lease for lease in turn.before.live("held", "offered") if lease.key not in turn.after.leases]
+    former = [it for lease in gone if lease.agent == got.agent.name for it in _has(turn.before, lease)]
+    return any(
+        it.resource == got.resource and it.agent != got.agent and it.mode in ("exclusive", got.mode) for it in former
+    )
 
 
 def _told(turn: Turn | None) -> object:
