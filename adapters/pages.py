@@ -16,7 +16,7 @@ MAX_PAGE_BYTES: Final = 1024 * 1024
 ROW_BYTES: Final = 200
 """About what stands beside a value in an answer: version, author, time."""
 _CONDITION_BYTES: Final = 40
-"""About what stands beside the resource of a fencing condition."""
+"""About what an answer has for a fencing condition besides its resource."""
 FIRST_CHUNK: Final = 8
 LAST_CHUNK: Final = 128
 """Rows that are fetched at once: few at first, as they may be large, then twice as many each time."""

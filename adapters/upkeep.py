@@ -69,7 +69,9 @@ class Upkeep:
             yield
         finally:
             with self._news:
-                self._requests -= Counter((session,))
+                self._requests[session] -= 1
+                if not self._requests[session]:
+                    del self._requests[session]
 
     @contextmanager
     def waiting(self) -> Iterator[None]:

@@ -113,7 +113,7 @@ class LeaseWrites(Leases, Protocol):
 
     def held(self, who: Who, now: int) -> Held:
         """How many live grants the session and the principal of a caller have. Far from the bound of a principal, its
-        expired ones and tickets may count, too."""
+        expired ones may count, too."""
 
     def touch(self, sessions: Sequence[str], now: int) -> None:
         """These sessions, which live by their calls, are alive."""

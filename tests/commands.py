@@ -174,14 +174,14 @@ def digest_of(row: tuple[Any, ...], previous: bytes) -> bytes:
     payload = _hash_of(*row[12:15])
     if form is None:
         caller = [principal, session, request_id, reason, correlation_id]
-        said = [previous.hex(), stream, version, topic, at, *caller, body.decode(), payload]
+        facts = [previous.hex(), stream, version, topic, at, *caller, body.decode(), payload]
     else:
         caller = [principal, session, request_id, correlation_id]
         basis = [operation, based_on, forced, guard]
         reason = _hash_of(reason_salt, reason, reason_hash)
         head = [f"holdlog/{form}", previous.hex(), stream, version, topic, at, clock]
-        said = [*head, *caller, *basis, body.decode(), payload, reason]
-    return hashlib.sha256(json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()).digest()
+        facts = [*head, *caller, *basis, body.decode(), payload, reason]
+    return hashlib.sha256(json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode()).digest()
 
 
 def _hash_of(salt: bytes, text: str | None, redacted: bytes | None) -> str | None:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from holdlog.adapters.compose import MEMORY, open_holdlog
+from holdlog.adapters.mcp.calling import OPEN_REQUEST
 from holdlog.adapters.mcp.http.endpoint import Endpoint
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.opened import Opened
@@ -164,8 +165,9 @@ async def replica(store: Opened, groups: Sequence[str] = ALL, progress_every: fl
                 "request_id": told.get("idempotency-key"),
             }
         )
-        scope.setdefault("state", {})["served"] = Served(store, who)
-        await endpoint(scope, receive, send)
+        with ExitStack() as during:
+            scope.setdefault("state", {}).update({"served": Served(store, who), OPEN_REQUEST: during})
+            await endpoint(scope, receive, send)
 
     server = uvicorn.Server(uvicorn.Config(app, port=0, lifespan="off", log_config=None, access_log=False))
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]

@@ -443,7 +443,7 @@ _EXPIRED_ELSEWHERE = (
     "Another session with your agent name had claimed it, and its lease ended. Look before you edit; claim() it first."
 )
 _REPLAYED = "The claim that this request was granted has ended. Call claim() again with a new request id."
-_ALREADY = "You hold it already. If another sub-agent claimed it, give each its own name, such as claude/task."
+_ALREADY = "You hold it already. Another sub-agent needs a name of its own, such as claude/task."
 _RESUMED = "A former session of your agent name held it. Work may be half done: look before you edit."
 _FOLDER = "A folder was claimed by its name alone, not what is in it. For all below it, claim() it with a / at its end."
 _NO_FILE = (

@@ -141,9 +141,10 @@ class ClaimCalls:
         version: int | None = None,
         forced: bool = False,
         receipt: str | None = None,
+        holder: str | None = None,
     ) -> Write[results.Released | results.AlreadyFree]:
-        """`version`: only this grant. `forced`: a person, `agent`, takes it from its holder; `note` says why.
-        `receipt`: as of `claim`."""
+        """`version`: only this grant. `forced`: a person, `agent`, takes it from its holders, or from those named
+        `holder`; `note` says why. `receipt`: as of `claim`."""
         arguments: dict[str, Any] = {
             "resource": None if resource is None else self.resource(resource),
             "agent": agent,
@@ -153,6 +154,7 @@ class ClaimCalls:
             "note": note,
             "version": version,
             "forced": forced,
+            "holder": holder,
             "receipt": None if receipt is None else self._receipt(receipt),
         }
         command = checked(lambda: Release(**arguments))

@@ -264,7 +264,7 @@ class _Block:
             lambda before, size: reader.history(stream, before, size), None, lambda it: it.envelope.version
         ):
             match recorded.event:
-                case ClaimReleased(grant=ended, forced_by=None, former_session=None, released_by_name=False) if (
+                case ClaimReleased(grant=ended, forced_by=None, former_session=None, released_by_name=None) if (
                     ended == version
                 ):
                     return None

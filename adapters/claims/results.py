@@ -139,8 +139,11 @@ class Released(Result):
 
 
 class AlreadyFree(Result):
+    """`held_elsewhere`: what other sessions hold under the same name, where a person asked to release everything."""
+
     status: Literal["already_free"] = "already_free"
     resource: str | None = None
+    held_elsewhere: list[str] | None = None
 
 
 class NeverClaimed(Result):

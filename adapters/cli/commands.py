@@ -18,6 +18,7 @@ from holdlog.adapters.results import Result
 _READ_ONLY: Final = frozenset({"get", "list", "history", "claims", "agents", "status"})
 """Commands that make no store where there is none."""
 
+_OF_HOLDERS: Final = frozenset({"claim", "release", "wait", "set", "delete"})
 _OF_RESOURCES: Final = frozenset({"claims", "agents", "claim", "release", "status", "wait", "set", "delete"})
 """Commands that name resources, which may be paths."""
 
@@ -77,6 +78,12 @@ def add_calls(commands: Parsers, store: argparse.ArgumentParser, places: argpars
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+        if name in _OF_HOLDERS:
+            parser.add_argument(
+                "--session",
+                metavar="ID",
+                help="commands with the same ID are one holder (default: each command is a session of its own)",
+            )
         parser.set_defaults(run=lambda options: _run(run, options))
         return parser
 
@@ -148,8 +155,10 @@ def _add_claims(add: Add) -> None:
     release.add_argument("--outcome", choices=_OUTCOMES, help="what was done")
     release.add_argument("--moved-to", metavar="RESOURCE", help="where it is now")
     release.add_argument("--note", metavar="TEXT", help="told to the next holder")
-    release.add_argument("--force", action="store_true", help="take it from whoever holds it; needs --reason")
-    release.add_argument("--reason", metavar="TEXT", help="why it is taken, told to the holder")
+    release.add_argument(
+        "--force", action="store_true", help="take it from its holder, or all claims of --agent; needs --reason"
+    )
+    release.add_argument("--reason", metavar="TEXT", help="why it is taken; the holder sees it")
     for parser in (claim, release):
         parser.add_argument("--agent", default=user(), metavar="NAME", help="who (default: your user name)")
 
@@ -162,9 +171,10 @@ def _add_claims(add: Add) -> None:
 
 
 def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Namespace) -> int:
+    from holdlog.adapters.access.identity import SessionId
     from holdlog.adapters.call import Settings
     from holdlog.adapters.cli import texts
-    from holdlog.adapters.compose import open_holdlog, stands
+    from holdlog.adapters.compose import named_session, open_holdlog, process_session, stands
     from holdlog.domain.refusals import HoldlogError, InvalidError
 
     place = place_of(options.db)
@@ -172,7 +182,8 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
         return texts.no_store(place)
     known = workspaces_of(options) if options.command in _OF_RESOURCES else None
     settings = Settings(workspaces=known, max_wait=LONGEST_WAIT)
-    opened = open_holdlog(place, settings, what=f"holdlog {options.command}", tell=texts.tell)
+    session = named_session(getattr(options, "session", None)) or SessionId("shell", process_session())
+    opened = open_holdlog(place, settings, session, f"holdlog {options.command}", texts.tell)
     try:
         result = call(opened, options)
     except InvalidError as error:
@@ -181,7 +192,7 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
         result = opened.calls.refused(refusal)
     finally:
         opened.close()
-    good = result.body()["status"] in _GOOD
+    good = result.body()["status"] in _GOOD and not getattr(result, "held_elsewhere", None)
     if options.json:
         print(texts.printable(json.dumps(_as_an_agent_sees_it(result), ensure_ascii=False)))
     else:
@@ -259,12 +270,14 @@ def _claim(opened: Any, options: argparse.Namespace) -> Result:
 def _release(opened: Any, options: argparse.Namespace) -> Result:
     from holdlog.domain.refusals import InvalidError
 
-    if options.force and (options.resource is None or options.reason is None):
-        raise InvalidError("--force: needs a RESOURCE and a --reason, which the holder is told")
+    if options.force and options.reason is None:
+        raise InvalidError("--force: needs a --reason, which the holder sees")
     if options.force and (options.also or options.outcome or options.moved_to or options.note):
-        raise InvalidError("--force: goes with one RESOURCE, --reason and --agent only")
+        raise InvalidError("--force: takes one RESOURCE or all claims of --agent, with --reason")
     if options.reason is not None and not options.force:
         raise InvalidError("--reason: goes only with --force; --note tells the next holder")
+    if options.force and options.resource is None:
+        return _take_all(opened, options)
     call = opened.calls.release(
         options.resource,
         options.agent,
@@ -274,7 +287,41 @@ def _release(opened: Any, options: argparse.Namespace) -> Result:
         note=options.reason if options.force else options.note,
         forced=options.force,
     )
+    result = _write(opened, call)
+    if options.resource is None and result.body()["status"] == "already_free":
+        sessions, held = _sessions_of(opened, options.agent)
+        if held:
+            _show_sessions(sessions)
+            return result.model_copy(update={"held_elsewhere": held})
+    return result
+
+
+def _take_all(opened: Any, options: argparse.Namespace) -> Result:
+    """Take all claims of the agent that `--agent` names; who takes them is the user of this command."""
+    from holdlog.adapters.claims.results import AlreadyFree
+
+    sessions, held = _sessions_of(opened, options.agent)
+    if not held:
+        return AlreadyFree()
+    _show_sessions(sessions)
+    first, *others = held
+    call = opened.calls.release(first, user(), others, note=options.reason, forced=True, holder=options.agent)
     return _write(opened, call)
+
+
+def _sessions_of(opened: Any, agent: str) -> tuple[Any, list[str]]:
+    """The sessions with exactly this agent name, and the resources that they hold."""
+    found = opened.read(opened.calls.agents(opened.server.processes(), agent))
+    held = list(dict.fromkeys(it.resource for it in found.claims if it.held_by == agent))
+    rows = [it for it in found.agents if it.agent == agent and it.claims]
+    return found.model_copy(update={"agents": rows}), held
+
+
+def _show_sessions(sessions: Any) -> None:
+    """Who holds something, in which process and with which last call, before anything is taken."""
+    from holdlog.adapters.cli import texts
+
+    print(texts.printable(texts.text(sessions, "", "agents")), file=sys.stderr)
 
 
 def _list(opened: Any, options: argparse.Namespace) -> Result:

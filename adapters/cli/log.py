@@ -28,6 +28,8 @@ _NAMED: Final = frozenset(
 )
 _RELIED_ON: Final = frozenset({"operation", "based_on", "forced", "guard"})
 """What a write relied on is read with --json."""
+_SESSIONS: Final = ("session", "former_session")
+"""Fields at the end of a line, where what an agent wrote leaves room for them."""
 _OF_OTHERS: Final = ("agent", "moved_to", "forced_by")
 """Fields that name an agent or resource, too."""
 _SAID: Final = ("value", "checksum")
@@ -127,6 +129,7 @@ def _line(event: dict[str, Any]) -> str:
     place = place or marked(event.get("resource", "")) or event.get("thread", "")
     left_out = (*_NAMED, *_RELIED_ON, *(_SAID if "thread" in event else ()))
     rest = {name: value for name, value in event.items() if name not in left_out and value != event["by"]}
+    rest |= {name: rest.pop(name) for name in _SESSIONS if name in rest}
     said = json.dumps(rest.pop("value"), ensure_ascii=False) if "value" in rest else ""
     said = " ".join([said, *(f"{name}={_told(name, value)}" for name, value in rest.items())]).strip()
     short = said if len(said) <= WIDEST else said[: WIDEST - 1] + "…"

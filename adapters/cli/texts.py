@@ -156,10 +156,18 @@ def _sentence(result: Result) -> str:
             return f"{status} {', '.join(it.resource for it in released)}"
         case claims.Claimed(resource=resource, version=version):
             also = "".join(f", {it.resource}" for it in result.also or ())
-            return f"{status} {resource}{also} (version {version}){_past_of(result)}"
+            resumed = result.previous_session_ended_at
+            former = f", resumed from a session that ended{_at(resumed)}" if resumed is not None else ""
+            return f"{status} {resource}{also} (version {version}){former}{_past_of(result)}"
         case claims.Released(resource=resource, version=version, granted_to=heir):
             heir = heir and author(heir, result.granted_to_principal)
             return f"{status} {resource} (version {version})" + (f"; {heir} has it now" if heir else "")
+        case claims.AlreadyFree(held_elsewhere=list(held)):
+            return (
+                f"{status}: this command holds nothing; other sessions of that name hold {', '.join(map(marked, held))}"
+                "\nA claim of a session that has ended is released by its name: holdlog release RESOURCE --agent NAME"
+                "\nTo take all of them: holdlog release --agent NAME --force --reason TEXT"
+            )
         case claims.AlreadyFree(resource=None):
             return f"{status}: nothing was held"
         case claims.AlreadyFree(resource=resource) | claims.Available(resource=resource, previous_holder=None):

@@ -15,21 +15,18 @@ _SELECT_LOSSES: Final = (
     " ORDER BY at, resource"
 )
 _PUT: Final = f"INSERT OR REPLACE INTO leases VALUES ({', '.join('?' * len(Lease._fields))})"
-_OF_HOLDER: Final = """agent = :agent AND principal IS :principal AND session IS :session AND receipt IS :receipt
-    AND (session IS NOT NULL OR receipt IS NOT NULL)"""
 _ADOPTABLE: Final = "(kind = 'held' OR server = '')"  # a waiter is there as long as the server that it called
-_HEARD: Final = f"""UPDATE leases SET heard = :now, seen = :now,
-    ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END,
-    server = CASE WHEN {_ADOPTABLE} AND :server != '' THEN :server ELSE server END,
-    deadline = CASE kind WHEN 'held' THEN MAX(deadline, :now + length) ELSE deadline END
-    WHERE {_OF_HOLDER} AND deadline > :now
-    AND (kind = 'held' AND deadline < :now + length - length / 8
-    OR {_ADOPTABLE} AND server != :server AND :server != ''
-    OR server = '{BY_CALLS}' AND seen < :now - {TOUCH_EVERY})"""
-_REVIVE: Final = f"""UPDATE leases SET server = :server, seen = :now,
-    ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END
-    WHERE principal IS :principal AND session = :session AND deadline > :now
-    AND (server = '' OR server = '{BY_CALLS}' AND seen <= :now - {SESSION_ENDS})"""
+_HAS_ENDED: Final = f"(server = '' OR server = '{BY_CALLS}' AND seen <= :now - {SESSION_ENDS})"
+_IS_OWN: Final = "agent = :agent AND receipt IS :receipt"
+_HEARD: Final = f"""UPDATE leases SET seen = :now, ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END,
+    heard = CASE WHEN {_IS_OWN} THEN :now ELSE heard END,
+    server = CASE WHEN :server != '' AND (kind = 'held' OR {_HAS_ENDED}) THEN :server ELSE server END,
+    deadline = CASE WHEN kind = 'held' AND {_IS_OWN} THEN MAX(deadline, :now + length) ELSE deadline END
+    WHERE principal IS :principal AND session IS :session AND deadline > :now
+    AND (session IS NOT NULL AND :server != '' AND {_HAS_ENDED}
+    OR {_IS_OWN} AND (session IS NOT NULL OR receipt IS NOT NULL)
+    AND (kind = 'held' AND (deadline < :now + length - length / 8 OR server != :server AND :server != '')
+    OR server = '{BY_CALLS}' AND seen < :now - {TOUCH_EVERY}))"""
 _TOUCH: Final = f"UPDATE leases SET seen = MAX(seen, :now) WHERE session = :session AND server = '{BY_CALLS}'"
 _END_SESSION: Final = f"""UPDATE leases SET server = '', ended_at = :at, present_until = MIN(present_until, :now)
     WHERE session = :session AND principal IS :principal AND server = '{BY_CALLS}'"""
@@ -42,11 +39,11 @@ _RENEW_SESSION: Final = f"""UPDATE leases SET heard = MAX(heard, :heard), seen =
     deadline = CASE kind WHEN 'held' THEN MAX(deadline, :now + length) ELSE deadline END
     WHERE session = :session AND principal IS NULL AND deadline > :now"""
 _IS_LIVE_GRANT: Final = "principal IS :principal AND kind != 'waits' AND deadline > :now"
-_HELD_BY_SESSION: Final = f"""SELECT COUNT(*) FROM leases
-    WHERE {_IS_LIVE_GRANT} AND session IS :session AND (session IS NOT NULL OR agent = :agent)"""
 _HELD_BY_PRINCIPAL: Final = f"SELECT COUNT(*) FROM leases WHERE {_IS_LIVE_GRANT}"
-_SELECT_MOST: Final = f"""SELECT COUNT(*) FROM
-    (SELECT 1 FROM leases WHERE principal IS :principal LIMIT {MAX_OF_PRINCIPAL})"""
+_HELD: Final = f"""SELECT (SELECT COUNT(*) FROM leases
+    WHERE {_IS_LIVE_GRANT} AND session IS :session AND (session IS NOT NULL OR agent = :agent)),
+    (SELECT COUNT(*) FROM
+    (SELECT 1 FROM leases WHERE principal IS :principal AND kind != 'waits' LIMIT {MAX_OF_PRINCIPAL}))"""
 _RENEW_GRANT: Final = """UPDATE leases SET deadline = MAX(deadline, :now + length)
     WHERE resource = :resource AND version = :version AND kind = 'held' AND deadline > :now"""
 _END: Final = """UPDATE leases SET server = '', ended_at = :at, present_until = MIN(present_until, :now),
@@ -100,15 +97,10 @@ class SqliteLeaseWrites(SqliteLeases):
 
     def held(self, who: Who, now: int) -> Held:
         parameters = {**who._asdict(), "now": now}
-        # An index alone answers this; expired leases and tickets count only where the bound may be reached.
-        by_principal = self._count(_SELECT_MOST, parameters)
-        if by_principal == MAX_OF_PRINCIPAL:
-            by_principal = self._count(_HELD_BY_PRINCIPAL, parameters)
-        return Held(self._count(_HELD_BY_SESSION, parameters), by_principal)
-
-    def _count(self, select: str, parameters: dict[str, object]) -> int:
-        count: int = self.connection.execute(select, parameters).fetchone()[0]
-        return count
+        by_session, by_principal = self.connection.execute(_HELD, parameters).fetchone()
+        if by_principal > MAX_OF_PRINCIPAL // 2:  # an index alone answered this, with expired leases
+            by_principal = self.connection.execute(_HELD_BY_PRINCIPAL, parameters).fetchone()[0]
+        return Held(by_session, by_principal)
 
     def due(self, now: int, limit: int) -> list[Lease]:
         select = f"{_SELECT} WHERE deadline <= ? ORDER BY deadline LIMIT ?"
@@ -127,10 +119,7 @@ class SqliteLeaseWrites(SqliteLeases):
         self.wrote = True
 
     def heard(self, who: Who, server: str, now: int) -> None:
-        facts = {**who._asdict(), "server": server, "now": now}
-        if server and who.session is not None:
-            self._update(_REVIVE, facts)
-        self._update(_HEARD, facts)
+        self._update(_HEARD, {**who._asdict(), "server": server, "now": now})
 
     def renew(
         self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[tuple[str, int]], now: int

@@ -53,7 +53,7 @@ def seal(change: Change, before: State, at: int, clock: int, caller: Caller) -> 
     writer, which `at` may be ahead of."""
     event = change.event
     stream, version, topic = before.stream, before.version + 1, event.topic
-    basis = (change.basis if isinstance(change, RecordChange | ThreadChange) else None) or NO_BASIS
+    basis = (change.basis if isinstance(change, (RecordChange, ThreadChange)) else None) or NO_BASIS
     recorded_clock = clock if at - clock > _CLOCKS_DIFFER else None
     forced = 1 if basis.forced else None
     guard = _guard_text(basis.guard) if basis.guard else None

@@ -71,15 +71,17 @@ class MemoryLeases:
         for lease in self.leases.values():
             if lease.deadline <= now or (lease.principal, lease.session) != (who.principal, who.session):
                 continue
-            if lease.has_ended(now) and server:
+            returned = bool(server) and lease.has_ended(now)
+            if returned:
                 changed[lease.key] = lease = lease.revived(server, now)
             if not lease.is_of(who):
                 continue
-            worn = lease.kind == "held" and lease.deadline < now + lease.length - lease.length // 8
-            kept = _keeper(lease, server) if server else lease.server
-            if worn or lease.server != kept or (lease.server == BY_CALLS and lease.seen < now - TOUCH_EVERY):
+            held = lease.kind == "held"
+            kept = server if held and server else lease.server
+            worn = held and (lease.deadline < now + lease.length - lease.length // 8 or lease.server != kept)
+            if returned or worn or (lease.server == BY_CALLS and lease.seen < now - TOUCH_EVERY):
                 renewed = _renewed(lease, now)._replace(server=kept, heard=now, seen=now)
-                changed[lease.key] = renewed._replace(ended_at=0) if lease.kind == "held" else renewed
+                changed[lease.key] = renewed._replace(ended_at=0) if held else renewed
         self._change(changed)
 
     def touch(self, sessions: Sequence[str], now: int) -> None:
@@ -98,7 +100,10 @@ class MemoryLeases:
         for key, lease in self.leases.items():
             if lease.deadline > now and lease.session in heard and lease.principal is None:
                 at = max(lease.heard, heard[lease.session])
-                changed[key] = _renewed(lease, now)._replace(server=_keeper(lease, server), heard=at, seen=now)
+                ended_at = 0 if lease.kind == "held" else lease.ended_at
+                changed[key] = _renewed(lease, now)._replace(
+                    server=_keeper(lease, server), heard=at, seen=now, ended_at=ended_at
+                )
             elif lease.deadline > now and key in named:
                 changed[key] = _renewed(lease, now)
         self._change(changed)

@@ -69,7 +69,7 @@ CREATE_SIDE_TABLES: Final = (
     PRIMARY KEY (resource, version)) WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS leases_deadline ON leases (deadline)",
     "CREATE INDEX IF NOT EXISTS leases_agent ON leases (agent)",
-    "CREATE INDEX IF NOT EXISTS leases_principal ON leases (principal, session)",
+    "CREATE INDEX IF NOT EXISTS leases_principal ON leases (principal, session, kind)",
     "CREATE INDEX IF NOT EXISTS leases_session ON leases (session)",
     "CREATE INDEX IF NOT EXISTS leases_present ON leases (present_until) WHERE present_until > 0",
     """CREATE TABLE IF NOT EXISTS losses (resource TEXT NOT NULL, version INTEGER NOT NULL, why TEXT NOT NULL,

@@ -65,7 +65,7 @@ class ClaimReleased(Event):
     forced_by: Agent | None = None
     holder_principal: Label | None = None
     former_session: Label | None = None
-    released_by_name: bool = False
+    released_by_name: Literal[True] | None = None
     note: Note | None = None
 
 

@@ -49,7 +49,8 @@ class Release(Message):
     """Release the resource and `also`; without one, everything that the caller holds or waits for. `version`: only
     this grant. `receipt`: the salted hash of the one that identifies a caller without a session.
 
-    `forced`: a person takes it from its holder; `agent` is then that person, and `note` the reason.
+    `forced`: a person takes it from its holder; `agent` is then that person, and `note` the reason. `holder`: only from
+    the holders of that name.
     """
 
     resource: Resource | None = None
@@ -60,6 +61,7 @@ class Release(Message):
     note: Note | None = None
     version: int | None = None
     forced: bool = False
+    holder: Agent | None = None
     receipt: str | None = None
 
     @model_validator(mode="after")

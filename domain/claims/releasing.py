@@ -133,26 +133,26 @@ def _servers(holds: list[Rival], who: Who) -> tuple[str, ...]:
 
 
 def _forced(command: Release, board: Board) -> Let:
-    resource = command.resource
-    assert resource is not None
-    holds = board.holds(resource)
-    if not holds and any(board.rivals(resource, "exclusive", None)):
-        raise InvalidError("resource: nobody holds this very one; status names the one that covers it")
-    if board.claim(resource).version == 0:
-        raise NotFoundError.of_claim(resource)
-    released = []
-    for hold in holds:
-        ending = ClaimReleased(
-            agent=hold.grant.agent,
-            grant=hold.grant.version,
-            forced_by=command.agent,
-            holder_principal=hold.grant.principal,
-            note=command.note,
-        )
-        released.append((resource, board.record(resource, ending)))
-        lose(hold, "forced", board, command.note)
+    assert command.resource is not None
+    wanted = list(dict.fromkeys((command.resource, *command.also)))
+    released: list[tuple[str, int]] = []
+    for resource in wanted:
+        holds = board.holds(resource)
+        if not holds and any(board.rivals(resource, "exclusive", None)):
+            raise InvalidError("resource: nobody holds this very one; status names the one that covers it")
+        if board.claim(resource).version == 0:
+            raise NotFoundError.of_claim(resource)
+        for hold in holds:
+            if command.holder not in (None, hold.grant.agent):
+                continue
+            ending = ClaimReleased(
+                agent=hold.grant.agent, grant=hold.grant.version, forced_by=command.agent, note=command.note
+            )
+            version = board.record(resource, ending)
+            released = [*(it for it in released if it[0] != resource), (resource, version)]
+            lose(hold, "forced", board, command.note)
     served = serve(board)
-    return Let(tuple(released[-1:]), not released, None, *_granted_to(served, [resource]))
+    return Let(tuple(released), not released, None, *_granted_to(served, wanted))
 
 
 def _granted_to(served: list[tuple[str, Who]], released: list[str]) -> tuple[str | None, str | None]:

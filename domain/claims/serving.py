@@ -146,7 +146,7 @@ def release_by_name(hold: Rival, **fields: Any) -> ClaimReleased:
         agent=hold.grant.agent,
         grant=hold.grant.version,
         former_session=hold.lease.session,
-        released_by_name=hold.lease.session is None,
+        released_by_name=True if hold.lease.session is None else None,
         **fields,
     )
 

@@ -54,11 +54,12 @@ def test_a_claim_its_refusal_and_its_release(run: Terminal) -> None:
     assert busy.code == 1
     assert re.search(r"custom://db is held by ann since .* \(\d s\): five minutes", busy)
     assert "holdlog claim again with --wait 30" in busy
-    again = run("claim custom://db --agent ann")
-    assert (again.code, again.count("\n")) == (0, 1)
+    again = run("claim custom://db --agent ann")  # a session of its own, as each command is
+    assert (again.code, again.count("\n")) == (0, 2)
+    assert "Work may be half done" in again
     assert run("release custom://db --agent ann --outcome modified", note="new index").code == 0
     claimed = run("claim custom://db --agent ben")
-    assert re.search(r"claimed custom://db \(version 3\) \(modified by ann at .*: new index\)", claimed)
+    assert re.search(r"claimed custom://db \(version 4\) \(modified by ann at .*: new index\)", claimed)
     assert "Read it again" in claimed
 
 
@@ -76,8 +77,11 @@ def test_whoever_comes_second_in_another_worktree_is_told(
     told = "also claimed in workspace main by ann"
     hint = "The same path is claimed in another worktree. It does not block you; coordinate before merging."
     assert run("status src/a.py").splitlines()[1:] == [told, hint]
-    assert run("claim src/a.py --agent ben").splitlines()[1:] == [told, hint]
-    assert run("claim src/a.py --agent ben").splitlines()[1:] == [told]
+    ben = "claim src/a.py --agent ben --session s1"
+    assert run(ben).splitlines()[1:] == [told, hint]
+    assert run(ben).splitlines()[1:] == [told]
+    half_done = "A former session of your agent name held it. Work may be half done: look before you edit."
+    assert run("claim src/a.py --agent ben").splitlines()[1:] == [told, f"{half_done} {hint}"]
     monkeypatch.chdir(here)
     assert run("status src/a.py").splitlines()[1:] == ["also claimed in workspace feature by ben", hint]
 
@@ -86,7 +90,7 @@ def test_several_or_the_first_that_is_free(run: Terminal) -> None:
     assert run("claim custom://a --agent ann --also custom://b").startswith("claimed custom://a, custom://b (")
     assert run("claim custom://b --agent ben --or custom://a --or custom://c").startswith("claimed custom://c (")
     assert run("claim custom://b --agent ben --also custom://c").code == 1
-    assert run("release --agent ann") == "released custom://a, custom://b\n"
+    assert run("release custom://b --agent ann --also custom://a") == "released custom://b, custom://a\n"
     assert run("release --agent ann") == "already_free: nothing was held\n"
 
 
@@ -130,9 +134,10 @@ def test_who_waits_stands_in_line_and_is_served(run: Terminal) -> None:
 
 def test_a_person_takes_a_claim_and_says_why(run: Terminal) -> None:
     run("claim custom://a --agent ann")
-    for incomplete in ("release custom://a --force", "release --force --reason stuck"):
+    for incomplete in ("release custom://a --force", "release --force"):
         refused = run(incomplete)
         assert (refused.code, "--reason" in refused) == (2, True)
+    assert run("release --force --reason stuck --agent ben") == "already_free: nothing was held\n"
     assert "custom://a is held by ann" in run("status custom://a")
     assert run("release custom://a --force --reason stuck --agent boss").startswith("released custom://a (version 2)")
     told = run("release custom://a --agent ann")

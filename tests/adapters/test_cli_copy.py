@@ -11,7 +11,7 @@ import pytest
 
 from holdlog import StateStore
 from holdlog.adapters.cli.main import main
-from tests.processes.test_migration import lay
+from tests.older import SCHEMA_1, lay
 
 SECRET = "hunter2"
 
@@ -67,7 +67,7 @@ def test_a_sealed_schema_can_be_rebuilt_and_examined(source: Path, postgres: str
 
 
 def test_a_source_of_an_older_schema_is_migrated_first(tmp_path: Path) -> None:
-    source = lay(tmp_path / "old.db")
+    source = lay(tmp_path / "old.db", SCHEMA_1)
     done = holdlog("copy", source, tmp_path / "copy.db")
     assert done.returncode == 0, done.stderr
     assert "migrated the store" in done.stderr

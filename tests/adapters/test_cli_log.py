@@ -35,7 +35,7 @@ def test_the_log_is_told_in_order(db: Path, capsys: pytest.CaptureFixture[str]) 
         ("3", "ann", "ValueDeleted", "campaign/budget"),
     ]
     assert lines[0][5] == '{"eur": "\\u202e2000"} reason=ads'
-    assert lines[1][5] == "mode=exclusive note=ten minutes"
+    assert lines[1][5].startswith("mode=exclusive note=ten minutes session=process-")
 
 
 def test_scripts_get_each_event_as_json(db: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,7 +120,7 @@ def test_a_sound_store_is_found_sound(kind: InDatabase) -> None:
     assert "9 events, 2 records (1 deleted)" in found["contents"].text
     assert found["leases"].text == "1 claims held, 0 agents wait"
     assert found["database"].text.startswith("PostgreSQL 1")
-    assert found["tables"].text == "13 tables and 9 indexes are there"
+    assert found["tables"].text == "13 tables and 10 indexes are there"
     assert found["schema"].text == "3"
 
 
@@ -152,7 +152,10 @@ def test_a_server_that_does_not_sync_is_told_with_what_it_means(kind: InDatabase
         ),
         (
             "DROP TABLE leases",
-            "table leases, index leases_agent, index leases_deadline, index leases_present, index leases_principal",
+            (
+                "table leases, index leases_agent, index leases_deadline, index leases_present, index leases_principal,"
+                " index leases_session"
+            ),
         ),
         ("DROP TABLE refusals", "table refusals"),
         ("DROP INDEX claims_active", "index claims_active; `holdlog rebuild` makes them anew"),

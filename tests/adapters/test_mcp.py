@@ -91,6 +91,10 @@ async def every_answer(agent: Agent, clock: Clock) -> None:
     await agent("claim", resource="d.md", agent="dora", lease_seconds=1)
     clock.pass_by(1)
     await agent("release", resource="d.md", agent="dora")
+    once = {"holdlog/request_id": "once"}
+    await agent("claim", once, resource="e.md", agent="dora")
+    await agent("release", resource="e.md", agent="dora")
+    assert (await agent("claim", once, resource="e.md", agent="dora"))["status"] == "expired"
     await agent("set", **guard, value=1, updated_by="ann", expected_version=0)
     at = {"namespace": "n", "key": "k"}
     ann, ben = {"resource": "a.md", "agent": "ann"}, {"resource": "a.md", "agent": "ben"}
@@ -301,7 +305,8 @@ async def test_the_session_of_a_call_stands_in_the_log(mode: str) -> None:
             assert "session" in await agent.error("claim", {"holdlog/session": " "}, resource="b.md", agent="ann")
         with store.store.snapshot() as reader:
             sessions = [recorded.envelope.caller.session for recorded in reader.log(0, -1)]
-        assert sessions == ["s-1", "s-2", "s-3", store.caller.session, store.caller.session, "s-6"]
+        named = ("holdlog/session s-1", "ai.opencode/sessionID s-2", "threadId s-3", None, None, "holdlog/session s-6")
+        assert sessions == [store.identity.session("meta", it) if it else store.caller.session for it in named]
 
 
 async def test_a_reason_stands_in_the_history(agent: Agent) -> None:
@@ -322,7 +327,7 @@ async def test_every_name_follows_the_prefix(prefix: str) -> None:
         await every_answer(agent, clock)
         hints = " ".join(answer["hint"] for _, answer in agent.answers if "hint" in answer)
         assert "holdlog" not in hints
-        assert f"{prefix}wait only tells" in hints
+        assert f"{prefix}wait only notifies you" in hints
         assert "()" not in hints
 
 

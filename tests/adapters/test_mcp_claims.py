@@ -218,10 +218,11 @@ async def test_who_is_fenced_is_told_what_is_wrong(agent: Agent) -> None:
     await agent("claim", ONE, resource="a.md", agent="ann")
     assert "you do not hold this claim now" in never
     assert never == await fenced("ben", 1, ONE) == await fenced("ann/sub", 1, ONE)
-    assert "the version that holdlog_claim gave" in await fenced("ann", 7, ONE)
-    assert "another session uses your name" in await fenced("ann", 1, OTHER)
+    assert "your current claim has the version current_version" in await fenced("ann", 7, ONE)
+    assert "another session with your agent name" in await fenced("ann", 1, OTHER)
     await agent("release", ONE, resource="a.md", agent="ann")
-    assert await fenced("ann", 1, ONE) == never
+    assert "you released this claim" in await fenced("ann", 1, ONE)
+    assert await fenced("ben", 1, ONE) == never
 
 
 async def test_an_agent_does_not_block_its_own_sub_agents(agent: Agent) -> None:
@@ -244,14 +245,15 @@ async def test_who_registered_is_shown_with_what_it_said(agent: Agent) -> None:
     assert (row["agent"], row["name"], row["model"], row["purpose"]) == ("ann", "Ann", "m-1", "tests")
 
 
-async def test_one_agent_holds_so_many_claims_at_most() -> None:
+async def test_one_session_holds_so_many_claims_at_most() -> None:
     async with served(settings=Settings(max_claims=2)) as agent:
         await agent("claim", resource="a.md", agent="ann")
         assert (await agent.error("claim", resource="b.md", agent="ann", also=["c.md"])).startswith("agent: ")
         assert (await agent("claim", resource="b.md", agent="ann"))["status"] == "claimed"
         assert (await agent("claim", resource="b.md", agent="ann"))["status"] == "already_claimed"
         assert (await agent.error("claim", resource="c.md", agent="ann")).startswith("agent: ")
-        assert (await agent("claim", resource="c.md", agent="ben"))["status"] == "claimed"
+        assert (await agent.error("claim", resource="c.md", agent="ben")).startswith("agent: ")  # the same session
+        assert (await agent("claim", OTHER, resource="c.md", agent="ben"))["status"] == "claimed"
 
 
 async def test_status_tells_whether_a_claim_is_current(agent: Agent) -> None:
@@ -385,7 +387,7 @@ async def test_what_is_about_to_be_created_gets_no_hint(repository: Path) -> Non
         also = await agent("claim", resource="b.py", agent="ben", also=["c.py", "database"])
         assert f"{ONCE}database." in also["hint"]
         again = await agent("claim", resource="b.py", agent="ben", also=["c.py", "database"])
-        assert (again["status"], "hint" in again) == ("already_claimed", False)
+        assert (again["status"], ONCE in again["hint"]) == ("already_claimed", False)
         pool = await agent("claim", resource="src/", agent="cleo", alternatives=["custom://port", "deploy"])
         assert (pool["resource"], "hint" in pool) == ("custom://port", False)
 

@@ -32,6 +32,7 @@ ROWS = {
     "records` of export": results.ExportedRecord,
     "namespaces": results.ListedNamespace,
     "history": results.Past,
+    "guard": results.FencingCondition,
     "items": threads.Item,
 }
 

@@ -223,7 +223,8 @@ async def test_a_call_names_its_session_and_its_request_id(era: str) -> None:
         assert again.content == first.content
         with place.opened.store.reader() as reader:
             (recorded,) = reader.history(record_stream("n", "k"), None, -1)
-        assert (recorded.envelope.caller.principal, recorded.envelope.caller.session) == ("token:a", "s1")
+        session = place.opened.identity.session("meta", "holdlog/session s1")
+        assert (recorded.envelope.caller.principal, recorded.envelope.caller.session) == ("token:a", session)
 
 
 async def test_without_authentication_nobody_is_named() -> None:
@@ -238,15 +239,18 @@ async def test_without_authentication_nobody_is_named() -> None:
 async def test_what_was_lost_is_told_to_its_principal_only(era: str) -> None:
     async with one_replica() as place:
         claim = {"resource": "a.md", "agent": "ann", "lease_seconds": 1}
-        await place.call(era, "claim", claim, x_principal="token:a")
+        receipt = (await place.call(era, "claim", claim, x_principal="token:a")).content["receipt"]
         waited = await place.call(era, "wait", {"resource": "a.md", "timeout_seconds": 5})
         assert waited.content["status"] == "available"
         write = {**WRITE, "force": True}
+        with_receipt = {"resource": "b.md", "agent": "ann", "receipt": receipt}
         for principal in ({"x_principal": "token:b"}, {}):
             assert "lost" not in (await place.call(era, "set", write, **principal)).content
-        told = (await place.call(era, "set", write, x_principal="token:a")).content
+            assert "lost" not in (await place.call(era, "release", with_receipt, **principal)).content
+        assert "lost" not in (await place.call(era, "set", write, x_principal="token:a")).content  # no receipt
+        told = (await place.call(era, "release", with_receipt, x_principal="token:a")).content
         assert [it["resource"] for it in told["lost"]] == ["a.md"]
-        assert "lost" not in (await place.call(era, "set", write, x_principal="token:a")).content
+        assert "lost" not in (await place.call(era, "release", with_receipt, x_principal="token:a")).content
 
 
 async def test_a_2025_client_can_cancel_its_call_and_nobody_elses() -> None:
@@ -307,7 +311,7 @@ async def test_sessions_that_clients_name_are_told_apart_on_every_replica(era: s
             version = (await here.call(era, *claim, one)).content["version"]
             busy = (await there.call(era, *claim, two)).content
             assert (busy["status"], busy["holder_connected"]) == ("busy", True)
-            assert "Another live session" in busy["hint"]
+            assert "Another session with your agent name" in busy["hint"]
             assert (await there.call(era, *claim)).content["status"] == "busy"
             assert (await there.call(era, *release, two)).content["status"] == "not_holder"
             guarded = {**WRITE, "guard": [{"resource": "a.md", "version": version}]}

@@ -212,12 +212,9 @@ def test_a_changed_column_is_found_by_the_digest(kind: Kind, tampering: str) -> 
     assert "record:n/k@1" in kind.bad()["digests"]
 
 
-@pytest.mark.parametrize("position", [2, 3])
-@pytest.mark.parametrize("column", ["payload", "reason"])
+@pytest.mark.parametrize(("column", "position"), [("payload", 2), ("payload", 3), ("reason", 2)])
 def test_a_forged_text_next_to_the_hash_of_the_true_one_is_found(kind: Kind, column: str, position: int) -> None:
     """As if it had been redacted: but it is there, and everybody would read it. Event 3 is of format 1."""
-    if column == "reason" and position == 3:
-        pytest.skip("reasons of format 1 have no hash")
     salt_column = "salt" if column == "payload" else "reason_salt"
     salt, true = kind.ask(f"SELECT {salt_column}, {column} FROM stored_events WHERE {kind.position} = {position}")[0]
     hashed = hashlib.sha256(bytes(salt) + true.encode()).hexdigest()
@@ -231,7 +228,7 @@ def test_a_forged_text_next_to_the_hash_of_the_true_one_is_found(kind: Kind, col
 
 
 @pytest.mark.parametrize("column", ["clock = 5", "operation = 'set'", "based_on = 7", "forced = 1", "guard = '[]'"])
-def test_what_stands_in_the_new_columns_of_an_event_of_format_1_is_found_and_not_read(kind: Kind, column: str) -> None:
+def test_new_columns_of_an_event_of_format_1_are_found_and_not_read(kind: Kind, column: str) -> None:
     kind.doctored(f"UPDATE stored_events SET {column} WHERE POSITION = 3")
     assert "record:n/old@1" in kind.bad()["digests"]
     with opened(kind) as store:

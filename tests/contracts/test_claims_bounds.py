@@ -16,7 +16,7 @@ from holdlog.domain.claims.taking import MAX_TICKETS
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import ClaimChange, Store
 from holdlog.domain.refusals import BusyError, InvalidError, UnavailableError
-from tests.claim_calls import HOUR, by, claim, refused, wait
+from tests.claim_calls import HOUR, by, claim, refused
 from tests.clock import Clock
 from tests.commands import PATIENCE, run
 from tests.contracts.conftest import STORE_IN_A_FILE_IN_TIME
@@ -72,14 +72,16 @@ def test_a_line_that_is_full_takes_nobody_more_for_now(store: Store) -> None:
             agent = f"w{turn}"
             transaction.append([ClaimChange(before, ClaimQueued(agent=agent, turn=turn))], by())
             end = transaction.steady + HOUR * SECOND
-            lease = Lease("a", before.version + 1, "waits", agent, None, "s1", "v1", end, SECOND, present_until=end)
+            lease = Lease("a", before.version + 1, "waits", agent, None, agent, "v1", end, SECOND, present_until=end)
             transaction.leases.put([lease])
     with pytest.raises(UnavailableError) as full:
         run(store, Take(resource="a", agent="late", wait=SECOND), by())
     assert full.value.retry_after == 5.0
     assert isinstance(refused(store, Take(resource="a", agent="late")), BusyError)
     assert claim(store, "b", agent="late").version == 1
-    assert wait(store, "a", "w7").position == 7  # whoever stands in line keeps its place
+    again = run(store, Take(resource="a", agent="w7", wait=SECOND), by("w7"))
+    assert isinstance(again, Queued)
+    assert again.position == 7  # a waiter keeps its place
 
 
 # --- what a claim costs

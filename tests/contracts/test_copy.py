@@ -188,9 +188,9 @@ def test_a_claim_has_the_time_that_it_had_left_and_no_more(pair: tuple[Place, Pl
     took = time.monotonic() - began
     for name, (_, left) in before.items():
         assert left - took - CLOCKS_DIFFER_BY < after[name][1] <= left
-    assert {name: it._replace(deadline=0, heard=0, seen=0, server="") for name, (it, _) in before.items()} == {
-        name: it._replace(deadline=0, heard=0, seen=0, ended_at=0) for name, (it, _) in after.items()
-    }
+    assert {
+        name: it._replace(deadline=0, heard=0, seen=0, ended_at=0, server="") for name, (it, _) in before.items()
+    } == {name: it._replace(deadline=0, heard=0, seen=0, ended_at=0) for name, (it, _) in after.items()}
     assert all(it.ended_at for it, _ in after.values()), "no session of the source is one of the copy"
 
 

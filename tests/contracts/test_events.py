@@ -86,6 +86,8 @@ def test_an_event_tells_where_when_by_whom_and_what(store: Store, clock: Clock) 
         "principal": "token:ci",
         "request_id": "r-1",
         "reason": "ads for May",
+        "operation": "set",
+        "forced": True,
     }
 
 

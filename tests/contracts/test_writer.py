@@ -14,11 +14,12 @@ from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.stores.writer import MAX_BATCH, MAX_WAITING, Writer
 from holdlog.domain.claims.commands import Taken
 from holdlog.domain.handle import Changed, Command, Outcome
-from holdlog.domain.message import NOBODY, Caller
+from holdlog.domain.message import Caller
 from holdlog.domain.ports import Footprint, Store, Transaction
 from holdlog.domain.record import Record, Set
 from holdlog.domain.refusals import BusyError, ConflictError, NotFoundError, StoreError, UnavailableError
 from tests.commands import (
+    HERE,
     PATIENCE,
     aside,
     check,
@@ -109,11 +110,11 @@ def in_one_batch(writer: Writer, turnstile: Turnstile, pool: ThreadPoolExecutor,
     """Run the commands in threads, all in one batch and in this order: they gather behind one that is held up."""
     turnstile.begin.clear()
     begun = turnstile.begun
-    first = pool.submit(writer.run, transact(check("nothing", None)), NOBODY)
+    first = pool.submit(writer.run, transact(check("nothing", None)), HERE)
     until(lambda: turnstile.begun == begun + 1)
     queued = []
     for number, command in enumerate(commands, start=1):
-        queued.append(pool.submit(writer.run, command, NOBODY))
+        queued.append(pool.submit(writer.run, command, HERE))
         until(lambda number=number: len(writer._waiting) == number)  # type: ignore[misc]
     turnstile.begin.set()
     first.result(PATIENCE)
@@ -184,12 +185,12 @@ def test_an_interrupt_of_who_leads_leaves_the_others_answered(
     )
     assert [type(error) for error in outcomes] == [KeyboardInterrupt, UnavailableError, UnavailableError]
     assert whole_log(turnstile.store) == []
-    assert isinstance(writer.run(transact(put("a", 1)), NOBODY), Changed)
+    assert isinstance(writer.run(transact(put("a", 1)), HERE), Changed)
 
 
 async def test_an_error_that_no_future_takes_leaves_nobody_unanswered(writer: Writer, turnstile: Turnstile) -> None:
     turnstile.errors["bad"] = StopIteration()
-    good, bad = (asyncio.ensure_future(writer.run_async(transact(put(key, 1)), NOBODY)) for key in ("good", "bad"))
+    good, bad = (asyncio.ensure_future(writer.run_async(transact(put(key, 1)), HERE)) for key in ("good", "bad"))
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(RuntimeError, match="StopIteration"):
             await bad
@@ -200,8 +201,8 @@ def test_a_lone_caller_gets_its_error_and_the_next_one_works(writer: Writer, tur
     turnstile.errors["bad"] = Broken()
     for _ in range(2):
         with pytest.raises(Broken):
-            writer.run(transact(put("bad", 1)), NOBODY)
-    writer.run(transact(put("good", 1)), NOBODY)
+            writer.run(transact(put("bad", 1)), HERE)
+    writer.run(transact(put("good", 1)), HERE)
     assert len(whole_log(turnstile.store)) == 1
 
 
@@ -211,10 +212,10 @@ def test_a_lone_caller_gets_its_error_and_the_next_one_works(writer: Writer, tur
 async def test_coroutines_share_a_commit_and_each_has_its_own_outcome(writer: Writer, turnstile: Turnstile) -> None:
     turnstile.begin.clear()
     turnstile.errors["bad"] = Broken()
-    first = asyncio.create_task(writer.run_async(transact(put("first", 1)), NOBODY))
+    first = asyncio.create_task(writer.run_async(transact(put("first", 1)), HERE))
     await aside(lambda: turnstile.begun == 1)
     commands = (transact(put("a", 1, 0)), transact(put("a", 2, 0)), transact(put("bad", 1)), take("r", "bob"))
-    others = [asyncio.create_task(writer.run_async(command, NOBODY)) for command in commands]
+    others = [asyncio.create_task(writer.run_async(command, HERE)) for command in commands]
     await aside(lambda: len(writer._waiting) == 4)
     turnstile.begin.set()
     await first
@@ -225,9 +226,9 @@ async def test_coroutines_share_a_commit_and_each_has_its_own_outcome(writer: Wr
 
 async def test_no_batch_is_larger_than_its_limit(writer: Writer, turnstile: Turnstile) -> None:
     turnstile.begin.clear()
-    first = asyncio.create_task(writer.run_async(transact(check("k", 0)), NOBODY))
+    first = asyncio.create_task(writer.run_async(transact(check("k", 0)), HERE))
     await aside(lambda: turnstile.begun == 1)
-    others = [asyncio.create_task(writer.run_async(transact(put("k", n)), NOBODY)) for n in range(MAX_BATCH + 1)]
+    others = [asyncio.create_task(writer.run_async(transact(put("k", n)), HERE)) for n in range(MAX_BATCH + 1)]
     await aside(lambda: len(writer._waiting) == MAX_BATCH + 1)
     turnstile.begin.set()
     await asyncio.gather(first, *others)
@@ -236,9 +237,9 @@ async def test_no_batch_is_larger_than_its_limit(writer: Writer, turnstile: Turn
 
 async def test_a_cancelled_coroutine_that_queues_withdraws_its_command(writer: Writer, turnstile: Turnstile) -> None:
     turnstile.begin.clear()
-    first = asyncio.create_task(writer.run_async(transact(put("first", 1)), NOBODY))
+    first = asyncio.create_task(writer.run_async(transact(put("first", 1)), HERE))
     await aside(lambda: turnstile.begun == 1)
-    others = [asyncio.create_task(writer.run_async(transact(put(key, 1)), NOBODY)) for key in "abc"]
+    others = [asyncio.create_task(writer.run_async(transact(put(key, 1)), HERE)) for key in "abc"]
     await aside(lambda: len(writer._waiting) == 3)
     others[1].cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -251,16 +252,16 @@ async def test_a_cancelled_coroutine_that_queues_withdraws_its_command(writer: W
 
 async def test_the_last_one_to_queue_may_withdraw(writer: Writer, turnstile: Turnstile) -> None:
     turnstile.begin.clear()
-    first = asyncio.create_task(writer.run_async(transact(put("first", 1)), NOBODY))
+    first = asyncio.create_task(writer.run_async(transact(put("first", 1)), HERE))
     await aside(lambda: turnstile.begun == 1)
-    only = asyncio.create_task(writer.run_async(transact(put("a", 1)), NOBODY))
+    only = asyncio.create_task(writer.run_async(transact(put("a", 1)), HERE))
     await aside(lambda: len(writer._waiting) == 1)
     only.cancel()
     with pytest.raises(asyncio.CancelledError):
         await only
     turnstile.begin.set()
     await first
-    await writer.run_async(transact(put("b", 1)), NOBODY)
+    await writer.run_async(transact(put("b", 1)), HERE)
     with turnstile.reader() as reader:
         assert keys(reader) == ["b", "first"]
 
@@ -269,9 +270,9 @@ async def test_a_cancelled_coroutine_in_a_batch_waits_for_it_and_its_command_sta
     writer: Writer, turnstile: Turnstile
 ) -> None:
     turnstile.begin.clear()
-    first = asyncio.create_task(writer.run_async(transact(put("first", 1)), NOBODY))
+    first = asyncio.create_task(writer.run_async(transact(put("first", 1)), HERE))
     await aside(lambda: turnstile.begun == 1)
-    second = asyncio.create_task(writer.run_async(transact(put("second", 1)), NOBODY))
+    second = asyncio.create_task(writer.run_async(transact(put("second", 1)), HERE))
     await aside(lambda: len(writer._waiting) == 1)
     first.cancel()
     for _ in range(5):
@@ -289,14 +290,14 @@ def test_a_loop_that_is_gone_does_not_hold_up_the_others(writer: Writer, turnsti
     turnstile.begin.clear()
 
     async def give_up() -> None:
-        asyncio.get_running_loop().call_soon(asyncio.create_task, writer.run_async(transact(put("a", 1)), NOBODY))
+        asyncio.get_running_loop().call_soon(asyncio.create_task, writer.run_async(transact(put("a", 1)), HERE))
         await aside(lambda: turnstile.begun == 1)
 
     loop = asyncio.new_event_loop()
     loop.run_until_complete(give_up())
     loop.close()
     turnstile.begin.set()
-    writer.run(transact(put("b", 1)), NOBODY)
+    writer.run(transact(put("b", 1)), HERE)
     with turnstile.reader() as reader:
         assert keys(reader) == ["a", "b"]
 
@@ -304,15 +305,15 @@ def test_a_loop_that_is_gone_does_not_hold_up_the_others(writer: Writer, turnsti
 @STORE_IN_A_FILE_IN_TIME
 async def test_more_than_may_wait_is_refused_and_told_to_come_back(writer: Writer, turnstile: Turnstile) -> None:
     turnstile.begin.clear()
-    first = asyncio.create_task(writer.run_async(transact(check("k", 0)), NOBODY))
+    first = asyncio.create_task(writer.run_async(transact(check("k", 0)), HERE))
     await aside(lambda: turnstile.begun == 1)
-    waiting = [asyncio.create_task(writer.run_async(transact(check("k", 0)), NOBODY)) for _ in range(MAX_WAITING)]
+    waiting = [asyncio.create_task(writer.run_async(transact(check("k", 0)), HERE)) for _ in range(MAX_WAITING)]
     await aside(lambda: len(writer._waiting) == MAX_WAITING)
     with pytest.raises(UnavailableError) as refusal:
-        await writer.run_async(transact(put("k", 1)), NOBODY)
+        await writer.run_async(transact(put("k", 1)), HERE)
     assert (refusal.value.retry_after > 0, refusal.value.in_doubt) == (True, False)
     with pytest.raises(UnavailableError):
-        await asyncio.to_thread(writer.run, transact(put("k", 1)), NOBODY)
+        await asyncio.to_thread(writer.run, transact(put("k", 1)), HERE)
     turnstile.begin.set()
     await asyncio.gather(first, *waiting)
     assert whole_log(turnstile.store) == []
@@ -340,7 +341,7 @@ def test_threads_and_coroutines_count_exactly_with_compare_and_set(store: Store)
         for _ in range(60):
             while True:
                 try:
-                    writer.run(transact(next_write()[0]), NOBODY)
+                    writer.run(transact(next_write()[0]), HERE)
                     break
                 except ConflictError:
                     continue
@@ -349,7 +350,7 @@ def test_threads_and_coroutines_count_exactly_with_compare_and_set(store: Store)
         for _ in range(60):
             while True:
                 try:
-                    await writer.run_async(transact(next_write()[0]), NOBODY)
+                    await writer.run_async(transact(next_write()[0]), HERE)
                     break
                 except ConflictError:
                     continue
@@ -373,14 +374,14 @@ def test_threads_and_coroutines_wait_for_each_other_in_one_queue(
 ) -> None:
     async def writes(name: str) -> None:
         for number in range(50):
-            await writer.run_async(transact(put(name, number)), NOBODY)
+            await writer.run_async(transact(put(name, number)), HERE)
 
     async def three() -> None:
         await asyncio.gather(writes("x"), writes("y"), writes("z"))
 
     def write_many(name: str) -> None:
         for number in range(50):
-            writer.run(transact(put(name, number)), NOBODY)
+            writer.run(transact(put(name, number)), HERE)
 
     for future in [pool.submit(asyncio.run, three()), *(pool.submit(write_many, name) for name in "abc")]:
         future.result(PATIENCE)
@@ -398,14 +399,14 @@ def test_the_bell_rings_for_what_was_written_and_for_nothing_else(store: Store) 
     writer = Writer(store, bell)
     rung: list[int] = []
     with bell.listen(lambda: rung.append(len(whole_log(store)))):
-        writer.run(transact(put("k", 1)), NOBODY)
+        writer.run(transact(put("k", 1)), HERE)
         with pytest.raises(ConflictError):
-            writer.run(transact(put("k", 1, 0)), NOBODY)
-        writer.run(transact(check("k", 1)), NOBODY)
-        writer.run(take("r"), NOBODY)
-        writer.run(take("r"), NOBODY)  # renews the lease: no event
+            writer.run(transact(put("k", 1, 0)), HERE)
+        writer.run(transact(check("k", 1)), HERE)
+        writer.run(take("r"), HERE)
+        writer.run(take("r"), HERE)  # renews the lease: no event
         with pytest.raises(BusyError):
-            writer.run(take("r", "bob"), NOBODY)
+            writer.run(take("r", "bob"), HERE)
     writer.close()
     assert rung == [1, 2]
 
@@ -416,7 +417,7 @@ def test_refusals_alone_write_nothing_and_go_along_with_the_next_write(writer: W
         with pytest.raises(ConflictError):
             writer.run(transact(put("k", "my-secret", 7), by="eve"), Caller(session="s"))
     assert noted_refusals(turnstile.store) == []
-    writer.run(transact(put("other", 1)), NOBODY)
+    writer.run(transact(put("other", 1)), HERE)
     first, second = noted_refusals(turnstile.store)
     assert first == second
     assert (first.at, first.code, first.by, first.session) == (1_000_000_000, "conflict", "eve", "s")
@@ -427,7 +428,7 @@ def test_refusals_alone_write_nothing_and_go_along_with_the_next_write(writer: W
 def test_closing_writes_the_refusals_that_no_write_took_along(store: Store) -> None:
     writer = Writer(store, ProcessBell())
     with pytest.raises(NotFoundError):
-        writer.run(transact(drop("k")), NOBODY)
+        writer.run(transact(drop("k")), HERE)
     writer.close()
     assert [refusal.code for refusal in noted_refusals(store)] == ["not_found"]
 
@@ -436,16 +437,16 @@ def test_closing_waits_for_what_runs_and_takes_nothing_more(
     writer: Writer, turnstile: Turnstile, pool: ThreadPoolExecutor
 ) -> None:
     turnstile.begin.clear()
-    running = pool.submit(writer.run, transact(put("a", 1)), NOBODY)
+    running = pool.submit(writer.run, transact(put("a", 1)), HERE)
     until(lambda: turnstile.begun == 1)
-    queued = pool.submit(writer.run, transact(put("b", 1)), NOBODY)
+    queued = pool.submit(writer.run, transact(put("b", 1)), HERE)
     until(lambda: len(writer._waiting) == 1)
     closing = pool.submit(writer.close)
     until(lambda: writer._closed is not None)
     with pytest.raises(StoreError, match="closed"):
-        writer.run(transact(put("c", 1)), NOBODY)
+        writer.run(transact(put("c", 1)), HERE)
     with pytest.raises(StoreError, match="closed"):
-        asyncio.run(writer.run_async(transact(put("c", 1)), NOBODY))
+        asyncio.run(writer.run_async(transact(put("c", 1)), HERE))
     assert not closing.done()
     turnstile.begin.set()
     closing.result(PATIENCE)

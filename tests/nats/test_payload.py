@@ -64,7 +64,14 @@ def test_a_written_value_is_told_with_its_names_and_whole_envelope() -> None:
         "requestid": "r",
         "correlationid": "c",
         "reason": "because",
-        "data": {"namespace": "campaign", "key": "budget", "by": "ann", "value": {"amount": 7}},
+        "data": {
+            "namespace": "campaign",
+            "key": "budget",
+            "by": "ann",
+            "operation": "set",
+            "forced": True,
+            "value": {"amount": 7},
+        },
     }
 
 

@@ -403,7 +403,7 @@ def test_a_token_of_a_space_sees_that_space_only_through_every_replica(place: Pl
 def test_a_space_that_cannot_be_opened_is_told_to_its_own_callers_only(path: Path) -> None:
     main, one, other = (_token(path, name, space) for name, space in (("m", None), ("a", "one"), ("b", "other")))
     folder = path.with_name("state.db.spaces")
-    folder.mkdir()
+    folder.mkdir(0o700)
     (folder / "one.db").write_bytes(b"this is no store" * 100)
     with http_server(path) as server:
         response = Agent(server.url, one).post("status")

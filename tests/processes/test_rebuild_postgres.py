@@ -206,8 +206,8 @@ def test_a_view_that_must_be_replaced_while_somebody_reads_it_is_left_for_later(
 
 
 def test_a_store_of_another_schema_is_not_rebuilt(kind: InDatabase) -> None:
-    kind.doctored("UPDATE meta SET value = '3' WHERE name = 'major'")
+    kind.doctored("UPDATE meta SET value = '4' WHERE name = 'major'")
     before = kind.views()
-    with pytest.raises(StoreError, match="schema 3"):
+    with pytest.raises(StoreError, match="schema 4"):
         kind.rebuilt()
     assert kind.views() == before

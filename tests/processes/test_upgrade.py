@@ -20,6 +20,8 @@ import pytest
 from holdlog import SealedError, StateStore, StoreError, UnavailableError, copy
 from holdlog.adapters.compose import examine
 from holdlog.adapters.machine import host
+from holdlog.adapters.nats.payload import text_of
+from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.migrating import BEFORE_UPGRADE
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.postgres import migrating
@@ -28,13 +30,15 @@ from holdlog.adapters.stores.postgres.place import place_of
 from holdlog.adapters.stores.postgres.standing import TABLES
 from holdlog.adapters.stores.schema import MAJOR, SESSION_SALT
 from holdlog.adapters.stores.sealing import Seal, file_triggers, schema_triggers
-from holdlog.domain.claims.lease import Lease, Loss
+from holdlog.domain.claims.commands import Take
+from holdlog.domain.claims.lease import Lease
 from holdlog.domain.handle import Changed, handle
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
-from holdlog.domain.record import Merge, Transact
+from holdlog.domain.record import Guard, Merge, Transact
 from holdlog.domain.value import Json
 from tests.clock import SECOND, Clock
+from tests.commands import put, run, whole_log
 from tests.kinds import InDatabase, InFile, Kind
 from tests.older import NOW, SCHEMA_2, STEADY, lay, lay_in_postgres
 from tests.processes.soundness import require_sound
@@ -133,9 +137,10 @@ def test_the_sessions_of_all_leases_have_ended_and_deadlines_stay(kind: Kind) ->
 
 
 def test_losses_that_had_no_session_are_those_of_one_before_the_upgrade(kind: Kind) -> None:
-    with opened(kind) as store, store.reader() as reader:
-        losses: list[Loss] = [*reader.leases.losses(None, "p-4", "gus"), *reader.leases.losses("eva", None, "kim")]
-    assert {it.agent: it.session for it in losses} == {"hal": "p-4", "gus": BEFORE_UPGRADE, "kim": BEFORE_UPGRADE}
+    with opened(kind):
+        pass
+    sessions = {"hal": "p-4", "gus": BEFORE_UPGRADE, "kim": BEFORE_UPGRADE}
+    assert dict(kind.ask("SELECT agent, session FROM losses")) == sessions
 
 
 def test_a_request_of_the_older_release_is_still_remembered(kind: Kind) -> None:
@@ -168,6 +173,23 @@ def test_it_goes_on_where_it_was(kind: Kind) -> None:
         assert store.claim("custom://deploy", agent="zoe").status == "claimed"
         assert [it.version for it in store.history("n", "key 0")] == [4, 3, 2, 1]
     require_upgraded(kind)
+
+
+@pytest.mark.parametrize("column", ["agents.model", "claims.past", "threads.parent", "tokens.space"])
+def test_columns_that_views_lack_are_added_and_filled_from_the_log(in_postgres: InDatabase, column: str) -> None:
+    """As where a view had fewer columns in the older release."""
+    view, _, name = column.partition(".")
+    in_postgres.run(f"ALTER TABLE {view} DROP COLUMN {name}")
+    with opened(in_postgres):
+        pass
+    require_upgraded(in_postgres)
+
+
+def test_rows_of_views_that_read_otherwise_now_are_corrected(in_postgres: InDatabase) -> None:
+    in_postgres.doctored("UPDATE claims SET grants = '[[1,\"x\",null,\"exclusive\",7]]' WHERE resource = 'src/a.py'")
+    with opened(in_postgres):
+        pass
+    require_upgraded(in_postgres)
 
 
 @pytest.mark.parametrize("minor", [0, 1])
@@ -436,6 +458,36 @@ def test_a_running_process_of_release_0_1_is_refused_and_changes_nothing(release
             assert everything(kind) == before
             assert store.set("n", "old", 2, updated_by="ann", expected_version=1).version == 2
     require_upgraded(kind)
+
+
+READ_A_MESSAGE: Final = """
+import json, sys
+from holdlog.adapters.nats import payload
+assert sys.argv[1] in payload.__file__
+found = payload.read(sys.stdin.read())
+print(json.dumps([found.id, found.type, found.position, found.reason, found.data]))
+"""
+
+
+def test_a_subscriber_of_release_0_1_reads_the_messages_of_this_release(release_0_1: Path) -> None:
+    with closing(MemoryStore()) as store:
+        run(store, Take(resource="a.py", agent="ann"), Caller(session="s-1"))
+        guard = (Guard(resource="a.py", version=1),)
+        caller = Caller(session="s-1", reason="issue 7")
+        run(store, Transact(operations=(put("k", {"n": 1}, 0),), by="ann", guard=guard), caller)
+        message = text_of("4b0c3a5e-0000-4000-8000-000000000001", whole_log(store)[-1])
+    done = subprocess.run(
+        [sys.executable, "-c", READ_A_MESSAGE, str(release_0_1)],
+        input=message,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(release_0_1)},
+        check=True,
+    )
+    name, kind, position, reason, data = json.loads(done.stdout)
+    assert (name, kind, position, reason) == ("record:n/k@1", "holdlog.ValueWritten", 2, "issue 7")
+    assert (data["key"], data["value"], data["by"]) == ("k", {"n": 1}, "ann")
+    assert (data["based_on"], data["guard"]) == (0, [{"resource": "a.py", "version": 1}])
 
 
 def begin_as_0_1(connection: sqlite3.Connection) -> None:

@@ -18,10 +18,10 @@ from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.commands import Let, Taken
 from holdlog.domain.claims.lease import Lease
 from holdlog.domain.handle import Changed, Command, handle
-from holdlog.domain.message import NOBODY
 from holdlog.domain.ports import Reader, Store, Transaction
 from holdlog.domain.refusals import BusyError, ConflictError, NotFoundError, NotHolderError, UnavailableError
 from tests.commands import (
+    HERE,
     PATIENCE,
     drop,
     put,
@@ -277,7 +277,7 @@ Handler = Callable[[Command, SteppingStore], Any]
 def careful(command: Command, store: SteppingStore) -> Any:
     """As the product does it: the decision and what it rests on are in one transaction."""
     with store.transaction() as transaction:
-        return handle(command, NOBODY, transaction)
+        return handle(command, HERE, transaction)
 
 
 class Stale:
@@ -325,7 +325,7 @@ def careless(command: Command, store: SteppingStore) -> Any:
     with store.reader() as reader:
         stale = Stale(reader)
     with store.transaction() as transaction:
-        return handle(command, NOBODY, stale.within(transaction))
+        return handle(command, HERE, stale.within(transaction))
 
 
 def answer(handler: Handler, command: Command, store: SteppingStore) -> tuple[Any, ...]:

@@ -33,6 +33,7 @@ from holdlog.domain.threads.commands import ThreadChanged
 from holdlog.domain.threads.past import data_at, items_at
 from tests.clock import Clock
 from tests.commands import (
+    HERE,
     PATIENCE,
     check,
     clear,
@@ -245,7 +246,7 @@ class Stores(RuleBasedStateMachine):
     def agree(self, command: Command, expected: Any, *arguments: Any) -> None:
         """All say the same, now and when the same request is repeated."""
         self.requests += 1
-        caller = Caller(request_id=f"r{self.requests}", reason="test")
+        caller = HERE.model_copy(update={"request_id": f"r{self.requests}", "reason": "test"})
         try:
             said: tuple[Any, ...] = expected(*arguments)
             repeated = said

@@ -36,6 +36,14 @@ _EVENT: Final[Schema] = {
         "kind": {"type": "string", "examples": ["ValueWritten", "ClaimGranted"]},
         "at": {"type": "string", "format": "date-time"},
         "by": {"type": "string"},
+        "operation": {"type": "string", "description": "Of a write", "examples": ["set", "merge", "delete", "clear"]},
+        "based_on": {"type": "integer", "description": "The version that the write expected"},
+        "forced": {"const": True, "description": "The write was to succeed whatever the version was"},
+        "guard": {
+            "type": "array",
+            "description": "The claims that the write relied on",
+            "items": model("FencingCondition"),
+        },
     },
     "required": ["position", "id", "stream", "version", "kind", "at", "by"],
 }

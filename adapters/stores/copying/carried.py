@@ -154,10 +154,10 @@ def leases_at(now: int, rows: Sequence[Row], then: int, ended_at: int, moved: bo
 
 
 def losses_untold(rows: Sequence[Row], moved: bool) -> list[Row]:
-    """The servers of the other store are none of this one's.
+    """No server of the other store keeps sessions of this one alive.
 
-    `moved`: the copy has the salt of its source; else no receipt fits its hash here, and who had one comes back by
-    name."""
+    `moved`: the copy has the salt of its source. Otherwise no receipt matches its hash here, and its holder comes back
+    by name."""
     return [
         it._replace(
             server="",

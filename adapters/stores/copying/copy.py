@@ -164,7 +164,7 @@ def _copied(source: Source, target: Target, seal: bool, progress: Progress, tell
     if keeps:
         source.give(target.name, done=False)
     store_id = meta["store_id"] if keeps else str(uuid4())
-    # Where relays are is said of the stream of one store id; hashes of sessions fit the salt of the store that moved.
+    # Positions of relays belong to the stream of one store id, and hashes of sessions to the salt of one store.
     target.publish(
         store_id,
         {name: it for name, it in meta.items() if keeps and (name.startswith("relay:") or name == SESSION_SALT)},

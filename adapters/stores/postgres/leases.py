@@ -16,22 +16,18 @@ _SELECT_LOSSES: Final = (
     f"SELECT {', '.join(Loss._fields)} FROM losses WHERE principal IS NOT DISTINCT FROM %s"
     " AND (session = %s OR receipt = %s) ORDER BY at, resource"
 )
-_OF_HOLDER: Final = """agent = %(agent)s AND principal IS NOT DISTINCT FROM %(principal)s
-    AND session IS NOT DISTINCT FROM %(session)s AND receipt IS NOT DISTINCT FROM %(receipt)s
-    AND (session IS NOT NULL OR receipt IS NOT NULL)"""
 _ADOPTABLE: Final = "(kind = 'held' OR server = '')"  # a waiter is there as long as the server that it called
-_HEARD: Final = f"""UPDATE leases SET heard = %(now)s, seen = %(now)s,
-    ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END,
-    server = CASE WHEN {_ADOPTABLE} AND %(server)s != '' THEN %(server)s ELSE server END,
-    deadline = CASE kind WHEN 'held' THEN GREATEST(deadline, %(now)s + length) ELSE deadline END
-    WHERE {_OF_HOLDER} AND deadline > %(now)s
-    AND (kind = 'held' AND deadline < %(now)s + length - length / 8
-    OR {_ADOPTABLE} AND server != %(server)s AND %(server)s != ''
-    OR server = '{BY_CALLS}' AND seen < %(now)s - {TOUCH_EVERY})"""
-_REVIVE: Final = f"""UPDATE leases SET server = %(server)s, seen = %(now)s,
-    ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END
-    WHERE principal IS NOT DISTINCT FROM %(principal)s AND session = %(session)s AND deadline > %(now)s
-    AND (server = '' OR server = '{BY_CALLS}' AND seen <= %(now)s - {SESSION_ENDS})"""
+_HAS_ENDED: Final = f"(server = '' OR server = '{BY_CALLS}' AND seen <= %(now)s - {SESSION_ENDS})"
+_IS_OWN: Final = "agent = %(agent)s AND receipt IS NOT DISTINCT FROM %(receipt)s"
+_HEARD: Final = f"""UPDATE leases SET seen = %(now)s, ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END,
+    heard = CASE WHEN {_IS_OWN} THEN %(now)s ELSE heard END,
+    server = CASE WHEN %(server)s != '' AND (kind = 'held' OR {_HAS_ENDED}) THEN %(server)s ELSE server END,
+    deadline = CASE WHEN kind = 'held' AND {_IS_OWN} THEN GREATEST(deadline, %(now)s + length) ELSE deadline END
+    WHERE principal IS NOT DISTINCT FROM %(principal)s AND session IS NOT DISTINCT FROM %(session)s
+    AND deadline > %(now)s AND (session IS NOT NULL AND %(server)s != '' AND {_HAS_ENDED}
+    OR {_IS_OWN} AND (session IS NOT NULL OR receipt IS NOT NULL)
+    AND (kind = 'held' AND (deadline < %(now)s + length - length / 8 OR server != %(server)s AND %(server)s != '')
+    OR server = '{BY_CALLS}' AND seen < %(now)s - {TOUCH_EVERY}))"""
 _TOUCH: Final = f"""UPDATE leases SET seen = GREATEST(seen, %(now)s)
     WHERE session = ANY(%(sessions)s) AND server = '{BY_CALLS}'"""
 _END_SESSION: Final = f"""UPDATE leases SET server = '', ended_at = %(at)s,
@@ -138,10 +134,7 @@ class PostgresLeaseWrites(PostgresLeases):
 
     def heard(self, who: Who, server: str, now: int) -> None:
         if not self._pending.holds_nothing(who.agent):
-            facts = {**who._asdict(), "server": server, "now": now}
-            if server and who.session is not None:
-                self._later(_REVIVE, facts)
-            self._later(_HEARD, facts)
+            self._later(_HEARD, {**who._asdict(), "server": server, "now": now})
 
     def renew(
         self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[tuple[str, int]], now: int

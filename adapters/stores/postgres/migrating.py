@@ -1,5 +1,6 @@
 """Bring a store of an older major schema to that of this build, in one transaction that nobody else can write in."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import psycopg
@@ -10,11 +11,10 @@ from holdlog.adapters.stores.postgres.aside import fold_within, take_over_within
 from holdlog.adapters.stores.postgres.faults import first_line, refusal_of
 from holdlog.adapters.stores.postgres.rows import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.schema import EVENT_TYPES, MAJOR, MINOR, TYPES
-from holdlog.adapters.stores.postgres.standing import MADE, TABLES, indexes_there, tables_there
+from holdlog.adapters.stores.postgres.standing import MADE, TABLES, columns_there, indexes_there, tables_there
 from holdlog.adapters.stores.schema import EVENTS_TABLE, SESSION_SALT, new_session_salt
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
-from holdlog.projections.claims import CLAIMS
-from holdlog.projections.current import CURRENT
+from holdlog.projections.fold import VIEWS
 
 OLDER: Final = ("1", "2")
 """Major schemas that this build migrates."""
@@ -25,10 +25,9 @@ LOCK_SECONDS: Final = 10.0
 def migrate(connection: Connection, writers_lock: str, old: str) -> None:
     """Migrate in the transaction that the connection is in; `writers_lock`: the statement that shuts out writers.
 
-    Events stay as they are: the log gets columns, and the views `current` and `claims` are folded from it again.
-    Processes of the older build are refused from then on, so the sessions of all leases have ended; deadlines stay.
-    Raises StoreError where it cannot be done at all, UnavailableError where it can later, both with a line; the store
-    is as it was then.
+    Events stay as they are: the log gets columns, and views get the columns and rows that they lack. Processes of the
+    older build are refused from then on, so the sessions of all leases have ended; deadlines stay. Raises StoreError
+    where it cannot be done at all, UnavailableError where it can later, both with a line; the store is as it was then.
     """
     try:
         connection.execute(f"SET LOCAL lock_timeout = '{round(LOCK_SECONDS * 1000)}ms'")
@@ -38,11 +37,11 @@ def migrate(connection: Connection, writers_lock: str, old: str) -> None:
         for name in TABLES - tables_there(connection):
             connection.execute(MADE[name])
         fold_within(connection)  # first, because what follows also shuts out readers
-        for statement in _ALTER:
+        for statement in (*_ALTER, *_add_columns_of_views(connection)):
             connection.execute(statement)
         for name in MADE.keys() - TABLES - indexes_there(connection):
             connection.execute(MADE[name])
-        for view in (CURRENT, CLAIMS):
+        for view in VIEWS:
             take_over_within(connection, view)
         for row in (("major", str(MAJOR)), ("minor", str(MINOR))):
             connection.execute(_PUT_META, row)
@@ -55,6 +54,15 @@ def migrate(connection: Connection, writers_lock: str, old: str) -> None:
         raise _refused(old, error, str(error)) from None
 
 
+def _add_columns_of_views(connection: Connection) -> Iterator[str]:
+    """The statements for those that are missing."""
+    for view in VIEWS:
+        there = columns_there(connection, view.name)
+        for column, kind in view.columns.items():
+            if column not in there:
+                yield f'ALTER TABLE "{view.name}" ADD COLUMN "{column}" {TYPES[kind]}'
+
+
 def _refused(old: str, refusal: HoldlogError, reason: str) -> HoldlogError:
     line = f"the store has schema {old} and cannot be migrated to {MAJOR} ({reason}); it is as it was"
     return UnavailableError(line) if isinstance(refusal, UnavailableError) else StoreError(line)
@@ -64,7 +72,6 @@ _PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDAT
 _ALTER: Final = (
     f"ALTER TABLE {EVENTS_TABLE} "
     + ", ".join(f"ADD COLUMN {name} {TYPES[EVENT_TYPES[name]]}" for name in FORMAT_COLUMNS),
-    f"ALTER TABLE current ADD COLUMN principal {TYPES[str]}",
     f"""ALTER TABLE requests ADD COLUMN session {TYPES[str]} NOT NULL DEFAULT '', DROP CONSTRAINT requests_pkey,
     ADD PRIMARY KEY (principal, session, request_id)""",
     f"""ALTER TABLE leases ADD COLUMN receipt {TYPES[str]}, ADD COLUMN seen bigint NOT NULL DEFAULT 0,

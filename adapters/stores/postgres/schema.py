@@ -151,7 +151,7 @@ CREATE: Final = (
     }, PRIMARY KEY (resource, version))""",
     "CREATE INDEX leases_deadline ON leases (deadline)",
     "CREATE INDEX leases_agent ON leases (agent)",
-    "CREATE INDEX leases_principal ON leases (principal, session)",
+    "CREATE INDEX leases_principal ON leases (principal, session, kind)",
     "CREATE INDEX leases_session ON leases (session)",
     "CREATE INDEX leases_present ON leases (present_until) WHERE present_until > 0",
     f"""CREATE TABLE losses ({_columns(_LOSS_TYPES, ("resource", "version", "why", "agent", "server", "at"))},

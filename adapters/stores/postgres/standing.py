@@ -38,6 +38,11 @@ def tables_there(connection: Connection) -> set[str]:
     return {name for (name,) in rows}
 
 
+def columns_there(connection: Connection, table: str) -> dict[str, str]:
+    """The columns of a table, with their types; none where it is not there."""
+    return dict(connection.execute(_SELECT_COLUMNS, (f'"{table}"',)).fetchall())
+
+
 def indexes_there(connection: Connection) -> set[str]:
     return {name for (name,) in connection.execute(_SELECT_INDEXES)}
 
@@ -47,7 +52,7 @@ def views_to_replace(connection: Connection) -> frozenset[str]:
     indexes = indexes_there(connection)
     replaced = set()
     for view in VIEWS:
-        found = set(connection.execute(_SELECT_COLUMNS, (f'"{view.name}"',)))
+        found = set(columns_there(connection, view.name).items())
         columns = {(name, TYPE_NAMES[kind]) for name, kind in view.columns.items()}
         if f"{view.name}_pkey" not in indexes or not columns <= found:
             replaced.add(view.name)

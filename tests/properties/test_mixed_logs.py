@@ -1,0 +1,90 @@
+"""A log with events of both formats, some of them redacted, verifies wherever it is; so does every copy of it."""
+
+import hashlib
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from holdlog import HoldlogError, copy
+from holdlog.adapters.stores.memory import MemoryStore
+from holdlog.domain.handle import Command
+from holdlog.domain.message import Caller
+from tests.commands import require_chained, require_views_equal_the_log, rows, run, whole_log
+from tests.contracts.test_copy import views
+from tests.kinds import InDatabase, InFile, Kind
+from tests.older import format_1
+from tests.places import Place, opened, places
+from tests.properties.test_copies import COMMANDS
+
+TEXTS = st.none() | st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=20)
+STEPS = st.lists(st.tuples(COMMANDS, st.booleans(), TEXTS), max_size=25)
+"""Commands, whether release 0.1 runs them, and their reasons."""
+Step = tuple[Command, bool, str | None]
+
+
+def follow(store: Any, steps: list[Step]) -> None:
+    for number, (command, by_0_1, reason) in enumerate(steps):
+        caller = Caller(session=f"s{number % 2}", principal="p" if number % 3 else None, reason=reason)
+        with suppress(HoldlogError), format_1() if by_0_1 else nullcontext():
+            run(store, command, caller)
+
+
+def formats(store: Any) -> dict[int, int]:
+    return {it.envelope.position: it.envelope.format for it in whole_log(store)}
+
+
+def redact(kind: Kind, position: int, column: str) -> None:
+    """Take a text out of the log, as it will be done: its hash stays."""
+    salted = "salt" if column == "payload" else "reason_salt"
+    where = f"WHERE {kind.position} = {position}"
+    [(salt, text)] = kind.ask(f"SELECT {salted}, {column} FROM stored_events {where}")
+    if salt is None or text is None:
+        return
+    hashed = hashlib.sha256(bytes(salt) + text.encode()).hexdigest()
+    blob = f"X'{hashed}'" if isinstance(kind, InFile) else f"'\\x{hashed}'::bytea"
+    kind.run(f"UPDATE stored_events SET {column} = NULL, {salted} = NULL, {column}_hash = {blob} {where}")
+
+
+@settings(max_examples=30, deadline=None)
+@given(steps=STEPS)
+def test_a_log_of_both_formats_verifies_in_memory(steps: list[Step]) -> None:
+    store = MemoryStore()
+    follow(store, steps)
+    require_chained(store)
+    require_views_equal_the_log(store)
+
+
+@pytest.mark.parametrize("kinds", [("file", "schema"), ("schema", "file")], ids="-to-".join)
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS, seal=st.booleans(), redacted=st.lists(st.tuples(st.integers(1, 25), st.booleans()), max_size=3))
+def test_a_log_of_both_formats_verifies_wherever_it_goes(
+    kinds: tuple[str, str], steps: list[Step], seal: bool, redacted: list[tuple[int, bool]], postgres_server: str
+) -> None:
+    with TemporaryDirectory() as folder, places(Path(folder), postgres_server) as somewhere:
+        source, target = (somewhere(kind) for kind in kinds)
+        with opened(source) as store:
+            follow(store, steps)
+            of_format = formats(store)
+        for position, whole in redacted:
+            if position in of_format:
+                redact(kind_of(source), position, "payload" if whole else "reason")
+        kind_of(source).rebuilt()
+        copy(source, target, seal=seal)
+        for place in (source, target):
+            assert kind_of(place).bad() == {}
+            with opened(place) as store:
+                require_chained(store)
+                require_views_equal_the_log(store)
+                assert formats(store) == of_format
+        with opened(source) as ours, opened(target) as theirs:
+            assert rows(ours) == rows(theirs)
+            assert views(ours) == views(theirs)
+
+
+def kind_of(place: Place) -> Kind:
+    return InFile(place) if isinstance(place, Path) else InDatabase(place)
