@@ -213,7 +213,9 @@ def test_an_answer_reads_as_a_sentence_that_begins_with_its_status(
     monkeypatch.chdir(tmp_path)  # in no worktree of ours, where paths would have the prefix of that
     ann = ("--agent", "ann", "--session", "s1")
     assert run("claim", "a.py", *ann).out == "claimed a.py (version 1)\n"
-    assert_like(run("claim", "a.py", *ann).out.splitlines()[0], r"already_claimed: a.py is yours since TIME \(version 1\)")
+    assert_like(
+        run("claim", "a.py", *ann).out.splitlines()[0], r"already_claimed: a.py is yours since TIME \(version 1\)"
+    )
     assert_like(run("claim", "a.py", "--agent", "bob").err, r"busy: a.py is held by ann since TIME \(\d+ s\)")
     assert_like(run("status", "a.py").out, r"claimed: a.py is held by ann since TIME \(\d+ s\)")
     assert_like(run("release", "a.py", "--agent", "bob").err, "not_holder: a.py is held by ann")
