@@ -14,7 +14,9 @@ def output_schema(*alternatives: type[Result]) -> dict[str, Any]:
     Types and what else an answer may hold says docs/answers.md: told here, they would double the size of a tool. Every
     call may be `unavailable`, too; its fields are the same for all, so that no tool lists them.
     """
-    one_of = [_alternative(model) | {"required": _always(model)} for model in alternatives]
+    one_of = [
+        _alternative(model) | ({"required": always} if (always := _always(model)) else {}) for model in alternatives
+    ]
     one_of.append(_alternative(Unavailable))
     statuses = [part["properties"]["status"]["const"] for part in one_of]
     return {

@@ -57,24 +57,27 @@ class Tools:
         ],
         agent: Annotated[
             str,
-            Field(description="Unique: your tool's name, 4 random characters: claude-7f3a; a sub-agent adds /task"),
+            Field(
+                description="your tool's name and four random characters, for example claude-7f3a; a sub-agent"
+                " appends /task"
+            ),
         ],
         also: Annotated[Names | None, Field(description="More resources, all or nothing")] = None,
         alternatives: Annotated[
             list[str] | None, Field(description="If resource is not free, the first of these that is")
         ] = None,
         lease_seconds: Annotated[float | None, Field(description="1 to 86400; if left out, 300 as a rule")] = None,
-        wait_seconds: Annotated[float, Field(description="Stand in line; at most about 50")] = 0,
+        wait_seconds: Annotated[float, Field(description="Queue this long; about 50 at most")] = 0,
         mode: Annotated[
-            Literal["exclusive", "shared"], Field(description="shared: beside others who share it")
+            Literal["exclusive", "shared"], Field(description="shared: others may share it, too")
         ] = "exclusive",
         note: Annotated[str | None, Field(description="Others see it, e.g. ten more minutes")] = None,
-        receipt: Annotated[str | None, Field(description="The one you were given, if you were")] = None,
+        receipt: Annotated[str | None, Field(description="From your grant; identifies you without a session")] = None,
     ) -> ToolResult:
         """Claim access to a resource before you modify it. Call it before the first edit of a file or other shared
         thing. claimed or already_claimed: it is yours, go on, and call release() when you are done. It ends by itself
         if you stop working. busy: another agent works on it; work on something else, or call again with
-        wait_seconds=30 to stand in line. deadlock: release something first."""
+        wait_seconds=30 to queue. deadlock: release something first."""
         return await self._claim(
             ctx,
             lambda: self._calls.claim(
@@ -94,7 +97,7 @@ class Tools:
         ] = None,
         moved_to: Annotated[str | None, Field(description="Its new place, with outcome moved only")] = None,
         note: Annotated[str | None, Field(description="For the next holder")] = None,
-        receipt: Annotated[str | None, Field(description="The one you were given, if you were")] = None,
+        receipt: str | None = None,
     ) -> ToolResult:
         """Release your claim as soon as your edits are done. The next agent in the queue gets it at once.
         not_holder or expired: it was not yours any more, and nothing changed."""
@@ -119,12 +122,10 @@ class Tools:
         self,
         ctx: Context,
         resource: str,
-        timeout_seconds: Annotated[
-            float, Field(description="The call lasts so long at most; about 50 are allowed")
-        ] = 30,
+        timeout_seconds: Annotated[float, Field(description="About 50 at most")] = 30,
     ) -> ToolResult:
-        """Wait until a claimed resource is free. You are told, it is not yours: call claim() next. To get it in turn,
-        use claim() with wait_seconds instead."""
+        """Wait until a claimed resource is free. This only notifies you: call claim() next. To queue for it, use
+        claim() with wait_seconds instead."""
         return await self._wait(ctx, lambda: self._calls.wait(resource, timeout_seconds))
 
     async def register(
@@ -218,8 +219,8 @@ class Tools:
         since_version: Annotated[int, Field(description="The version you know; 0 = wait until the key exists")],
         timeout_seconds: float = 10,
     ) -> ToolResult:
-        """Wait until a key changes after the version you know, and read what it is then (ok, or deleted).
-        The call lasts until then: use it when you have nothing else to do."""
+        """Wait until a key changes after the version you know, and return it (ok, or deleted). Use it when you have
+        nothing else to do."""
         return await self._wait(ctx, lambda: self._calls.watch(namespace, key, since_version, timeout_seconds))
 
     def _board(self, version: int | None, agent: str | None, after: str | None) -> Read[Board]:
