@@ -51,8 +51,8 @@ def step_back(command: StepBack, who: Who, board: Board) -> None:
 
 
 def _end(hold: Rival, command: Release, who: Who, board: Board) -> int:
-    """The version of the event."""
-    is_target = hold.resource == command.moved_to  # of a rename whose agent claimed both names
+    """Record the end of the hold. Returns the version of the event."""
+    is_target = hold.resource == command.moved_to  # the new name in a rename whose agent claimed both
     facts = {
         "outcome": "created" if is_target else command.outcome or "released",
         "moved_to": None if is_target else command.moved_to,
@@ -119,7 +119,7 @@ def _require_mine_or_free(resource: str, who: Who, version: int | None, board: B
 
 
 def _cause(holds: list[Rival], who: Who) -> Literal["agent", "session", "receipt", "token"]:
-    """Why it is not the caller's although it may have the same name."""
+    """What distinguishes the caller from the holders."""
     named = [hold.lease for hold in holds if hold.grant.agent == who.agent]
     if not named:
         return "agent"
@@ -156,7 +156,7 @@ def _forced(command: Release, board: Board) -> Let:
 
 
 def _granted_to(served: list[tuple[str, Who]], released: list[str]) -> tuple[str | None, str | None]:
-    """Agent and principal of the waiter that has the first of these now; None where nobody waited."""
+    """Agent and principal of the waiter that was granted the first of these; None where nobody waited."""
     heirs = (who for resource in released for granted, who in served if overlap(granted, resource))
     heir = next(heirs, None)
     return (heir.agent, heir.principal) if heir is not None else (None, None)
