@@ -152,8 +152,10 @@ def test_a_server_that_does_not_sync_is_told_with_what_it_means(kind: InDatabase
         ),
         (
             "DROP TABLE leases",
-            "table leases, index leases_agent, index leases_deadline, index leases_present, index leases_principal,"
-            " index leases_session",
+            (
+                "table leases, index leases_agent, index leases_deadline, index leases_present, index leases_principal,"
+                " index leases_session"
+            ),
         ),
         ("DROP TABLE refusals", "table refusals"),
         ("DROP INDEX claims_active", "index claims_active; `holdlog rebuild` makes them anew"),
