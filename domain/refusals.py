@@ -297,7 +297,7 @@ class UnavailableError(HoldlogError):
 
 
 class OverLimitError(UnavailableError):
-    """The store has as much as it may have; whoever lets go of something makes room."""
+    """The store's quota is exhausted; delete something first."""
 
 
 class StoreError(HoldlogError):
