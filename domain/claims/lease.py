@@ -101,6 +101,10 @@ class Lease(NamedTuple):
         """Whether it belongs to an ended session of the same name and principal, so `who` may take it over by name."""
         return self.agent == who.agent and self.principal == who.principal and self.has_ended(now)
 
+    def is_by_name(self, who: Who) -> bool:
+        """Whether it was made under the name and principal of `who`, without a session."""
+        return (self.agent, self.principal, self.session) == (who.agent, who.principal, None)
+
     def revived(self, server: str, now: int) -> "Lease":
         """The lease after its ended session made a call through this server."""
         ended_at = 0 if self.kind == "held" else self.ended_at

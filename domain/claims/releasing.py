@@ -74,20 +74,17 @@ def _releasable(resource: str, who: Who, board: Board) -> Rival | None:
         return own
     if former := board.former_holds(resource, who):
         return former[0]
-    by_name = [hold for hold in board.holds(resource) if _is_by_name(hold, who)]
+    by_name = [] if who.is_known else [hold for hold in board.holds(resource) if hold.lease.is_by_name(who)]
     return by_name[0] if len(by_name) == 1 else None
 
 
 def _tickets(resource: str, who: Who, board: Board) -> list[Waiting]:
     if tickets := board.tickets_of(resource, who):
         return tickets
-    by_name = [it for it in board.waiting() if it.resource == resource and _is_by_name(it, who)]
+    if who.is_known:
+        return []
+    by_name = [it for it in board.waiting() if it.resource == resource and it.lease.is_by_name(who)]
     return by_name if len(by_name) == 1 else []
-
-
-def _is_by_name(part: Rival | Waiting, who: Who) -> bool:
-    lease = part.lease
-    return not who.is_known and (lease.agent, lease.principal, lease.session) == (who.agent, who.principal, None)
 
 
 def _require_mine_or_free(resource: str, who: Who, version: int | None, board: Board) -> None:
@@ -114,8 +111,8 @@ def _require_mine_or_free(resource: str, who: Who, version: int | None, board: B
         if past.outcome == "forced":
             raise NotHolderError(resource, held_by, reason=past.note, held_by_principal=principal)
     if holds:
-        cause, servers = _cause(holds, who), _servers(holds, who)
-        raise NotHolderError(resource, held_by, cause, servers=servers, held_by_principal=principal)
+        servers = tuple(hold.lease.server for hold in holds if hold.grant.agent == who.agent)
+        raise NotHolderError(resource, held_by, _cause(holds, who), servers=servers, held_by_principal=principal)
 
 
 def _cause(holds: list[Rival], who: Who) -> Literal["agent", "session", "receipt", "token"]:
@@ -126,10 +123,6 @@ def _cause(holds: list[Rival], who: Who) -> Literal["agent", "session", "receipt
     if all(lease.principal != who.principal for lease in named):
         return "token"
     return "receipt" if any(lease.session is None for lease in named) else "session"
-
-
-def _servers(holds: list[Rival], who: Who) -> tuple[str, ...]:
-    return tuple(hold.lease.server for hold in holds if hold.grant.agent == who.agent)
 
 
 def _forced(command: Release, board: Board) -> Let:
