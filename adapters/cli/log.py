@@ -27,9 +27,9 @@ _NAMED: Final = frozenset(
     | {"mixed_scripts"}
 )
 _RELIED_ON: Final = frozenset({"operation", "based_on", "forced", "guard"})
-"""What a write relied on; shown only with --json."""
+"""What a write relied on is read with --json."""
 _OF_OTHERS: Final = ("agent", "moved_to", "forced_by")
-"""More fields that name an agent or resource."""
+"""Fields that name an agent or resource, too."""
 _SAID: Final = ("value", "checksum")
 """What stands in a thread is read by `holdlog thread`."""
 _EXAMPLES: Final = """\

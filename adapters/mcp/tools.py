@@ -57,7 +57,7 @@ class Tools:
         ],
         agent: Annotated[
             str,
-            Field(description="Unique: your tool's name, 4 random characters, as claude-7f3a; a sub-agent adds /task"),
+            Field(description="Unique: your tool's name, 4 random characters: claude-7f3a; a sub-agent adds /task"),
         ],
         also: Annotated[Names | None, Field(description="More resources, all or nothing")] = None,
         alternatives: Annotated[
@@ -69,7 +69,7 @@ class Tools:
             Literal["exclusive", "shared"], Field(description="shared: beside others who share it")
         ] = "exclusive",
         note: Annotated[str | None, Field(description="Others see it, e.g. ten more minutes")] = None,
-        receipt: Annotated[str | None, Field(description="The receipt you were given, if any")] = None,
+        receipt: Annotated[str | None, Field(description="The one you were given, if you were")] = None,
     ) -> ToolResult:
         """Claim access to a resource before you modify it. Call it before the first edit of a file or other shared
         thing. claimed or already_claimed: it is yours, go on, and call release() when you are done. It ends by itself
@@ -94,7 +94,7 @@ class Tools:
         ] = None,
         moved_to: Annotated[str | None, Field(description="Its new place, with outcome moved only")] = None,
         note: Annotated[str | None, Field(description="For the next holder")] = None,
-        receipt: Annotated[str | None, Field(description="The receipt you were given, if any")] = None,
+        receipt: Annotated[str | None, Field(description="The one you were given, if you were")] = None,
     ) -> ToolResult:
         """Release your claim as soon as your edits are done. The next agent in the queue gets it at once.
         not_holder or expired: it was not yours any more, and nothing changed."""
@@ -254,7 +254,7 @@ class Tools:
 
     async def _told(self, run: Callable[[], Awaitable[Any]], receipt: str | None = None) -> ToolResult:
         """Every outcome as an answer; only bad arguments and bugs are errors of the call. `receipt`: the one that the
-        caller passed."""
+        caller shows."""
         who = served.get().caller
         self._opened.upkeep.heard(who.session)
         try:
