@@ -230,8 +230,8 @@ _OTHER_SESSION = (
     " claude-7f3a, claim() it, then read again before you write."
 )
 _RECEIPT = (
-    "Nothing was written: it was claimed under your name without a session. If this is you, pass the receipt you were"
-    " given in guard, next to resource and version."
+    "Nothing was written: this was claimed under your name without a session. If by you, add the receipt you were given"
+    " to its entry in guard."
 )
 _ENDED: Final[Mapping[str, str]] = {
     "released": "Nothing was written: you released this claim. claim() it again, then read again before you write.",

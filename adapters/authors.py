@@ -1,6 +1,6 @@
 """How surfaces show an author: the name that a caller gave, and the principal that was authenticated for it.
 
-Names are what callers say. Where somebody was authenticated, people see `root (token ci)`, and programs get a field
+Callers choose their names. Where somebody was authenticated, people see `root (token ci)`, and programs get a field
 `principal` next to the name.
 """
 

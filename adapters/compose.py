@@ -45,7 +45,7 @@ def open_holdlog(
     tell: Callable[[str], None] = _log.info,
 ) -> Opened:
     """Open what `place` names: `:memory:` or a file. `session`: of callers that name no other; without one, this
-    process is a session of its own. `what` this process is, for people who ask who is connected; `tell` is called
+    process is a separate session. `what` this process is, for people who ask who is connected; `tell` is called
     with a line when the schema was migrated.
 
     Raises StoreError, UnavailableError.

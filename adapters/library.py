@@ -45,7 +45,7 @@ class StateStore:
 
     def __init__(self, path: str | Path, *, settings: Settings | None = None, session: str | None = None) -> None:
         """Open or create the store. `session`: processes that give the same text are one holder of claims; without it,
-        each store object is a session of its own. Raises StoreError, with one line that says what to do."""
+        each store object is a separate session. Raises StoreError, with one line that says what to do."""
         self._opened = open_holdlog(path, settings, named_session(session))
         self._calls = self._opened.calls
         weakref.finalize(self, self._opened.close)  # SQLite must not close by itself, outside the gate
@@ -297,7 +297,7 @@ class AsyncStateStore:
 
     def __init__(self, path: str | Path, *, settings: Settings | None = None, session: str | None = None) -> None:
         """Open or create the store. `session`: processes that give the same text are one holder of claims; without it,
-        each store object is a session of its own. Raises StoreError, with one line that says what to do."""
+        each store object is a separate session. Raises StoreError, with one line that says what to do."""
         self._opened = open_holdlog(path, settings, named_session(session))
         self._calls = self._opened.calls
         weakref.finalize(self, self._opened.close)  # SQLite must not close by itself, outside the gate

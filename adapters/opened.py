@@ -210,7 +210,7 @@ class Opened:
         self.upkeep.keep_sessions(self.caller.server, self.caller.session)
 
     async def losses(self, caller: Caller, receipt: str | None = None) -> tuple[Loss, ...]:
-        """What the caller's session lost, or the holder with this receipt, since this was asked last."""
+        """What the caller's session, or the holder with this receipt, lost since the last call of this."""
         if not await self.look(lambda reader: reader.leases.losses(caller.principal, caller.session, receipt)):
             return ()
         asked = TellLosses(session=caller.session, receipt=receipt)
@@ -219,7 +219,7 @@ class Opened:
         return outcome.losses
 
     async def end_session(self, caller: Caller) -> None:
-        """The client of the caller's session, which lives by its calls, has ended it."""
+        """End the caller's session, which lives by its calls, because its client did."""
         if caller.session is not None:
             await self.writer.run_async(EndSession(session=caller.session), Caller(principal=caller.principal))
 

@@ -66,7 +66,7 @@ class Spaces:
             opened.writer.watch = watch
 
     def require_own_names(self, require: Callable[[Command, Caller], Awaitable[None]]) -> None:
-        """Ask it from now on before each write and claim, also in spaces that are opened later."""
+        """From now on, await it before each write and claim, also in spaces that are opened later."""
         self._own_names = require
         for opened in self.opened():
             opened.own_names = require

@@ -92,7 +92,8 @@ class Upkeep:
         return self._waiters
 
     def keep_sessions(self, server: str, session: str | None) -> None:
-        """Renew from now on what the sessions hold that call through this server, and adopt what this one holds."""
+        """From now on, renew what sessions that call through this server hold. `session`: its
+        own, which it keeps alive."""
         with self._news:
             self._server = server
             if session is not None:

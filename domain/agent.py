@@ -41,8 +41,8 @@ class Registered(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """`version` 0 = never registered. `principal`: who was authenticated for it; what one principal registers says
-    nothing about an agent of the same name under another."""
+    """`version` 0 = never registered. `principal`: who was authenticated when it was registered; the profile does
+    not apply to agents of the same name under other principals."""
 
     agent: str
     version: int = 0
@@ -59,7 +59,7 @@ class Profile(NamedTuple):
 
 
 def decide(command: Register, profile: Profile, principal: str | None) -> list[AgentRegistered]:
-    """No event: nothing is new. What another principal registered is replaced as a whole."""
+    """Return no event if nothing is new. A profile that another principal registered is replaced as a whole."""
     if profile.principal != principal:
         profile = Profile(profile.agent)
     told = AgentRegistered(

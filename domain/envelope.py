@@ -17,7 +17,7 @@ NO_DIGEST = b""
 """Stands for the digest before the first event of a stream."""
 
 FORMAT: Final = 2
-"""Of new events."""
+"""Log format of new events."""
 
 
 class FencingCondition(NamedTuple):
@@ -103,7 +103,7 @@ class Digested(NamedTuple):
 
 
 def digest_2(previous: bytes, event: Digested) -> bytes:
-    """Format 2: SHA-256 over the compact UTF-8 JSON list of a tag, the previous digest and all that an event says."""
+    """Format 2: SHA-256 over the compact UTF-8 JSON list of a tag, the previous digest and the event's fields."""
     return hashlib.sha256(_compact([_TAG_2, previous.hex(), *event]).encode()).digest()
 
 

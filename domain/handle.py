@@ -128,13 +128,14 @@ def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcom
 
 
 def _scope(command: Command, caller: Caller) -> str | None:
-    """Within what a request id names one request: the principal, and for claims also the session. None: a caller
-    without a session cannot be told from others, so none of its claims are remembered."""
+    """What besides the principal a request id is unique in: for claims the session, else nothing (""). None: a caller
+    without a session cannot be distinguished from others, so outcomes of its claims are not remembered."""
     return caller.session if isinstance(command, Take | Release) else ""
 
 
 def _still_held(outcome: Taken, command: Command, caller: Caller, transaction: Transaction) -> Taken:
-    """The outcome of a repeated claim, if the caller holds it still. Raises ExpiredError."""
+    """The outcome of a repeated claim, with the time that is left. Raises ExpiredError if the caller holds it no
+    longer."""
     assert isinstance(command, Take)
     who = _who(command.agent, caller)
     grants = ((outcome.resource, outcome.version), *outcome.also)
@@ -263,7 +264,7 @@ def _checked(
 def _take(command: Take, caller: Caller, transaction: Transaction) -> Taken | Queued:
     who = _identified(command.agent, caller, command.receipt, transaction, command.new_receipt)
     board = load_to_write(transaction, [command.resource, *command.also, *command.alternatives])
-    if board.welcome(who, caller.server):
+    if board.revive(who, caller.server):
         serving.serve(board)
     outcome = taking.take(command, who, caller.server, transaction.leases.held(who, transaction.steady), board)
     positions = settle(board, transaction, caller)
@@ -274,7 +275,7 @@ def _take(command: Take, caller: Caller, transaction: Transaction) -> Taken | Qu
 
 
 def _release(command: Release, caller: Caller, transaction: Transaction) -> Let:
-    # A caller that shows a receipt is its bearer and nobody else, so it releases nothing by its name alone.
+    # A caller that passes a receipt acts only as the holder of that receipt, so it releases nothing by name alone.
     who = _identified(command.agent, caller, command.receipt, transaction, new_receipt=command.receipt)
     if command.resource is None:
         named = transaction.leases.of_agent(who.agent, who.principal)
@@ -282,7 +283,7 @@ def _release(command: Release, caller: Caller, transaction: Transaction) -> Let:
     else:
         resources = [command.resource, *command.also]
     board = load_to_write(transaction, resources)
-    board.welcome(who, caller.server)
+    board.revive(who, caller.server)
     outcome = releasing.release(command, who, board)
     settle(board, transaction, caller)
     transaction.leases.heard(who, caller.server, transaction.steady)
@@ -292,8 +293,8 @@ def _release(command: Release, caller: Caller, transaction: Transaction) -> Let:
 def _identified(
     name: str, caller: Caller, receipt: str | None, transaction: Transaction, new_receipt: str | None = None
 ) -> Who:
-    """The holder that calls. A receipt counts where a lease of this name has it. Without a session and such a receipt,
-    the new one identifies the caller from now on."""
+    """The holder that calls. A receipt counts if a live lease under this name has it, and then replaces the session.
+    Without a session and such a receipt, `new_receipt` identifies the caller from now on."""
     who = _who(name, caller)
     if who.session is not None and receipt is None:
         return who

@@ -78,8 +78,7 @@ def agent_name(text: str) -> str:
 
 @lru_cache(_REMEMBERED)
 def allowed_agent_name(text: str) -> str:
-    """As `agent_name`, and every character passes `require_allowed`, as those of stored names may not. Raises
-    ValueError."""
+    """As `agent_name`, for commands: also applies `require_allowed`, which stored names may fail. Raises ValueError."""
     return agent_name(require_allowed(text))
 
 
@@ -134,7 +133,7 @@ def beginning(text: str) -> str:
 
 Name = Annotated[str, Strict(), AfterValidator(name)]
 Agent = Annotated[str, Strict(), AfterValidator(agent_name)]
-"""In events and in what reads them."""
+"""In events, and in calls that only read."""
 AllowedAgent = Annotated[str, Strict(), AfterValidator(allowed_agent_name)]
 """In commands."""
 Label = Annotated[str, Strict(), AfterValidator(label)]

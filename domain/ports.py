@@ -86,10 +86,10 @@ class Leases(Protocol):
         """The servers that keep leases alive."""
 
     def sessions_of(self, server: str) -> list[str]:
-        """The sessions that a server keeps alive, as far as they hold or wait for something."""
+        """The sessions that a server keeps alive and that hold or wait for something."""
 
     def has_idle_sessions(self, now: int) -> bool:
-        """Whether sessions that lived by their calls have ended, and nobody noticed yet."""
+        """Whether sessions that lived by their calls have ended without being recorded as ended."""
 
     def losses(self, principal: str | None, session: str | None, receipt: str | None) -> list[Loss]:
         """What a session of the principal lost, and what the holder with this receipt (salted hash) lost."""
@@ -109,17 +109,17 @@ class LeaseWrites(Leases, Protocol):
 
     def heard(self, who: Who, server: str, now: int) -> None:
         """The agent called: renew what it holds where an eighth of a lease has passed. If its session had ended, all
-        that the session holds or waits for is alive again, by `server`."""
+        that the session holds or waits for is kept alive by `server` again."""
 
     def held(self, who: Who, now: int) -> Held:
-        """How many live grants the session and the principal of a caller have. Far from the bound of a principal, its
-        expired ones may count, too."""
+        """How many live grants the session and the principal of a caller have. Below the bound of a principal, its
+        count may include expired ones."""
 
     def touch(self, sessions: Sequence[str], now: int) -> None:
-        """These sessions, which live by their calls, are alive."""
+        """Note that these sessions, which live by their calls, are alive."""
 
     def end_session(self, session: str, principal: str | None, now: int, at: int) -> None:
-        """A session that lived by its calls has ended: its leases stay, its waiters are in no call any more."""
+        """End a session that lived by its calls: its leases stay, its waiters are no longer in a call."""
 
     def renew(
         self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[tuple[str, int]], now: int
@@ -278,7 +278,7 @@ class Transaction(Reader, Protocol):
     def repeated(self, caller: Caller, session: str = "") -> tuple[bytes, str] | None:
         """Fingerprint and outcome that were remembered under the caller's request_id in the last 24 hours.
 
-        `session`: where requests are keyed by it, too; empty: by principal and id alone."""
+        `session`: the one that the id is unique in; empty: the id is unique in the principal."""
 
     def remember(self, caller: Caller, fingerprint: bytes, outcome: str, session: str = "") -> None:
         """Keep an outcome (JSON) under the caller's request_id. `session`: as of `repeated`."""

@@ -93,7 +93,7 @@ class Check(Operation):
 
 
 class Guard(Message):
-    """A claim that a write relies on; `version` is that of the grant. `receipt`: the salted hash of the one that
+    """A claim that a write relies on; `version` is that of the grant. `receipt`: salted hash of the receipt that
     identifies a holder without a session."""
 
     resource: Resource

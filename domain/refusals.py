@@ -202,8 +202,8 @@ class DeadlockError(HoldlogError):
 
 
 class NotHolderError(HoldlogError):
-    """Only the holder may release a claim. `cause`: what tells the caller from the holder: the agent's name, the
-    session, the token, or the receipt that it did not show. `reason`: why a person took the claim."""
+    """Only the holder may release a claim. `cause`: what distinguishes the caller from the holder: the agent's
+    name, the session, the token, or the receipt that it did not pass. `reason`: why a person took the claim."""
 
     code = "not_holder"
 
@@ -226,8 +226,8 @@ class NotHolderError(HoldlogError):
 
 
 class ExpiredError(HoldlogError):
-    """The lease of the claim had ended before. `of_this_session`: the caller's own; else another session of its name
-    held it. `replayed`: the call repeats a request whose claim has ended since."""
+    """The lease of the claim had ended before. `of_this_session`: the caller's session held it; else another session of
+    its name did. `replayed`: the call repeats a request whose claim has ended since."""
 
     code = "expired"
 
@@ -252,7 +252,7 @@ class FencedError(HoldlogError):
 
     `current_version`, `held_by`: the writer's own current grant if it has one, else another agent's. `ended`: how that
     claim ended, as far as it was the last one. `reason`: why a person took it. `needs_receipt`: it was claimed under
-    the writer's name without a session, so the guard has to show its receipt."""
+    the writer's name without a session, so the guard must include its receipt."""
 
     code = "fenced"
 
@@ -297,7 +297,7 @@ class UnavailableError(HoldlogError):
 
 
 class OverLimitError(UnavailableError):
-    """The store has as much as it may have; whoever lets go of something makes room."""
+    """The store's quota is exhausted; delete something first."""
 
 
 class StoreError(HoldlogError):

@@ -6,17 +6,18 @@ from typing import Final, Literal, NamedTuple
 
 Source = Literal["meta", "mcp", "header", "option", "process", "shell"]
 """Where a session id comes from: `_meta` of an MCP request, Mcp-Session-Id, the header Holdlog-Session, `--session` or
-`session=`, the process itself, or a command that somebody typed. Equal texts of different sources differ."""
+`session=`, the process itself, or a command that somebody typed. Equal texts from different sources are
+different sessions."""
 
 SALT: Final = "session_salt"
-"""The store's remark (`Reader.meta`) that holds the salt."""
+"""Name of the store's entry (`Reader.meta`) that holds the salt."""
 
 _CHARACTERS: Final = 16
-"""64 bits of a hash: enough to tell the sessions of one store apart."""
+"""64 bits of a hash: enough to distinguish the sessions of one store."""
 
 
 class SessionId(NamedTuple):
-    """What identifies the session of a process, and where that comes from."""
+    """The text that identifies a session, and where it comes from."""
 
     source: Source
     text: str

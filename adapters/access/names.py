@@ -31,11 +31,11 @@ class OwnNames:
         self._remembered: dict[str, tuple[bool, float, int]] = {}
 
     async def require(self, command: Command, caller: Caller) -> None:
-        """Raises InvalidError for a command under a name that is not the caller's. The local user, who has no
-        principal, may use every name. Without a name, or for what is released, nothing is asked: a claim that was
-        granted before stays releasable by its holder.
+        """Raise InvalidError for a command under a name that is not the caller's. The local user, who has no
+        principal, may use every name. Releases and commands without a name are not checked, so that holders can
+        release what they were granted before.
 
-        Names of tokens are remembered for a second; what this process did to a token counts at once."""
+        Names of tokens are cached for a second; what this process did to a token counts at once."""
         named = _name_in(command)
         if caller.principal is None or named is None:
             return

@@ -38,8 +38,8 @@ def taken(
     instead: str | None = None,
 ) -> results.Claimed | results.AlreadyClaimed:
     """`folder`: one was claimed by its name alone. `is_kept`: something else than calls renews it. `receipt`: what
-    identifies the holder, where it has no session. `instead`: the custom name to suggest, where one is a path without
-    a file."""
+    identifies a holder without a session. `instead`: the custom name to suggest if one resource is a path without a
+    file."""
     facts: dict[str, Any] = {
         "resource": outcome.resource,
         "version": outcome.version,
@@ -74,7 +74,7 @@ def taken(
 
 
 def _former_losses(outcome: Taken) -> list[Lost] | None:
-    """What another session of the holder's name lost here last. That session is told by itself, if it returns."""
+    """What another session of the holder's name lost here last. If that session returns, its own response lists it."""
     past = outcome.past
     if past is None or past.outcome not in ("expired", "forced") or not outcome.is_former:
         return None
@@ -419,10 +419,11 @@ _SAME_NAME = (
     " claude-7f3a, or call claim() with that name and wait_seconds=30 to queue for it."
 )
 _SAME_NAME_RECEIPT = (
-    "If this is you, pass the receipt you were given. Otherwise choose a name of your own, such as claude-7f3a."
+    "It was claimed under your agent name without a session. If by you, call claim() with the receipt you were given."
+    " If not, choose a name of your own, such as claude-7f3a."
 )
 _FORMER = (
-    "A session of your agent name that has ended holds it through covered_by. Call claim() for covered_by to take it"
+    "An ended session of your agent name holds covered_by, which overlaps this. Call claim() for covered_by to take it"
     " back, then edit."
 )
 _UPGRADE = "Others share it with you. Call release() for your shared claim, then claim() it for you alone."
@@ -432,8 +433,8 @@ _NOT_HOLDER = {
     "session": "Another session with your agent name holds it; only that one can release it. Call status() to see"
     " since when.",
     "token": "An agent with your name but another token holds it; only that one can release it.",
-    "receipt": "It was claimed under your agent name without a session. If this is you, pass the receipt you were"
-    " given.",
+    "receipt": "It was claimed under your agent name without a session. If by you, call release() with the receipt you"
+    " were given.",
 }
 _TAKEN_AWAY = (
     "A person took your claim away; the reason is given. Stop working on it, and claim() again if you need it."
@@ -452,11 +453,11 @@ _NO_FILE = (
 )
 _ELSEWHERE = "The same path is claimed in another worktree. It does not block you; coordinate before merging."
 _ROOM: Final = 190
-"""Characters of several hints; a surface may put longer names of calls into them."""
+"""Most characters of joined hints; a surface may put longer names of calls into them."""
 MOVED: Final = (
     "The previous holder moved it. To work on it there, release this one first, then claim the one in moved_to."
 )
-MOVED_UNSEEN: Final = "The previous holder moved it, to where you may not look. Check that you still need it."
+MOVED_UNSEEN: Final = "The previous holder moved it to a place that you may not see. Check that you still need it."
 _PASTS = {
     "modified": "It was modified since you may have seen it. Read it again before you edit.",
     "created": "It was created by the previous holder. Read it before you edit.",

@@ -143,8 +143,8 @@ class ClaimCalls:
         receipt: str | None = None,
         holder: str | None = None,
     ) -> Write[results.Released | results.AlreadyFree]:
-        """`version`: only this grant. `forced`: a person, `agent`, takes it from its holders, or from those named
-        `holder`; `note` says why. `receipt`: as of `claim`."""
+        """`version`: only this grant. `forced`: a person, `agent`, takes it from its holders, or only from those
+        named `holder`; `note` is the reason. `receipt`: as of `claim`."""
         arguments: dict[str, Any] = {
             "resource": None if resource is None else self.resource(resource),
             "agent": agent,
@@ -313,7 +313,7 @@ class ClaimCalls:
         return text(given, argument, _CLAIMABLE)
 
     def _receipt(self, given: object) -> str:
-        """As leases have it. Raises InvalidError."""
+        """The salted hash, as in leases. Raises InvalidError."""
         if not isinstance(given, str) or not 1 <= len(given) <= MAX_RECEIPT:
             raise InvalidError(
                 f"receipt: must be the text that was returned with your claim, of {MAX_RECEIPT} characters at most"
@@ -388,8 +388,8 @@ class ClaimCalls:
         return workspaces is not None and any(workspaces.is_folder(name) for name in names)
 
     def _instead_of(self, outcome: Taken, given: Mapping[str, str]) -> str | None:
-        """The custom name for the first path without a file, under the name that the caller gave. Over HTTP callers
-        share one view of all paths, and their files may be on another machine."""
+        """The custom name to suggest for the first granted path without a file, made of the name that the caller gave.
+        None over HTTP, where callers share one view of all paths and their files may be on another machine."""
         workspaces = self._settings.workspaces
         if workspaces is None or not self._settings.keeps or outcome.already:
             return None

@@ -13,7 +13,7 @@ from holdlog.domain.claims.lease import Lease
 class Process(NamedTuple):
     """A live process that has the store open. `server`: its name in leases; `pid` 0: unknown; `program`: what it is,
     such as `mcp stdio`; `folder`: its working directory; `host`: the address it connects from, empty on this machine.
-    What it says of itself is text of its own choice."""
+    `program` and `folder` are what the process reports; nobody checks them."""
 
     server: str
     pid: int

@@ -82,7 +82,7 @@ def add_calls(commands: Parsers, store: argparse.ArgumentParser, places: argpars
             parser.add_argument(
                 "--session",
                 metavar="ID",
-                help="commands with the same ID are one holder (default: each command is a session of its own)",
+                help="commands with the same ID are one holder (default: each command is a separate session)",
             )
         parser.set_defaults(run=lambda options: _run(run, options))
         return parser
@@ -247,7 +247,7 @@ def _board(opened: Any, options: argparse.Namespace) -> Any:
 
 
 def _agents(opened: Any, options: argparse.Namespace) -> Result:
-    """A row for each session, and for each connected process that holds nothing."""
+    """Return a row for each session, and for each connected process that holds nothing."""
     found: Result = opened.read(opened.calls.agents(opened.server.processes(), options.agent))
     return found
 

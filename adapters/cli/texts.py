@@ -165,7 +165,7 @@ def _sentence(result: Result) -> str:
         case claims.AlreadyFree(held_elsewhere=list(held)):
             return (
                 f"{status}: this command holds nothing; other sessions of that name hold {', '.join(map(marked, held))}"
-                "\nA claim of a session that has ended is released by its name: holdlog release RESOURCE --agent NAME"
+                "\nTo release a claim of an ended session: holdlog release RESOURCE --agent NAME"
                 "\nTo take all of them: holdlog release --agent NAME --force --reason TEXT"
             )
         case claims.AlreadyFree(resource=None):

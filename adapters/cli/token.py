@@ -117,7 +117,7 @@ def _create(options: argparse.Namespace) -> int:
 
     if is_local_name(options.name):
         raise InvalidError(
-            "name: is that of this user, whose name nobody may use over HTTP; choose another one, for example"
+            "name: is your user name, which no token may use over HTTP; choose another one, for example"
             f" {options.name}-laptop"
         )
     made = fresh(options.name)

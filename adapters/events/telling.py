@@ -67,7 +67,7 @@ def told(
 def relied_on(
     envelope: Envelope, shown: Callable[[str], str] | None, sees: Callable[[str], bool] | None
 ) -> dict[str, Any]:
-    """What a write relied on, as JSON; nothing of it where it was not recorded, or does not apply."""
+    """What a write relied on, as JSON, without fields that were not recorded or do not apply."""
     guard = conditions(envelope, shown, sees)
     fields = {
         "operation": envelope.operation,

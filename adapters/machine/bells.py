@@ -240,7 +240,7 @@ def _register(folder: Path, name: str) -> _Registration | None:
     except OSError:
         return None
     except StoreError as error:
-        _log.warning("%s; until then, waiting calls look every %s s", error, LOOK_EVERY)
+        _log.warning("%s; until then, waiting calls poll every %s s", error, LOOK_EVERY)
         return None
 
 

@@ -1,10 +1,10 @@
-"""A deadline that a stopped process does not miss: time in which this process did not run does not count."""
+"""A deadline that does not count time in which this process was stopped."""
 
 import time
 from typing import Final, Protocol
 
 STOPPED: Final = 0.5
-"""Seconds between two checks that are at most `SLICE` apart, from which on this process was stopped (SIGSTOP, a
+"""Seconds. Checks are at most `SLICE` apart; a longer gap than this means that the process was stopped (SIGSTOP, a
 suspended virtual machine) and not just slow."""
 SLICE: Final = 0.1
 
@@ -21,7 +21,7 @@ class Deadline:
         self._checked = time.monotonic()
 
     def passed(self) -> bool:
-        """Whether this process ran until the deadline."""
+        """Whether the deadline has passed, without the time in which this process was stopped."""
         now = time.monotonic()
         gap, self._checked = now - self._checked, now
         if gap > STOPPED:

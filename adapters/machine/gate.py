@@ -91,7 +91,7 @@ class Gate:
                 time.sleep(random.uniform(_SHORTEST_NAP, _LONGEST_NAP))
 
     def _refusal(self, before: bytes | None) -> UnavailableError:
-        """Blames nobody where the lock changed hands since `before` was read."""
+        """Names no holder if the lock changed hands since `before` was read."""
         if before is not None and before != self._mark_now():
             return UnavailableError("the store is busy: other processes write all the time; try again")
         return UnavailableError(f"the store is locked by {self._holder()}, which does not release it")

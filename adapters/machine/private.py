@@ -20,7 +20,8 @@ NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
 """A planted link must not lead to another file."""
 
 _SUFFIXES: Final = ("-wal", "-shm", "-journal", ".gate", ".bells", ".sessions", ".spaces")
-"""Of the files and folders next to a store. Relays and backups have many names and are checked where they are used."""
+"""Ends of the names of files and folders next to a store. Those of relays and backups vary; they are checked where they
+are used."""
 _WITHOUT_OWNERS: Final = frozenset({"vfat", "msdos", "exfat", "ntfs", "ntfs3", "fuseblk"})
 """File systems that give every file the owner and mode of their mount: chown and chmod change nothing there."""
 
@@ -47,7 +48,7 @@ def require_own(path: Path) -> None:
 
 
 def why_open(path: Path) -> StoreError | None:
-    """What to raise where others may read or write the store `path` or its side files, None where nobody may."""
+    """The error to raise if others may read or write the store `path` or its side files; None if they may not."""
     return _why_open([entry for entry in _entries(path) if _is_open(entry)])
 
 

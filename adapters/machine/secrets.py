@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from holdlog.adapters.machine.private import NOFOLLOW
 from holdlog.domain.refusals import InvalidError
 
 LONGEST: Final = 65_536
@@ -45,7 +46,7 @@ def secret_in(path: str, named: str) -> str:
 def write_secret(path: Path, text: str, named: str) -> None:
     """Create a file that only this user can read, and write one line to it. Never opens what exists, nor follows a
     symbolic link. `named`: the argument, for messages. Raises InvalidError."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW
     try:
         created = os.open(path, flags, stat.S_IRUSR | stat.S_IWUSR)
     except FileExistsError:

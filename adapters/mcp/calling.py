@@ -47,7 +47,7 @@ def served_by(request: Asked | None, local: Opened | None) -> Served:
 
 
 def _session_of(meta: Mapping[str, Any], mcp_session: str | None, base: Served) -> str | None:
-    """None: what the base says."""
+    """The session that the request names; None if it names none."""
     identity = base.opened.identity
     for name in _SESSION_FACTS:
         if isinstance(given := meta.get(name), str):

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 MAX_LINE = 8 * 1024 * 1024
 """Bytes of the longest line that is read as a message, unless one value may be larger."""
 ESCAPED = 8
-"""Bytes of a line for each byte of its value: JSON may write one as six (`\\u0061`), and names come with it."""
+"""Bytes of a line for each byte of its value: JSON may write one as six (`\\u0061`), and there are other fields."""
 MAX_NESTING = 200
 """Levels of a message the SDK's JSON parser follows; its own bound, named here for the answer."""
 HEAD = 64 * 1024

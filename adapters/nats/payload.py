@@ -161,7 +161,7 @@ def _data(recorded: Recorded[Event], omit: bool, lists: bool) -> str:
 
 
 def _relied_on(envelope: Envelope, lists: bool) -> str:
-    """What a write relied on, as far as it was recorded: more members of `data`."""
+    """Members of `data` that say what a write relied on, as far as that was recorded."""
     if envelope.operation is None and envelope.based_on is None:
         return ""
     fields: dict[str, Any] = {"operation": envelope.operation, "based_on": envelope.based_on}

@@ -141,14 +141,15 @@ class Relay:
                 require_ours(info, self._options, store_id)
                 head = await self._head(client.jetstream(timeout=ACKNOWLEDGED_WITHIN), store_id)
             except NotFoundError:
-                head = Head(0, 0)  # the other one has not made it yet
+                head = Head(0, 0)  # the leading relay has not created it yet
         if self._progress is None or head.position > self._acknowledged.position:
             self._progress = time.monotonic()
         self._acknowledged = head
         return head.position >= target
 
     def _is_stalled(self) -> bool:
-        """Whether the leading relay is no help: two that publish at once cannot harm each other."""
+        """Whether to publish although another relay leads, because it makes no progress. Two that publish at once do no
+        harm."""
         return self._progress is not None and time.monotonic() - self._progress > STALLED_AFTER
 
     async def _session(self, target: int | None) -> None:

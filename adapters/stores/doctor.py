@@ -140,7 +140,7 @@ def _integrity(connection: sqlite3.Connection) -> Finding:
 
 
 def _guarded(name: str, look: Callable[[], list[Finding]]) -> list[Finding]:
-    """A damaged file ends one look, not all. What a disk fails to read once is read again."""
+    """A damaged file ends one check, not all. A read that the disk fails once is repeated."""
     try:
         try:
             return look()

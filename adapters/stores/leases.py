@@ -15,7 +15,7 @@ _SELECT_LOSSES: Final = (
     " ORDER BY at, resource"
 )
 _PUT: Final = f"INSERT OR REPLACE INTO leases VALUES ({', '.join('?' * len(Lease._fields))})"
-_ADOPTABLE: Final = "(kind = 'held' OR server = '')"  # a waiter is there as long as the server that it called
+_MOVES_TO_SERVER: Final = "(kind = 'held' OR server = '')"  # a waiter is there as long as the server that it called
 _HAS_ENDED: Final = f"(server = '' OR server = '{BY_CALLS}' AND seen <= :now - {SESSION_ENDS})"
 _IS_OWN: Final = "agent = :agent AND receipt IS :receipt"
 _HEARD: Final = f"""UPDATE leases SET seen = :now, ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END,
@@ -35,7 +35,7 @@ _END_IDLE: Final = f"""UPDATE leases SET server = '', present_until = MIN(presen
     WHERE server = '{BY_CALLS}' AND seen <= :now - {SESSION_ENDS}"""
 _RENEW_SESSION: Final = f"""UPDATE leases SET heard = MAX(heard, :heard), seen = :now,
     ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END,
-    server = CASE WHEN {_ADOPTABLE} THEN :server ELSE server END,
+    server = CASE WHEN {_MOVES_TO_SERVER} THEN :server ELSE server END,
     deadline = CASE kind WHEN 'held' THEN MAX(deadline, :now + length) ELSE deadline END
     WHERE session = :session AND principal IS NULL AND deadline > :now"""
 _IS_LIVE_GRANT: Final = "principal IS :principal AND kind != 'waits' AND deadline > :now"

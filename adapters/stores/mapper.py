@@ -37,7 +37,7 @@ FORMAT_COLUMNS = ("format", "clock", "operation", "based_on", "forced", "guard",
 
 
 _CLOCKS_DIFFER: Final = 1_000_000
-"""Microseconds from which on the clock is recorded besides the time of an event."""
+"""Microseconds. If the clock is further behind the time of an event, it is recorded, too."""
 
 
 class Sealed(NamedTuple):

@@ -30,7 +30,7 @@ from holdlog.domain.refusals import StoreError, UnavailableError
 _OF_A_DATABASE: Final = ("-journal", "-wal", "-shm", "")
 """Its files, those first that SQLite would apply to another one of the same name."""
 BEFORE_UPGRADE: Final = "before-upgrade"
-"""The session of leases and losses that had none: a release that did not know it made them."""
+"""Recorded as the session of leases and losses that had none, because the release that made them did not record it."""
 _REPLACED: Final = ("requests", "leases", "losses")
 """Side tables with other columns or another key than before."""
 
@@ -40,7 +40,7 @@ def is_older(connection: sqlite3.Connection) -> bool:
 
 
 def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> str:
-    """Migrate behind the gate, which the caller holds; answers with a line about it. `at`: microseconds UTC; `now`:
+    """Migrate while the caller holds the gate. Returns a line that says what was done. `at`: microseconds UTC; `now`:
     steady.
 
     The log gets columns, and its events stay; the views are rebuilt from it. Processes of the older build are shut out

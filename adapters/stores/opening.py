@@ -118,7 +118,7 @@ def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[]
             raise StoreError(
                 f"{path} cannot be created ({error.strerror}); use --db with a path you may write"
             ) from None
-    is_open = why_open(path)  # before SQLite makes files with the mode of the store, which it removes again
+    is_open = why_open(path)  # checked first: SQLite makes files with the mode of the store, which it removes again
     if path.with_name(path.name + "-wal").exists():
         # A look that writes nothing: closing a connection that may write would move a foreign log into its file.
         with suppress(UnavailableError), _connection(path, "ro") as connection:
@@ -176,7 +176,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
 
 
 def make_ours(connection: sqlite3.Connection, store_id: str) -> None:
-    """From then on, the file opens as a store. A salt that `meta` has already stays."""
+    """Mark the file as a store. A salt that `meta` already has stays."""
     connection.execute("INSERT INTO meta VALUES ('store_id', ?), ('boot_id', ?)", (store_id, host.boot_id()))
     connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (SESSION_SALT, new_session_salt()))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -196,9 +196,10 @@ def _add_what_is_new(connection: sqlite3.Connection) -> None:
 
 
 def _notice_reboot(connection: sqlite3.Connection, boot_id: str, at: int, now: int) -> None:
-    """The clock of leases began anew and every server is gone: whoever holds something has the grace to come back.
+    """After a reboot every server is gone and the clock of leases starts again: each lease lasts for the grace, in
+    which its holder can claim again.
 
-    `at`: microseconds UTC; `now`: steady. When the sessions ended is not known: at the latest now."""
+    `at`: microseconds UTC; `now`: steady. The sessions ended at an unknown time; now is recorded."""
     found = connection.execute("SELECT value FROM meta WHERE name = 'boot_id'").fetchone()
     if found is not None and found[0] == boot_id:
         return

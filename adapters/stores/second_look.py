@@ -11,9 +11,9 @@ from holdlog.adapters.stores.faults import is_damage
 from holdlog.adapters.stores.recorder import uri_of
 
 LARGEST: Final = 256 * 1024 * 1024
-"""Bytes of a store that is read as a whole while a caller waits, which takes a second or so."""
+"""Bytes of the largest store that is read as a whole while a caller waits, which takes about a second."""
 REMEMBERED: Final = 5.0
-"""Seconds for which damage that was found is not looked for again."""
+"""Seconds for which damage that was found is reported without another check."""
 
 Verdict = Literal["damaged", "sound", "unknown"]
 

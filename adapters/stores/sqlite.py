@@ -150,7 +150,7 @@ class SqliteStore:
             connection.close()
 
     def discard(self, connection: sqlite3.Connection) -> None:
-        """Close a connection that may keep what it read wrongly: behind the gate, for it may be the last one."""
+        """Close a connection that may have cached a wrong read, behind the gate, because it may be the last one."""
         self._discarded.append(connection)
         if self.gate.is_mine():
             return  # the transaction of this thread closes it when it ends
@@ -222,7 +222,7 @@ class SqliteStore:
         transaction.committed()
 
     def forget_after(self, error: sqlite3.Error) -> None:
-        """Write through a new connection after reported damage: this one may keep what it read wrongly."""
+        """Write through a new connection after reported damage, because this one may have cached a wrong read."""
         if is_damage(error) and self._writing is not None:
             self._leave_none_open()  # what a statement still reads would keep the lock of a closed connection
             if self._writing is not None:

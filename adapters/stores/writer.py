@@ -29,7 +29,7 @@ MAX_REFUSALS_KEPT: Final = 1_000
 PATIENCE: Final = 5.0
 """Seconds that a caller waits for the store to take its command."""
 LAST_PATIENCE: Final = 0.5
-"""Seconds that a batch waits at least: a process that was stopped must try once before it refuses."""
+"""Least seconds that a batch waits: a process that was stopped must try once before it refuses."""
 
 _log = logging.getLogger("holdlog")
 
@@ -173,7 +173,7 @@ class Writer:
     def _give_up(self, job: Job, due: float) -> None:
         """A coroutine's patience is over. A command that is in a batch already waits for its outcome.
 
-        An event loop that comes late was stopped: that time does not count."""
+        If the event loop calls this late, the process was stopped, and that time does not count."""
         assert job.loop is not None
         if (late := job.loop.time() - due) > STOPPED:
             job.loop.call_at(again := job.loop.time() + min(late, PATIENCE), self._give_up, job, again)

@@ -51,7 +51,8 @@ class Board:
     """`now`: the store's steady clock; a lease that is due there counts as ended. `at`: microseconds UTC.
 
     What a command decides is recorded here as it goes, so that the next step sees it: `changes` are the events, `kept`
-    and `dropped` what becomes of leases, `losses` what holders lose without their own doing.
+    and `dropped` what becomes of leases, `losses` the grants that ended without a release by their
+    holder.
     """
 
     def __init__(self, claims: Iterable[Claim], leases: Iterable[Lease], now: int, at: int) -> None:
@@ -94,19 +95,20 @@ class Board:
         return next((hold for hold in self.holds(resource) if hold.lease.is_of(who)), None)
 
     def former_holds(self, resource: str, who: Who) -> list[Rival]:
-        """The holds of this very resource that ended sessions of the same name and principal left."""
+        """The holds of exactly this resource by ended sessions with the same agent name and principal."""
         return [hold for hold in self.holds(resource) if hold.lease.is_left_to(who, self.now)]
 
     def rivals(self, resource: str, mode: Mode, who: Who | None, option: Option = ()) -> Iterator[Rival]:
-        """`who` None: a stranger to all. A hold of any resource of the `option` that `who` may resume is no rival."""
+        """The holds that conflict with a claim of the resource. `who` None: all of them, but for modes that are both
+        shared. Holds of resources in `option` that `who` may resume do not conflict."""
         for claim in self.overlapping(resource):
             for hold in self.holds(claim.resource):
                 if mode == "shared" == hold.grant.mode:
                     continue
-                if who is None or not self._is_for(who, hold, option or (resource,)):
+                if who is None or not self._admits(hold, who, option or (resource,)):
                     yield hold
 
-    def _is_for(self, who: Who, hold: Rival, option: Option) -> bool:
+    def _admits(self, hold: Rival, who: Who, option: Option) -> bool:
         lease = hold.lease
         resumes = hold.resource in option and lease.is_left_to(who, self.now)
         return resumes or lease.is_of(who) or lease.lets_in(who)
@@ -126,7 +128,8 @@ class Board:
         return [waiting for waiting in self.waiting() if waiting.lease.present_until > self.now]
 
     def tickets_of(self, resource: str, who: Who) -> list[Waiting]:
-        """Of this very resource: its own, and those that ended sessions of the same name and principal left."""
+        """The tickets for exactly this resource: its own, and those of ended sessions with the same name and
+        principal."""
         return [
             Waiting(resource, ticket, lease)
             for ticket in self.claim(resource).line
@@ -152,8 +155,8 @@ class Board:
         ) and not (self.ahead(wish, option))
 
     def ahead(self, wish: Wish, option: Option) -> list[Waiting]:
-        """The present waiters that came earlier and ask for the same, but for those that wait for the caller. What the
-        caller only takes back from an ended session of its name is held already, so nobody is ahead of it there."""
+        """The waiters in a call that came earlier and want the same, except those that wait for the caller. Nobody is
+        ahead of a caller for what it takes back from an ended session of its name, because that is held already."""
         option = tuple(resource for resource in option if not self._takes_back(resource, wish))
         earlier = [
             waiting
@@ -181,7 +184,7 @@ class Board:
         return self._ring(mine[0], wishes, stuck) if mine else []  # maybe one of its other calls
 
     def closed_ring(self) -> list[Link]:
-        """Agents that wait for each other already, empty when there are none: what an agent gets while it also waits
+        """The agents that already wait for each other, empty when there are none. A grant to an agent that also waits
         can close such a ring."""
         wishes = [waiting.wish for waiting in self.present()]
         stuck = self._stuck(wishes)
@@ -207,9 +210,9 @@ class Board:
         self.kept.pop(key, None)
         self.dropped.add(key)
 
-    def welcome(self, who: Who, server: str) -> bool:
-        """The caller's session is alive, so what it holds or waits for is no longer that of an ended session. Whether
-        anything was."""
+    def revive(self, who: Who, server: str) -> bool:
+        """Mark the leases of the caller's session as alive again. Returns whether any counted as those of an ended
+        session."""
         if who.session is None or not server:
             return False
         theirs = [it for it in self.leases.values() if (it.session, it.principal) == (who.session, who.principal)]

@@ -21,8 +21,8 @@ class Take(Message):
     """Claim the resource with all of `also`, or else the first of `alternatives` that is free.
 
     Durations in microseconds. `lease`: what a renewal gives; `told`: the agent chose it. `wait`: how long the caller
-    will queue in this call. `most`: claims that the session may hold. `receipt`: the salted hash of the one that the
-    caller shows; `new_receipt`: of the one that it gets if it has no session and shows none of its own.
+    will queue in this call. `most`: claims that the session may hold. `receipt`: salted hash of the receipt that
+    the caller passed; `new_receipt`: of the one that it gets if it has no session and passed no valid receipt.
     """
 
     resource: ClaimableResource
@@ -107,21 +107,21 @@ class Renew(Message):
 
 
 class TellLosses(Message):
-    """What the caller's session lost, or the holder that shows this receipt (salted hash), since it last asked; of its
-    principal alone."""
+    """Return and forget what the caller's session, or the holder of this receipt (salted hash), lost; only losses of
+    the caller's principal."""
 
     session: str | None
     receipt: str | None = None
 
 
 class TouchSessions(Message):
-    """These sessions, which live by their calls, made a call or have one open."""
+    """Note that these sessions, which live by their calls, made a call or have one open."""
 
     sessions: tuple[str, ...]
 
 
 class EndSession(Message):
-    """A session of the caller's principal that lived by its calls has ended; its leases last as long as before."""
+    """End a session of the caller's principal that lives by its calls; its leases keep their deadlines."""
 
     session: str
 
@@ -140,7 +140,7 @@ class Taken(NamedTuple):
     it before. `expires_in`: microseconds, from `at` on (microseconds UTC).
     `past`: the last end of a hold of it, or of what overlaps it or goes with it: `past_of`.
 
-    `is_former`: the holder of that was another session of the same name and principal. `previous_session_ended_at`:
+    `is_former`: `past` was held by another session of the same name and principal. `previous_session_ended_at`:
     set if the claim was resumed from an ended session of the same name (microseconds UTC).
     `receipt`: the salted hash of the one that identifies a holder without a session."""
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import Past
-from holdlog.domain.claims.lease import Lease, Who
+from holdlog.domain.claims.lease import Who
 from holdlog.domain.record import Guard
 from holdlog.domain.refusals import FencedError
 
@@ -33,7 +33,7 @@ def fence(guard: Guard, who: Who, board: Board) -> FencedError | None:
         reason=past.note if past and ended == "forced" else None,
         ended=ended,
         is_own=own is not None,
-        needs_receipt=bool(lease and is_grant and not who.is_known and _is_of_name(lease, who)),
+        needs_receipt=bool(lease and is_grant and not who.is_known and lease.is_by_name(who)),
         servers=tuple(hold.lease.server for hold in holds if hold.grant.agent == who.agent),
     )
 
@@ -49,7 +49,3 @@ def _ended(past: Past | None, version: int, who: Who) -> Ended | None:
     if past is None or (past.version, past.holder, past.principal) != (version, who.agent, who.principal):
         return None
     return past.outcome if past.outcome in ("expired", "forced") else "released"
-
-
-def _is_of_name(lease: Lease, who: Who) -> bool:
-    return (lease.agent, lease.principal, lease.session) == (who.agent, who.principal, None)

@@ -14,13 +14,14 @@ ABSENCE: Final = 120 * SECOND
 """A ticket lasts so long after the end of the call that waited: who calls again in time has its old place."""
 
 BY_CALLS: Final = "calls"
-"""Takes the place of the server in a session that no process keeps alive, as over HTTP: it lives by its calls."""
+"""Takes the place of the server in a session that no process keeps alive, as over HTTP. Such a session lives by its
+calls: it ends some time after the last one."""
 SESSION_IDLE: Final = 60 * SECOND
-"""A session that lives by its calls ends so long after its last call or open request."""
+"""A session that lives by its calls ends this long after its last call or open request."""
 TOUCH_EVERY: Final = 10 * SECOND
 """A session's calls are noted at most this often, so `seen` may be this much older than the last call."""
 SESSION_ENDS: Final = SESSION_IDLE + TOUCH_EVERY
-"""So long after `seen`."""
+"""A session that lives by its calls has certainly ended this long after `seen`."""
 
 Why = Literal["expired", "forced", "resumed", "released_by_name"]
 
@@ -97,11 +98,15 @@ class Lease(NamedTuple):
         return self.server == "" or (self.server == BY_CALLS and self.seen + SESSION_ENDS <= now)
 
     def is_left_to(self, who: Who, now: int) -> bool:
-        """Whether it belongs to an ended session of the same name and principal, so `who` may ask for it by name."""
+        """Whether it belongs to an ended session of the same name and principal, so `who` may take it over by name."""
         return self.agent == who.agent and self.principal == who.principal and self.has_ended(now)
 
+    def is_by_name(self, who: Who) -> bool:
+        """Whether it was made under the name and principal of `who`, without a session."""
+        return (self.agent, self.principal, self.session) == (who.agent, who.principal, None)
+
     def revived(self, server: str, now: int) -> "Lease":
-        """Its session, which had ended, made a call through this server."""
+        """The lease after its ended session made a call through this server."""
         ended_at = 0 if self.kind == "held" else self.ended_at
         return self._replace(server=server, seen=now, ended_at=ended_at)
 
@@ -127,7 +132,7 @@ class Held(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """A grant that ended without its holder's doing; reported once, in the next response to its session, or to the
+    """A grant that ended through no action of its holder; reported once, in the next response to its session, or to the
     caller that shows its receipt. `at`: microseconds UTC. `note`: why a person took it.
     """
 

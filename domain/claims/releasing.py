@@ -51,8 +51,8 @@ def step_back(command: StepBack, who: Who, board: Board) -> None:
 
 
 def _end(hold: Rival, command: Release, who: Who, board: Board) -> int:
-    """The version of the event."""
-    is_target = hold.resource == command.moved_to  # of a rename whose agent claimed both names
+    """Record the end of the hold. Returns the version of the event."""
+    is_target = hold.resource == command.moved_to  # the new name in a rename whose agent claimed both
     facts = {
         "outcome": "created" if is_target else command.outcome or "released",
         "moved_to": None if is_target else command.moved_to,
@@ -74,20 +74,17 @@ def _releasable(resource: str, who: Who, board: Board) -> Rival | None:
         return own
     if former := board.former_holds(resource, who):
         return former[0]
-    by_name = [hold for hold in board.holds(resource) if _is_by_name(hold, who)]
+    by_name = [] if who.is_known else [hold for hold in board.holds(resource) if hold.lease.is_by_name(who)]
     return by_name[0] if len(by_name) == 1 else None
 
 
 def _tickets(resource: str, who: Who, board: Board) -> list[Waiting]:
     if tickets := board.tickets_of(resource, who):
         return tickets
-    by_name = [it for it in board.waiting() if it.resource == resource and _is_by_name(it, who)]
+    if who.is_known:
+        return []
+    by_name = [it for it in board.waiting() if it.resource == resource and it.lease.is_by_name(who)]
     return by_name if len(by_name) == 1 else []
-
-
-def _is_by_name(part: Rival | Waiting, who: Who) -> bool:
-    lease = part.lease
-    return not who.is_known and (lease.agent, lease.principal, lease.session) == (who.agent, who.principal, None)
 
 
 def _require_mine_or_free(resource: str, who: Who, version: int | None, board: Board) -> None:
@@ -114,22 +111,18 @@ def _require_mine_or_free(resource: str, who: Who, version: int | None, board: B
         if past.outcome == "forced":
             raise NotHolderError(resource, held_by, reason=past.note, held_by_principal=principal)
     if holds:
-        cause, servers = _cause(holds, who), _servers(holds, who)
-        raise NotHolderError(resource, held_by, cause, servers=servers, held_by_principal=principal)
+        servers = tuple(hold.lease.server for hold in holds if hold.grant.agent == who.agent)
+        raise NotHolderError(resource, held_by, _cause(holds, who), servers=servers, held_by_principal=principal)
 
 
 def _cause(holds: list[Rival], who: Who) -> Literal["agent", "session", "receipt", "token"]:
-    """Why it is not the caller's although it may have the same name."""
+    """What distinguishes the caller from the holders."""
     named = [hold.lease for hold in holds if hold.grant.agent == who.agent]
     if not named:
         return "agent"
     if all(lease.principal != who.principal for lease in named):
         return "token"
     return "receipt" if any(lease.session is None for lease in named) else "session"
-
-
-def _servers(holds: list[Rival], who: Who) -> tuple[str, ...]:
-    return tuple(hold.lease.server for hold in holds if hold.grant.agent == who.agent)
 
 
 def _forced(command: Release, board: Board) -> Let:
@@ -156,7 +149,7 @@ def _forced(command: Release, board: Board) -> Let:
 
 
 def _granted_to(served: list[tuple[str, Who]], released: list[str]) -> tuple[str | None, str | None]:
-    """Agent and principal of the waiter that has the first of these now; None where nobody waited."""
+    """Agent and principal of the waiter that was granted the first of these; None where nobody waited."""
     heirs = (who for resource in released for granted, who in served if overlap(granted, resource))
     heir = next(heirs, None)
     return (heir.agent, heir.principal) if heir is not None else (None, None)

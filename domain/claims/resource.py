@@ -45,11 +45,11 @@ def claimable(text: str) -> str:
 Resource = Annotated[str, Strict(), AfterValidator(canonical)]
 """In events, and in commands about claims that exist."""
 ClaimableResource = Annotated[str, Strict(), AfterValidator(claimable)]
-"""In commands that claim it, or that send others there."""
+"""In commands that claim it, or that name it as the place where something moved."""
 
 
 def custom_name(path: str) -> str | None:
-    """The name behind custom:// for what was given as a path, if it can be one."""
+    """The name to put behind custom:// for a resource that was given as a path; None if that is no valid name."""
     name = canonical(path)
     if name.startswith(_FILE):
         name = name.removeprefix(_FILE).partition("/")[2]
@@ -75,7 +75,7 @@ def covering(resource: str) -> tuple[str, ...]:
 
 
 def require_well_formed(text: str) -> None:
-    """Raise ValueError for what was meant as `custom://<name>`; as a path it would be read as another name."""
+    """Raise ValueError for a misspelled `custom://<name>`, which would otherwise be read as a path."""
     if _MALFORMED.match(text):
         raise ValueError("must have the form custom://<name>, with a colon and two slashes, such as custom://merge")
 

@@ -46,7 +46,8 @@ def expire(due: Sequence[Lease], board: Board) -> None:
 
 
 def serve(board: Board) -> list[tuple[str, Who]]:
-    """Grant what is free to those in line who are in their calls, in turn: pairs of resource and waiter.
+    """Grant what is free to the waiters that are in a call, in the order of the queue. Returns pairs of resource and
+    waiter.
 
     Again and again, because a grant may free something for one who came earlier: its agent shares now what it had
     alone, or is in a session with its sub-agents."""
@@ -95,7 +96,7 @@ def offer(waiting: Waiting, option: Option, board: Board) -> None:
 
 
 def grant(option: Option, mode: Mode, pattern: Lease, place: Waiting | None, board: Board) -> int:
-    """Give all resources of the option to the holder whose lease is `pattern`, with what its former sessions held.
+    """Grant all resources of the option to the holder that `pattern` describes, including what its ended sessions held.
 
     Returns when the last of these sessions ended (microseconds UTC), 0 when there was none."""
     who, ended_at = pattern.who, 0
@@ -141,7 +142,7 @@ def grant(option: Option, mode: Mode, pattern: Lease, place: Waiting | None, boa
 
 
 def release_by_name(hold: Rival, **fields: Any) -> ClaimReleased:
-    """The end of a hold for a caller that has its holder's name, but not its session or receipt."""
+    """The event that ends a hold for a caller with its holder's name, but not its session or receipt."""
     return ClaimReleased(
         agent=hold.grant.agent,
         grant=hold.grant.version,

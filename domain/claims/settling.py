@@ -11,7 +11,8 @@ from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import ClaimChange, Reader, Transaction
 
 NOT_RECORDED: Final = "not-recorded"
-"""The session of a lease that nobody knows. It has ended, so its holder's name may resume the claim."""
+"""Recorded for a lease whose session is not known. It counts as ended, so a caller with its holder's name may resume
+the claim."""
 MAX_DUE: Final = 500
 """Leases or values that are ended in one step."""
 

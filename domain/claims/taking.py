@@ -74,8 +74,8 @@ def _require_room(
     of_session = [
         it for it in waits if it.lease.session == who.session and (who.session or it.lease.agent == who.agent)
     ]
-    _require(new + held.by_session + _most_of(of_session), command.most, "agent", "this session", bool(of_session))
-    _require(new + held.by_principal + _most_of(waits), MAX_OF_PRINCIPAL, "agent", "this user or token", bool(waits))
+    _require(new + held.by_session + _most_of(of_session), command.most, "this session", bool(of_session))
+    _require(new + held.by_principal + _most_of(waits), MAX_OF_PRINCIPAL, "this user or token", bool(waits))
 
 
 def _most_of(waits: list[Waiting]) -> int:
@@ -83,11 +83,11 @@ def _most_of(waits: list[Waiting]) -> int:
     return sum(max(map(len, waiting.wish.options)) for waiting in waits)
 
 
-def _require(total: int, most: int, argument: str, holder: str, with_waits: bool) -> None:
+def _require(total: int, most: int, holder: str, with_waits: bool) -> None:
     if total > most:
         waits = ", with those it waits for" if with_waits else ""
         raise InvalidError(
-            f"{argument}: {holder} would hold {total} claims{waits}, and {most} at most are allowed;"
+            f"agent: {holder} would hold {total} claims{waits}, and {most} at most are allowed;"
             " claim fewer, or release some first"
         )
 

@@ -163,7 +163,7 @@ class Endpoint:
         try:
             await served.opened.end_session(served.caller.model_copy(update={"session": ended}))
         except HoldlogError as error:  # its leases end by themselves
-            _log.warning("the end of a session could not be noted: %s", error)
+            _log.warning("could not record the end of a session: %s", error)
         await Reply(send).nothing(200)
 
     async def _legacy(

@@ -43,7 +43,7 @@ REFUSALS: Final = Carried("refusals", ("at", "code", "what", "by", "session"), "
 LEASES: Final = Carried("leases", Lease._fields, "resource, version")
 LOSSES: Final = Carried("losses", Loss._fields, "resource, version")
 BEFORE_COPY: Final = "before-copy"
-"""The session of leases and losses that had none in the store that was copied."""
+"""Recorded as the session of leases and losses that had none in the store that was copied."""
 BY_STREAM: Final = "originator_id, originator_version"
 
 _VIEWS: Final = {view.name: Carried(view.name, tuple(view.columns)) for view in VIEWS}
@@ -134,10 +134,11 @@ def exhaust(rows: Iterable[object]) -> None:
 
 
 def leases_at(now: int, rows: Sequence[Row], then: int, ended_at: int, moved: bool) -> list[Row]:
-    """With the time that was left at `then`, and kept alive by nobody: whoever held comes back from any session.
+    """The leases with the time that was left at `then`. Their sessions have ended, so another session of the holder's
+    name can take them over.
 
     `now` is on the clock of the store that they go to, `then` on that of theirs; `ended_at`: microseconds UTC.
-    `moved`: as of `losses_untold`."""
+    `moved`: as in `unreported_losses`."""
     return [
         it._replace(
             server="",
@@ -153,11 +154,11 @@ def leases_at(now: int, rows: Sequence[Row], then: int, ended_at: int, moved: bo
     ]
 
 
-def losses_untold(rows: Sequence[Row], moved: bool) -> list[Row]:
-    """No server of the other store keeps sessions of this one alive.
+def unreported_losses(rows: Sequence[Row], moved: bool) -> list[Row]:
+    """The losses, without the servers of the other store, which keep no session of this one alive.
 
-    `moved`: the copy has the salt of its source. Otherwise no receipt matches its hash here, and its holder comes back
-    by name."""
+    `moved`: the copy has the salt of its source. Otherwise receipts are dropped, because none would match its
+    hash here."""
     return [
         it._replace(
             server="",

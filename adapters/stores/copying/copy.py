@@ -17,8 +17,8 @@ from holdlog.adapters.stores.copying.carried import (
     Row,
     exhaust,
     leases_at,
-    losses_untold,
     pages,
+    unreported_losses,
     verified,
     view_pages,
 )
@@ -190,7 +190,7 @@ def _put_beside(look: Look, target: Target, then: int, moved: bool) -> None:
     for page in pages(look.rows(LEASES)):
         target.put(LEASES, leases_at(now, page, then, host.now(), moved))
     for page in pages(look.rows(LOSSES)):
-        target.put(LOSSES, losses_untold(page, moved))
+        target.put(LOSSES, unreported_losses(page, moved))
 
 
 def _there_already(source: Source, target: Target, occupied: OccupiedError, progress: Progress) -> CopyReport:

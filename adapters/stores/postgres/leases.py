@@ -16,7 +16,7 @@ _SELECT_LOSSES: Final = (
     f"SELECT {', '.join(Loss._fields)} FROM losses WHERE principal IS NOT DISTINCT FROM %s"
     " AND (session = %s OR receipt = %s) ORDER BY at, resource"
 )
-_ADOPTABLE: Final = "(kind = 'held' OR server = '')"  # a waiter is there as long as the server that it called
+_MOVES_TO_SERVER: Final = "(kind = 'held' OR server = '')"  # a waiter is there as long as the server that it called
 _HAS_ENDED: Final = f"(server = '' OR server = '{BY_CALLS}' AND seen <= %(now)s - {SESSION_ENDS})"
 _IS_OWN: Final = "agent = %(agent)s AND receipt IS NOT DISTINCT FROM %(receipt)s"
 _HEARD: Final = f"""UPDATE leases SET seen = %(now)s, ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END,
@@ -41,7 +41,7 @@ _END_IDLE: Final = f"""UPDATE leases SET server = '', present_until = LEAST(pres
     WHERE server = '{BY_CALLS}' AND seen <= %(now)s - {SESSION_ENDS} RETURNING 1"""
 _RENEW_SESSION: Final = f"""UPDATE leases SET heard = GREATEST(heard, %(heard)s), seen = %(now)s,
     ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END,
-    server = CASE WHEN {_ADOPTABLE} THEN %(server)s ELSE server END,
+    server = CASE WHEN {_MOVES_TO_SERVER} THEN %(server)s ELSE server END,
     deadline = CASE kind WHEN 'held' THEN GREATEST(deadline, %(now)s + length) ELSE deadline END
     WHERE session = %(session)s AND principal IS NULL AND deadline > %(now)s"""
 _RENEW_GRANT: Final = """UPDATE leases SET deadline = GREATEST(deadline, %(now)s + length)
