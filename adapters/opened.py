@@ -17,7 +17,7 @@ from holdlog.adapters.stores.sealing import SEAL, line_of
 from holdlog.adapters.stores.writer import Writer
 from holdlog.adapters.upkeep import Upkeep
 from holdlog.domain.claims.commands import EndSession, Queued, StepBack, Sweep, TellLosses, Told
-from holdlog.domain.claims.lease import BY_CALLS, SECOND, Loss
+from holdlog.domain.claims.lease import BY_CALLS, BY_LEASE, SECOND, Loss
 from holdlog.domain.handle import Command, Outcome
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.names import claim_stream
@@ -42,7 +42,7 @@ class Server:
 
     def connected(self, server: str) -> bool:
         """Whether the process of that name lives; what is kept alive by calls alone does."""
-        return server == BY_CALLS or self._lives(server)
+        return server in (BY_CALLS, BY_LEASE) or self._lives(server)
 
     def _lives(self, server: str) -> bool:
         return server == self.name
@@ -62,6 +62,9 @@ class Opened:
     """Asked before each write of a coroutine; raises what keeps it from being made."""
     own_names: Callable[[Command, Caller], Awaitable[None]] | None = None
     """Awaited before each write and claim of a coroutine; raises to refuse a name that is not the caller's."""
+
+    lives_by_leases = False
+    """Whether the session of this process goes on in other processes, until its leases end."""
 
     def __init__(
         self,
@@ -282,6 +285,8 @@ class Opened:
         """`caller`, kept alive by this process."""
         if not self.keeps:
             return caller if caller.session is None else caller.model_copy(update={"server": BY_CALLS})
+        if self.lives_by_leases:
+            return caller.model_copy(update={"server": BY_LEASE})
         server = self.server.join()
         if self.caller.server != server:
             self.caller = self.caller.model_copy(update={"server": server})

@@ -82,8 +82,11 @@ def add_calls(commands: Parsers, store: argparse.ArgumentParser, places: argpars
             parser.add_argument(
                 "--session",
                 metavar="ID",
-                help="commands with the same ID are one holder (default: each command is a separate session)",
+                help="commands with the same ID are one holder until their leases end (default: the session ends with"
+                " the command, and the next command of that name may resume its claims)",
             )
+        if name in ("claim", "release"):
+            parser.add_argument("--receipt", metavar="TEXT", help="the one returned for a claim without a session")
         parser.set_defaults(run=lambda options: _run(run, options))
         return parser
 
@@ -159,8 +162,8 @@ def _add_claims(add: Add) -> None:
         "--force", action="store_true", help="take it from its holder, or all claims of --agent; needs --reason"
     )
     release.add_argument("--reason", metavar="TEXT", help="why it is taken; the holder sees it")
-    for parser in (claim, release):
-        parser.add_argument("--agent", default=user(), metavar="NAME", help="who (default: your user name)")
+    claim.add_argument("--agent", default=user(), metavar="NAME", help="who (default: your user name)")
+    release.add_argument("--agent", metavar="NAME", help="who (default: your user name)")
 
     status = add("status", "who holds a resource", lambda it, o: it.read(it.calls.status(o.resource, o.version)))
     status.add_argument("--version", type=int, metavar="N", help="tell whether this version of a claim is current")
@@ -184,6 +187,7 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
     settings = Settings(workspaces=known, max_wait=LONGEST_WAIT)
     session = named_session(getattr(options, "session", None)) or SessionId("shell", process_session())
     opened = open_holdlog(place, settings, session, f"holdlog {options.command}", texts.tell)
+    opened.lives_by_leases = session.source == "option"
     try:
         result = call(opened, options)
     except InvalidError as error:
@@ -224,13 +228,33 @@ def _as_an_agent_sees_it(result: Result) -> dict[str, Any]:
 
 def _set(opened: Any, options: argparse.Namespace) -> Result:
     call = opened.calls.set(
-        options.namespace, options.key, options.value, options.by, _expected(options), ttl_seconds=options.ttl
+        options.namespace,
+        options.key,
+        options.value,
+        options.by,
+        _expected(options),
+        _guards(options),
+        ttl_seconds=options.ttl,
     )
     return _write(opened, call, options)
 
 
 def _delete(opened: Any, options: argparse.Namespace) -> Result:
-    return _write(opened, opened.calls.delete(options.namespace, options.key, options.by, _expected(options)), options)
+    call = opened.calls.delete(options.namespace, options.key, options.by, _expected(options), _guards(options))
+    return _write(opened, call, options)
+
+
+def _guards(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """From `RESOURCE@VERSION`. Raises InvalidError."""
+    from holdlog.domain.refusals import InvalidError
+
+    found = []
+    for text in options.guard:
+        resource, _, version = text.rpartition("@")
+        if not resource or not version.isdecimal():
+            raise InvalidError("--guard: must be RESOURCE@VERSION, such as src/parser.py@3")
+        found.append({"resource": resource, "version": int(version)})
+    return found
 
 
 def _write(opened: Any, call: Any, options: argparse.Namespace | None = None) -> Result:
@@ -262,6 +286,7 @@ def _claim(opened: Any, options: argparse.Namespace) -> Result:
         options.wait,
         "shared" if options.shared else "exclusive",
         options.note,
+        options.receipt,
     )
     result: Result = opened.claim(call, opened.caller)
     return result
@@ -277,7 +302,10 @@ def _release(opened: Any, options: argparse.Namespace) -> Result:
     if options.reason is not None and not options.force:
         raise InvalidError("--reason: goes only with --force; --note tells the next holder")
     if options.force and options.resource is None:
+        if options.agent is None:
+            raise InvalidError("--force: name a RESOURCE, or the agent whose claims you take with --agent")
         return _take_all(opened, options)
+    options.agent = options.agent or user()
     call = opened.calls.release(
         options.resource,
         options.agent,
@@ -286,6 +314,7 @@ def _release(opened: Any, options: argparse.Namespace) -> Result:
         moved_to=options.moved_to,
         note=options.reason if options.force else options.note,
         forced=options.force,
+        receipt=options.receipt,
     )
     result = _write(opened, call)
     if options.resource is None and result.body()["status"] == "already_free":
@@ -299,14 +328,18 @@ def _release(opened: Any, options: argparse.Namespace) -> Result:
 def _take_all(opened: Any, options: argparse.Namespace) -> Result:
     """Take all claims of the agent that `--agent` names; who takes them is the user of this command."""
     from holdlog.adapters.claims.results import AlreadyFree
+    from holdlog.domain.claims.commands import MAX_RESOURCES
 
     sessions, held = _sessions_of(opened, options.agent)
     if not held:
         return AlreadyFree()
     _show_sessions(sessions)
-    first, *others = held
-    call = opened.calls.release(first, user(), others, note=options.reason, forced=True, holder=options.agent)
-    return _write(opened, call)
+    released: list[Any] = []
+    for start in range(0, len(held), MAX_RESOURCES):
+        first, *others = held[start : start + MAX_RESOURCES]
+        call = opened.calls.release(first, user(), others, note=options.reason, forced=True, holder=options.agent)
+        released += getattr(result := _write(opened, call), "released", None) or ()
+    return result.model_copy(update={"released": released}) if released else result
 
 
 def _sessions_of(opened: Any, agent: str) -> tuple[Any, list[str]]:
@@ -376,5 +409,12 @@ def _version(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--version", type=int, metavar="N", help="the version you read; 0: it must not exist")
     which.add_argument("--force", action="store_true", help="whatever the version is")
+    parser.add_argument(
+        "--guard",
+        action="append",
+        default=[],
+        metavar="RESOURCE@VERSION",
+        help="a claim of yours that the write relies on; repeatable",
+    )
     parser.add_argument("--reason", metavar="TEXT", help="why, for the history")
     parser.add_argument("--request-id", metavar="ID", help="makes the call repeatable for 24 hours")

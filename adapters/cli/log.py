@@ -128,7 +128,11 @@ def _line(event: dict[str, Any]) -> str:
     place = f"{event['namespace']}/{event['key']}" if "namespace" in event else ""
     place = place or marked(event.get("resource", "")) or event.get("thread", "")
     left_out = (*_NAMED, *_RELIED_ON, *(_SAID if "thread" in event else ()))
-    rest = {name: value for name, value in event.items() if name not in left_out and value != event["by"]}
+    rest = {
+        name: value
+        for name, value in event.items()
+        if name not in left_out and (value != event["by"] or name == "forced_by")
+    }
     rest |= {name: rest.pop(name) for name in _SESSIONS if name in rest}
     said = json.dumps(rest.pop("value"), ensure_ascii=False) if "value" in rest else ""
     said = " ".join([said, *(f"{name}={_told(name, value)}" for name, value in rest.items())]).strip()

@@ -69,6 +69,8 @@ def text(result: Result, place: Path | str, command: str = "") -> str:
         case _:
             hint = getattr(result, "hint", None) or ""
             told = named(hint, "holdlog ").replace("wait_seconds=30", "--wait 30")
+            if isinstance(result, claims.NotHolder) and result.held_by is not None:
+                told += "\nA person can take it: holdlog release RESOURCE --force --reason TEXT"
             return _sentence(result) + _elsewhere(result) + (f"\n{told}" if told else "")
 
 

@@ -16,6 +16,9 @@ ABSENCE: Final = 120 * SECOND
 BY_CALLS: Final = "calls"
 """Takes the place of the server in a session that no process keeps alive, as over HTTP. Such a session lives by its
 calls: it ends some time after the last one."""
+BY_LEASE: Final = "lease"
+"""Takes the place of the server in a session that a person names for several commands: it lives as long as its leases.
+"""
 SESSION_IDLE: Final = 60 * SECOND
 """A session that lives by its calls ends this long after its last call or open request."""
 TOUCH_EVERY: Final = 10 * SECOND

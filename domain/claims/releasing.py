@@ -105,7 +105,7 @@ def _require_mine_or_free(resource: str, who: Who, version: int | None, board: B
             raise ExpiredError(
                 resource,
                 held_by,
-                of_this_session=who.session is not None and past.session == who.session,
+                of_this_session=past.session == who.session,
                 held_by_principal=principal,
             )
         if past.outcome == "forced":
@@ -139,7 +139,11 @@ def _forced(command: Release, board: Board) -> Let:
             if command.holder not in (None, hold.grant.agent):
                 continue
             ending = ClaimReleased(
-                agent=hold.grant.agent, grant=hold.grant.version, forced_by=command.agent, note=command.note
+                agent=hold.grant.agent,
+                grant=hold.grant.version,
+                forced_by=command.agent,
+                holder_principal=hold.grant.principal,
+                note=command.note,
             )
             version = board.record(resource, ending)
             released = [*(it for it in released if it[0] != resource), (resource, version)]

@@ -143,7 +143,9 @@ def _granted(command: Take, option: Option, who: Who, server: str, place: Waitin
 def _taken(option: Option, who: Who, board: Board, already: bool = False, ended_at: int = 0) -> Taken:
     holds = [hold for resource in option if (hold := board.hold_of(resource, who)) is not None]
     main, *others = holds
-    past_of, past = board.last_end(option) or (None, None)
+    past_of, past = None, None
+    if not ended_at:  # else the caller takes up what its former session did, not what was done before that
+        past_of, past = board.last_end(option) or (None, None)
     others_in_line = [waiting for waiting in board.in_line(main.resource) if not waiting.lease.is_of(who)]
     return Taken(
         resource=main.resource,
@@ -275,7 +277,7 @@ def _hold(asked: str, rivals: list[Rival], queue_length: int, wish: Wish, board:
         covered_by=first.resource if first.resource != asked else None,
         holders=tuple(agent for agent, _ in named),
         note=first.lease.note,
-        same_name=first.grant.agent == wish.who.agent,
+        same_name=(first.grant.agent, first.grant.principal) == (wish.who.agent, wish.who.principal),
         principal=first.grant.principal,
         holder_principals=tuple(principal for _, principal in named),
         former=first.lease.is_left_to(wish.who, board.now),

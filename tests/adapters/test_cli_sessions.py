@@ -53,3 +53,36 @@ def test_a_person_takes_all_claims_of_an_agent_at_once(run: Terminal) -> None:
     assert (
         run.words("release", "--agent", "codex", "--force", "--reason", "again") == "already_free: nothing was held\n"
     )
+
+
+def test_a_named_session_is_alive_until_its_leases_end(run: Terminal) -> None:
+    run("claim custom://deploy --agent ann --session job1")
+    busy = run("claim custom://deploy --agent ann --session job2")
+    assert (busy.code, "Another session with your agent name holds it" in busy) == (1, True)
+    refused = run("release custom://deploy --agent ann --session job2")
+    assert (refused.code, "A person can take it: holdlog release RESOURCE --force" in refused) == (1, True)
+    assert run("release custom://deploy --agent ann --session job1") == "released custom://deploy (version 2)\n"
+
+
+def test_a_command_guards_a_write_with_its_claim(run: Terminal) -> None:
+    run("claim custom://deploy --agent ann --session job1")
+    guarded = "set n k 1 --by ann --version 0 --session {} --guard custom://deploy@1"
+    assert run(guarded.format("job2")).startswith("fenced: ")
+    assert run(guarded.format("job1")) == "version 1\n"
+    wrong = run("set n k 1 --by ann --version 1 --guard custom://deploy")
+    assert (wrong.code, "--guard: must be RESOURCE@VERSION" in wrong) == (2, True)
+
+
+def test_taking_all_claims_by_force_needs_the_agents_name(run: Terminal) -> None:
+    run("claim custom://db --agent codex")
+    refused = run.words("release", "--force", "--reason", "gone home")
+    assert (refused.code, "--force: name a RESOURCE, or the agent whose claims you take" in refused) == (2, True)
+
+
+def test_more_claims_than_a_call_may_name_are_taken_at_once(run: Terminal) -> None:
+    for session in ("s1", "s2"):
+        run.words("claim", f"custom://{session}", "--agent", "codex", "--session", session)
+        also = [word for n in range(60) for word in ("--also", f"custom://{session}-{n}")]
+        run.words("claim", f"custom://{session}-x", "--agent", "codex", "--session", session, *also)
+    taken = run.words("release", "--agent", "codex", "--force", "--reason", "gone home")
+    assert (taken.code, run("claims")) == (0, f"nothing is held in the store {run.db}\n")
