@@ -4,17 +4,24 @@ Callers choose their names. Where somebody was authenticated, people see `root (
 `principal` next to the name.
 """
 
+import json
+import re
 from typing import Final
 
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 
 _STATIC: Final = "static"
+_IMITATES: Final = re.compile(r"\((token|jwt) |\(static token\)|^(token|jwt):|^static( token)?$")
 
 
 def author(name: str, principal: str | None) -> str:
-    """For people: `root (token ci)`; the name alone where nobody was authenticated, or where it is the principal."""
-    return name if principal is None or principal == name else f"{name} ({in_words(principal)})"
+    """For people: `root (token ci)`; the name alone where nobody was authenticated, or where it is the principal. A
+    name that looks as if somebody had been authenticated is quoted."""
+    if principal == name:
+        return name
+    shown = json.dumps(name, ensure_ascii=False) if _IMITATES.search(name) else name
+    return shown if principal is None else f"{shown} ({in_words(principal)})"
 
 
 def in_words(principal: str) -> str:

@@ -92,6 +92,7 @@ def _open_database(url: str, session: SessionId, settings: Settings, what: str) 
     bell = SessionBell()
     bell.session = server = Session(store, bell.wake, what)
     caller, identity = _identified(store, session)
+    server.session = caller.session or ""
     calls = Calls(settings, store.now, store.steady, server.connected, identity)
     return Opened(store, bell, caller, calls, server, settings, identity)
 
@@ -195,6 +196,10 @@ class MachineServer(Server):
             if self._presence is None:
                 self._presence = announce(self._path, self._session, self._what)
             return self._presence.server
+
+    def others_of(self, session: str) -> list[str]:
+        own = self._presence.server if self._presence is not None else ""
+        return [it.server for it in connected(self._path) if it.session == session and it.server != own]
 
     def processes(self) -> list[Process]:
         return [Process(it.server, it.pid, it.what, it.folder) for it in connected(self._path)]

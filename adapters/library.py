@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from holdlog.adapters import results
 from holdlog.adapters.arguments import caller, number_of_seconds
@@ -33,6 +33,7 @@ that those who read the same version do not meet again."""
 
 ClaimAnswer = claims.Claimed | claims.AlreadyClaimed | claims.Busy | claims.Deadlock
 ReleaseAnswer = claims.Released | claims.AlreadyFree | claims.NeverClaimed | claims.NotHolder | claims.Expired
+AnyAnswer = TypeVar("AnyAnswer", bound=results.Result)
 WatchAnswer = results.StateRecord | results.Deleted | results.WatchTimeout
 
 
@@ -237,14 +238,15 @@ class StateStore:
         (`released`, `modified`, `created`, `deleted`, `moved`), told to the next holder with the `note`."""
         call = self._calls.release(resource, agent, also, outcome, moved_to, note)
         try:
-            return self._write(call, None, request_id)
+            answer: ReleaseAnswer = self._write(call, None, request_id)
         except HoldlogError as refusal:
-            answer: ReleaseAnswer = self._calls.refused(refusal)  # type: ignore[assignment]
-            return answer
+            answer = self._calls.refused(refusal)  # type: ignore[assignment]
+        return _with_lost(answer, self._opened.lost())
 
     def status(self, resource: str, version: int | None = None) -> claims.Available | claims.Held:
-        """Who holds a resource; `current` tells whether the grant `version` does."""
-        return self._opened.read(self._calls.status(resource, version))
+        """Who holds a resource; `current` tells whether the grant `version` does. As in responses to `claim` and
+        `release`, `lost` lists once the claims that this session has lost."""
+        return _with_lost(self._opened.read(self._calls.status(resource, version)), self._opened.lost())
 
     def board(self, *, agent: str | None = None, limit: int = 100, after: str | None = None) -> claims.Board:
         """Everything that is held or waited for now, in pages by resource; of one agent and its sub-agents."""
@@ -277,7 +279,7 @@ class StateStore:
             answer: ClaimAnswer = self._opened.claim(call, caller(self._opened.caller, request_id=request_id))
         except HoldlogError as refusal:
             answer = self._calls.refused(refusal)  # type: ignore[assignment]
-        return answer
+        return _with_lost(answer, self._opened.lost())
 
     def _write(self, call: Write[Answered], reason: str | None, request_id: str | None) -> Answered:
         return self._opened.write(call, caller(self._opened.caller, reason=reason, request_id=request_id))
@@ -442,13 +444,14 @@ class AsyncStateStore:
     ) -> ReleaseAnswer:
         call = self._calls.release(resource, agent, also, outcome, moved_to, note)
         try:
-            return await self._write(call, None, request_id)
+            answer: ReleaseAnswer = await self._write(call, None, request_id)
         except HoldlogError as refusal:
-            answer: ReleaseAnswer = self._calls.refused(refusal)  # type: ignore[assignment]
-            return answer
+            answer = self._calls.refused(refusal)  # type: ignore[assignment]
+        return _with_lost(answer, await self._opened.lost_async(self._opened.caller))
 
     async def status(self, resource: str, version: int | None = None) -> claims.Available | claims.Held:
-        return await self._opened.read_async(self._calls.status(resource, version))
+        answer = await self._opened.read_async(self._calls.status(resource, version))
+        return _with_lost(answer, await self._opened.lost_async(self._opened.caller))
 
     async def board(self, *, agent: str | None = None, limit: int = 100, after: str | None = None) -> claims.Board:
         return await self._opened.read_async(self._calls.board(agent, limit, after))
@@ -479,7 +482,7 @@ class AsyncStateStore:
             )
         except HoldlogError as refusal:
             answer = self._calls.refused(refusal)  # type: ignore[assignment]
-        return answer
+        return _with_lost(answer, await self._opened.lost_async(self._opened.caller))
 
     async def _write(self, call: Write[Answered], reason: str | None, request_id: str | None) -> Answered:
         return await self._opened.write_async(call, caller(self._opened.caller, reason=reason, request_id=request_id))
@@ -489,6 +492,11 @@ class AsyncStateStore:
     ) -> results.SetResult:
         value, version = read_for_update(lambda *place: self._opened.read(self._calls.get(*place)), namespace, key)
         return await self.set(namespace, key, function(value), updated_by=by, expected_version=version, reason=reason)
+
+
+def _with_lost(answer: AnyAnswer, lost: list[results.Lost]) -> AnyAnswer:
+    """The response, with the claims that this session has lost since the last one."""
+    return answer.model_copy(update={"lost": lost}) if lost else answer
 
 
 def _wish(

@@ -13,6 +13,7 @@ from holdlog.adapters.calls import Calls
 from holdlog.adapters.claims.sessions import Process
 from holdlog.adapters.follower import Follower
 from holdlog.adapters.machine.bells import ProcessBell
+from holdlog.adapters.results import Lost
 from holdlog.adapters.stores.sealing import SEAL, line_of
 from holdlog.adapters.stores.writer import Writer
 from holdlog.adapters.upkeep import Upkeep
@@ -46,6 +47,10 @@ class Server:
 
     def _lives(self, server: str) -> bool:
         return server == self.name
+
+    def others_of(self, session: str) -> Sequence[str]:
+        """The other live processes whose own session this is."""
+        return ()
 
     def processes(self) -> Sequence[Process]:
         """Those that are connected to the store now, this one included once it joined."""
@@ -83,7 +88,9 @@ class Opened:
         self.calls = calls
         self.server = server
         self.writer = Writer(store, bell)
-        self.upkeep = Upkeep(store, self.writer, calls.steady, server.connected, settings.grace, settings.idle_limit)
+        self.upkeep = Upkeep(
+            store, self.writer, calls.steady, server.connected, settings.grace, settings.idle_limit, self.heirs
+        )
         self._grace = settings.grace
         self.settings = settings
         self.keeps = settings.keeps
@@ -142,6 +149,8 @@ class Opened:
             await self.own_names(call.command, caller)
         if self.room is not None:
             await self.room(call.command)
+        if not self.keeps:
+            caller = self._joined(caller)
         return call.answer(await self._decided_async(call.command, caller))
 
     async def claim_async(self, call: Stand[Answered], caller: Caller) -> Answered:
@@ -221,6 +230,22 @@ class Opened:
         assert isinstance(outcome, Told)
         return outcome.losses
 
+    def lost(self, receipt: str | None = None) -> list[Lost]:
+        """As `lost_async`, for threads, of this process's own session."""
+        with self.store.reader() as reader:
+            if not reader.leases.losses(self.caller.principal, self.caller.session, receipt):
+                return []
+        asked = TellLosses(session=self.caller.session, receipt=receipt)
+        outcome = self.writer.run(asked, Caller(principal=self.caller.principal))
+        assert isinstance(outcome, Told)
+        return self.read(self.calls.lost(outcome.losses))
+
+    async def lost_async(self, caller: Caller, receipt: str | None = None) -> list[Lost]:
+        """What the caller's session lost, or the holder with this receipt, since this was asked last, and who holds it
+        now."""
+        losses = await self.losses(caller, receipt)
+        return await self.read_async(self.calls.lost(losses)) if losses else []
+
     async def end_session(self, caller: Caller) -> None:
         """End the caller's session, which lives by its calls, because its client did."""
         if caller.session is not None:
@@ -274,8 +299,9 @@ class Opened:
             with self.store.reader() as reader:
                 if server not in reader.leases.servers():
                     return
+                heirs = self.heirs([server], reader)
             cut = lived > self._grace * SECOND
-            self.writer.run(Sweep(ended=(server,), grace=round(self._grace * SECOND), cut=cut), NOBODY)
+            self.writer.run(Sweep(ended=(server,), heirs=heirs, grace=round(self._grace * SECOND), cut=cut), NOBODY)
         except HoldlogError:
             return  # then the next one that asks notices that this process is gone
 
@@ -330,7 +356,16 @@ class Opened:
     def _notice(self, servers: tuple[str, ...]) -> Sweep | None:
         """That servers ended which a refusal rests on."""
         gone = tuple(server for server in servers if server and not self.server.connected(server))
-        return Sweep(ended=gone, grace=round(self._grace * SECOND)) if gone else None
+        if not gone:
+            return None
+        with self.store.reader() as reader:
+            return Sweep(ended=gone, heirs=self.heirs(gone, reader), grace=round(self._grace * SECOND))
+
+    def heirs(self, gone: Sequence[str], reader: Reader) -> tuple[tuple[str, str, str], ...]:
+        """The sessions of these servers that live on in other processes, as `Sweep` takes them."""
+        found = ((server, session) for server in gone for session in reader.leases.sessions_of(server))
+        others = ((server, session, self.server.others_of(session)) for server, session in found)
+        return tuple((server, session, alive[0]) for server, session, alive in others if alive)
 
     async def _notice_async(self, servers: tuple[str, ...]) -> Sweep | None:
         return await self.aside(partial(self._notice, servers)) if servers else None

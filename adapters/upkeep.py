@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeGuard
 
@@ -15,7 +15,7 @@ from holdlog.adapters.stores.writer import Writer
 from holdlog.domain.claims.commands import Renew, Sweep, TouchSessions
 from holdlog.domain.claims.lease import BY_CALLS, SECOND
 from holdlog.domain.message import NOBODY
-from holdlog.domain.ports import Store
+from holdlog.domain.ports import Reader, Store
 from holdlog.domain.refusals import HoldlogError, SealedError
 
 SWEEP_EVERY: Final = 1.0
@@ -38,6 +38,7 @@ class Upkeep:
         connected: Callable[[str], bool],
         grace: float,
         idle_limit: float,
+        heirs: Callable[[Sequence[str], Reader], tuple[tuple[str, str, str], ...]] = lambda gone, reader: (),
     ) -> None:
         self._store = store
         self._writer = writer
@@ -45,6 +46,7 @@ class Upkeep:
         self._connected = connected
         self._grace = grace
         self._idle_limit = idle_limit
+        self._heirs = heirs
         self._news = threading.Condition()
         self._thread: threading.Thread | None = None
         self._ended = False
@@ -54,24 +56,25 @@ class Upkeep:
         self._server = ""
         self._heard: dict[str, int] = {}
         self._grants: Counter[tuple[str, int]] = Counter()
-        self._requests: Counter[str] = Counter()
-        self._called: set[str] = set()
+        self._requests: Counter[tuple[str | None, str]] = Counter()
+        self._called: set[tuple[str | None, str]] = set()
 
     @contextmanager
-    def request_of(self, session: str) -> Iterator[None]:
+    def request_of(self, principal: str | None, session: str) -> Iterator[None]:
         """While the block runs, a session that lives by its calls has a request open."""
         with self._news:
-            self._requests[session] += 1
-            self._called.add(session)
+            key = (principal, session)
+            self._requests[key] += 1
+            self._called.add(key)
             if self._next_look > time.monotonic() + TOUCH_SECONDS:
                 self._tell()
         try:
             yield
         finally:
             with self._news:
-                self._requests[session] -= 1
-                if not self._requests[session]:
-                    del self._requests[session]
+                self._requests[key] -= 1
+                if not self._requests[key]:
+                    del self._requests[key]
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -174,7 +177,9 @@ class Upkeep:
         left, servers, idle = self._left()
         gone = tuple(server for server in servers if not self._connected(server))
         if gone or left <= 0 or idle:
-            self._writer.run(Sweep(ended=gone, grace=round(self._grace * SECOND)), NOBODY)
+            with self._store.reader() as reader:
+                heirs = self._heirs(gone, reader)
+            self._writer.run(Sweep(ended=gone, heirs=heirs, grace=round(self._grace * SECOND)), NOBODY)
             left, _, _ = self._left()
         return min(SWEEP_EVERY, max(SOONEST, left))
 
@@ -219,8 +224,8 @@ class Upkeep:
             return threading.TIMEOUT_MAX
         try:
             with self._store.reader() as reader:
-                held = called.intersection(reader.leases.sessions_of(BY_CALLS))
-            if sessions := tuple(sorted(held)):
+                held = {*reader.leases.sessions_of(BY_CALLS), *reader.leases.sessions_of("")}
+            if sessions := tuple(it for it in called if it[1] in held):
                 self._writer.run(TouchSessions(sessions=sessions), NOBODY)
         except HoldlogError:
             with self._news:

@@ -137,7 +137,7 @@ def _still_held(outcome: Taken, command: Command, caller: Caller, transaction: T
     """The outcome of a repeated claim, with the time that is left. Raises ExpiredError if the caller holds it no
     longer."""
     assert isinstance(command, Take)
-    who = _who(command.agent, caller)
+    who = _identified(command.agent, caller, command.receipt, transaction)
     grants = ((outcome.resource, outcome.version), *outcome.also)
     board = load_to_write(transaction, [resource for resource, _ in grants])
     leases = [board.lease(resource, version) for resource, version in grants]
@@ -173,7 +173,9 @@ def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outco
             return _change_token(command, caller, transaction)
         case StartThread() | ForkThread() | Append() | ReplaceResults() | ChangeData():
             return change_thread(command, caller, transaction)
-        case Sweep(ended=servers, grace=grace, cut=cut):
+        case Sweep(ended=servers, heirs=heirs, grace=grace, cut=cut):
+            for heir in heirs:
+                transaction.leases.inherit(*heir)
             now, at = transaction.steady, transaction.at
             ended = transaction.leases.end(servers, now, at, grace if cut else None)
             ended = transaction.leases.end_idle_sessions(now, at) or ended

@@ -227,7 +227,7 @@ class Touches(NamedTuple):
     session: str
 
     def take(self, world: World) -> Turn:
-        return world.run(TouchSessions(sessions=(self.session,)))
+        return world.run(TouchSessions(sessions=((None, self.session),)))
 
 
 class Renews(NamedTuple):

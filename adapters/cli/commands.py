@@ -190,6 +190,8 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
     opened.lives_by_leases = session.source == "option"
     try:
         result = call(opened, options)
+        if getattr(options, "session", None) is not None and (lost := opened.lost()):
+            result = result.model_copy(update={"lost": lost})
     except InvalidError as error:
         raise InvalidError(_by_the_names_here(str(error), options)) from None
     except HoldlogError as refusal:

@@ -80,7 +80,7 @@ class Authentication:
         try:
             with ExitStack() as during:
                 if who.session is not None:
-                    during.enter_context(opened.upkeep.request_of(who.session))
+                    during.enter_context(opened.upkeep.request_of(who.principal, who.session))
                 scope.setdefault("state", {}).update({"served": served, "principal": principal, OPEN_REQUEST: during})
                 await self._app(scope, receive, send)
         finally:

@@ -42,7 +42,7 @@ def served_by(request: Asked | None, local: Opened | None) -> Served:
     base: Served = state["served"]
     session = _session_of(meta, state.get(MCP_SESSION), base)
     if session is not None and session != base.caller.session:
-        state[OPEN_REQUEST].enter_context(base.opened.upkeep.request_of(session))
+        state[OPEN_REQUEST].enter_context(base.opened.upkeep.request_of(base.caller.principal, session))
     return base._replace(caller=caller(base.caller, session=session, request_id=request_id))
 
 
@@ -50,6 +50,11 @@ def _session_of(meta: Mapping[str, Any], mcp_session: str | None, base: Served) 
     """The session that the request names; None if it names none."""
     identity = base.opened.identity
     for name in _SESSION_FACTS:
-        if isinstance(given := meta.get(name), str):
+        given = meta.get(name)
+        if isinstance(given, int) and not isinstance(given, bool):
+            given = str(given)
+        if isinstance(given, str):
             return identity.session("meta", f"{name} {text(given, name, SESSION)}")
+        if given is not None and name == _SESSION_FACTS[0]:
+            raise InvalidError(f"{name}: must be a string")
     return None if mcp_session is None else identity.session("mcp", mcp_session)

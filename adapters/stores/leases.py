@@ -27,7 +27,9 @@ _HEARD: Final = f"""UPDATE leases SET seen = :now, ended_at = CASE kind WHEN 'he
     OR {_IS_OWN} AND (session IS NOT NULL OR receipt IS NOT NULL)
     AND (kind = 'held' AND (deadline < :now + length - length / 8 OR server != :server AND :server != '')
     OR server = '{BY_CALLS}' AND seen < :now - {TOUCH_EVERY}))"""
-_TOUCH: Final = f"UPDATE leases SET seen = MAX(seen, :now) WHERE session = :session AND server = '{BY_CALLS}'"
+_TOUCH: Final = f"""UPDATE leases SET seen = MAX(seen, :now), server = '{BY_CALLS}',
+    ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END
+    WHERE session = :session AND principal IS :principal AND server IN ('', '{BY_CALLS}') AND deadline > :now"""
 _END_SESSION: Final = f"""UPDATE leases SET server = '', ended_at = :at, present_until = MIN(present_until, :now)
     WHERE session = :session AND principal IS :principal AND server = '{BY_CALLS}'"""
 _END_IDLE: Final = f"""UPDATE leases SET server = '', present_until = MIN(present_until, :now),
@@ -46,6 +48,7 @@ _HELD: Final = f"""SELECT (SELECT COUNT(*) FROM leases
     (SELECT 1 FROM leases WHERE principal IS :principal AND kind != 'waits' LIMIT {MAX_OF_PRINCIPAL}))"""
 _RENEW_GRANT: Final = """UPDATE leases SET deadline = MAX(deadline, :now + length)
     WHERE resource = :resource AND version = :version AND kind = 'held' AND deadline > :now"""
+_INHERIT: Final = "UPDATE leases SET server = :heir WHERE server = :server AND session = :session"
 _END: Final = """UPDATE leases SET server = '', ended_at = :at, present_until = MIN(present_until, :now),
     deadline = CASE WHEN (kind = 'held' AND NOT told OR kind = 'offered') AND :until IS NOT NULL
     THEN MIN(deadline, :until) ELSE deadline END WHERE server = :server"""
@@ -129,15 +132,18 @@ class SqliteLeaseWrites(SqliteLeases):
         for resource, version in grants:
             self._update(_RENEW_GRANT, {"resource": resource, "version": version, "now": now})
 
-    def touch(self, sessions: Sequence[str], now: int) -> None:
-        for session in sessions:
-            self._update(_TOUCH, {"session": session, "now": now})
+    def touch(self, sessions: Sequence[tuple[str | None, str]], now: int) -> None:
+        for principal, session in sessions:
+            self._update(_TOUCH, {"principal": principal, "session": session, "now": now})
 
     def end_session(self, session: str, principal: str | None, now: int, at: int) -> None:
         self._update(_END_SESSION, {"session": session, "principal": principal, "now": now, "at": at})
 
     def end_idle_sessions(self, now: int, at: int) -> bool:
         return self._update(_END_IDLE, {"now": now, "at": at})
+
+    def inherit(self, server: str, session: str, heir: str) -> None:
+        self._update(_INHERIT, {"server": server, "session": session, "heir": heir})
 
     def end(self, servers: Sequence[str], now: int, at: int, grace: int | None) -> bool:
         facts = {"now": now, "at": at, "until": None if grace is None else now + grace}

@@ -84,9 +84,10 @@ class MemoryLeases:
                 changed[lease.key] = renewed._replace(ended_at=0) if held else renewed
         self._change(changed)
 
-    def touch(self, sessions: Sequence[str], now: int) -> None:
-        live = [it for it in self.leases.values() if it.server == BY_CALLS and it.session in sessions]
-        self._change({it.key: it._replace(seen=max(it.seen, now)) for it in live})
+    def touch(self, sessions: Sequence[tuple[str | None, str]], now: int) -> None:
+        theirs = [it for it in self.leases.values() if (it.principal, it.session) in sessions]
+        alive = [it for it in theirs if it.server in ("", BY_CALLS) and it.deadline > now]
+        self._change({it.key: it.revived(BY_CALLS, max(it.seen, now)) for it in alive})
 
     def end_session(self, session: str, principal: str | None, now: int, at: int) -> None:
         ended = [
@@ -112,6 +113,10 @@ class MemoryLeases:
         idle = [it for it in self.leases.values() if it.server == BY_CALLS and it.has_ended(now)]
         self._change({it.key: _ended(it, now, it.end_of_session(now, at)) for it in idle})
         return bool(idle)
+
+    def inherit(self, server: str, session: str, heir: str) -> None:
+        theirs = [it for it in self.leases.values() if (it.server, it.session) == (server, session)]
+        self._change({it.key: it._replace(server=heir) for it in theirs})
 
     def end(self, servers: Sequence[str], now: int, at: int, grace: int | None) -> bool:
         changed = {}

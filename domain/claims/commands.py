@@ -89,10 +89,12 @@ class StepBack(Message):
 class Sweep(Message):
     """End whatever is due, and the sessions that lived by their calls and made none for a minute.
 
+    `heirs`: of a session that lives on in another process, with the server that is gone and the one that is there.
     `ended`: servers that are gone, whose leases are cut to `grace` (microseconds) unless `cut` is off or the agent
     chose the length."""
 
     ended: tuple[str, ...] = ()
+    heirs: tuple[tuple[str, str, str], ...] = ()
     grace: int = GRACE
     cut: bool = True
 
@@ -115,9 +117,10 @@ class TellLosses(Message):
 
 
 class TouchSessions(Message):
-    """Note that these sessions, which live by their calls, made a call or have one open."""
+    """These sessions, which live by their calls, made a call or have one open: each with its principal. What a session
+    that had ended holds is its own again."""
 
-    sessions: tuple[str, ...]
+    sessions: tuple[tuple[str | None, str], ...]
 
 
 class EndSession(Message):

@@ -214,7 +214,7 @@ def test_a_session_that_lives_by_its_calls_ends_when_it_makes_none(store: Store,
     calls = by("c1", server=BY_CALLS)
     claim(store, caller=calls)
     clock.pass_by(60)
-    run(store, TouchSessions(sessions=("c1",)))
+    run(store, TouchSessions(sessions=((None, "c1"),)))
     clock.pass_by(69)
     with pytest.raises(BusyError):
         claim(store, caller=by("c2", server=BY_CALLS))

@@ -202,7 +202,7 @@ def test_sessions_that_live_by_their_calls_are_touched_and_end(store: Store) -> 
     put(store, held("a", server=BY_CALLS, seen=NOW), held("b", session="s2", server=BY_CALLS, seen=NOW), held("c"))
     with leases(store) as writes:
         assert sorted(writes.sessions_of(BY_CALLS)) == ["s1", "s2"]
-        writes.touch(["s1"], NOW + 30 * SECOND)
+        writes.touch([(None, "s1")], NOW + 30 * SECOND)
         assert not writes.has_idle_sessions(NOW + SESSION_ENDS - 1)
         assert not writes.end_idle_sessions(NOW + SESSION_ENDS - 1, 5)
         assert writes.has_idle_sessions(NOW + SESSION_ENDS)

@@ -19,7 +19,10 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 UNHOSTED: Final = frozenset({"/healthz", "/readyz"})
 """Asked for by whatever name or address balancers and orchestrators use; they tell nothing."""
 _REMEMBERED: Final = 256
-_AT_MOST_ONE: Final = frozenset({b"host", b"origin", b"content-length", b"authorization", b"x-token"})
+_AT_MOST_ONE: Final = frozenset(
+    {b"host", b"origin", b"content-length", b"authorization", b"x-token"}
+    | {b"mcp-session-id", b"holdlog-session", b"idempotency-key", b"x-agent"}
+)
 _TOKENS: Final = frozenset({b"authorization", b"x-token"})
 """The same token twice is no contradiction."""
 

@@ -230,7 +230,8 @@ class Endpoint:
             return
         served: Served = scope["state"]["served"]
         caller = served.opened.identity.session("mcp", headers[SESSION])
-        with self.sessions.use(_key(scope, headers[SESSION])) as session, served.opened.upkeep.request_of(caller):
+        request = served.opened.upkeep.request_of(served.caller.principal, caller)
+        with self.sessions.use(_key(scope, headers[SESSION])) as session, request:
             if session is None:
                 await _refuse(Reply(send), 404, _SESSION_ENDED)
                 return
@@ -239,7 +240,10 @@ class Endpoint:
 
 def _headers(scope: Scope) -> dict[str, str]:
     # Not every parser trims the white space around a value, as RFC 9110 asks.
-    return {name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in scope["headers"]}
+    found = {name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in scope["headers"]}
+    if not found.get(SESSION, "-"):
+        del found[SESSION]  # two clients without an id are not one session
+    return found
 
 
 def _key(scope: Scope, session: str) -> Key:

@@ -28,8 +28,10 @@ _HEARD: Final = f"""UPDATE leases SET seen = %(now)s, ended_at = CASE kind WHEN 
     OR {_IS_OWN} AND (session IS NOT NULL OR receipt IS NOT NULL)
     AND (kind = 'held' AND (deadline < %(now)s + length - length / 8 OR server != %(server)s AND %(server)s != '')
     OR server = '{BY_CALLS}' AND seen < %(now)s - {TOUCH_EVERY}))"""
-_TOUCH: Final = f"""UPDATE leases SET seen = GREATEST(seen, %(now)s)
-    WHERE session = ANY(%(sessions)s) AND server = '{BY_CALLS}'"""
+_TOUCH: Final = f"""UPDATE leases SET seen = GREATEST(seen, %(now)s), server = '{BY_CALLS}',
+    ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END
+    WHERE session = %(session)s AND principal IS NOT DISTINCT FROM %(principal)s AND server IN ('', '{BY_CALLS}')
+    AND deadline > %(now)s"""
 _END_SESSION: Final = f"""UPDATE leases SET server = '', ended_at = %(at)s,
     present_until = LEAST(present_until, %(now)s)
     WHERE session = %(session)s AND principal IS NOT DISTINCT FROM %(principal)s AND server = '{BY_CALLS}'"""
@@ -46,6 +48,7 @@ _RENEW_SESSION: Final = f"""UPDATE leases SET heard = GREATEST(heard, %(heard)s)
     WHERE session = %(session)s AND principal IS NULL AND deadline > %(now)s"""
 _RENEW_GRANT: Final = """UPDATE leases SET deadline = GREATEST(deadline, %(now)s + length)
     WHERE resource = %(resource)s AND version = %(version)s AND kind = 'held' AND deadline > %(now)s"""
+_INHERIT: Final = "UPDATE leases SET server = %(heir)s WHERE server = %(server)s AND session = %(session)s"
 _END: Final = """UPDATE leases SET server = '', ended_at = %(at)s, present_until = LEAST(present_until, %(now)s),
     deadline = CASE WHEN (kind = 'held' AND told = 0 OR kind = 'offered') AND %(until)s::bigint IS NOT NULL
     THEN LEAST(deadline, %(until)s) ELSE deadline END WHERE server = %(server)s RETURNING 1"""
@@ -144,8 +147,9 @@ class PostgresLeaseWrites(PostgresLeases):
         for resource, version in grants:
             self._later(_RENEW_GRANT, {"resource": resource, "version": version, "now": now})
 
-    def touch(self, sessions: Sequence[str], now: int) -> None:
-        self._later(_TOUCH, {"sessions": list(sessions), "now": now})
+    def touch(self, sessions: Sequence[tuple[str | None, str]], now: int) -> None:
+        for principal, session in sessions:
+            self._later(_TOUCH, {"principal": principal, "session": session, "now": now})
 
     def end_session(self, session: str, principal: str | None, now: int, at: int) -> None:
         self._later(_END_SESSION, {"session": session, "principal": principal, "now": now, "at": at})
@@ -154,6 +158,9 @@ class PostgresLeaseWrites(PostgresLeases):
         ended = bool(self._rows(_END_IDLE, {"now": now, "at": at}))
         self._pending.wrote = self._pending.wrote or ended
         return ended
+
+    def inherit(self, server: str, session: str, heir: str) -> None:
+        self._later(_INHERIT, {"server": server, "session": session, "heir": heir})
 
     def end(self, servers: Sequence[str], now: int, at: int, grace: int | None) -> bool:
         facts = {"now": now, "at": at, "until": None if grace is None else now + grace}

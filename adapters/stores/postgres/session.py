@@ -38,6 +38,7 @@ class Session(Server):
     def __init__(self, store: PostgresStore, wake: Callable[[], None], what: str = "python") -> None:
         """`what` this process is, for people who ask who is connected."""
         self.name = f"pg-{secrets.token_hex(7)}"
+        self.session = ""  # whose, for processes that share one
         self._what = what
         self._store = store
         self._wake = wake
@@ -74,6 +75,13 @@ class Session(Server):
         with self._store.reader() as reader:
             return bool(reader.rows(f"SELECT 1 {_HELD}", (number >> 32, number & 0xFFFFFFFF)))
 
+    def others_of(self, session: str) -> list[str]:
+        with self._store.reader() as reader:
+            number = _number_of_session(self._store.place.schema, session)
+            found = reader.rows(_SELECT_CONNECTED, (number >> 32, number & 0xFFFFFFFF))
+        servers = [f"pg-{row[0] << 32 | row[1]:014x}" for row in found]
+        return [server for server in servers if server != self.name]
+
     def processes(self) -> list[Process]:
         with self._store.reader() as reader:
             number = _number_of(self._store.place.schema)
@@ -109,9 +117,12 @@ class Session(Server):
         number = _number(self.name) or 0
         # A connection that only this side knows to be lost may have the lock still, for hours.
         connection.execute(_END_OLD, (number >> 32, number & 0xFFFFFFFF))
-        names = (number, _number_of(self._store.place.schema))
+        schema = self._store.place.schema
+        names = (number, _number_of(schema), _number_of_session(schema, self.session))
         connection.execute("SELECT set_config('application_name', %s, false)", (_described(self._what),))
-        connection.execute("SELECT pg_advisory_lock(%s), pg_advisory_lock_shared(%s)", names)
+        connection.execute(
+            "SELECT pg_advisory_lock(%s), pg_advisory_lock_shared(%s), pg_advisory_lock_shared(%s)", names
+        )
         channel = sql.Identifier(channel_of(self._store.place.schema))
         connection.execute(sql.SQL("LISTEN {}").format(channel))
         self._there.set()
@@ -173,6 +184,11 @@ def _process(server: str, host: str, named: str) -> Process:
 def _number_of(schema: str) -> int:
     """Of a lock that all sessions of a store share: by it the doctor knows them."""
     return (2 << 32) + zlib.crc32(f"holdlog session {schema}".encode())
+
+
+def _number_of_session(schema: str, session: str) -> int:
+    """Of a lock that the processes of one session share."""
+    return (3 << 32) + zlib.crc32(f"holdlog session {schema} {session}".encode())
 
 
 def _number(server: str) -> int | None:
