@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -24,6 +25,7 @@ from holdlog.adapters.access.grants import EVERYTHING, Grants
 from holdlog.adapters.access.principal import Principal
 from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.http import app
 from holdlog.adapters.http.answers import answer, json_response
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.authentication import served_of
@@ -34,6 +36,7 @@ from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.running import bound_socket, server_of, url_of
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.spaces import Spaces
+from holdlog.projections.fold import EVENTS
 
 PATIENCE = 20.0
 
@@ -524,3 +527,9 @@ def test_a_store_has_so_many_keys_and_what_stands_can_be_written_on(monkeypatch:
         assert "retry-after" in response.headers
         assert "--max-keys" in response.json()["message"]
         assert client.post("/value?key=0").status_code == 200
+
+
+def test_the_page_has_a_sentence_for_every_event_but_those_of_tokens() -> None:
+    page = (Path(app.__file__).parent / "page.html").read_text()
+    missing = [topic for topic in EVENTS if f"\n  {topic}: (e)" not in page]
+    assert all(topic.startswith("Token") for topic in missing), missing

@@ -207,6 +207,26 @@ async def test_a_place_in_line_for_several_resources_is_told_of_each() -> None:
             assert '"queue_length":0' in (await client.session.read_resource(uris[2])).contents[0].text
 
 
+async def test_a_waiter_that_resumes_a_claim_leaves_the_queue_of_all_it_asked_for() -> None:
+    uris = [claim_uri(name) for name in ("b.md", "c.md")]
+    with opened() as store:
+        store.keeps = False  # sessions live by their calls
+        former = store.identity.session("meta", "holdlog/session one")
+        server = build_server(store, ALL)
+        async with following(server, "legacy", *uris) as (client, updated), Client(server) as other:
+            one = {"resource": "a.md", "agent": "ann"}
+            await client.call_tool("holdlog_claim", one, meta={"holdlog/session": "one"})
+            for name in ("b.md", "c.md"):
+                await take(client, name, "ben")
+            assert {await updated(), await updated()} == set(uris)
+            waiting = asyncio.create_task(take(other, "a.md", "ann", alternatives=["b.md", "c.md"], wait_seconds=30))
+            assert {await updated(), await updated()} == set(uris)
+            await store.end_session(store.caller.model_copy(update={"session": former}))
+            assert {await updated(), await updated()} == set(uris)
+            await waiting
+            assert '"queue_length":0' in (await client.session.read_resource(uris[1])).contents[0].text
+
+
 @pytest.mark.parametrize("mode", ERAS)
 async def test_ends_of_leases_and_values_are_told_although_nobody_calls(mode: str) -> None:
     with opened() as store:

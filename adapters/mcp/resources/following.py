@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from holdlog.adapters.call import Read
 from holdlog.adapters.opened import Opened
 from holdlog.domain.agent import AgentRegistered
-from holdlog.domain.claims.claim import ClaimGranted, ClaimQueued, ClaimUnqueued
+from holdlog.domain.claims.claim import ClaimGranted, ClaimQueued, ClaimResumed, ClaimUnqueued
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import claim_stream
@@ -22,7 +22,9 @@ PAGE: Final = 256
 AGAIN: Final = 1.0
 """Seconds until a store that could not be read is tried again."""
 
-_BEAR_ON_OTHERS: Final = frozenset(it.topic for it in (AgentRegistered, ClaimGranted, ClaimQueued, ClaimUnqueued))
+_BEAR_ON_OTHERS: Final = frozenset(
+    it.topic for it in (AgentRegistered, ClaimGranted, ClaimQueued, ClaimResumed, ClaimUnqueued)
+)
 _log = logging.getLogger("holdlog")
 
 
@@ -101,7 +103,7 @@ def _bears_on(recorded: Recorded[Event], reader: Reader) -> Iterator[str]:
     match recorded.event:
         case ClaimQueued(also=also, alternatives=alternatives):
             yield from map(claim_stream, (*also, *alternatives))
-        case ClaimUnqueued(ticket=int(ticket)) | ClaimGranted(ticket=int(ticket)):
+        case ClaimUnqueued(ticket=int(ticket)) | ClaimGranted(ticket=int(ticket)) | ClaimResumed(ticket=int(ticket)):
             for asked in reader.history(recorded.envelope.stream, ticket + 1, 1):
                 if isinstance(asked.event, ClaimQueued):
                     yield from map(claim_stream, (*asked.event.also, *asked.event.alternatives))
