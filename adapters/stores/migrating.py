@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.machine import host
 from holdlog.adapters.machine.private import is_private, open_private
 from holdlog.adapters.stores.aside import rebuild_within
@@ -56,9 +57,10 @@ def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> st
         kept = _kept_before(path, old, connection)
         if kept is None:
             kept, made = _back_up(path, old), True
-        _migrate_tables(connection, at, now)
+        salt = new_session_salt()
+        _migrate_tables(connection, at, now, salt)
         rebuild_within(connection)
-        for row in (("boot_id", host.boot_id()), (SESSION_SALT, new_session_salt())):
+        for row in (("boot_id", host.boot_id()), (SESSION_SALT, salt)):
             connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", row)
         connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")
         connection.execute("COMMIT")
@@ -71,8 +73,8 @@ def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> st
     return f"migrated the store {path} from schema {old} to {MAJOR}; as it was before, it is kept in {kept}"
 
 
-def _migrate_tables(connection: sqlite3.Connection, at: int, now: int) -> None:
-    """All but the views."""
+def _migrate_tables(connection: sqlite3.Connection, at: int, now: int, salt: str) -> None:
+    """All but the views. Sessions are hashed, so that a host that goes on with the same one finds its claims."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     for name in FILE_TRIGGERS:  # of a sealed store: they are put again when all is done
         connection.execute(f"DROP TRIGGER IF EXISTS {name}")
@@ -90,8 +92,11 @@ def _migrate_tables(connection: sqlite3.Connection, at: int, now: int) -> None:
     connection.execute(
         "UPDATE leases SET server = '', present_until = MIN(present_until, ?), seen = heard, ended_at = ?", (now, at)
     )
+    identity = Identity(salt)
     for name in ("leases", "losses"):
-        connection.execute(f"UPDATE {name} SET session = ? WHERE session IS NULL", (BEFORE_UPGRADE,))
+        for (session,) in connection.execute(f"SELECT DISTINCT session FROM {name}").fetchall():
+            hashed = BEFORE_UPGRADE if session is None else identity.session("process", session)
+            connection.execute(f"UPDATE {name} SET session = ? WHERE session IS ?", (hashed, session))
     seal = connection.execute("SELECT value FROM meta WHERE name = ?", (SEAL,)).fetchone()
     if seal is not None and (line := line_of(seal[0])) is not None:
         for statement in file_triggers(line):

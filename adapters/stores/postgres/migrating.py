@@ -5,6 +5,7 @@ from typing import Final
 
 import psycopg
 
+from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.stores.mapper import FORMAT_COLUMNS
 from holdlog.adapters.stores.migrating import BEFORE_UPGRADE
 from holdlog.adapters.stores.postgres.aside import fold_within, take_over_within
@@ -45,9 +46,9 @@ def migrate(connection: Connection, writers_lock: str, old: str) -> None:
             take_over_within(connection, view)
         for row in (("major", str(MAJOR)), ("minor", str(MINOR))):
             connection.execute(_PUT_META, row)
-        connection.execute(
-            "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO NOTHING", (SESSION_SALT, new_session_salt())
-        )
+        salt = new_session_salt()
+        connection.execute("INSERT INTO meta VALUES (%s, %s)", (SESSION_SALT, salt))
+        _hash_sessions(connection, salt)
     except psycopg.Error as error:
         raise _refused(old, refusal_of(error), first_line(error)) from error
     except StoreError as error:
@@ -61,6 +62,18 @@ def _add_columns_of_views(connection: Connection) -> Iterator[str]:
         for column, kind in view.columns.items():
             if column not in there:
                 yield f'ALTER TABLE "{view.name}" ADD COLUMN "{column}" {TYPES[kind]}'
+
+
+def _hash_sessions(connection: Connection, salt: str) -> None:
+    """So that a host that goes on with the same session finds its claims."""
+    identity = Identity(salt)
+    connection.execute("ALTER TABLE leases DISABLE TRIGGER USER")  # those of a seal pass over renewals
+    for name in ("leases", "losses"):
+        found = connection.execute(f"SELECT DISTINCT session FROM {name} WHERE session <> %s", (BEFORE_UPGRADE,))
+        for (session,) in found.fetchall():
+            hashed = identity.session("process", session)
+            connection.execute(f"UPDATE {name} SET session = %s WHERE session = %s", (hashed, session))
+    connection.execute("ALTER TABLE leases ENABLE TRIGGER USER")
 
 
 def _refused(old: str, refusal: HoldlogError, reason: str) -> HoldlogError:
