@@ -88,7 +88,6 @@ class Client:
     """Its session over another process, once it is back."""
     request_id: str | None = None
 
-    can_guard = True
     is_told_losses = True
 
     def __call__(self, tool: str, **arguments: Any) -> Answer:
@@ -216,24 +215,28 @@ class Library(Client):
 
 @dataclass
 class CommandLine(Client):
-    """A process for each call: its session has ended when the call returns, unless `--session` names it again."""
+    """A process for each call: its session has ended when the call returns, unless `--session` names it."""
 
-    can_guard = False
     is_told_losses = False
 
     def __call__(self, tool: str, **arguments: Any) -> Answer:
         answer = super().__call__(tool, **arguments)
-        self.ended()
+        if self.caller.option is None:
+            self.ended()
         return answer
 
     def send(self, tool: str, arguments: Answer) -> Answer:
         if tool == "wait":
             words = ["wait", arguments["resource"], "--timeout", str(arguments["timeout_seconds"])]
+        elif tool == "set":
+            (guard,) = arguments["guard"]
+            words = ["set", arguments["namespace"], arguments["key"], "1", "--by", arguments["updated_by"], "--force"]
+            words += ["--guard", f"{guard['resource']}@{guard['version']}"]
         else:
             words = [tool, *filter(None, [arguments.get("resource")]), "--agent", arguments["agent"]]
             words += [word for other in arguments.get("also", ()) for word in ("--also", other)]
             words += ["--wait", str(arguments["wait_seconds"])] if "wait_seconds" in arguments else []
-            words += ["--session", self.caller.option] if self.caller.option is not None else []
+        words += ["--session", self.caller.option] if self.caller.option is not None and tool != "wait" else []
         command = [sys.executable, "-m", "holdlog", *words, "--db", str(self.world.place), "--json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
         assert done.stdout, done.stderr
@@ -385,7 +388,10 @@ def _serve_library(path: str) -> None:
 def _library_call(store: StateStore, tool: str, arguments: Answer) -> Answer:
     if tool != "set":
         given = dict(arguments)
-        result: Any = getattr(store, tool)(given.pop("resource", None), **given)
+        try:
+            result: Any = getattr(store, tool)(given.pop("resource", None), **given)
+        except InvalidError as error:
+            return {"status": "error", "message": str(error)}
         return dict(result.body())
     given = {name: arguments[name] for name in ("updated_by", "guard")}
     try:

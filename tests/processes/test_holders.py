@@ -4,7 +4,6 @@ One store and its servers are shared by all cases; each case has a resource of i
 """
 
 import itertools
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -32,11 +31,13 @@ CALLERS: Final = (
 """A transport, and where the session comes from, if it is known: `env` is CLAUDE_CODE_SESSION_ID."""
 ACTIONS: Final = ("claim", "release", "guard", "nest", "queue", "wait", "release all")
 FEW: Final = ("claim", "release")
-"""What callers do that start a process for each call, outside of `make slow`."""
+"""What is tried on the command line, with a process for each call, outside of `make slow`."""
 SOURCES: Final = ("env", "meta", "header", "option")
 """Where callers write the text of their session themselves."""
 ONE, OTHER = "one", "other"
 WAIT: Final = 0.01
+BATCH: Final = 64
+"""Claims that a session of the command line may hold."""
 
 _numbers = itertools.count()
 
@@ -72,27 +73,20 @@ def postgres_world(postgres_server: str) -> Iterator[World]:
         yield World(url, stack)
 
 
-def is_offered(kind: str) -> bool:
-    """`--session` of the command line may not be there yet."""
-    if kind != "cli option":
-        return True
-    usage = subprocess.run([sys.executable, "-m", "holdlog", "claim", "--help"], capture_output=True, text=True)
-    return "--session" in usage.stdout
-
-
 def cases(kind: str, end: str | None, token: str | None, every: bool) -> list[Case]:
     """Of one holder. `every`: by all kinds of callers, else by its own transport and the same source of sessions."""
     found = []
     for caller in CALLERS:
         transport, _, source = caller.partition(" ")
-        is_near = transport == kind.split()[0] or (source and source == kind.partition(" ")[2])
-        if not (every or is_near) or not is_offered(caller):
+        shares_source = source and source == kind.partition(" ")[2] and not transport == "cli"
+        is_near = transport == kind.split()[0] or shares_source
+        if not (every or is_near):
             continue
         texts = (ONE, OTHER) if source in SOURCES else (OTHER,)
         tokens = (None, *TOKENS) if transport.startswith("http") else (None,)
         if not every:
             tokens = tuple({token if token in tokens else None: None, tokens[-1]: None})
-        actions = FEW if transport == "cli" and not every else ACTIONS
+        actions = FEW if "cli" in (transport, kind.split()[0]) and not every else ACTIONS
         for text, as_whom, action in itertools.product(texts, tokens, actions):
             receipts = ("none",)
             if not source and transport.startswith("http") and action not in ("nest", "wait"):
@@ -109,7 +103,7 @@ def cases(kind: str, end: str | None, token: str | None, every: bool) -> list[Ca
     return found
 
 
-LIVE: Final = tuple((kind, None, None) for kind in CALLERS if not kind.startswith("cli"))
+LIVE: Final = tuple((kind, None, None) for kind in CALLERS if kind != "cli")
 WITH_TOKEN: Final = tuple((kind, None, "ci") for kind in CALLERS if kind.startswith("http"))
 ENDED: Final = (
     ("stdio", "kill", None),
@@ -119,7 +113,6 @@ ENDED: Final = (
     ("library", "end", None),
     ("library option", "kill", None),
     ("cli", "end", None),
-    ("cli option", "end", None),
 )
 MORE: Final = (
     ("stdio", "end", None),
@@ -157,24 +150,29 @@ def test_in_postgres_a_claim_is_only_for_its_holder(
 
 
 def prove(world: World, kind: str, end: str | None, token: str | None, every: bool) -> None:
-    if not is_offered(kind):
-        pytest.skip("this command line has no --session")
+    found = cases(kind, end, token, every)
+    size = BATCH if kind == "cli option" else len(found)
+    for start in range(0, len(found), size):
+        prove_each(world, kind, end, token, found[start : start + size])
+
+
+def prove_each(world: World, kind: str, end: str | None, token: str | None, found: list[Case]) -> None:
     number = next(_numbers)
-    mine = cases(kind, end, token, every)
     text = ONE if end is None else f"{ONE}{number}"
-    mine = [it._replace(text=text) if it.text == ONE else it for it in mine]
+    mine = [it._replace(text=text) if it.text == ONE else it for it in found]
     holder = world.client(kind, text, token, own=end is not None)
-    names = [f"custom://h{number}-{index}" for index in range(len(mine))]
-    places = dict(zip(mine, names, strict=True))
+    places = {case: f"custom://h{number}-{index}" for index, case in enumerate(mine)}
     held = claim_all(world, holder, places, has_ended=end is not None)
     if end == "kill":
         holder.kill()
-    elif end == "end" and not kind.startswith("cli"):
+    elif end == "end" and kind != "cli":
         holder.end()
-    amiss = [finding for case in mine if (finding := judge(world, holder, held[case], case)) is not None]
-    assert not amiss, "\n".join(amiss)
-    require_losses(world, holder, kind, end, [held[case] for case in mine])
-    leave(world, holder, end, [held[case] for case in mine])
+    try:
+        amiss = [finding for case in mine if (finding := judge(world, holder, held[case], case)) is not None]
+        assert not amiss, "\n".join(amiss)
+        require_losses(world, holder, kind, end, [held[case] for case in mine])
+    finally:
+        leave(world, holder, end, [held[case] for case in mine])
 
 
 def claim_all(world: World, holder: Client, places: dict[Case, str], has_ended: bool) -> dict[Case, Held]:
@@ -182,7 +180,7 @@ def claim_all(world: World, holder: Client, places: dict[Case, str], has_ended: 
     versions: dict[str, int] = {}
     receipt: str | None = None
     claimed = [name for case, name in places.items() if case.action != "queue"]
-    for batch in (claimed[start : start + 100] for start in range(0, len(claimed), 100)):
+    for batch in (claimed[start : start + BATCH] for start in range(0, len(claimed), BATCH)):
         shown = {"receipt": receipt} if receipt else {}
         answer = holder("claim", resource=batch[0], also=batch[1:], **shown)
         assert answer["status"] == "claimed", answer
@@ -205,8 +203,6 @@ def judge(world: World, holder: Client, held: Held, case: Case) -> str | None:
     caller = client.caller
     if caller.session is None:
         caller = caller._replace(receipt=receipt_of(world, held, case))
-    if case.action == "guard" and not client.can_guard:
-        return None
     if case.action == "release all" and holder_rule.is_holder(held.holder, caller):
         return None  # it would end those of other cases
     expected, found = act(world, client, caller, held, case)
@@ -256,7 +252,7 @@ def act(world: World, client: Client, caller: Caller, held: Held, case: Case) ->
             rule = holder_rule.claims(holder, caller)
             answer = client("claim", resource=resource, **shown)
             found = "resumed" if answer.get("resumed") else answer["status"]
-            named = answer.get("same_name", False) or answer["status"] != "busy"
+            named = answer.get("same_name", False) is (answer["status"] == "busy" and caller.token == holder.token)
             if answer["status"] in ("claimed", "already_claimed"):
                 mine = {"receipt": answer["receipt"]} if "receipt" in answer else {}
                 assert client("release", resource=resource, **mine)["status"] == "released"
