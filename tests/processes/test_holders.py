@@ -78,7 +78,7 @@ def cases(kind: str, end: str | None, token: str | None, every: bool) -> list[Ca
     found = []
     for caller in CALLERS:
         transport, _, source = caller.partition(" ")
-        shares_source = source and source == kind.partition(" ")[2] and not transport == "cli"
+        shares_source = source and source == kind.partition(" ")[2] and transport != "cli"
         is_near = transport == kind.split()[0] or shares_source
         if not (every or is_near):
             continue
