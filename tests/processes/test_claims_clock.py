@@ -152,7 +152,7 @@ def test_after_a_reboot_every_claim_has_the_grace_to_come_back(path: Path, serve
         assert (busy.status, busy.held_by, busy.holder_connected) == ("busy", "ann", False)
         for name, version in versions.items():
             back: Any = store.claim(name, agent="ann")
-            assert (back.status, back.version) == ("already_claimed", version)
+            assert (back.status, back.resumed, back.version > version) == ("claimed", True, True)
         with StateStore(path) as beside:  # another opener of the same boot cuts nothing
             assert beside.status("a.md").expires_in_seconds > GRACE / SECOND  # type: ignore[union-attr]
             assert beside.status("a.md").holder_connected  # type: ignore[union-attr]

@@ -25,7 +25,7 @@ def test_a_name_that_another_live_server_uses_is_busy_and_free_again_after_its_e
     mine = first("claim", resource="a.md", agent="ann")
     busy = second("claim", resource="a.md", agent="ann")
     assert (busy["status"], busy["held_by"], busy["holder_connected"]) == ("busy", "ann", True)
-    assert "Another session with your agent name" in busy["hint"]
+    assert "Another session with your agent name holds it" in busy["hint"]
     waited = second("claim", resource="a.md", agent="ann", wait_seconds=0.1)
     assert (waited["status"], waited["held_by"]) == ("busy", "ann")
     released = second("release", resource="a.md", agent="ann")
@@ -36,23 +36,30 @@ def test_a_name_that_another_live_server_uses_is_busy_and_free_again_after_its_e
     first.end()
     back = second("claim", resource="a.md", agent="ann")
     assert (back["status"], back["resumed"], back["version"] > mine["version"]) == ("claimed", True, True)
-    assert "A former session of your agent name held it" in back["hint"]
+    assert "previous_session_ended_at" in back
+    assert "Work may be half done: look before you edit" in back["hint"]
     again = second("claim", resource="a.md", agent="ann")
     assert (again["status"], again["version"]) == ("already_claimed", back["version"])
+    assert second("set", **AT, value=1, updated_by="ann", force=True, guard=guard)["status"] == "fenced"
     guard = [{"resource": "a.md", "version": back["version"]}]
     assert second("set", **AT, value=1, updated_by="ann", force=True, guard=guard)["status"] == "ok"
     require_sound(place)
 
 
 @EVERY_STORE_IN_TIME
-def test_a_name_whose_server_was_killed_is_the_same_agent_coming_back(place: Place, serve: Serve) -> None:
+def test_a_name_whose_server_was_killed_resumes_only_the_claim_that_it_names(place: Place, serve: Serve) -> None:
     first, second = serve(), serve()
     mine = first("claim", resource="a.md", agent="ann")
+    first("claim", resource="b.md", agent="ann")
     second.open()
     first.kill()
+    assert second("claim", resource="c.md", agent="ann")["status"] == "claimed"
     back = second("claim", resource="a.md", agent="ann")
     assert (back["status"], back["resumed"], back["version"] > mine["version"]) == ("claimed", True, True)
-    assert second("release", resource="a.md", agent="ann")["status"] == "released"
+    released = {it["resource"] for it in second("release", agent="ann")["released"]}
+    assert released == {"a.md", "c.md"}
+    assert second("status", resource="b.md")["status"] == "claimed"
+    assert second("release", resource="b.md", agent="ann")["status"] == "released"
 
 
 @EVERY_STORE_IN_TIME
@@ -157,7 +164,7 @@ def test_sessions_of_one_server_are_told_apart(place: Place, serve: Serve) -> No
     one, two = {"holdlog/session": "one"}, {"holdlog/session": "two"}
     version = server("claim", one, resource="a.md", agent="ann")["version"]
     busy = server("claim", two, resource="a.md", agent="ann")
-    assert (busy["status"], "Another session" in busy["hint"]) == ("busy", True)
+    assert (busy["status"], "Another session with your agent name" in busy["hint"]) == ("busy", True)
     assert server("claim", two, resource="a.md", agent="ann/sub")["status"] == "busy"
     assert server("release", two, resource="a.md", agent="ann")["status"] == "not_holder"
     guard = [{"resource": "a.md", "version": version}]
@@ -221,12 +228,12 @@ def test_a_session_that_comes_back_in_another_server_is_told_what_it_lost(place:
 
 @EVERY_STORE_IN_TIME
 @pytest.mark.parametrize("tool", ["claim", *slow("release", "set")])
-def test_a_loss_of_a_dead_session_is_not_reported_to_its_namesakes(place: Place, serve: Serve, tool: str) -> None:
-    first, other = serve("--lease-seconds", 1), serve("--grace-seconds", 0.1)
-    first("claim", resource="a.md", agent="ann")
+def test_another_session_of_the_name_consumes_no_loss(place: Place, serve: Serve, tool: str) -> None:
+    first, other = serve("--lease-seconds", 1, session="conversation-1"), serve("--grace-seconds", 0.1)
+    version = first("claim", resource="a.md", agent="ann")["version"]
     other.open()
     first.kill()
-    assert other("claim", resource="a.md", agent="ben", wait_seconds=20)["status"] == "claimed"
+    assert other("wait", resource="a.md", timeout_seconds=20)["status"] == "available"
     calls: dict[str, dict[str, Any]] = {
         "claim": {"resource": "b.md", "agent": "ann"},
         "release": {"agent": "ann"},
@@ -234,17 +241,23 @@ def test_a_loss_of_a_dead_session_is_not_reported_to_its_namesakes(place: Place,
     }
     second = serve()
     assert "lost" not in second(tool, **calls[tool])
+    claimed = second("claim", resource="a.md", agent="ann")
+    assert "lost" not in claimed
+    assert claimed["former_session_lost"] == [{"resource": "a.md", "version": version, "why": "expired"}]
+    returned = serve(session="conversation-1")
+    assert [it["resource"] for it in returned("status")["lost"]] == ["a.md"]
 
 
 @EVERY_STORE_IN_TIME
 @pytest.mark.slow
-def test_a_claim_that_a_dead_session_lost_is_reported_with_the_next_claim_of_it(place: Place, serve: Serve) -> None:
-    """Its lease had expired before anybody noticed the end of its server."""
-    first, other = serve("--lease-seconds", 1), serve().open()
+def test_nor_does_it_where_the_lease_ended_before_anybody_noticed_the_end_of_the_server(
+    place: Place, serve: Serve
+) -> None:
+    first, other = serve("--lease-seconds", 1, session="conversation-1"), serve().open()
     first("claim", resource="a.md", agent="ann")
     first.stop()
     until(lambda: seconds_left(place) <= 0)
     first.kill()
-    claimed = other("claim", resource="a.md", agent="ann")
-    assert (claimed["status"], "resumed" in claimed, "lost" in claimed) == ("claimed", False, False)
-    assert [(it["resource"], it["why"]) for it in claimed["former_session_lost"]] == [("a.md", "expired")]
+    assert "lost" not in second("claim", resource="b.md", agent="ann")
+    lost = serve(session="conversation-1")("status")["lost"]
+    assert [(it["resource"], it["held_by"]) for it in lost] == [("a.md", "ben")]
