@@ -257,6 +257,9 @@ def test_nor_does_it_where_the_lease_ended_before_anybody_noticed_the_end_of_the
     first("claim", resource="a.md", agent="ann")
     first.stop()
     until(lambda: seconds_left(place) <= 0)
+    assert other("claim", resource="a.md", agent="ben")["status"] == "claimed"
+    second = serve()
+    assert "lost" not in second("claim", resource="b.md", agent="ann")
     first.kill()
     assert "lost" not in second("claim", resource="b.md", agent="ann")
     lost = serve(session="conversation-1")("status")["lost"]
