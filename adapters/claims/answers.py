@@ -419,8 +419,7 @@ _SAME_NAME = (
     " claude-7f3a, or call claim() with that name and wait_seconds=30 to queue for it."
 )
 _SAME_NAME_RECEIPT = (
-    "It was claimed under your agent name without a session. If by you, call claim() with the receipt you were given."
-    " If not, choose a name of your own, such as claude-7f3a."
+    "If this is you, pass the receipt you were given. Otherwise choose a name of your own, such as claude-7f3a."
 )
 _FORMER = (
     "An ended session of your agent name holds covered_by, which overlaps this. Call claim() for covered_by to take it"
