@@ -17,7 +17,7 @@ from holdlog.domain.envelope import Recorded
 from holdlog.domain.handle import Command
 from holdlog.domain.message import Caller, Event
 from tests.clock import Clock
-from tests.commands import put, run, transact, whole_log
+from tests.commands import HERE, put, run, transact, whole_log
 from tests.nats.test_subjects import is_name
 from tests.thread_story import KINDS, change_data, fork, start, story
 
@@ -82,9 +82,10 @@ def test_a_session_is_told_to_nobody() -> None:
 
 
 def test_claims_and_agents_are_told_by_their_names() -> None:
-    claimed = told(Take(resource="src/a.py", agent="ann", note="mine"))
+    claimed = told(Take(resource="src/a.py", agent="ann", note="mine"), caller=HERE)
     assert claimed["type"] == "holdlog.ClaimGranted"
-    assert claimed["data"] == {"resource": "src/a.py", "agent": "ann", "mode": "exclusive", "note": "mine"}
+    facts = {"agent": "ann", "session": HERE.session, "mode": "exclusive", "note": "mine"}
+    assert claimed["data"] == {"resource": "src/a.py", **facts}
     registered = told(Register(agent="claude/tests", model="m", purpose="tests"))
     assert registered["data"] == {"agent": "claude/tests", "model": "m", "purpose": "tests"}
 

@@ -24,7 +24,7 @@ from holdlog.adapters.nats.stream import Head, ensure_stream
 from holdlog.adapters.nats.subscriber import Subscription
 from holdlog.adapters.opened import Opened
 from holdlog.domain.message import NOBODY
-from tests.commands import put, take, transact
+from tests.commands import HERE, put, take, transact
 from tests.nats.conftest import publish_all, relaying, store_id
 from tests.nats.streams import PATIENCE, client, messages, positions, until
 from tests.servers import NatsServer, free_port, nats_server
@@ -39,7 +39,7 @@ async def test_what_is_published_equals_the_log(opened: Opened, path: Path, opti
     write(opened, 20)
     opened.writer.run(transact(put("a.b *>", "x", namespace="name space")), NOBODY)
     opened.writer.run(transact(put("🦊" * 512, "x")), NOBODY)
-    opened.writer.run(take("src/a.py"), NOBODY)
+    opened.writer.run(take("src/a.py"), HERE)
     await publish_all(opened, path, options)
     found = await messages(options, opened)
     with opened.store.reader() as reader:

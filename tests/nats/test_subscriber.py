@@ -13,7 +13,7 @@ from holdlog.adapters.nats.subscriber import Subscription, subscribe
 from holdlog.adapters.opened import Opened
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import InvalidError
-from tests.commands import put, take, transact
+from tests.commands import HERE, put, take, transact
 from tests.nats.conftest import publish_all, relaying, store_id
 from tests.nats.streams import client, positions, until
 from tests.nats.test_relay import write
@@ -35,7 +35,7 @@ def mine(options: NatsOptions, opened: Opened) -> NatsOptions:
 
 async def test_what_is_yielded_equals_the_log(opened: Opened, path: Path, options: NatsOptions) -> None:
     write(opened, 10)
-    opened.writer.run(take("src/a.py"), NOBODY)
+    opened.writer.run(take("src/a.py"), HERE)
     await publish_all(opened, path, options)
     async with Subscription(mine(options, opened), after=0) as events:
         found = await some(events, 11)
@@ -74,7 +74,7 @@ async def publish_all_known(opened: Opened, options: NatsOptions) -> None:
 async def test_subjects_pick_and_the_position_goes_on(opened: Opened, path: Path, options: NatsOptions) -> None:
     for number in range(5):
         opened.writer.run(transact(put("a.b", number, namespace="one"), put("k", number, namespace="two")), NOBODY)
-    opened.writer.run(take("src/a.py"), NOBODY)
+    opened.writer.run(take("src/a.py"), HERE)
     await publish_all(opened, path, options)
     for pattern in ("record.one.*", "record.*.a%2Eb", f"{options.root(store_id(opened))}.record.one.>"):
         async with Subscription(mine(options, opened), [pattern], after=0) as events:
