@@ -78,8 +78,11 @@ def named_session(text: str | None) -> SessionId | None:
 
 def _identified(store: "Store", session: SessionId) -> tuple[Caller, Identity]:
     """The local caller, and what hashes its session and those of others for this store."""
-    with store.reader() as reader:
-        identity = Identity(reader.meta(SALT) or "")
+    salt: str | None = getattr(store, "session_salt", None)
+    if salt is None:
+        with store.reader() as reader:
+            salt = reader.meta(SALT)
+    identity = Identity(salt or "")
     return Caller(session=identity.session(*session)), identity
 
 

@@ -89,7 +89,13 @@ class Opened:
         self.server = server
         self.writer = Writer(store, bell)
         self.upkeep = Upkeep(
-            store, self.writer, calls.steady, server.connected, settings.grace, settings.idle_limit, self.heirs
+            store,
+            self.writer,
+            calls.steady,
+            server.connected,
+            settings.grace,
+            settings.idle_limit,
+            partial(_heirs, server),
         )
         self._grace = settings.grace
         self.settings = settings
@@ -299,7 +305,7 @@ class Opened:
             with self.store.reader() as reader:
                 if server not in reader.leases.servers():
                     return
-                heirs = self.heirs([server], reader)
+                heirs = _heirs(self.server, [server], reader)
             cut = lived > self._grace * SECOND
             self.writer.run(Sweep(ended=(server,), heirs=heirs, grace=round(self._grace * SECOND), cut=cut), NOBODY)
         except HoldlogError:
@@ -359,13 +365,7 @@ class Opened:
         if not gone:
             return None
         with self.store.reader() as reader:
-            return Sweep(ended=gone, heirs=self.heirs(gone, reader), grace=round(self._grace * SECOND))
-
-    def heirs(self, gone: Sequence[str], reader: Reader) -> tuple[tuple[str, str, str], ...]:
-        """The sessions of these servers that live on in other processes, as `Sweep` takes them."""
-        found = ((server, session) for server in gone for session in reader.leases.sessions_of(server))
-        others = ((server, session, self.server.others_of(session)) for server, session in found)
-        return tuple((server, session, alive[0]) for server, session, alive in others if alive)
+            return Sweep(ended=gone, heirs=_heirs(self.server, gone, reader), grace=round(self._grace * SECOND))
 
     async def _notice_async(self, servers: tuple[str, ...]) -> Sweep | None:
         return await self.aside(partial(self._notice, servers)) if servers else None
@@ -392,6 +392,13 @@ class Opened:
         if (moved := line_of(reader.meta(SEAL))) is not None:
             raise SealedError(moved)  # nothing will ever come here
         return call.timed_out(reader, time.monotonic() - started)
+
+
+def _heirs(server: Server, gone: Sequence[str], reader: Reader) -> tuple[tuple[str, str, str], ...]:
+    """The sessions of servers that are gone which live on in other processes, as `Sweep` takes them."""
+    found = ((name, session) for name in gone for session in reader.leases.sessions_of(name))
+    others = ((name, session, server.others_of(session)) for name, session in found)
+    return tuple((name, session, alive[0]) for name, session, alive in others if alive)
 
 
 def _step_back(call: Stand[Answered], outcome: Queued) -> StepBack:

@@ -76,10 +76,12 @@ def open_sqlite(
         gate.acquire(time.monotonic() + PATIENCE)
         try:
             try:
-                _require_or_create(path, clock, steady, tell)
+                salt = _require_or_create(path, clock, steady, tell)
             except DamagedError:  # or a disk that failed one read
-                _require_or_create(path, clock, steady, tell)
-            return SqliteStore(path, gate, clock, steady)
+                salt = _require_or_create(path, clock, steady, tell)
+            store = SqliteStore(path, gate, clock, steady)
+            store.session_salt = salt
+            return store
         except StoreError:
             if not guarded:
                 gate_path.unlink(missing_ok=True)  # nothing of ours stays beside a file that is not ours
@@ -107,7 +109,7 @@ def _require_openable(path: Path) -> None:
         raise StoreError(f"{path} is mounted as a single file, apart from its log; mount the folder that holds it")
 
 
-def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[], int], tell: Tell) -> None:
+def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[], int], tell: Tell) -> str:
     with _creating:
         try:
             # Only a file that did not exist is opened here: closing any other would drop this process's locks on it.
@@ -137,6 +139,8 @@ def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[]
             tell(migrate(path, connection, clock(), steady()))
         _add_what_is_new(connection)
         _notice_reboot(connection, host.boot_id(), clock(), steady())
+        salt = connection.execute("SELECT value FROM meta WHERE name = ?", (SESSION_SALT,)).fetchone()
+        return salt[0] if salt else ""
 
 
 @contextmanager

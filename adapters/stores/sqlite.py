@@ -37,6 +37,8 @@ class SqliteStore:
     """
 
     remote = False
+    session_salt = ""
+    """Read when the store was opened: no connection is needed for it."""
 
     def __init__(
         self, path: Path, gate: Gate, clock: Callable[[], int] = host.now, steady: Callable[[], int] = host.steady

@@ -218,7 +218,7 @@ def test_an_answer_reads_as_a_sentence_that_begins_with_its_status(
     assert_like(run("claim", "a.py", "--agent", "bob").err, r"busy: a.py is held by ann since TIME \(\d+ s\)")
     assert_like(run("status", "a.py").out, r"claimed: a.py is held by ann since TIME \(\d+ s\)")
     assert_like(run("release", "a.py", "--agent", "bob").err, "not_holder: a.py is held by ann")
-    assert run("release", "a.py", "--agent", "ann").out == "released a.py (version 2)\n"
+    assert run("release", "a.py", *ann).out == "released a.py (version 2)\n"
     assert run("release", "a.py", "--agent", "ann").out == "already_free a.py\n"
     assert_like(run("status", "a.py").out, r"available: a.py \(released by ann at \S+ TIME\)")
     assert run("status", "b.py").out == "available b.py\n"

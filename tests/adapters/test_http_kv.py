@@ -187,7 +187,7 @@ async def test_a_write_that_relies_on_a_claim_is_fenced_without_it(curl: Curl) -
     )
     bare = {"x-guard": f"{quote('src/a,b@c.py', safe='')}@{claimed.body()['version']}"}
     nobody = await curl.put("/kv/g/k", content="a", headers=bare | {"x-agent": "ann"})
-    assert (nobody.status_code, "pass the receipt" in nobody.json()["hint"]) == (409, True)
+    assert (nobody.status_code, "receipt you were given" in nobody.json()["hint"]) == (409, True)
     guard = {"x-guard": f"{bare['x-guard']};receipt={claimed.body()['receipt']}"}
     assert (await curl.put("/kv/g/k", content="a", headers=guard | {"x-agent": "ann"})).status_code == 201
     fenced = await curl.put("/kv/g/k", content="b", headers=guard | {"x-agent": "ben"})

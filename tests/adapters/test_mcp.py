@@ -305,7 +305,14 @@ async def test_the_session_of_a_call_stands_in_the_log(mode: str) -> None:
             assert "session" in await agent.error("claim", {"holdlog/session": " "}, resource="b.md", agent="ann")
         with store.store.snapshot() as reader:
             sessions = [recorded.envelope.caller.session for recorded in reader.log(0, -1)]
-        named = ("holdlog/session s-1", "ai.opencode/sessionID s-2", "threadId s-3", None, None, "holdlog/session s-6")
+        named = (
+            "holdlog/session s-1",
+            "ai.opencode/sessionID s-2",
+            "threadId s-3",
+            "threadId 4",
+            None,
+            "holdlog/session s-6",
+        )
         assert sessions == [store.identity.session("meta", it) if it else store.caller.session for it in named]
 
 

@@ -16,6 +16,7 @@ import pytest
 from fastmcp.client.transports import StdioTransport
 
 from holdlog import StateStore
+from holdlog.adapters.access.identity import Identity
 from tests.agent import Agent, connected, process
 from tests.processes.soundness import Place
 from tests.slow import slow
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSI
 
 EAGER = """
 import sys
+from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.mcp.stdio.serving import run_stdio
@@ -196,8 +198,12 @@ async def test_the_session_of_the_host_stands_in_the_log(path: Path) -> None:
         again = {"holdlog/request_id": "r-1"}
         first = await agent("set", again, **AT, value=1, updated_by="ann", expected_version=0)
         assert await agent("set", again, **AT, value=1, updated_by="ann", expected_version=0) == first
-    rows = sqlite3.connect(path).execute("SELECT session, request_id FROM stored_events ORDER BY rowid").fetchall()
-    assert rows == [("conversation-1", None), ("task-7", None), ("conversation-1", "r-1")]
+    connection = sqlite3.connect(path)
+    rows = connection.execute("SELECT session, request_id FROM stored_events ORDER BY rowid").fetchall()
+    ((salt,),) = connection.execute("SELECT value FROM meta WHERE name = 'session_salt'").fetchall()
+    host_session = Identity(salt).session("process", "conversation-1")
+    task = Identity(salt).session("meta", "holdlog/session task-7")
+    assert rows == [(host_session, None), (task, None), (host_session, "r-1")]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +219,7 @@ async def test_a_session_of_the_host_that_is_no_name_is_as_none(path: Path, sess
     async with connected(host) as agent:
         await agent("claim", resource="a.md", agent="ann")
     ((told,),) = sqlite3.connect(path).execute("SELECT session FROM stored_events").fetchall()
-    assert told.startswith("p-")
+    assert told.startswith("process-")
 
 
 def test_serving_imports_little_beyond_fastmcp(path: Path) -> None:
