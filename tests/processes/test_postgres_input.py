@@ -315,7 +315,7 @@ def spoken(server: PostgresOverTcp) -> str:
     return url
 
 
-CLAIMABLE = {0x10FFFF: 0x2A6DF, 0xE000: 0xF900}
+CLAIMABLE = {0x10FFFF: 0x2A6DF, 0xE000: 0xFA0E}
 """Resources may have no unassigned characters, and none of private use."""
 
 
