@@ -18,7 +18,7 @@ _PUT: Final = f"INSERT OR REPLACE INTO leases VALUES ({', '.join('?' * len(Lease
 _MOVES_TO_SERVER: Final = "(kind = 'held' OR server = '')"  # a waiter is there as long as the server that it called
 _HAS_ENDED: Final = f"(server = '' OR server = '{BY_CALLS}' AND seen <= :now - {SESSION_ENDS})"
 _IS_OWN: Final = "agent = :agent AND receipt IS :receipt"
-_HEARD: Final = f"""UPDATE leases SET seen = :now, ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END,
+_HEARD: Final = f"""UPDATE leases SET seen = :now, ended_at = CASE kind WHEN 'offered' THEN ended_at ELSE 0 END,
     heard = CASE WHEN {_IS_OWN} THEN :now ELSE heard END,
     server = CASE WHEN :server != '' AND (kind = 'held' OR {_HAS_ENDED}) THEN :server ELSE server END,
     deadline = CASE WHEN kind = 'held' AND {_IS_OWN} THEN MAX(deadline, :now + length) ELSE deadline END
@@ -28,7 +28,7 @@ _HEARD: Final = f"""UPDATE leases SET seen = :now, ended_at = CASE kind WHEN 'he
     AND (kind = 'held' AND (deadline < :now + length - length / 8 OR server != :server AND :server != '')
     OR server = '{BY_CALLS}' AND seen < :now - {TOUCH_EVERY}))"""
 _TOUCH: Final = f"""UPDATE leases SET seen = MAX(seen, :now), server = '{BY_CALLS}',
-    ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END
+    ended_at = CASE kind WHEN 'offered' THEN ended_at ELSE 0 END
     WHERE session = :session AND principal IS :principal AND server IN ('', '{BY_CALLS}') AND deadline > :now"""
 _END_SESSION: Final = f"""UPDATE leases SET server = '', ended_at = :at, present_until = MIN(present_until, :now)
     WHERE session = :session AND principal IS :principal AND server = '{BY_CALLS}'"""
@@ -36,7 +36,7 @@ _END_IDLE: Final = f"""UPDATE leases SET server = '', present_until = MIN(presen
     ended_at = :at - MAX(0, :now - seen - {SESSION_IDLE})
     WHERE server = '{BY_CALLS}' AND seen <= :now - {SESSION_ENDS}"""
 _RENEW_SESSION: Final = f"""UPDATE leases SET heard = MAX(heard, :heard), seen = :now,
-    ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END,
+    ended_at = CASE kind WHEN 'offered' THEN ended_at ELSE 0 END,
     server = CASE WHEN {_MOVES_TO_SERVER} THEN :server ELSE server END,
     deadline = CASE kind WHEN 'held' THEN MAX(deadline, :now + length) ELSE deadline END
     WHERE session = :session AND principal IS NULL AND deadline > :now"""

@@ -80,8 +80,7 @@ class MemoryLeases:
             kept = server if held and server else lease.server
             worn = held and (lease.deadline < now + lease.length - lease.length // 8 or lease.server != kept)
             if returned or worn or (lease.server == BY_CALLS and lease.seen < now - TOUCH_EVERY):
-                renewed = _renewed(lease, now)._replace(server=kept, heard=now, seen=now)
-                changed[lease.key] = renewed._replace(ended_at=0) if held else renewed
+                changed[lease.key] = _renewed(lease, now).alive()._replace(server=kept, heard=now, seen=now)
         self._change(changed)
 
     def touch(self, sessions: Sequence[tuple[str | None, str]], now: int) -> None:
@@ -101,10 +100,8 @@ class MemoryLeases:
         for key, lease in self.leases.items():
             if lease.deadline > now and lease.session in heard and lease.principal is None:
                 at = max(lease.heard, heard[lease.session])
-                ended_at = 0 if lease.kind == "held" else lease.ended_at
-                changed[key] = _renewed(lease, now)._replace(
-                    server=_keeper(lease, server), heard=at, seen=now, ended_at=ended_at
-                )
+                kept = _keeper(lease, server)
+                changed[key] = _renewed(lease, now).alive()._replace(server=kept, heard=at, seen=now)
             elif lease.deadline > now and key in named:
                 changed[key] = _renewed(lease, now)
         self._change(changed)

@@ -110,12 +110,16 @@ class Lease(NamedTuple):
 
     def revived(self, server: str, now: int) -> "Lease":
         """The lease after its ended session made a call through this server."""
-        ended_at = 0 if self.kind == "held" else self.ended_at
-        return self._replace(server=server, seen=now, ended_at=ended_at)
+        return self.alive()._replace(server=server, seen=now)
+
+    def alive(self) -> "Lease":
+        """The lease of a session that has not ended."""
+        return self if self.kind == "offered" else self._replace(ended_at=0)
 
     def end_of_session(self, now: int, at: int) -> int:
         """When its ended session ended, in microseconds UTC, as far as that is known. `now`, `at`: the same moment."""
-        return self.ended_at or at - max(0, now - self.seen - SESSION_IDLE)
+        noted = self.ended_at if self.server == "" else 0
+        return noted or at - max(0, now - self.seen - SESSION_IDLE)
 
     def lets_in(self, who: Who) -> bool:
         """An agent does not block its sub-agents (`claude` and `claude/tests`) within one session."""

@@ -120,7 +120,10 @@ async def _fill(place: Path) -> None:
             keys = range(start, start + 500)
             await asyncio.gather(*(store.set("many", f"key-{n:05}", {"n": n}, updated_by=f"w{n % 7}") for n in keys))
         await asyncio.gather(*(store.set(f"space-{n:03}", "key", n, updated_by="w") for n in range(250)))
-        await asyncio.gather(*(store.claim(f"file-{n}", agent=f"w{n % 7}") for n in range(200)))
+    for start in range(0, 200, 50):  # one session may hold 64
+        async with AsyncStateStore(place, session=f"session-{start}") as store:
+            claims = (store.claim(f"file-{n}", agent=f"w{n % 7}", lease_seconds=600) for n in range(start, start + 50))
+            await asyncio.gather(*claims)
 
 
 async def _write(place: Path) -> None:

@@ -95,7 +95,7 @@ def test_a_token_shows_what_it_may_read(visit: Visits, guarded: HttpServer, plac
     assert "4711" not in page.content()
     assert page.locator("#claim-list > li").count() == 0
     page.goto(f"{guarded.url}/#/secrets/pin")
-    expect(page.locator("#values-wrong")).to_contain_text("read:secrets")
+    expect(page.locator("#values-wrong")).to_contain_text("read-values:secrets")
     page.get_by_role("button", name="Forget token").click()
     expect(page.get_by_role("dialog")).to_be_visible()
     assert "secrets" not in page.content()

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
@@ -18,7 +18,7 @@ from holdlog.domain.refusals import BusyError, DeadlockError, HoldlogError
 from holdlog.projections import fold
 from tests import claim_rule
 from tests.claim_rule import Agent, Has, Scene, Wants, scene
-from tests.claim_steps import SERVERS, Seen, Step, Turn, World, steps
+from tests.claim_steps import SERVERS, By, Claims, EndsSession, Passes, Seen, Step, Touches, Turn, World, steps
 from tests.clock import Clock
 from tests.commands import whole_log
 from tests.postgres import emptied
@@ -27,6 +27,13 @@ ONE = ("s1",)
 TWO = ("s1", "s2")
 NAMESAKES = tuple(SERVERS)
 """Processes, sessions that live by their calls, and receipts."""
+A_TICKET_WHOSE_SESSION_RETURNS_AND_ENDS: list[Step] = [
+    Claims(By("x"), "a"),
+    Claims(By("x", "c1"), "a", wait=30),
+    EndsSession("c1"),
+    Touches("c1"),
+    Passes(121, swept=True),
+]
 quick = settings(deadline=None, max_examples=250, suppress_health_check=[HealthCheck.too_slow])
 fewer = settings(quick, max_examples=25)
 
@@ -69,6 +76,7 @@ def test_twenty_thousand_histories_of_sessions_that_share_names(history: list[St
 
 @fewer
 @given(steps(NAMESAKES, endings=True))
+@example(A_TICKET_WHOSE_SESSION_RETURNS_AND_ENDS)
 def test_in_a_file_it_is_all_the_same(history: list[Step]) -> None:
     with in_a_file() as world:
         require_the_same(world, history)
@@ -76,6 +84,7 @@ def test_in_a_file_it_is_all_the_same(history: list[Step]) -> None:
 
 @fewer
 @given(steps(NAMESAKES, endings=True))
+@example(A_TICKET_WHOSE_SESSION_RETURNS_AND_ENDS)
 def test_in_postgres_it_is_all_the_same(shared_postgres: str, history: list[Step]) -> None:
     with in_postgres(shared_postgres) as world:
         require_the_same(world, history)

@@ -19,7 +19,7 @@ _SELECT_LOSSES: Final = (
 _MOVES_TO_SERVER: Final = "(kind = 'held' OR server = '')"  # a waiter is there as long as the server that it called
 _HAS_ENDED: Final = f"(server = '' OR server = '{BY_CALLS}' AND seen <= %(now)s - {SESSION_ENDS})"
 _IS_OWN: Final = "agent = %(agent)s AND receipt IS NOT DISTINCT FROM %(receipt)s"
-_HEARD: Final = f"""UPDATE leases SET seen = %(now)s, ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END,
+_HEARD: Final = f"""UPDATE leases SET seen = %(now)s, ended_at = CASE kind WHEN 'offered' THEN ended_at ELSE 0 END,
     heard = CASE WHEN {_IS_OWN} THEN %(now)s ELSE heard END,
     server = CASE WHEN %(server)s != '' AND (kind = 'held' OR {_HAS_ENDED}) THEN %(server)s ELSE server END,
     deadline = CASE WHEN kind = 'held' AND {_IS_OWN} THEN GREATEST(deadline, %(now)s + length) ELSE deadline END
@@ -29,7 +29,7 @@ _HEARD: Final = f"""UPDATE leases SET seen = %(now)s, ended_at = CASE kind WHEN 
     AND (kind = 'held' AND (deadline < %(now)s + length - length / 8 OR server != %(server)s AND %(server)s != '')
     OR server = '{BY_CALLS}' AND seen < %(now)s - {TOUCH_EVERY}))"""
 _TOUCH: Final = f"""UPDATE leases SET seen = GREATEST(seen, %(now)s), server = '{BY_CALLS}',
-    ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END
+    ended_at = CASE kind WHEN 'offered' THEN ended_at ELSE 0 END
     WHERE session = %(session)s AND principal IS NOT DISTINCT FROM %(principal)s AND server IN ('', '{BY_CALLS}')
     AND deadline > %(now)s"""
 _END_SESSION: Final = f"""UPDATE leases SET server = '', ended_at = %(at)s,
@@ -42,7 +42,7 @@ _END_IDLE: Final = f"""UPDATE leases SET server = '', present_until = LEAST(pres
     ended_at = %(at)s - GREATEST(0, %(now)s - seen - {SESSION_IDLE})
     WHERE server = '{BY_CALLS}' AND seen <= %(now)s - {SESSION_ENDS} RETURNING 1"""
 _RENEW_SESSION: Final = f"""UPDATE leases SET heard = GREATEST(heard, %(heard)s), seen = %(now)s,
-    ended_at = CASE kind WHEN 'held' THEN 0 ELSE ended_at END,
+    ended_at = CASE kind WHEN 'offered' THEN ended_at ELSE 0 END,
     server = CASE WHEN {_MOVES_TO_SERVER} THEN %(server)s ELSE server END,
     deadline = CASE kind WHEN 'held' THEN GREATEST(deadline, %(now)s + length) ELSE deadline END
     WHERE session = %(session)s AND principal IS NULL AND deadline > %(now)s"""
