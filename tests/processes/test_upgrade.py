@@ -5,7 +5,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from contextlib import closing, contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
+from zipfile import ZipFile
 
 import psycopg
 import pytest
@@ -403,15 +403,15 @@ answer(lambda: StateStore(sys.argv[1]))
 def release_0_1(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The real code of release 0.1, to be put on the import path. Its last commit is not in a shallow clone."""
     archive = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", RELEASE_0_1, "domain", "projections", "adapters"],
+        ["git", "-C", str(ROOT), "archive", "--format=zip", RELEASE_0_1, "domain", "projections", "adapters"],
         capture_output=True,
         check=False,
     )
     if archive.returncode != 0:
         pytest.skip(f"the commit {RELEASE_0_1} of release 0.1 is not in this clone")
     folder = tmp_path_factory.mktemp("release") / "holdlog"
-    with tarfile.open(fileobj=BytesIO(archive.stdout)) as files:
-        files.extractall(folder, filter="data")
+    with ZipFile(BytesIO(archive.stdout)) as files:
+        files.extractall(folder)
     for file in (folder / "adapters" / "package").iterdir():
         if file.is_file():
             (folder / file.name).write_bytes(file.read_bytes())
