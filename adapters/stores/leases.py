@@ -17,9 +17,10 @@ _SELECT_LOSSES: Final = (
 _PUT: Final = f"INSERT OR REPLACE INTO leases VALUES ({', '.join('?' * len(Lease._fields))})"
 _MOVES_TO_SERVER: Final = "(kind = 'held' OR server = '')"  # a waiter is there as long as the server that it called
 _HAS_ENDED: Final = f"(server = '' OR server = '{BY_CALLS}' AND seen <= :now - {SESSION_ENDS})"
+_WAITS_UNTIL: Final = f"CASE WHEN {_HAS_ENDED} THEN MIN(present_until, :now) ELSE present_until END"
 _IS_OWN: Final = "agent = :agent AND receipt IS :receipt"
 _HEARD: Final = f"""UPDATE leases SET seen = :now, ended_at = CASE kind WHEN 'offered' THEN ended_at ELSE 0 END,
-    heard = CASE WHEN {_IS_OWN} THEN :now ELSE heard END,
+    present_until = {_WAITS_UNTIL}, heard = CASE WHEN {_IS_OWN} THEN :now ELSE heard END,
     server = CASE WHEN :server != '' AND (kind = 'held' OR {_HAS_ENDED}) THEN :server ELSE server END,
     deadline = CASE WHEN kind = 'held' AND {_IS_OWN} THEN MAX(deadline, :now + length) ELSE deadline END
     WHERE principal IS :principal AND session IS :session AND deadline > :now
@@ -28,7 +29,7 @@ _HEARD: Final = f"""UPDATE leases SET seen = :now, ended_at = CASE kind WHEN 'of
     AND (kind = 'held' AND (deadline < :now + length - length / 8 OR server != :server AND :server != '')
     OR server = '{BY_CALLS}' AND seen < :now - {TOUCH_EVERY}))"""
 _TOUCH: Final = f"""UPDATE leases SET seen = MAX(seen, :now), server = '{BY_CALLS}',
-    ended_at = CASE kind WHEN 'offered' THEN ended_at ELSE 0 END
+    ended_at = CASE kind WHEN 'offered' THEN ended_at ELSE 0 END, present_until = {_WAITS_UNTIL}
     WHERE session = :session AND principal IS :principal AND server IN ('', '{BY_CALLS}') AND deadline > :now"""
 _END_SESSION: Final = f"""UPDATE leases SET server = '', ended_at = :at, present_until = MIN(present_until, :now)
     WHERE session = :session AND principal IS :principal AND server = '{BY_CALLS}'"""

@@ -109,8 +109,10 @@ class Lease(NamedTuple):
         return (self.agent, self.principal, self.session) == (who.agent, who.principal, None)
 
     def revived(self, server: str, now: int) -> "Lease":
-        """The lease after its ended session made a call through this server."""
-        return self.alive()._replace(server=server, seen=now)
+        """The lease after a call of its session through this server. A session that had ended waits no longer: others
+        may have begun to wait since, on the ground that they could resume what it held."""
+        until = min(self.present_until, now) if self.has_ended(now) else self.present_until
+        return self.alive()._replace(server=server, seen=now, present_until=until)
 
     def alive(self) -> "Lease":
         """The lease of a session that has not ended."""

@@ -18,9 +18,10 @@ _SELECT_LOSSES: Final = (
 )
 _MOVES_TO_SERVER: Final = "(kind = 'held' OR server = '')"  # a waiter is there as long as the server that it called
 _HAS_ENDED: Final = f"(server = '' OR server = '{BY_CALLS}' AND seen <= %(now)s - {SESSION_ENDS})"
+_WAITS_UNTIL: Final = f"CASE WHEN {_HAS_ENDED} THEN LEAST(present_until, %(now)s) ELSE present_until END"
 _IS_OWN: Final = "agent = %(agent)s AND receipt IS NOT DISTINCT FROM %(receipt)s"
 _HEARD: Final = f"""UPDATE leases SET seen = %(now)s, ended_at = CASE kind WHEN 'offered' THEN ended_at ELSE 0 END,
-    heard = CASE WHEN {_IS_OWN} THEN %(now)s ELSE heard END,
+    present_until = {_WAITS_UNTIL}, heard = CASE WHEN {_IS_OWN} THEN %(now)s ELSE heard END,
     server = CASE WHEN %(server)s != '' AND (kind = 'held' OR {_HAS_ENDED}) THEN %(server)s ELSE server END,
     deadline = CASE WHEN kind = 'held' AND {_IS_OWN} THEN GREATEST(deadline, %(now)s + length) ELSE deadline END
     WHERE principal IS NOT DISTINCT FROM %(principal)s AND session IS NOT DISTINCT FROM %(session)s
@@ -29,7 +30,7 @@ _HEARD: Final = f"""UPDATE leases SET seen = %(now)s, ended_at = CASE kind WHEN 
     AND (kind = 'held' AND (deadline < %(now)s + length - length / 8 OR server != %(server)s AND %(server)s != '')
     OR server = '{BY_CALLS}' AND seen < %(now)s - {TOUCH_EVERY}))"""
 _TOUCH: Final = f"""UPDATE leases SET seen = GREATEST(seen, %(now)s), server = '{BY_CALLS}',
-    ended_at = CASE kind WHEN 'offered' THEN ended_at ELSE 0 END
+    ended_at = CASE kind WHEN 'offered' THEN ended_at ELSE 0 END, present_until = {_WAITS_UNTIL}
     WHERE session = %(session)s AND principal IS NOT DISTINCT FROM %(principal)s AND server IN ('', '{BY_CALLS}')
     AND deadline > %(now)s"""
 _END_SESSION: Final = f"""UPDATE leases SET server = '', ended_at = %(at)s,
