@@ -8,6 +8,7 @@ from holdlog.adapters.claims.answers import Moment
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.lease import Lease
+from holdlog.domain.names import mixed_scripts
 
 
 class Process(NamedTuple):
@@ -63,6 +64,7 @@ def _row(
         name=profile.name,
         model=profile.model,
         purpose=profile.purpose,
+        mixed_scripts=mixed_scripts(first.agent) or None,
     )
 
 

@@ -51,8 +51,7 @@ class Board:
     """`now`: the store's steady clock; a lease that is due there counts as ended. `at`: microseconds UTC.
 
     What a command decides is recorded here as it goes, so that the next step sees it: `changes` are the events, `kept`
-    and `dropped` what becomes of leases, `losses` the grants that ended without a release by their
-    holder.
+    and `dropped` what becomes of leases, `losses` the grants that ended without a release by their holder.
     """
 
     def __init__(self, claims: Iterable[Claim], leases: Iterable[Lease], now: int, at: int) -> None:
@@ -179,18 +178,13 @@ class Board:
     def cycle(self, wish: Wish) -> list[Link]:
         """The ring of agents that would wait for each other if this wish were to wait; empty when there is none."""
         wishes = [wish, *(waiting.wish for waiting in self.present())]
-        stuck = self._stuck(wishes)
-        mine = [it for it in wishes if it.who == wish.who and self._is_stuck(it, stuck)]
-        return self._ring(mine[0], wishes, stuck) if mine else []  # maybe one of its other calls
+        return self._first_ring([it for it in wishes if it.who == wish.who], wishes)  # maybe one of its other calls
 
     def closed_ring(self) -> list[Link]:
         """The agents that already wait for each other, empty when there are none. A grant to an agent that also waits
         can close such a ring."""
         wishes = [waiting.wish for waiting in self.present()]
-        stuck = self._stuck(wishes)
-        return next(
-            (self._ring(it, wishes, stuck) for it in wishes if it.who in stuck and self._is_stuck(it, stuck)), []
-        )
+        return self._first_ring(wishes, wishes)
 
     # --- record
 
@@ -261,6 +255,10 @@ class Board:
             if still == stuck:
                 return stuck
             stuck = still
+
+    def _first_ring(self, starts: list[Wish], wishes: list[Wish]) -> list[Link]:
+        stuck = self._stuck(wishes)
+        return next((self._ring(it, wishes, stuck) for it in starts if self._is_stuck(it, stuck)), [])
 
     def _ring(self, wish: Wish, wishes: list[Wish], stuck: set[Who]) -> list[Link]:
         path: list[tuple[Who, str]] = []  # an agent, and what it waits for

@@ -180,20 +180,26 @@ def evolve(claim: Claim, event: ClaimEvent, at: int, digest: bytes) -> Claim:
     version = claim.version + 1
     grants, line, past = claim.grants, claim.line, claim.past
     match event:
-        case ClaimGranted(agent=agent, principal=principal, mode=mode, ticket=ticket, instead_of=replaced):
-            grants = (*_without(grants, replaced), Grant(version, agent, principal, mode, at, event.session))
-            line = _without(line, ticket)
-        case ClaimResumed(agent=agent, principal=principal, mode=mode, ticket=ticket, grant=replaced):
-            grants = (*_without(grants, replaced), Grant(version, agent, principal, mode, at, event.session))
-            line = _without(line, ticket)
+        case ClaimGranted(instead_of=replaced) | ClaimResumed(grant=replaced):
+            granted = Grant(version, event.agent, event.principal, event.mode, at, event.session)
+            grants = (*_without(grants, replaced), granted)
+            line = _without(line, event.ticket)
         case ClaimReleased(agent=agent, grant=ended, forced_by=by):
-            holder = _holder(claim, ended)
+            past = Past(
+                holder=agent,
+                outcome="forced" if by else event.outcome,
+                at=at,
+                note=event.note,
+                moved_to=event.moved_to,
+                forced_by=by,
+                version=ended,
+                **_holder(claim, ended),
+            )
             grants = _without(grants, ended) if ended is not None else ()
-            past = Past(agent, "forced" if by else event.outcome, at, event.note, event.moved_to, by, *holder, ended)
         case ClaimExpired(agent=agent, grant=ended, due=due):
-            holder = _holder(claim, ended)
+            if event.collected:
+                past = Past(agent, "expired", due, version=ended, **_holder(claim, ended))
             grants = _without(grants, ended)
-            past = Past(agent, "expired", due, None, None, None, *holder, ended) if event.collected else past
         case ClaimQueued(agent=agent, principal=principal, mode=mode, turn=turn):
             line = (*line, Ticket(version, agent, principal, mode, at, turn, event.also, event.alternatives))
         case ClaimUnqueued(ticket=ticket):
@@ -201,10 +207,10 @@ def evolve(claim: Claim, event: ClaimEvent, at: int, digest: bytes) -> Claim:
     return Claim(claim.resource, version, grants, line, past, digest)
 
 
-def _holder(claim: Claim, version: int | None) -> tuple[str | None, str | None]:
+def _holder(claim: Claim, version: int | None) -> dict[str, str | None]:
     """Principal and session of the grant that ends."""
     grant = claim.grant(version) if version is not None else next(iter(claim.grants), None)
-    return (grant.principal, grant.session) if grant is not None else (None, None)
+    return {} if grant is None else {"principal": grant.principal, "session": grant.session}
 
 
 def _without(parts: tuple[Part, ...], version: int | None) -> tuple[Part, ...]:

@@ -128,7 +128,7 @@ def _cause(holds: list[Rival], who: Who) -> Literal["agent", "session", "receipt
 def _forced(command: Release, board: Board) -> Let:
     assert command.resource is not None
     wanted = list(dict.fromkeys((command.resource, *command.also)))
-    released: list[tuple[str, int]] = []
+    released: dict[str, int] = {}
     for resource in wanted:
         holds = board.holds(resource)
         if not holds and any(board.rivals(resource, "exclusive", None)):
@@ -145,11 +145,10 @@ def _forced(command: Release, board: Board) -> Let:
                 holder_principal=hold.grant.principal,
                 note=command.note,
             )
-            version = board.record(resource, ending)
-            released = [*(it for it in released if it[0] != resource), (resource, version)]
+            released[resource] = board.record(resource, ending)
             lose(hold, "forced", board, command.note)
     served = serve(board)
-    return Let(tuple(released), not released, None, *_granted_to(served, wanted))
+    return Let(tuple(released.items()), not released, None, *_granted_to(served, wanted))
 
 
 def _granted_to(served: list[tuple[str, Who]], released: list[str]) -> tuple[str | None, str | None]:

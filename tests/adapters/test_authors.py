@@ -171,6 +171,14 @@ def test_agents_have_a_row_for_each_session(place: str) -> None:
     assert f"process {os.getpid()}, second" in listed
 
 
+def test_a_row_of_a_session_marks_a_name_that_mixes_scripts(place: str) -> None:
+    with closing(open_holdlog(place if "://" in place else Path(place))) as opened:
+        opened.claim(opened.calls.claim("a", "\u0430nn"), opened.caller)
+        opened.claim(opened.calls.claim("b", "анна"), opened.caller)
+        rows = json.loads(cli(place, "agents", "--json"))["agents"]
+    assert {it["agent"]: it.get("mixed_scripts") for it in rows} == {"\u0430nn": True, "анна": None}
+
+
 def test_a_ring_of_waiters_and_a_grant_from_the_queue_name_principals(opened: Opened) -> None:
     from holdlog.domain.claims.commands import Queued, Release, Take
     from holdlog.domain.claims.lease import SECOND
