@@ -18,7 +18,7 @@ from holdlog.domain.refusals import BusyError, DeadlockError, HoldlogError
 from holdlog.projections import fold
 from tests import claim_rule
 from tests.claim_rule import Agent, Has, Scene, Wants, scene
-from tests.claim_steps import SERVERS, By, Claims, EndsSession, Passes, Seen, Step, Touches, Turn, World, steps
+from tests.claim_steps import SERVERS, By, Claims, EndsSession, LetsGo, Passes, Seen, Step, Touches, Turn, World, steps
 from tests.clock import Clock
 from tests.commands import whole_log
 from tests.postgres import emptied
@@ -45,6 +45,16 @@ RETURNS_INTO_A_RING: list[Step] = [
     Passes(1),
 ]
 """`x` in s1 waits for a claim that it may resume as long as c1 counts as ended."""
+RETURNS_TO_ITS_OFFER: list[Step] = [
+    Claims(By("x"), "a"),
+    Claims(By("x/2", "c2"), "a", mode="shared", wait=30),
+    LetsGo(0),
+    Claims(By("x"), "a/b"),
+    Claims(By("x/2", "s2"), "a", also=("a/",), wait=30),
+    EndsSession("c2"),
+    Claims(By("x/2", "c2"), "a"),
+]
+"""`x/2` in s2 waits for `x`, and again for the session c2 as soon as that one calls."""
 quick = settings(deadline=None, max_examples=250, suppress_health_check=[HealthCheck.too_slow])
 fewer = settings(quick, max_examples=25)
 
@@ -73,6 +83,7 @@ def test_sessions_that_end_and_come_back(history: list[Step]) -> None:
 @quick
 @given(steps(NAMESAKES, endings=True))
 @example(RETURNS_INTO_A_RING)
+@example(RETURNS_TO_ITS_OFFER)
 def test_sessions_and_receipts_that_share_names(history: list[Step]) -> None:
     with in_memory() as world:
         live(world, history)
@@ -256,7 +267,7 @@ def require_answer(turn: Turn, command: Take) -> None:
     """The rule says who is granted what, and who is told that it may not wait."""
     assert turn.by is not None
     asker = Agent(turn.by.agent, turn.by.session)
-    stood = scene(turn.before)
+    stood = _returned(scene(turn.before), asker)
     wish = _wish(turn, command, asker)
     options = wish.options
     offered = [option for option in options if _is_offered(turn.before, option, asker)]
@@ -336,6 +347,12 @@ def _returns(turn: Turn) -> bool:
     before, after = turn.before, turn.after
     both = [(before.leases[key], lease) for key, lease in after.leases.items() if key in before.leases]
     return any(was.has_ended(before.now) and not lease.has_ended(after.now) for was, lease in both)
+
+
+def _returned(before: Scene, asker: Agent) -> Scene:
+    """The session that calls is alive, whatever was noticed before."""
+    has = (it._replace(gone=it.gone and it.agent.session != asker.session) for it in before.has)
+    return before._replace(has=tuple(has))
 
 
 def _is_above(one: str, other: str) -> bool:
