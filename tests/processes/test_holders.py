@@ -307,8 +307,9 @@ def require_losses(world: World, holder: Client, kind: str, end: str | None, hel
 def leave(world: World, holder: Client, end: str | None, held: list[Held]) -> None:
     """Nothing of the cases is left, for there are only so many claims of a principal, and tickets at all."""
     facts = held[0].holder
-    if end is None:
-        holder("release", **({"receipt": facts.receipt} if facts.receipt else {}))
+    client = holder if end is None else holder.returned
+    if client is not None:
+        client("release", **({"receipt": facts.receipt} if facts.receipt else {}))
     else:
         heir = world.client("http26 header", "heir", facts.token) if facts.token else None
         for it in held:
