@@ -287,7 +287,11 @@ class StateStore:
     def _update_once(
         self, namespace: str, key: str, function: Callable[[Any], Any], by: str, reason: str | None
     ) -> results.SetResult:
-        value, version = read_for_update(self.get, namespace, key)
+        try:
+            record = self._opened.read(self._calls.get(namespace, key))
+            value, version = record.value, record.version
+        except NotFoundError:
+            value, version = None, 0
         return self.set(namespace, key, function(value), updated_by=by, expected_version=version, reason=reason)
 
 
@@ -490,7 +494,11 @@ class AsyncStateStore:
     async def _update_once(
         self, namespace: str, key: str, function: Callable[[Any], Any], by: str, reason: str | None
     ) -> results.SetResult:
-        value, version = read_for_update(lambda *place: self._opened.read(self._calls.get(*place)), namespace, key)
+        try:
+            record = await self._opened.read_async(self._calls.get(namespace, key))
+            value, version = record.value, record.version
+        except NotFoundError:
+            value, version = None, 0
         return await self.set(namespace, key, function(value), updated_by=by, expected_version=version, reason=reason)
 
 
@@ -514,15 +522,6 @@ def _wish(
         return calls.claim(resource, agent, also, (), lease_seconds, seconds, mode, note)
 
     return Wish(stand, number_of_seconds(wait_seconds, "wait_seconds"), outcome)
-
-
-def read_for_update(get: Callable[[str, str], results.StateRecord], namespace: str, key: str) -> tuple[Any, int]:
-    """The value (None when there is none) and the version that its successor must expect."""
-    try:
-        record = get(namespace, key)
-    except NotFoundError:
-        return None, 0
-    return record.value, record.version
 
 
 def back_off(attempt: int) -> float:

@@ -12,11 +12,13 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from holdlog.adapters.cli.settings import place_of, workspaces_of
+from holdlog.adapters.cli.settings import named_place, place_of, workspaces_of
 from holdlog.adapters.results import Result
 
 _READ_ONLY: Final = frozenset({"get", "list", "history", "claims", "agents", "status"})
 """Commands that make no store where there is none."""
+_LISTS: Final = frozenset({"list", "claims", "agents"})
+"""Commands that list nothing in a new repository, where the store does not exist yet."""
 
 _OF_HOLDERS: Final = frozenset({"claim", "release", "wait", "set", "delete"})
 _OF_RESOURCES: Final = frozenset({"claims", "agents", "claim", "release", "status", "wait", "set", "delete"})
@@ -182,7 +184,10 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
 
     place = place_of(options.db)
     if options.command in _READ_ONLY and not stands(place):
-        return texts.no_store(place)
+        may_be_new = options.command in _LISTS and named_place(options.db) is None
+        if not (may_be_new and options.json):
+            return texts.no_store(place, expected=not may_be_new)
+        place = ":memory:"  # nothing is listed, in the usual shape
     known = workspaces_of(options) if options.command in _OF_RESOURCES else None
     settings = Settings(workspaces=known, max_wait=LONGEST_WAIT)
     session = named_session(getattr(options, "session", None)) or SessionId("shell", process_session())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdlog.adapters.cli.commands import Parsers
 from holdlog.adapters.cli.nats import run_until_ended
-from holdlog.adapters.cli.settings import one_or_more, place_of, workspaces_of
+from holdlog.adapters.cli.settings import named_place, one_or_more, place_of, workspaces_of
 
 if TYPE_CHECKING:
     from holdlog.adapters.events.choice import Choice
@@ -73,7 +73,7 @@ def run_log(options: argparse.Namespace) -> int:
 
     place = place_of(options.db)
     if not stands(place):
-        return no_store(place)
+        return no_store(place, expected=named_place(options.db) is not None)
     opened = open_holdlog(place, Settings(workspaces=workspaces_of(options)), what="holdlog log", tell=tell)
     try:
         kinds = None if options.kinds is None else options.kinds.split(",")

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "nats":
             raise
-        _complain(StoreError("nats is missing; pip install 'holdlog[nats]'"))
+        _complain(StoreError("nats-py is missing, which holdlog needs; install holdlog again"))
         return BAD_SETTINGS
     except KeyboardInterrupt:
         return INTERRUPTED

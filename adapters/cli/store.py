@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from holdlog.adapters.cli.settings import place_of
+from holdlog.adapters.cli.settings import named_place, place_of
 from holdlog.domain.refusals import StoreError
 
 if TYPE_CHECKING:
@@ -84,13 +84,18 @@ def run_rebuild(options: argparse.Namespace) -> int:
 
 def run_doctor(options: argparse.Namespace) -> int:
     """Raises StoreError, LocationError."""
-    from holdlog.adapters.compose import examine
+    from holdlog.adapters.cli.texts import NEXT_STEP
+    from holdlog.adapters.compose import examine, stands
     from holdlog.adapters.machine.location import without_password
+    from holdlog.adapters.stores.findings import Finding
 
     place = lasting_place(options.db)
     bar = Bar(sys.stderr, "doctor")
     try:
-        findings = examine(place, bar.draw)
+        if named_place(options.db) is None and not stands(place):  # a new repository
+            findings = [Finding("file", "ok", f"there is no store yet; {NEXT_STEP}")]
+        else:
+            findings = examine(place, bar.draw)
     finally:
         bar.clear()
     sound = all(finding.level != "bad" for finding in findings)

@@ -14,6 +14,7 @@ from holdlog.adapters.machine.location import without_password
 from holdlog.adapters.results import Result
 from holdlog.domain.names import looks_blank, mixed_scripts
 
+NEXT_STEP = "the first claim or set creates it, such as: holdlog claim README.md; --db names another store"
 WIDEST_VALUE = 60
 """Characters of a value in a table."""
 
@@ -23,10 +24,11 @@ def tell(line: str) -> None:
     sys.stderr.write(f"holdlog: {printable(line, kept='')}\n")
 
 
-def no_store(place: Path | str) -> int:
-    """Say that there is none, and what to do; the exit code."""
-    tell(f"there is no store at {without_password(place)} yet; the first claim or set makes it, and --db names another")
-    return 1
+def no_store(place: Path | str, expected: bool = True) -> int:
+    """Report that the store does not exist, and what to do next. Returns the exit code: 1 if the store is expected to
+    exist, else 0."""
+    tell(f"there is no store at {without_password(place)} yet; {NEXT_STEP}")
+    return 1 if expected else 0
 
 
 def printable(text: str, kept: str = "\n") -> str:

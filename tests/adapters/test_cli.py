@@ -186,9 +186,27 @@ def test_json_is_the_answer_that_an_agent_would_get(run: Terminal, monkeypatch: 
     assert "x_wait" in json.loads(run("claim", "a.py", "--agent", "bob", "--json").out)["hint"]
 
 
+@pytest.mark.parametrize("command", ["claims", "agents", "list", "log", "doctor"])
+def test_a_new_repository_is_no_fault(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HOLDLOG_DB", raising=False)
+    assert main([command]) == 0
+    assert "the first claim or set creates it, such as: holdlog claim" in "".join(capsys.readouterr())
+    assert main([command, "--json"]) == 0
+    listed = capsys.readouterr().out
+    assert command == "log" or json.loads(listed)
+    assert not list(tmp_path.rglob("state.db"))
+
+
 @pytest.mark.parametrize("line", ["get n k", "list", "list n", "history n k", "claims", "status a.py"])
 def test_reading_makes_no_store(line: str, run: Terminal) -> None:
-    told = f"holdlog: there is no store at {run.db} yet; the first claim or set makes it, and --db names another\n"
+    told = (
+        f"holdlog: there is no store at {run.db} yet; the first claim or set creates it,"
+        " such as: holdlog claim README.md; --db names another store\n"
+    )
     assert run(*line.split()) == (1, "", told)
     assert not run.db.parent.joinpath("state.db").exists()
 

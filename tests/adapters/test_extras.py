@@ -76,7 +76,7 @@ def test_so_it_does_where_the_library_below_psycopg_is_missing(without: Without)
 def test_nats_says_what_it_needs(without: Without, store: Path, command: str) -> None:
     done = without("nats", command, *NATS, "--db", store)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "holdlog: nats is missing; pip install 'holdlog[nats]'\n"
+    assert done.stderr == "holdlog: nats-py is missing, which holdlog needs; install holdlog again\n"
 
 
 @pytest.mark.parametrize(("command", "option"), [("serve", "--nats-nkey"), ("relay", "--nats-creds")])

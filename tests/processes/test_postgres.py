@@ -570,9 +570,10 @@ def test_one_relay_has_the_lead_until_its_connection_ends(server: PostgresServer
         lambda store: store.get("n", "k"),
         lambda store: store.wait("r", timeout_seconds=1),
         lambda store: store.set("n", "k", 2, updated_by="ann"),
+        lambda store: store.update("n", "k", lambda value: value + 1, updated_by="ann"),
         *slow(lambda store: store.status("r"), lambda store: store.claim("r", agent="ann")),
     ],
-    ids=["get", "wait", "set", "status", "claim"],
+    ids=["get", "wait", "set", "update", "status", "claim"],
 )
 async def test_while_the_database_is_gone_the_loop_goes_on(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch, call: Callable[[AsyncStateStore], Awaitable[Any]]
