@@ -5,7 +5,7 @@ from typing import ClassVar, NamedTuple
 from pydantic import model_validator
 
 from holdlog.domain.envelope import NO_DIGEST
-from holdlog.domain.message import Event, Message
+from holdlog.domain.message import Command, Event
 from holdlog.domain.names import AllowedAgent, Label, Note, agent_stream
 
 
@@ -19,9 +19,10 @@ class AgentRegistered(Event):
     purpose: Note | None = None
 
 
-class Register(Message):
+class Register(Command):
     """Say who an agent is; what is left out stays as it was."""
 
+    kind: ClassVar[str] = "register"
     agent: AllowedAgent
     name: Label | None = None
     model: Label | None = None

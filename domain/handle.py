@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -69,15 +69,30 @@ class Changed(NamedTuple):
 
 Outcome = Changed | Taken | Queued | Let | Registered | Swept | Told | TokenChanged | ThreadChanged
 
-_OUTCOMES: Final[dict[type[Command], TypeAdapter[Any]]] = {
-    Transact: TypeAdapter(Changed),
-    ClearNamespace: TypeAdapter(Changed),
-    Take: TypeAdapter(Taken),
-    Release: TypeAdapter(Let),
-    Register: TypeAdapter(Registered),
-    **dict.fromkeys(get_args(ThreadCommand), TypeAdapter(ThreadChanged)),
+
+class Repeatable(NamedTuple):
+    """A command whose outcome is remembered under its request id.
+
+    `stored_name`: part of the request's fingerprint; it never changes. `outcome`: reads and writes the outcome as JSON.
+    """
+
+    stored_name: str
+    outcome: TypeAdapter[Any]
+
+
+_CHANGED, _THREAD_CHANGED = TypeAdapter(Changed), TypeAdapter(ThreadChanged)
+_REPEATABLE: Final[dict[type[Command], Repeatable]] = {
+    Transact: Repeatable("Transact", _CHANGED),
+    ClearNamespace: Repeatable("ClearNamespace", _CHANGED),
+    Take: Repeatable("Take", TypeAdapter(Taken)),
+    Release: Repeatable("Release", TypeAdapter(Let)),
+    Register: Repeatable("Register", TypeAdapter(Registered)),
+    StartThread: Repeatable("StartThread", _THREAD_CHANGED),
+    ForkThread: Repeatable("ForkThread", _THREAD_CHANGED),
+    Append: Repeatable("Append", _THREAD_CHANGED),
+    ReplaceResults: Repeatable("ReplaceResults", _THREAD_CHANGED),
+    ChangeData: Repeatable("ChangeData", _THREAD_CHANGED),
 }
-"""What each command comes to, for outcomes that are remembered as JSON."""
 
 _NOT_ASKED: Final = {"wait", "most", "receipt", "new_receipt"}
 """What a request may differ in and be the same: the look at the end of a wait waits no more; the bound is a setting;
@@ -108,23 +123,28 @@ def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcom
     """
     if caller.request_id is None:
         return _decide(command, caller, transaction)
-    kind = _OUTCOMES.get(type(command))
+    repeatable = _REPEATABLE.get(type(command))
     scope = _scope(command, caller)
-    if kind is None or scope is None:
+    if repeatable is None or scope is None:
         return _decide(command, caller, transaction)
-    asked = getattr(command, "asked", None) or command.model_dump_json(exclude=_NOT_ASKED)
-    fingerprint = hashlib.sha256(f"{type(command).__name__}{asked}".encode()).digest()
+    digest = fingerprint(command)
     earlier = transaction.repeated(caller, scope)
     if earlier is not None:
-        if earlier[0] != fingerprint:
+        if earlier[0] != digest:
             raise ReusedError("request_id: was used for another request")
-        remembered: Outcome = kind.validate_json(earlier[1])
+        remembered: Outcome = repeatable.outcome.validate_json(earlier[1])
         return _still_held(remembered, command, caller, transaction) if isinstance(remembered, Taken) else remembered
     outcome = _decide(command, caller, transaction)
     if isinstance(outcome, Queued):
         return outcome  # not what was asked for: the same call may do better later
-    transaction.remember(caller, fingerprint, kind.dump_json(outcome).decode(), scope)
+    transaction.remember(caller, digest, repeatable.outcome.dump_json(outcome).decode(), scope)
     return outcome
+
+
+def fingerprint(command: Command) -> bytes:
+    """Identifies a request when it is repeated. Stored for 24 hours."""
+    asked = getattr(command, "asked", None) or command.model_dump_json(exclude=_NOT_ASKED)
+    return hashlib.sha256(f"{_REPEATABLE[type(command)].stored_name}{asked}".encode()).digest()
 
 
 def _scope(command: Command, caller: Caller) -> str | None:

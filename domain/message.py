@@ -13,6 +13,12 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
+class Command(Message):
+    """A request to change something; named in the imperative. `kind` names it in metrics and never changes."""
+
+    kind: ClassVar[str]
+
+
 class Event(Message):
     """Something that happened to one aggregate; named in the past tense.
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from holdlog.domain.claims.resource import Resource
 from holdlog.domain.envelope import NO_DIGEST
-from holdlog.domain.message import Event, Message
+from holdlog.domain.message import Command, Event, Message
 from holdlog.domain.names import Agent, AllowedAgent, Label, Name, record_stream
 from holdlog.domain.refusals import Conflict, ConflictError, NotFoundError, TooLargeError
 from holdlog.domain.times import utc
@@ -101,19 +101,21 @@ class Guard(Message):
     receipt: str | None = None
 
 
-class Transact(Message):
+class Transact(Command):
     """All operations or none, in their order; a later one sees what an earlier one did.
 
     Refused unless the writer holds every claim of `guard`, now and in the named version."""
 
+    kind: ClassVar[str] = "transact"
     operations: tuple[Set | Merge | Delete | Check, ...]
     by: AllowedAgent
     guard: tuple[Guard, ...] = Field(default=(), max_length=MAX_GUARDS)
 
 
-class ClearNamespace(Message):
+class ClearNamespace(Command):
     """Delete every record that lives in the namespace, whatever its version."""
 
+    kind: ClassVar[str] = "clear_namespace"
     namespace: Name
     by: AllowedAgent
 

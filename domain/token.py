@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal, NamedTuple, get_args
 from pydantic import AfterValidator, Field, Strict
 
 from holdlog.domain.envelope import NO_DIGEST
-from holdlog.domain.message import Event, Message
+from holdlog.domain.message import Command, Event
 from holdlog.domain.names import Agent, name, token_stream
 from holdlog.domain.refusals import InvalidError, NotFoundError
 
@@ -120,9 +120,10 @@ TokenEvent = TokenIssued | TokenRotated | TokenRevoked
 # --- commands
 
 
-class IssueToken(Message):
+class IssueToken(Command):
     """`lifetime_seconds` None: it never ends."""
 
+    kind: ClassVar[str] = "issue_token"
     name: TokenName
     hash: Hash
     allow: NewAllow
@@ -131,16 +132,18 @@ class IssueToken(Message):
     by: Agent
 
 
-class RotateToken(Message):
+class RotateToken(Command):
     """`overlap_seconds`: how long the secret before counts beside the new one."""
 
+    kind: ClassVar[str] = "rotate_token"
     name: TokenName
     hash: Hash
     overlap_seconds: float = Field(default=0, ge=0, le=MAX_OVERLAP_SECONDS)
     by: Agent
 
 
-class RevokeToken(Message):
+class RevokeToken(Command):
+    kind: ClassVar[str] = "revoke_token"
     name: TokenName
     by: Agent
 

@@ -1,13 +1,13 @@
 """What can be asked of claims, and what comes of it. Durations in microseconds."""
 
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from pydantic import Field, model_validator
 
 from holdlog.domain.claims.claim import Mode, Outcome, Past
 from holdlog.domain.claims.lease import GRACE, SECOND, Loss
 from holdlog.domain.claims.resource import ClaimableResource, Resource
-from holdlog.domain.message import Message
+from holdlog.domain.message import Command
 from holdlog.domain.names import Agent, AllowedAgent, Note
 from holdlog.domain.refusals import Hold
 
@@ -17,7 +17,7 @@ MAX_OF_PRINCIPAL: Final = 1_024
 """Claims that one principal, the local user included, may hold and wait for in all its sessions."""
 
 
-class Take(Message):
+class Take(Command):
     """Claim the resource with all of `also`, or else the first of `alternatives` that is free.
 
     Durations in microseconds. `lease`: what a renewal gives; `told`: the agent chose it. `wait`: how long the caller
@@ -25,6 +25,7 @@ class Take(Message):
     the caller passed; `new_receipt`: of the one that it gets if it has no session and passed no valid receipt.
     """
 
+    kind: ClassVar[str] = "claim"
     resource: ClaimableResource
     agent: AllowedAgent
     also: tuple[ClaimableResource, ...] = Field(default=(), max_length=MAX_RESOURCES - 1)
@@ -45,7 +46,7 @@ class Take(Message):
         return self
 
 
-class Release(Message):
+class Release(Command):
     """Release the resource and `also`; without one, everything that the caller holds or waits for. `version`: only
     this grant. `receipt`: the salted hash of the one that identifies a caller without a session.
 
@@ -53,6 +54,7 @@ class Release(Message):
     the holders of that name.
     """
 
+    kind: ClassVar[str] = "release"
     resource: Resource | None = None
     agent: AllowedAgent
     also: tuple[Resource, ...] = Field(default=(), max_length=MAX_RESOURCES - 1)
@@ -77,55 +79,61 @@ class Release(Message):
         return self
 
 
-class StepBack(Message):
+class StepBack(Command):
     """The call that waited has ended without the resource; the ticket keeps its place for a while."""
 
+    kind: ClassVar[str] = "step_back"
     resource: Resource
     agent: Agent
     ticket: int
     receipt: str | None = None
 
 
-class Sweep(Message):
+class Sweep(Command):
     """End whatever is due, and the sessions that lived by their calls and made none for a minute.
 
     `heirs`: of a session that lives on in another process, with the server that is gone and the one that is there.
     `ended`: servers that are gone, whose leases are cut to `grace` (microseconds) unless `cut` is off or the agent
     chose the length."""
 
+    kind: ClassVar[str] = "sweep"
     ended: tuple[str, ...] = ()
     heirs: tuple[tuple[str, str, str], ...] = ()
     grace: int = GRACE
     cut: bool = True
 
 
-class Renew(Message):
+class Renew(Command):
     """A server says that it lives, and with it these sessions (with the time each was heard, steady microseconds) and
     these grants (resource and version). Grants of a session that had another server are this one's from now on."""
 
+    kind: ClassVar[str] = "renew"
     server: str
     sessions: tuple[tuple[str, int], ...] = ()
     grants: tuple[tuple[str, int], ...] = ()
 
 
-class TellLosses(Message):
+class TellLosses(Command):
     """Return and forget what the caller's session, or the holder of this receipt (salted hash), lost; only losses of
     the caller's principal."""
 
+    kind: ClassVar[str] = "tell_losses"
     session: str | None
     receipt: str | None = None
 
 
-class TouchSessions(Message):
+class TouchSessions(Command):
     """These sessions, which live by their calls, made a call or have one open: each with its principal. What a session
     that had ended holds is its own again."""
 
+    kind: ClassVar[str] = "touch_sessions"
     sessions: tuple[tuple[str | None, str], ...]
 
 
-class EndSession(Message):
+class EndSession(Command):
     """End a session of the caller's principal that lives by its calls; its leases keep their deadlines."""
 
+    kind: ClassVar[str] = "end_session"
     session: str
 
 

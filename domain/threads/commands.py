@@ -1,10 +1,10 @@
 """What is asked of threads, and what comes of it."""
 
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, ClassVar, Final, NamedTuple
 
 from pydantic import Field, model_validator
 
-from holdlog.domain.message import Event, Message
+from holdlog.domain.message import Command, Event, Message
 from holdlog.domain.names import Agent, AllowedAgent, Name
 from holdlog.domain.threads.thread import Checksum, MessageAppended, ResultAppended
 from holdlog.domain.value import Json
@@ -33,9 +33,10 @@ class NewResult(Message):
     checksum: Checksum
 
 
-class StartThread(Message):
+class StartThread(Command):
     """Nothing happens to a thread that was started before; `data` and `items` are those of a new one."""
 
+    kind: ClassVar[str] = "start_thread"
     thread: Name
     data: dict[Name, Json] = Field(default_factory=dict, max_length=MAX_KEYS)
     items: tuple[NewMessage | NewResult, ...] = Field(default=(), max_length=MAX_APPENDED)
@@ -43,9 +44,10 @@ class StartThread(Message):
     asked: Asked = None
 
 
-class ForkThread(Message):
+class ForkThread(Command):
     """Start a thread with what another one held at a version, or holds."""
 
+    kind: ClassVar[str] = "fork_thread"
     thread: Name
     parent: Name
     parent_version: int | None = Field(default=None, ge=1)
@@ -53,26 +55,29 @@ class ForkThread(Message):
     asked: Asked = None
 
 
-class Append(Message):
+class Append(Command):
     """Messages and results, all or none; a result that stands there already is passed over."""
 
+    kind: ClassVar[str] = "append"
     thread: Name
     items: tuple[NewMessage | NewResult, ...] = Field(min_length=1, max_length=MAX_APPENDED)
     by: AllowedAgent
     asked: Asked = None
 
 
-class ReplaceResults(Message):
+class ReplaceResults(Command):
     """Let exactly these results stand, in this order."""
 
+    kind: ClassVar[str] = "replace_results"
     thread: Name
     results: tuple[NewResult, ...] = Field(max_length=MAX_COPIED)
     by: AllowedAgent
 
 
-class ChangeData(Message):
+class ChangeData(Command):
     """`expected_data_version`: that of the last change of data, 0 where there was none; None = whatever it is."""
 
+    kind: ClassVar[str] = "change_data"
     thread: Name
     written: dict[Name, Json] = Field(default_factory=dict, max_length=MAX_KEYS)
     deleted: tuple[Name, ...] = Field(default=(), max_length=MAX_KEYS)

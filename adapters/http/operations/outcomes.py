@@ -1,28 +1,17 @@
 """What a command is called and what came of it, in the few words of the program: for labels and traces."""
 
-import re
-from functools import cache
-from typing import Final
-
 from holdlog.adapters.stores.writer import Job
 from holdlog.domain.claims.commands import Let, Queued, Take, Taken
 from holdlog.domain.handle import Command
 from holdlog.domain.record import Transact
 from holdlog.domain.refusals import HoldlogError
 
-_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
-
 
 def kind_of(command: Command) -> str:
     """As its call is named: `set`, `claim`, `clear_namespace`; `transact` for several operations."""
     if isinstance(command, Transact) and len(command.operations) == 1:
-        return _word(type(command.operations[0]))
-    return _word(type(command))
-
-
-@cache
-def _word(kind: type) -> str:
-    return "claim" if kind is Take else _CAPITAL.sub("_", kind.__name__).lower()
+        return command.operations[0].kind
+    return command.kind
 
 
 def outcome_of(job: Job) -> str:
