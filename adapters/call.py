@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from holdlog.domain.claims.commands import Take
+from holdlog.domain.claims.commands import AcquireClaim
 from holdlog.domain.handle import Command, Outcome
 from holdlog.domain.ports import Reader
 from holdlog.projections.waiting import EVERYTHING
@@ -86,7 +86,7 @@ class Stand(NamedTuple, Generic[Answered]):
     """A claim that may stand in line: `command` once, and, after `seconds` or when its ticket is gone, `again`, which
     waits no more. Both outcomes are answered by `answer`."""
 
-    command: Take
-    again: Take
+    command: AcquireClaim
+    again: AcquireClaim
     answer: Callable[[Outcome, Reader], Answered]
     seconds: float

@@ -18,8 +18,8 @@ from holdlog.domain.claims.commands import (
     StepBack,
     Sweep,
     Swept,
-    Take,
-    Taken,
+    AcquireClaim,
+    ClaimAcquired,
     TellLosses,
     Told,
     TouchSessions,
@@ -46,7 +46,7 @@ from holdlog.domain.token import IssueToken, RevokeToken, RotateToken, TokenChan
 Command = (
     Transact
     | ClearNamespace
-    | Take
+    | AcquireClaim
     | Release
     | StepBack
     | Register
@@ -67,7 +67,7 @@ class Changed(NamedTuple):
     position: int
 
 
-Outcome = Changed | Taken | Queued | Let | Registered | Swept | Told | TokenChanged | ThreadChanged
+Outcome = Changed | ClaimAcquired | Queued | Let | Registered | Swept | Told | TokenChanged | ThreadChanged
 
 
 class Repeatable(NamedTuple):
@@ -84,7 +84,7 @@ _CHANGED, _THREAD_CHANGED = TypeAdapter(Changed), TypeAdapter(ThreadChanged)
 _REPEATABLE: Final[dict[type[Command], Repeatable]] = {
     Transact: Repeatable("Transact", _CHANGED),
     ClearNamespace: Repeatable("ClearNamespace", _CHANGED),
-    Take: Repeatable("Take", TypeAdapter(Taken)),
+    AcquireClaim: Repeatable("Take", TypeAdapter(ClaimAcquired)),
     Release: Repeatable("Release", TypeAdapter(Let)),
     Register: Repeatable("Register", TypeAdapter(Registered)),
     StartThread: Repeatable("StartThread", _THREAD_CHANGED),
@@ -133,7 +133,7 @@ def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcom
         if earlier[0] != digest:
             raise ReusedError("request_id: was used for another request")
         remembered: Outcome = repeatable.outcome.validate_json(earlier[1])
-        return _still_held(remembered, command, caller, transaction) if isinstance(remembered, Taken) else remembered
+        return _still_held(remembered, command, caller, transaction) if isinstance(remembered, ClaimAcquired) else remembered
     outcome = _decide(command, caller, transaction)
     if isinstance(outcome, Queued):
         return outcome  # not what was asked for: the same call may do better later
@@ -150,13 +150,13 @@ def fingerprint(command: Command) -> bytes:
 def _scope(command: Command, caller: Caller) -> str | None:
     """What besides the principal a request id is unique in: for claims the session, else nothing (""). None: a caller
     without a session cannot be distinguished from others, so outcomes of its claims are not remembered."""
-    return caller.session if isinstance(command, Take | Release) else ""
+    return caller.session if isinstance(command, AcquireClaim | Release) else ""
 
 
-def _still_held(outcome: Taken, command: Command, caller: Caller, transaction: Transaction) -> Taken:
+def _still_held(outcome: ClaimAcquired, command: Command, caller: Caller, transaction: Transaction) -> ClaimAcquired:
     """The outcome of a repeated claim, with the time that is left. Raises ExpiredError if the caller holds it no
     longer."""
-    assert isinstance(command, Take)
+    assert isinstance(command, AcquireClaim)
     who = _identified(command.agent, caller, command.receipt, transaction)
     grants = ((outcome.resource, outcome.version), *outcome.also)
     board = load_to_write(transaction, [resource for resource, _ in grants])
@@ -177,7 +177,7 @@ def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outco
             live = transaction.records(namespace, prefix="", after=None, limit=-1, deleted=False)
             operations = tuple(Delete(namespace=namespace, key=found.key) for found in live)
             return _change_records(operations, by, caller, transaction, clears=True)
-        case Take():
+        case AcquireClaim():
             return _take(command, caller, transaction)
         case Release():
             return _release(command, caller, transaction)
@@ -283,7 +283,7 @@ def _checked(
     )
 
 
-def _take(command: Take, caller: Caller, transaction: Transaction) -> Taken | Queued:
+def _take(command: AcquireClaim, caller: Caller, transaction: Transaction) -> ClaimAcquired | Queued:
     who = _identified(command.agent, caller, command.receipt, transaction, command.new_receipt)
     board = load_to_write(transaction, [command.resource, *command.also, *command.alternatives])
     if board.revive(who, caller.server):
@@ -291,7 +291,7 @@ def _take(command: Take, caller: Caller, transaction: Transaction) -> Taken | Qu
     outcome = taking.take(command, who, caller.server, transaction.leases.held(who, transaction.steady), board)
     positions = settle(board, transaction, caller)
     transaction.leases.heard(who, caller.server, transaction.steady)
-    if isinstance(outcome, Taken) and (outcome.resource, outcome.version) in positions:
+    if isinstance(outcome, ClaimAcquired) and (outcome.resource, outcome.version) in positions:
         return outcome._replace(position=positions[outcome.resource, outcome.version])
     return outcome
 

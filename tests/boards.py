@@ -20,7 +20,7 @@ from holdlog.domain.claims.claim import (
     ClaimResumed,
     ClaimUnqueued,
 )
-from holdlog.domain.claims.commands import Let, Queued, Release, StepBack, Take, Taken
+from holdlog.domain.claims.commands import Let, Queued, Release, StepBack, AcquireClaim, ClaimAcquired
 from holdlog.domain.claims.lease import ABSENCE, GRACE, SECOND, Held, Lease, Who
 from holdlog.domain.record import Guard
 from holdlog.domain.refusals import FencedError, HoldlogError
@@ -52,11 +52,11 @@ def server_of(caller: Who) -> str:
 # --- commands
 
 
-def take(resource: str, by: str, **fields: Any) -> tuple[Take, str]:
-    return Take(resource=resource, agent=who(by).agent, **fields), by
+def take(resource: str, by: str, **fields: Any) -> tuple[AcquireClaim, str]:
+    return AcquireClaim(resource=resource, agent=who(by).agent, **fields), by
 
 
-def stand(resource: str, by: str, **fields: Any) -> tuple[Take, str]:
+def stand(resource: str, by: str, **fields: Any) -> tuple[AcquireClaim, str]:
     """Claim, and wait where it is not free."""
     return take(resource, by, wait=WAIT, **fields)
 
@@ -191,14 +191,14 @@ class Scene:
         serving.expire([], found)
         return Happened(found, None)
 
-    def when(self, call: tuple[Take | Release | StepBack, str], principal: str | None = None) -> "Happened":
+    def when(self, call: tuple[AcquireClaim | Release | StepBack, str], principal: str | None = None) -> "Happened":
         """Decide. A refusal is kept for `refused`."""
         command, name = call
         caller = who(name, principal)
         found = self.board
         try:
             match command:
-                case Take():
+                case AcquireClaim():
                     of_principal = [it for it in found.leases.values() if it.principal == caller.principal]
                     mine = [it for it in of_principal if it.session == caller.session and it.kind != "waits"]
                     outcome: Any = taking.take(
@@ -249,8 +249,8 @@ class Happened(Scene):
         return self._outcome
 
     @property
-    def taken(self) -> Taken:
-        assert isinstance(self.outcome, Taken)
+    def taken(self) -> ClaimAcquired:
+        assert isinstance(self.outcome, ClaimAcquired)
         return self.outcome
 
     @property

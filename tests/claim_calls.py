@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdlog.domain.claims.commands import Queued, Take, Taken
+from holdlog.domain.claims.commands import Queued, AcquireClaim, ClaimAcquired
 from holdlog.domain.claims.lease import SECOND
 from holdlog.domain.claims.settling import load
 from holdlog.domain.handle import Command, handle
@@ -29,14 +29,14 @@ def by(session: str | None = "s1", request_id: str | None = None, server: str | 
     return Caller(session=session, server=server, request_id=request_id)
 
 
-def claim(store: Store, resource: str = "a", agent: str = "ann", caller: Caller | None = None, **more: Any) -> Taken:
-    outcome = run(store, Take(resource=resource, agent=agent, **more), caller or by())
-    assert isinstance(outcome, Taken)
+def claim(store: Store, resource: str = "a", agent: str = "ann", caller: Caller | None = None, **more: Any) -> ClaimAcquired:
+    outcome = run(store, AcquireClaim(resource=resource, agent=agent, **more), caller or by())
+    assert isinstance(outcome, ClaimAcquired)
     return outcome
 
 
 def wait(store: Store, resource: str, agent: str, seconds: int = 30) -> Queued:
-    outcome = run(store, Take(resource=resource, agent=agent, wait=seconds * SECOND), by())
+    outcome = run(store, AcquireClaim(resource=resource, agent=agent, wait=seconds * SECOND), by())
     assert isinstance(outcome, Queued)
     return outcome
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 import hypothesis.strategies as st
 
 from holdlog.domain.claims.claim import Claim, Mode
-from holdlog.domain.claims.commands import EndSession, Release, Renew, StepBack, Sweep, Take, TouchSessions
+from holdlog.domain.claims.commands import EndSession, Release, Renew, StepBack, Sweep, AcquireClaim, TouchSessions
 from holdlog.domain.claims.lease import BY_CALLS, SECOND, Lease, Loss
 from holdlog.domain.handle import Command, Outcome, handle
 from holdlog.domain.message import NOBODY, Caller
@@ -73,7 +73,7 @@ class World:
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store = store
         self.clock = clock
-        self.calls: list[tuple[By, Take]] = []
+        self.calls: list[tuple[By, AcquireClaim]] = []
 
     def run(self, command: Command, by: By | None = None) -> Turn:
         """As the writer does: a refusal does not undo the transaction."""
@@ -117,7 +117,7 @@ class Claims(NamedTuple):
     lease: int = 300
 
     def take(self, world: World) -> Turn:
-        command = Take(
+        command = AcquireClaim(
             resource=self.resource,
             agent=self.by.agent,
             also=self.also,

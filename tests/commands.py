@@ -13,7 +13,7 @@ from holdlog.adapters.stores.postgres.schema import SELECT_EVENTS
 from holdlog.adapters.stores.rows import SqliteReader
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
-from holdlog.domain.claims.commands import Let, Release, Take, Taken
+from holdlog.domain.claims.commands import Let, Release, AcquireClaim, ClaimAcquired
 from holdlog.domain.envelope import NO_DIGEST, Recorded
 from holdlog.domain.handle import Changed, Command, Outcome, handle
 from holdlog.domain.message import NOBODY, Caller, Event
@@ -71,8 +71,8 @@ def clear(namespace: str = "n", by: str = "ann") -> ClearNamespace:
     return ClearNamespace(namespace=namespace, by=by)
 
 
-def take(resource: str, agent: str = "ann") -> Take:
-    return Take(resource=resource, agent=agent)
+def take(resource: str, agent: str = "ann") -> AcquireClaim:
+    return AcquireClaim(resource=resource, agent=agent)
 
 
 def release(resource: str, agent: str = "ann") -> Release:
@@ -104,9 +104,9 @@ def write(store: Store, key: str, value: Any, expected: int | None = None, names
     return written.version
 
 
-def claim(store: Store, resource: str, agent: str = "ann") -> Taken:
+def claim(store: Store, resource: str, agent: str = "ann") -> ClaimAcquired:
     outcome = run(store, take(resource, agent))
-    assert isinstance(outcome, Taken)
+    assert isinstance(outcome, ClaimAcquired)
     return outcome
 
 

@@ -9,7 +9,7 @@ from holdlog.adapters.access.verifier import MOST_REMEMBERED, REMEMBERED_SECONDS
 from holdlog.adapters.call import Read
 from holdlog.adapters.opened import Opened
 from holdlog.domain.agent import Register
-from holdlog.domain.claims.commands import Release, Take
+from holdlog.domain.claims.commands import Release, AcquireClaim
 from holdlog.domain.handle import Command
 from holdlog.domain.message import Caller
 from holdlog.domain.record import ClearNamespace, Delete, Transact
@@ -81,7 +81,7 @@ def _name_in(command: Command) -> tuple[str, str] | None:
             return ("deleted_by" if all(isinstance(it, Delete) for it in operations) else "updated_by"), by
         case ClearNamespace(by=by):
             return "deleted_by", by
-        case Take(agent=agent) | Register(agent=agent) | Release(agent=agent, forced=True):
+        case AcquireClaim(agent=agent) | Register(agent=agent) | Release(agent=agent, forced=True):
             return "agent", agent
         case StartThread(by=by) | ForkThread(by=by) | Append(by=by) | ChangeData(by=by) | ReplaceResults(by=by):
             return "agent", by

@@ -10,7 +10,7 @@ from holdlog.domain import refusals
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.board import Board, Rival, Waiting
 from holdlog.domain.claims.claim import Grant, Past
-from holdlog.domain.claims.commands import InLine, Let, Queued, Taken
+from holdlog.domain.claims.commands import InLine, Let, Queued, ClaimAcquired
 from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.claims.taking import MAX_TOLD
 from holdlog.domain.names import mixed_scripts
@@ -29,7 +29,7 @@ class Moment(NamedTuple):
 
 
 def taken(
-    outcome: Taken,
+    outcome: ClaimAcquired,
     moment: Moment,
     elsewhere: list[results.Elsewhere],
     folder: bool = False,
@@ -73,7 +73,7 @@ def taken(
     return results.Claimed(**facts, position=outcome.position, hint=hint)
 
 
-def _former_losses(outcome: Taken) -> list[Lost] | None:
+def _former_losses(outcome: ClaimAcquired) -> list[Lost] | None:
     """What another session of the holder's name lost here last. If that session returns, its own response lists it."""
     past = outcome.past
     if past is None or past.outcome not in ("expired", "forced") or not outcome.is_former:

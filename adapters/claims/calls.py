@@ -21,7 +21,7 @@ from holdlog.adapters.results import Lost, Result, Unavailable, renamed
 from holdlog.domain.agent import Register, Registered
 from holdlog.domain.claims.board import Board
 from holdlog.domain.claims.claim import Claim, Grant
-from holdlog.domain.claims.commands import MAX_RESOURCES, Let, Queued, Release, Take, Taken
+from holdlog.domain.claims.commands import MAX_RESOURCES, Let, Queued, Release, AcquireClaim, ClaimAcquired
 from holdlog.domain.claims.lease import SECOND, Loss
 from holdlog.domain.claims.resource import ClaimableResource, Resource, custom_name
 from holdlog.domain.claims.settling import load
@@ -113,7 +113,7 @@ class ClaimCalls:
         receipts = {self._receipt(text): text for text in (fresh, receipt) if text is not None}
         arguments["new_receipt"] = self._receipt(fresh)
         arguments["receipt"] = None if receipt is None else self._receipt(receipt)
-        command = checked(lambda: Take(**arguments, wait=round(wait * SECOND)))
+        command = checked(lambda: AcquireClaim(**arguments, wait=round(wait * SECOND)))
         given = dict(zip(_resources_of(command), (resource, *also, *alternatives), strict=True))
         for name in given:
             self._require("claim", name)
@@ -122,7 +122,7 @@ class ClaimCalls:
         def answer(outcome: Outcome, reader: Reader) -> Result:
             if isinstance(outcome, Queued):
                 return self.shown(answers.queued(outcome, self._moment(), receipts.get(outcome.receipt or ""), cap))
-            assert isinstance(outcome, Taken)
+            assert isinstance(outcome, ClaimAcquired)
             elsewhere, folder = self._elsewhere(outcome.resource, reader), self._is_folder(outcome)
             instead, keeps = self._instead_of(outcome, given), self._settings.keeps
             shown = receipts.get(outcome.receipt or "")
@@ -381,13 +381,13 @@ class ClaimCalls:
             if (holds := answers.standing(other, board))
         ]
 
-    def _is_folder(self, outcome: Taken) -> bool:
+    def _is_folder(self, outcome: ClaimAcquired) -> bool:
         """Whether a folder was claimed by its name alone."""
         workspaces = self._settings.workspaces
         names = (outcome.resource, *(name for name, _ in outcome.also))
         return workspaces is not None and any(workspaces.is_folder(name) for name in names)
 
-    def _instead_of(self, outcome: Taken, given: Mapping[str, str]) -> str | None:
+    def _instead_of(self, outcome: ClaimAcquired, given: Mapping[str, str]) -> str | None:
         """The custom name to suggest for the first granted path without a file, made of the name that the caller gave.
         None over HTTP, where callers share one view of all paths and their files may be on another machine."""
         workspaces = self._settings.workspaces
@@ -403,7 +403,7 @@ class ClaimCalls:
         return (seconds, None) if seconds <= cap else (cap, cap)
 
 
-def _resources_of(command: Take) -> tuple[str, ...]:
+def _resources_of(command: AcquireClaim) -> tuple[str, ...]:
     return (command.resource, *command.also, *command.alternatives)
 
 

@@ -13,7 +13,7 @@ from holdlog.adapters.claims import results
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.pages import chunks
 from holdlog.domain.claims.claim import ClaimGranted, ClaimReleased
-from holdlog.domain.claims.commands import Let, Queued, Release, Taken
+from holdlog.domain.claims.commands import Let, Queued, Release, ClaimAcquired
 from holdlog.domain.claims.fencing import fence
 from holdlog.domain.claims.lease import Lease, Who
 from holdlog.domain.claims.settling import load
@@ -45,7 +45,7 @@ class HeldClaim:
     InvalidError at once.
     """
 
-    def __init__(self, release: Release, taken: Taken, answer: Any, resource: Callable[[str, str], str]) -> None:
+    def __init__(self, release: Release, taken: ClaimAcquired, answer: Any, resource: Callable[[str, str], str]) -> None:
         self.resource = taken.resource
         self.version = taken.version
         self.position = taken.position
@@ -199,7 +199,7 @@ class _Block:
             if time.monotonic() < self._until:
                 return None
             raise BusyError(outcome.hold)
-        assert isinstance(outcome, Taken)
+        assert isinstance(outcome, ClaimAcquired)
         self._claim = HeldClaim(self._ending, outcome, answer, self._opened.calls.claimable)
         self._own = tuple(grant for grant in self._claim.grants if grant not in self._before)
         if outcome.already:

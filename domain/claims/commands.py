@@ -17,7 +17,7 @@ MAX_OF_PRINCIPAL: Final = 1_024
 """Claims that one principal, the local user included, may hold and wait for in all its sessions."""
 
 
-class Take(Command):
+class AcquireClaim(Command):
     """Claim the resource with all of `also`, or else the first of `alternatives` that is free.
 
     Durations in microseconds. `lease`: what a renewal gives; `told`: the agent chose it. `wait`: how long the caller
@@ -40,7 +40,7 @@ class Take(Command):
     new_receipt: str | None = None
 
     @model_validator(mode="after")
-    def _either(self) -> "Take":
+    def _either(self) -> "AcquireClaim":
         if self.also and self.alternatives:
             raise ValueError("alternatives: cannot be combined with also")
         return self
@@ -146,7 +146,7 @@ class InLine(NamedTuple):
     principal: str | None = None
 
 
-class Taken(NamedTuple):
+class ClaimAcquired(NamedTuple):
     """The agent holds the resource. `version`, `position` and `claimed_at` are those of the grant; `already`: it held
     it before. `expires_in`: microseconds, from `at` on (microseconds UTC).
     `past`: the last end of a hold of it, or of what overlaps it or goes with it: `past_of`.

@@ -4,7 +4,7 @@ from typing import Final
 
 from holdlog.domain.claims.board import Board, Option, Rival, Waiting, Wish
 from holdlog.domain.claims.claim import ClaimQueued, ClaimUnqueued, Past
-from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL, InLine, Queued, Take, Taken
+from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL, InLine, Queued, AcquireClaim, ClaimAcquired
 from holdlog.domain.claims.lease import ABSENCE, Held, Lease, Who
 from holdlog.domain.claims.serving import grant, holds_all, serve
 from holdlog.domain.refusals import BusyError, DeadlockError, Hold, InvalidError, Link, UnavailableError
@@ -15,7 +15,7 @@ MAX_TOLD: Final = 20
 """Those in line whom a holder is told about: the first."""
 
 
-def take(command: Take, who: Who, server: str, held: Held, board: Board) -> Taken | Queued:
+def take(command: AcquireClaim, who: Who, server: str, held: Held, board: Board) -> ClaimAcquired | Queued:
     """`who`: a session or a receipt identifies it. `held`: what its session and its principal hold.
 
     Raises BusyError, DeadlockError; InvalidError beyond `most` claims."""
@@ -41,7 +41,7 @@ def take(command: Take, who: Who, server: str, held: Held, board: Board) -> Take
     return _stand_in_line(command, wish, server, held, place, board)
 
 
-def _place(command: Take, who: Who, board: Board) -> Waiting | None:
+def _place(command: AcquireClaim, who: Who, board: Board) -> Waiting | None:
     """The ticket that an earlier call for the very same left."""
     asked = (command.mode, command.also, command.alternatives)
     for waiting in board.tickets_of(command.resource, who):
@@ -55,7 +55,7 @@ def _is_offered(option: Option, who: Who, board: Board) -> bool:
     return any(hold is not None and hold.lease.kind == "offered" for hold in holds)
 
 
-def _ring_of(command: Take, option: Option, who: Who, server: str, board: Board) -> list[Link]:
+def _ring_of(command: AcquireClaim, option: Option, who: Who, server: str, board: Board) -> list[Link]:
     """The agents that would wait for each other for ever if a caller that also waits in another call got this; empty
     when there would be none."""
     if not any(waiting.lease.who == who for waiting in board.present()):
@@ -66,7 +66,7 @@ def _ring_of(command: Take, option: Option, who: Who, server: str, board: Board)
 
 
 def _require_room(
-    command: Take, options: tuple[Option, ...], who: Who, held: Held, place: Waiting | None, board: Board
+    command: AcquireClaim, options: tuple[Option, ...], who: Who, held: Held, place: Waiting | None, board: Board
 ) -> None:
     """Also for what is waited for: it is granted without asking again."""
     new = max(sum(1 for resource in option if board.hold_of(resource, who) is None) for option in options)
@@ -92,7 +92,7 @@ def _require(total: int, most: int, holder: str, with_waits: bool) -> None:
         )
 
 
-def _renewed(command: Take, option: Option, who: Who, server: str, board: Board) -> Taken:
+def _renewed(command: AcquireClaim, option: Option, who: Who, server: str, board: Board) -> ClaimAcquired:
     holds = [hold for resource in option if (hold := board.hold_of(resource, who)) is not None]
     collected = [hold.lease.ended_at for hold in holds if hold.lease.kind == "offered"]
     for hold in holds:
@@ -100,7 +100,7 @@ def _renewed(command: Take, option: Option, who: Who, server: str, board: Board)
     return _taken(option, who, board, already=not collected, ended_at=max(collected, default=0))
 
 
-def _lease(command: Take, hold: Rival, who: Who, server: str, board: Board) -> Lease:
+def _lease(command: AcquireClaim, hold: Rival, who: Who, server: str, board: Board) -> Lease:
     """The lease of an own grant, renewed. A length that the agent chose once stays, unless it chooses another."""
     chosen = command.told or not hold.lease.told
     length = command.lease if chosen else hold.lease.length
@@ -118,7 +118,7 @@ def _lease(command: Take, hold: Rival, who: Who, server: str, board: Board) -> L
     )
 
 
-def _granted(command: Take, option: Option, who: Who, server: str, place: Waiting | None, board: Board) -> Taken:
+def _granted(command: AcquireClaim, option: Option, who: Who, server: str, place: Waiting | None, board: Board) -> ClaimAcquired:
     pattern = Lease(
         resource="",
         version=0,
@@ -140,14 +140,14 @@ def _granted(command: Take, option: Option, who: Who, server: str, place: Waitin
     return _taken(option, who, board, ended_at=ended_at)
 
 
-def _taken(option: Option, who: Who, board: Board, already: bool = False, ended_at: int = 0) -> Taken:
+def _taken(option: Option, who: Who, board: Board, already: bool = False, ended_at: int = 0) -> ClaimAcquired:
     holds = [hold for resource in option if (hold := board.hold_of(resource, who)) is not None]
     main, *others = holds
     past_of, past = None, None
     if not ended_at:  # else the caller takes up what its former session did, not what was done before that
         past_of, past = board.last_end(option) or (None, None)
     others_in_line = [waiting for waiting in board.in_line(main.resource) if not waiting.lease.is_of(who)]
-    return Taken(
+    return ClaimAcquired(
         resource=main.resource,
         version=main.grant.version,
         position=main.lease.position,
@@ -175,7 +175,7 @@ def _is_former(past: Past, who: Who) -> bool:
     )
 
 
-def _stand_in_line(command: Take, wish: Wish, server: str, held: Held, place: Waiting | None, board: Board) -> Queued:
+def _stand_in_line(command: AcquireClaim, wish: Wish, server: str, held: Held, place: Waiting | None, board: Board) -> Queued:
     hold = _describe(wish, board)
     own = board.hold_of(command.resource, wish.who)
     if own is not None and own.grant.mode == "shared" != command.mode:
@@ -216,7 +216,7 @@ def _stand_in_line(command: Take, wish: Wish, server: str, held: Held, place: Wa
     )
 
 
-def _queue(command: Take, who: Who, board: Board) -> int:
+def _queue(command: AcquireClaim, who: Who, board: Board) -> int:
     tickets = board.waiting()
     if len(tickets) >= MAX_TICKETS:
         raise UnavailableError(f"{MAX_TICKETS} calls stand in line already", retry_after=5.0)

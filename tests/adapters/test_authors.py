@@ -157,10 +157,10 @@ def test_agents_have_a_row_for_each_session(place: str) -> None:
         one.claim(one.calls.claim("b", "ann"), one.caller)
         two.claim(two.calls.claim("c", "ann"), two.caller)
         two.claim(two.calls.claim("d", "root"), CI)
-        from holdlog.domain.claims.commands import Take
+        from holdlog.domain.claims.commands import AcquireClaim
         from holdlog.domain.claims.lease import SECOND
 
-        two.writer.run(Take(resource="a", agent="ann", wait=30 * SECOND), two.caller)
+        two.writer.run(AcquireClaim(resource="a", agent="ann", wait=30 * SECOND), two.caller)
         rows = json.loads(cli(place, "agents", "--json"))["agents"]
         listed = cli(place, "agents")
     anns = sorted((it["claims"], it["waits"], it["process"], it["program"]) for it in rows if it["agent"] == "ann")
@@ -180,13 +180,13 @@ def test_a_row_of_a_session_marks_a_name_that_mixes_scripts(place: str) -> None:
 
 
 def test_a_ring_of_waiters_and_a_grant_from_the_queue_name_principals(opened: Opened) -> None:
-    from holdlog.domain.claims.commands import Queued, Release, Take
+    from holdlog.domain.claims.commands import Queued, Release, AcquireClaim
     from holdlog.domain.claims.lease import SECOND
 
     calls, run = opened.calls, opened.writer.run
     opened.claim(calls.claim("a", "root"), CI)
     opened.claim(calls.claim("b", "root"), ANN)
-    assert isinstance(run(Take(resource="b", agent="root", wait=30 * SECOND), CI), Queued)
+    assert isinstance(run(AcquireClaim(resource="b", agent="root", wait=30 * SECOND), CI), Queued)
     ring = refused(opened, calls.claim("a", "root", wait_seconds=1), ANN, DeadlockError)
     assert sorted(it["principal"] for it in ring["cycle"]) == ["jwt:ann@example.org", "token:ci"]
     queue = opened.read(calls.board()).body()["queues"][0]

@@ -23,7 +23,7 @@ from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.spaces import Spaces
-from holdlog.domain.claims.commands import Take
+from holdlog.domain.claims.commands import AcquireClaim
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.token import IssueToken, RevokeToken
@@ -154,16 +154,16 @@ async def test_the_static_token_and_jwt_may_not_use_the_users_name_either(store:
     rule = OwnNames(store, [USER])
     for principal in ("static", "jwt:ann"):
         with pytest.raises(InvalidError):
-            await rule.require(Take(resource="a", agent=f"{USER}/x"), Caller(principal=principal))
-        await rule.require(Take(resource="a", agent="claude"), Caller(principal=principal))
-        await rule.require(Take(resource="a", agent=principal), Caller(principal=principal))
+            await rule.require(AcquireClaim(resource="a", agent=f"{USER}/x"), Caller(principal=principal))
+        await rule.require(AcquireClaim(resource="a", agent="claude"), Caller(principal=principal))
+        await rule.require(AcquireClaim(resource="a", agent=principal), Caller(principal=principal))
 
 
 async def test_the_local_user_may_use_every_name(store: Opened) -> None:
     issue(store, "dev")
     rule = OwnNames(store, [USER])
     for name in (USER, "dev", "token:dev"):
-        await rule.require(Take(resource="a", agent=name), Caller())
+        await rule.require(AcquireClaim(resource="a", agent=name), Caller())
     async with serving(store, None) as client:
         assert (await client.put("/kv/n/k", content="v", headers={"x-agent": USER})).status_code == 201
 
@@ -197,16 +197,16 @@ async def test_a_claim_under_a_name_that_a_token_got_later_stays_releasable(stor
 
 async def test_names_of_tokens_are_read_once_in_a_while(store: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     rule, caller = OwnNames(store, []), Caller(principal="token:ci")
-    await rule.require(Take(resource="a", agent="dev"), caller)
+    await rule.require(AcquireClaim(resource="a", agent="dev"), caller)
     monkeypatch.setattr(store, "read_async", None)  # a further read would fail
     for name in ("dev", "DEV/x", "ci", "token:ci", "Claude Code"):
-        await rule.require(Take(resource="a", agent=name), caller)
+        await rule.require(AcquireClaim(resource="a", agent=name), caller)
     monkeypatch.undo()
     issue(store, "dev")
     with pytest.raises(InvalidError):
-        await rule.require(Take(resource="a", agent="dev"), caller)
+        await rule.require(AcquireClaim(resource="a", agent="dev"), caller)
     store.change_token(RevokeToken(name="dev", by="ann"), NOBODY)
-    await rule.require(Take(resource="a", agent="dev"), caller)
+    await rule.require(AcquireClaim(resource="a", agent="dev"), caller)
 
 
 # --- two tokens in one request

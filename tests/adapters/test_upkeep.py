@@ -11,7 +11,7 @@ from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.writer import Writer
 from holdlog.adapters.upkeep import Upkeep
-from holdlog.domain.claims.commands import Taken
+from holdlog.domain.claims.commands import ClaimAcquired
 from holdlog.domain.claims.lease import SECOND
 from tests.claim_calls import claim, left
 from tests.clock import Clock
@@ -59,7 +59,7 @@ def upkeep(store: MemoryStore, clock: WatchedClock) -> Iterator[Upkeep]:
     sys.setswitchinterval(before)
 
 
-def held(store: MemoryStore) -> Taken:
+def held(store: MemoryStore) -> ClaimAcquired:
     return claim(store, lease=300 * SECOND, told=True)
 
 

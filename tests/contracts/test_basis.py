@@ -17,7 +17,7 @@ from holdlog.adapters.nats import payload
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.postgres.opening import open_postgres
-from holdlog.domain.claims.commands import Take
+from holdlog.domain.claims.commands import AcquireClaim
 from holdlog.domain.envelope import Envelope, FencingCondition, Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.ports import Store
@@ -73,7 +73,7 @@ def test_a_merge_and_a_cleared_namespace_are_recorded_as_such(store: Store) -> N
 
 def test_a_write_records_the_claims_that_it_relied_on(store: Store) -> None:
     for resource in ("a.py", "ü b/"):
-        run(store, Take(resource=resource, agent="ann"))
+        run(store, AcquireClaim(resource=resource, agent="ann"))
     guard = (Guard(resource="a.py", version=1), Guard(resource="ü b/", version=1))
     run(store, Transact(operations=(put("k", 1, 0), put("l", 2)), by="ann", guard=guard))
     conditions = (FencingCondition("a.py", 1), FencingCondition("ü b/", 1))
@@ -102,7 +102,7 @@ def test_a_change_of_a_threads_data_records_the_version_that_it_expected(store: 
 
 
 def test_an_event_of_a_claim_relies_on_nothing(store: Store) -> None:
-    run(store, Take(resource="a.py", agent="ann"))
+    run(store, AcquireClaim(resource="a.py", agent="ann"))
     assert basis(store) == (None, None, False, ())
 
 
@@ -322,7 +322,7 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
         InFile(tmp_path / "state.db") if request.param == "file" else InDatabase(request.getfixturevalue("postgres"))
     )
     with opened(found) as store:
-        run(store, Take(resource="a.py", agent="ann"), ANN.model_copy(update={"request_id": None}))
+        run(store, AcquireClaim(resource="a.py", agent="ann"), ANN.model_copy(update={"request_id": None}))
         guard = (Guard(resource="a.py", version=1),)
         run(store, Transact(operations=(put("k", "true", 0),), by="ann", guard=guard), ANN)
         with format_1():

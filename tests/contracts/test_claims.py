@@ -13,8 +13,8 @@ from holdlog.domain.claims.commands import (
     Renew,
     Sweep,
     Swept,
-    Take,
-    Taken,
+    AcquireClaim,
+    ClaimAcquired,
     TellLosses,
     Told,
     TouchSessions,
@@ -45,8 +45,8 @@ def test_a_lease_ends_when_it_is_due_and_reads_see_it_at_once(store: Store, cloc
 @pytest.mark.parametrize(
     "command",
     [
-        Take(resource="a", agent="bob"),
-        Take(resource="a/", agent="bob"),
+        AcquireClaim(resource="a", agent="bob"),
+        AcquireClaim(resource="a/", agent="bob"),
         Sweep(),
         Release(resource="a", agent="ann"),
         writes(guard=(Guard(resource="a", version=1),)),
@@ -98,7 +98,7 @@ def test_a_thousand_leases_that_are_due_at_once_all_end(store: Store, clock: Clo
 # --- what renews, and what does not
 
 
-@pytest.mark.parametrize("command", [writes(), Take(resource="b", agent="ann"), Release(resource="b", agent="ann")])
+@pytest.mark.parametrize("command", [writes(), AcquireClaim(resource="b", agent="ann"), Release(resource="b", agent="ann")])
 def test_whatever_names_the_agent_renews_what_it_holds(store: Store, clock: Clock, command: Command) -> None:
     claim(store)
     claim(store, "b")
@@ -162,7 +162,7 @@ def test_a_machine_that_sleeps_ends_nothing(store: Store, clock: Clock) -> None:
     clock.move(8 * HOUR)  # the steady clock stands still
     run(store, Sweep())
     with pytest.raises(BusyError):
-        run(store, Take(resource="a", agent="bob"), by())
+        run(store, AcquireClaim(resource="a", agent="bob"), by())
     run(store, writes(guard=(Guard(resource="a", version=wait_for.version),)), by())
 
 
@@ -329,7 +329,7 @@ def test_a_receipt_that_is_not_the_holders_releases_nothing(store: Store, clock:
 
 def test_a_receipt_that_is_not_the_waiters_leaves_its_place(store: Store) -> None:
     claim(store)
-    assert isinstance(run(store, Take(resource="a", agent="bob", wait=SECOND, new_receipt="r1"), NOBODY), Queued)
+    assert isinstance(run(store, AcquireClaim(resource="a", agent="bob", wait=SECOND, new_receipt="r1"), NOBODY), Queued)
     with pytest.raises(NotHolderError):
         run(store, Release(resource="a", agent="bob", receipt="made up"), NOBODY)
     with store.reader() as reader:
@@ -338,7 +338,7 @@ def test_a_receipt_that_is_not_the_waiters_leaves_its_place(store: Store) -> Non
 
 def test_a_turn_in_the_queue_is_collected_with_the_receipt(store: Store) -> None:
     claim(store)
-    waits = Take(resource="a", agent="bob", wait=30 * SECOND, new_receipt="r1")
+    waits = AcquireClaim(resource="a", agent="bob", wait=30 * SECOND, new_receipt="r1")
     queued = run(store, waits, NOBODY)
     assert isinstance(queued, Queued)
     assert queued.receipt == "r1"
@@ -354,7 +354,7 @@ def test_in_a_copy_of_the_log_without_leases_claims_last_for_the_grace(store: St
     with store.transaction(time.monotonic() + PATIENCE) as transaction:
         transaction.leases.drop([lease.key for lease in transaction.leases.of(["a"])])
     assert holder(store, clock) == "ann"
-    assert isinstance(refused(store, Take(resource="a", agent="cleo")), BusyError)
+    assert isinstance(refused(store, AcquireClaim(resource="a", agent="cleo")), BusyError)
     clock.pass_by(59)
     assert holder(store, clock) == "ann"
     clock.pass_by(1)
@@ -391,10 +391,10 @@ def test_busy_and_queued_are_not_remembered(store: Store) -> None:
     claim(store)
     with pytest.raises(BusyError):
         claim(store, agent="bob", caller=by(request_id="r1"))
-    waits = Take(resource="a", agent="cleo", wait=30 * SECOND)
+    waits = AcquireClaim(resource="a", agent="cleo", wait=30 * SECOND)
     assert isinstance(run(store, waits, by(request_id="r2")), Queued)
     run(store, Release(resource="a", agent="ann"), by())
-    assert isinstance(run(store, waits, by(request_id="r2")), Taken)
+    assert isinstance(run(store, waits, by(request_id="r2")), ClaimAcquired)
     run(store, Release(resource="a", agent="cleo"), by())
     assert not claim(store, agent="bob", caller=by(request_id="r1")).already
 
@@ -402,14 +402,14 @@ def test_busy_and_queued_are_not_remembered(store: Store) -> None:
 def test_a_claim_that_waited_is_repeated_by_the_call_that_waits(store: Store) -> None:
     """It was granted to the look at the end of its wait, which waits no more."""
     claim(store)
-    waits = Take(resource="a", agent="bob", wait=30 * SECOND)
+    waits = AcquireClaim(resource="a", agent="bob", wait=30 * SECOND)
     run(store, waits, by(request_id="r1"))
     run(store, Release(resource="a", agent="ann"), by())
     taken = run(store, waits.model_copy(update={"wait": 0}), by(request_id="r1"))
-    assert isinstance(taken, Taken)
+    assert isinstance(taken, ClaimAcquired)
     assert run(store, waits, by(request_id="r1")) == taken
     with pytest.raises(InvalidError):
-        run(store, Take(resource="b", agent="bob", wait=30 * SECOND), by(request_id="r1"))
+        run(store, AcquireClaim(resource="b", agent="bob", wait=30 * SECOND), by(request_id="r1"))
 
 
 def test_a_request_id_of_a_claim_is_for_its_session_alone(store: Store) -> None:
@@ -456,7 +456,7 @@ def test_what_comes_out_of_the_line_has_the_position_of_its_grant(store: Store) 
 def test_who_waits_twice_for_the_same_is_given_one(store: Store, clock: Clock) -> None:
     claim(store, also=("d",))
     wait(store, "d", "bob")
-    run(store, Take(resource="a", agent="bob", alternatives=("d",), wait=30 * SECOND), by())
+    run(store, AcquireClaim(resource="a", agent="bob", alternatives=("d",), wait=30 * SECOND), by())
     run(store, Release(agent="ann"), by())
     assert [holder(store, clock, it) for it in ("d", "a")] == ["bob", None]
 
@@ -465,7 +465,7 @@ def test_a_waiter_is_served_when_a_later_one_makes_room(store: Store, clock: Clo
     claim(store, "a/b", agent="x/1")
     claim(store, "a", agent="y")
     for agent, resource, also in (("x", "a/", ()), ("x/1", "a", ("a/b",))):
-        run(store, Take(resource=resource, also=also, agent=agent, mode="shared", wait=30 * SECOND), by())
+        run(store, AcquireClaim(resource=resource, also=also, agent=agent, mode="shared", wait=30 * SECOND), by())
     claim(store, "a", agent="y", mode="shared")
     assert holder(store, clock, "a/") == "x"
 
@@ -505,7 +505,7 @@ def test_a_resumed_claim_that_would_close_a_ring_is_refused(store: Store) -> Non
     wait(store, "x", "bob")
     run(store, Sweep(ended=("v2",)))
     for seconds in (0, 1):
-        ring = refused(store, Take(resource="x", agent="ann", wait=seconds * SECOND))
+        ring = refused(store, AcquireClaim(resource="x", agent="ann", wait=seconds * SECOND))
         assert isinstance(ring, DeadlockError)
         assert sorted((it.agent, it.holds, it.waits_for) for it in ring.cycle) == [("ann", "x", "y"), ("bob", "y", "x")]
 
@@ -516,7 +516,7 @@ def test_a_claim_taken_back_from_an_ended_session_leaves_no_silent_deadlock(stor
     wait(store, "a", "x/1")
     run(store, Sweep(ended=("v2",)))
     wait(store, "a/", "x/2")
-    assert isinstance(refused(store, Take(resource="a/b", agent="x/1")), DeadlockError)
+    assert isinstance(refused(store, AcquireClaim(resource="a/b", agent="x/1")), DeadlockError)
     with store.reader() as reader:
         assert [it.session for it in reader.leases.of(["a/b"])] == ["s2"]
 
@@ -532,14 +532,14 @@ def test_who_is_offered_what_it_cannot_use_gets_what_is_free(store: Store) -> No
     claim(store, "d", agent="bob", mode="shared")
     claim(store, "d/", agent="cleo", mode="shared")
     claim(store, "e", agent="cleo")
-    run(store, Take(resource="e", also=("d",), agent="ann", mode="shared", wait=SECOND), by())
+    run(store, AcquireClaim(resource="e", also=("d",), agent="ann", mode="shared", wait=SECOND), by())
     run(store, Release(resource="e", agent="cleo"), by())
     assert claim(store, "a", alternatives=("d",)).resource == "a"
 
 
 def test_a_wait_for_a_share_resumes_an_exclusive_claim_as_a_share(store: Store) -> None:
     claim(store, caller=by("s2"))
-    run(store, Take(resource="a", agent="ann", mode="shared", wait=30 * SECOND), by())
+    run(store, AcquireClaim(resource="a", agent="ann", mode="shared", wait=30 * SECOND), by())
     run(store, Sweep(ended=("v2",)))
     assert claim(store, mode="shared").previous_session_ended_at is not None
     with store.reader() as reader:

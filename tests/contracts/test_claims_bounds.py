@@ -9,7 +9,7 @@ import pytest
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.sqlite import SqliteStore
 from holdlog.domain.claims.claim import Claim, ClaimGranted, ClaimQueued
-from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL, Queued, Release, Take
+from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL, Queued, Release, AcquireClaim
 from holdlog.domain.claims.lease import SECOND, Lease
 from holdlog.domain.claims.settling import load
 from holdlog.domain.claims.taking import MAX_TICKETS
@@ -41,10 +41,10 @@ def test_nor_may_a_session_wait_for_more_than_that(store: Store) -> None:
     claim(store, "r0", most=2)
     for resource in ("r1", "r2", "r3"):
         claim(store, resource, agent="bob", caller=by("s2"))
-    run(store, Take(resource="r1", agent="ann", alternatives=("r2",), wait=SECOND, most=2), by())
-    for take in (Take(resource="r3", agent="ann", wait=SECOND, most=2), Take(resource="r4", agent="ann", most=2)):
+    run(store, AcquireClaim(resource="r1", agent="ann", alternatives=("r2",), wait=SECOND, most=2), by())
+    for take in (AcquireClaim(resource="r3", agent="ann", wait=SECOND, most=2), AcquireClaim(resource="r4", agent="ann", most=2)):
         assert "would hold 3 claims, with those it waits for, and 2 at most" in str(refused(store, take))
-    again = run(store, Take(resource="r1", agent="ann", alternatives=("r2",), wait=SECOND, most=2), by())
+    again = run(store, AcquireClaim(resource="r1", agent="ann", alternatives=("r2",), wait=SECOND, most=2), by())
     assert isinstance(again, Queued)  # its own place counts once
 
 
@@ -57,10 +57,10 @@ def test_a_principal_may_hold_1024_claims_in_all_its_sessions(store: Store) -> N
 
 
 def test_one_call_names_a_hundred_resources_at_most() -> None:
-    Take(resource="a", agent="ann", also=tuple(f"r{number}" for number in range(99)))
+    AcquireClaim(resource="a", agent="ann", also=tuple(f"r{number}" for number in range(99)))
     for field in ("also", "alternatives"):
         with pytest.raises(ValueError, match=field):
-            Take.model_validate({"resource": "a", "agent": "ann", field: [f"r{number}" for number in range(100)]})
+            AcquireClaim.model_validate({"resource": "a", "agent": "ann", field: [f"r{number}" for number in range(100)]})
 
 
 @STORE_IN_A_FILE_IN_TIME
@@ -75,11 +75,11 @@ def test_a_line_that_is_full_takes_nobody_more_for_now(store: Store) -> None:
             lease = Lease("a", before.version + 1, "waits", agent, None, agent, "v1", end, SECOND, present_until=end)
             transaction.leases.put([lease])
     with pytest.raises(UnavailableError) as full:
-        run(store, Take(resource="a", agent="late", wait=SECOND), by())
+        run(store, AcquireClaim(resource="a", agent="late", wait=SECOND), by())
     assert full.value.retry_after == 5.0
-    assert isinstance(refused(store, Take(resource="a", agent="late")), BusyError)
+    assert isinstance(refused(store, AcquireClaim(resource="a", agent="late")), BusyError)
     assert claim(store, "b", agent="late").version == 1
-    again = run(store, Take(resource="a", agent="w7", wait=SECOND), by("w7"))
+    again = run(store, AcquireClaim(resource="a", agent="w7", wait=SECOND), by("w7"))
     assert isinstance(again, Queued)
     assert again.position == 7  # a waiter keeps its place
 

@@ -22,7 +22,7 @@ from holdlog.adapters.stores.postgres.place import name_of, place_of
 from holdlog.adapters.stores.postgres.rows import PostgresReader
 from holdlog.adapters.stores.rows import SqliteReader
 from holdlog.adapters.stores.sealing import SEAL, Seal
-from holdlog.domain.claims.commands import Release, Renew, Take
+from holdlog.domain.claims.commands import Release, Renew, AcquireClaim
 from holdlog.domain.claims.lease import Lease
 from holdlog.domain.envelope import payload_hash
 from holdlog.domain.handle import Command
@@ -200,7 +200,7 @@ def test_time_stands_still_for_claims_between_the_seal_and_the_copy(
     source, target = pair
     began = time.monotonic()
     with opened(source) as store:
-        run(store, Take(resource="a", agent="ann", lease=100_000_000), by())
+        run(store, AcquireClaim(resource="a", agent="ann", lease=100_000_000), by())
     with monkeypatch.context() as patch:
         for kind in (FileTarget, DatabaseTarget):
             patch.setattr(kind, "publish", _full)
@@ -233,13 +233,13 @@ def test_the_holder_comes_back_and_nobody_else_is_let_in(pair: tuple[Place, Plac
 def test_who_stood_in_line_has_its_place_in_the_copy(pair: tuple[Place, Place]) -> None:
     source, target = pair
     with opened(source) as store:
-        run(store, Take(resource="a", agent="ann"), by("s1"))
-        run(store, Take(resource="a", agent="bob", wait=30_000_000), by("s2"))
-        run(store, Take(resource="a", agent="eve", wait=30_000_000), by("s3"))
+        run(store, AcquireClaim(resource="a", agent="ann"), by("s1"))
+        run(store, AcquireClaim(resource="a", agent="bob", wait=30_000_000), by("s2"))
+        run(store, AcquireClaim(resource="a", agent="eve", wait=30_000_000), by("s3"))
     copy(source, target, seal=True)
     with opened(target) as store:
-        run(store, Take(resource="a", agent="eve", wait=30_000_000), by("s8", server="v8"))
-        run(store, Take(resource="a", agent="bob", wait=30_000_000), by("s9", server="v9"))
+        run(store, AcquireClaim(resource="a", agent="eve", wait=30_000_000), by("s8", server="v8"))
+        run(store, AcquireClaim(resource="a", agent="bob", wait=30_000_000), by("s9", server="v9"))
         run(store, Release(resource="a", agent="ann"), by("s7", server="v7"))
         with store.reader() as reader:
             assert [it.agent for it in reader.claim("a").grants] == ["bob"]
@@ -421,14 +421,14 @@ def everything(place: Place) -> Any:
 def test_builds_that_know_no_seals_are_refused_by_the_database(source: Place, somewhere: Somewhere) -> None:
     """`run` does what their writers do: it asks nothing, and appends."""
     with opened(source) as store:
-        run(store, Take(resource="a", agent="ann"), by("s1"))
+        run(store, AcquireClaim(resource="a", agent="ann"), by("s1"))
         copy(source, somewhere("file"), seal=True)
         before = everything(source)
         commands: list[Command] = [
             transact(put("a", 2)),
             transact(drop("a")),
-            Take(resource="b", agent="bob"),
-            Take(resource="a", agent="ann"),
+            AcquireClaim(resource="b", agent="bob"),
+            AcquireClaim(resource="a", agent="ann"),
             Release(resource="a", agent="ann"),
         ]
         for command in 5 * commands:
@@ -457,7 +457,7 @@ def test_who_keeps_leases_in_a_sealed_store_rests(source: Place, somewhere: Some
     holdlog = open_holdlog(source)
     try:
         holdlog.keep_sessions()
-        holdlog.writer.run(Take(resource="a", agent="ann", lease=1_000_000), holdlog.caller)
+        holdlog.writer.run(AcquireClaim(resource="a", agent="ann", lease=1_000_000), holdlog.caller)
         copy(source, somewhere("file"), seal=True)
         tries: list[float] = []
         run_, until_it_tried = holdlog.writer.run, threading.Event()

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from holdlog.domain.claims.commands import EndSession, Let, Queued, Release, Sweep, Take, Taken
+from holdlog.domain.claims.commands import EndSession, Let, Queued, Release, Sweep, AcquireClaim, ClaimAcquired
 from holdlog.domain.claims.lease import BY_CALLS, SECOND, SESSION_ENDS
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
@@ -73,7 +73,7 @@ def test_a_claim_is_only_for_its_holder_whatever_ended(
             resource = f"{number}-{index}"
             if action == "queue":
                 claim(store, resource, "peer", lease=LEASE, most=MANY)
-            take = Take(
+            take = AcquireClaim(
                 resource=resource,
                 agent="ann",
                 lease=LEASE,
@@ -124,8 +124,8 @@ def act(store: Store, one: One, action: str, resource: str, version: int) -> obj
     try:
         match action:
             case "claim":
-                taken = run(store, Take(resource=resource, agent="ann", most=MANY, **shown), one.caller)
-                assert isinstance(taken, Taken)
+                taken = run(store, AcquireClaim(resource=resource, agent="ann", most=MANY, **shown), one.caller)
+                assert isinstance(taken, ClaimAcquired)
                 return (
                     "already_claimed" if taken.already else "resumed" if taken.previous_session_ended_at else "claimed"
                 )
@@ -137,10 +137,10 @@ def act(store: Store, one: One, action: str, resource: str, version: int) -> obj
                 run(store, writes(guard=(Guard(resource=resource, version=version, receipt=one.receipt),)), one.caller)
                 return "ok"
             case "nest":
-                run(store, Take(resource=resource, agent="ann/task", most=MANY, **shown), one.caller)
+                run(store, AcquireClaim(resource=resource, agent="ann/task", most=MANY, **shown), one.caller)
                 return "claimed"
             case _:
-                queued = run(store, Take(resource=resource, agent="ann", wait=SECOND, most=MANY, **shown), one.caller)
+                queued = run(store, AcquireClaim(resource=resource, agent="ann", wait=SECOND, most=MANY, **shown), one.caller)
                 assert isinstance(queued, Queued)
                 return queued.ticket == version
     except BusyError:

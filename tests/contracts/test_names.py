@@ -13,7 +13,7 @@ from holdlog.adapters.claims import results
 from holdlog.adapters.compose import MEMORY, examine, open_aside, open_holdlog
 from holdlog.adapters.opened import Opened
 from holdlog.adapters.stores.rebuilding import rebuild
-from holdlog.domain.claims.commands import Let, Release, Sweep, Take, Taken
+from holdlog.domain.claims.commands import Let, Release, Sweep, AcquireClaim, ClaimAcquired
 from holdlog.domain.handle import Changed
 from holdlog.domain.ports import Store
 from holdlog.domain.record import Guard
@@ -30,10 +30,10 @@ OLD_NAMES = [
 LOOK_ALIKES = ["ann\u3164", "ann\u2800", "a\u00a0nn", "ann\ufe0f", "a\u200dnn", "ann\ue000", "ann\u0378"]
 
 
-def take_as_before(resource: str, agent: str = "ann", **more: Any) -> Take:
+def take_as_before(resource: str, agent: str = "ann", **more: Any) -> AcquireClaim:
     """A claim as release 0.1 made it, which refused none of these names."""
-    defaults = {name: field.default for name, field in Take.model_fields.items() if not field.is_required()}
-    return Take.model_construct(**{**defaults, "resource": resource, "agent": agent, **more})
+    defaults = {name: field.default for name, field in AcquireClaim.model_fields.items() if not field.is_required()}
+    return AcquireClaim.model_construct(**{**defaults, "resource": resource, "agent": agent, **more})
 
 
 @pytest.mark.parametrize("resource", OLD_NAMES)
@@ -41,7 +41,7 @@ def test_an_existing_claim_under_a_refused_name_guards_and_is_released(
     store: Store, clock: Clock, resource: str
 ) -> None:
     taken = run(store, take_as_before(resource, note="old"), by())
-    assert isinstance(taken, Taken)
+    assert isinstance(taken, ClaimAcquired)
     assert holder(store, clock, resource) == "ann"
     guarded = run(store, writes(guard=(Guard(resource=resource, version=taken.version),)), by())
     assert isinstance(guarded, Changed)
@@ -68,7 +68,7 @@ def test_waiters_of_before_are_granted_what_they_wait_for(store: Store, clock: C
     assert (holder(store, clock, "src/*.py"), holder(store, clock, "custom:x")) == (OLD_AGENT, OLD_AGENT)
 
 
-def before(opened: Opened, command: Take) -> None:
+def before(opened: Opened, command: AcquireClaim) -> None:
     opened.write(Write(command, lambda outcome: outcome), opened.caller)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from holdlog.domain.claims.claim import ClaimReleased
-from holdlog.domain.claims.commands import Queued, Release, Renew, StepBack, Sweep, Swept, Take, TellLosses, Told
+from holdlog.domain.claims.commands import Queued, Release, Renew, StepBack, Sweep, Swept, AcquireClaim, TellLosses, Told
 from holdlog.domain.claims.lease import BY_CALLS, SECOND, Who
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
@@ -52,10 +52,10 @@ def test_a_principal_keeps_its_claim_over_its_calls(store: Store) -> None:
 def test_another_is_not_granted_what_the_principal_holds(store: Store, other: Caller) -> None:
     claim(store, caller=CI)
     for resource, agent in (("a", "ann"), ("a/", "ann"), ("a", "ann/x")):
-        take = Take(resource=resource, agent=agent, new_receipt="r1")
+        take = AcquireClaim(resource=resource, agent=agent, new_receipt="r1")
         with pytest.raises(BusyError):
             run(store, take, other)
-    assert run(store, Take(resource="a", agent="ann/x"), CI)  # its own sub-agent is let in
+    assert run(store, AcquireClaim(resource="a", agent="ann/x"), CI)  # its own sub-agent is let in
 
 
 def test_another_releases_nothing(store: Store, other: Caller) -> None:
@@ -102,7 +102,7 @@ def test_another_writes_nothing_under_the_principals_claim(store: Store, other: 
 
 def test_another_takes_nobodys_place_in_line(store: Store, other: Caller) -> None:
     claim(store, agent="bob", caller=CI)
-    waiting = Take(resource="a", agent="ann", wait=30 * SECOND, new_receipt="r1")
+    waiting = AcquireClaim(resource="a", agent="ann", wait=30 * SECOND, new_receipt="r1")
     mine = run(store, waiting, CI)
     theirs = run(store, waiting, other)
     assert isinstance(mine, Queued)

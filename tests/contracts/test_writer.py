@@ -12,7 +12,7 @@ import pytest
 
 from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.stores.writer import MAX_BATCH, MAX_WAITING, Writer
-from holdlog.domain.claims.commands import Taken
+from holdlog.domain.claims.commands import ClaimAcquired
 from holdlog.domain.handle import Changed, Command, Outcome
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Footprint, Store, Transaction
@@ -220,7 +220,7 @@ async def test_coroutines_share_a_commit_and_each_has_its_own_outcome(writer: Wr
     turnstile.begin.set()
     await first
     outcomes = await asyncio.gather(*others, return_exceptions=True)
-    assert [type(outcome) for outcome in outcomes] == [Changed, ConflictError, Broken, Taken]
+    assert [type(outcome) for outcome in outcomes] == [Changed, ConflictError, Broken, ClaimAcquired]
     assert len(whole_log(turnstile.store)) == 3
 
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from holdlog.domain.agent import Register
 from holdlog.domain.claims.claim import ClaimGranted, ClaimReleased
-from holdlog.domain.claims.commands import Release, Take
+from holdlog.domain.claims.commands import Release, AcquireClaim
 from holdlog.domain.claims.resource import canonical, claimable
 from holdlog.domain.names import agent_name, allowed_agent_name, mixed_scripts, name
 from holdlog.domain.record import ClearNamespace, Guard, Transact
@@ -99,7 +99,7 @@ def test_agents_and_new_claims_keep_the_rules_for_names() -> None:
 @pytest.mark.parametrize("text", ["ann\u3164", "ann\u00a0b", "a\u200db", "a\ue000"])
 def test_every_command_refuses_an_agent_that_looks_like_another(text: str) -> None:
     for make in (
-        lambda: Take(resource="a.py", agent=text),
+        lambda: AcquireClaim(resource="a.py", agent=text),
         lambda: Release(resource="a.py", agent=text),
         lambda: Transact(operations=(), by=text),
         lambda: ClearNamespace(namespace="n", by=text),
@@ -113,9 +113,9 @@ def test_every_command_refuses_an_agent_that_looks_like_another(text: str) -> No
 @pytest.mark.parametrize("text", ["a\u3164.py", "src/*.py", "custom:merge"])
 def test_a_new_claim_is_refused_under_a_name_that_an_old_one_may_have(text: str) -> None:
     for make in (
-        lambda: Take(resource=text, agent="ann"),
-        lambda: Take(resource="a", agent="ann", also=(text,)),
-        lambda: Take(resource="a", agent="ann", alternatives=(text,)),
+        lambda: AcquireClaim(resource=text, agent="ann"),
+        lambda: AcquireClaim(resource="a", agent="ann", also=(text,)),
+        lambda: AcquireClaim(resource="a", agent="ann", alternatives=(text,)),
         lambda: Release(resource="a", agent="ann", outcome="moved", moved_to=text),
     ):
         with pytest.raises(ValidationError, match="must"):

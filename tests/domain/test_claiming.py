@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from holdlog.domain.claims.claim import Past
-from holdlog.domain.claims.commands import MAX_RESOURCES, Release, Take
+from holdlog.domain.claims.commands import MAX_RESOURCES, Release, AcquireClaim
 from holdlog.domain.claims.lease import SECOND, Loss
 from holdlog.domain.refusals import BusyError, ExpiredError, InvalidError, NotFoundError, NotHolderError
 from tests.boards import (
@@ -603,4 +603,4 @@ def test_each_of_those_who_share_is_current() -> None:
 def test_absurd_names_are_no_commands() -> None:
     for bad in ("", " ", "/", "..", "a/../b", "x" * 513, "ftp://x", "custom://", "a\nb"):
         with pytest.raises(ValueError, match="resource"):
-            Take(resource=bad, agent="ann")
+            AcquireClaim(resource=bad, agent="ann")

@@ -24,7 +24,7 @@ REMEMBERED: list[tuple[handle.Command, str, str]] = [
     ),
     (ClearNamespace(namespace="n", by="ann"), "4ad459391c13b8ce", "clear_namespace"),
     (
-        claims.Take(resource="a.py", agent="ann", also=("b.py",), told=True, wait=5, receipt="x", new_receipt="y"),
+        claims.AcquireClaim(resource="a.py", agent="ann", also=("b.py",), told=True, wait=5, receipt="x", new_receipt="y"),
         "113a289c1b7bbf96",
         "claim",
     ),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from holdlog.adapters.nats import payload
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.domain.agent import Register
-from holdlog.domain.claims.commands import Take
+from holdlog.domain.claims.commands import AcquireClaim
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.handle import Command
 from holdlog.domain.message import Caller, Event
@@ -82,7 +82,7 @@ def test_a_session_is_told_to_nobody() -> None:
 
 
 def test_claims_and_agents_are_told_by_their_names() -> None:
-    claimed = told(Take(resource="src/a.py", agent="ann", note="mine"), caller=HERE)
+    claimed = told(AcquireClaim(resource="src/a.py", agent="ann", note="mine"), caller=HERE)
     assert claimed["type"] == "holdlog.ClaimGranted"
     facts = {"agent": "ann", "session": HERE.session, "mode": "exclusive", "note": "mine"}
     assert claimed["data"] == {"resource": "src/a.py", **facts}

@@ -310,6 +310,8 @@ def leave(world: World, holder: Client, end: str | None, held: list[Held]) -> No
     client = holder if end is None else holder.returned
     if client is not None:
         client("release", **({"receipt": facts.receipt} if facts.receipt else {}))
+        if end is not None:
+            client.end()
     else:
         heir = world.client("http26 header", "heir", facts.token) if facts.token else None
         for it in held:

@@ -31,7 +31,7 @@ from holdlog.adapters.stores.postgres.place import place_of
 from holdlog.adapters.stores.postgres.standing import TABLES
 from holdlog.adapters.stores.schema import MAJOR, SESSION_SALT
 from holdlog.adapters.stores.sealing import Seal, file_triggers, schema_triggers
-from holdlog.domain.claims.commands import Take
+from holdlog.domain.claims.commands import AcquireClaim
 from holdlog.domain.claims.lease import Lease
 from holdlog.domain.handle import Changed, handle
 from holdlog.domain.message import Caller
@@ -478,7 +478,7 @@ print(json.dumps([found.id, found.type, found.position, found.reason, found.data
 
 def test_a_subscriber_of_release_0_1_reads_the_messages_of_this_release(release_0_1: Path) -> None:
     with closing(MemoryStore()) as store:
-        run(store, Take(resource="a.py", agent="ann"), Caller(session="s-1"))
+        run(store, AcquireClaim(resource="a.py", agent="ann"), Caller(session="s-1"))
         guard = (Guard(resource="a.py", version=1),)
         caller = Caller(session="s-1", reason="issue 7")
         run(store, Transact(operations=(put("k", {"n": 1}, 0),), by="ann", guard=guard), caller)

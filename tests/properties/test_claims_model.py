@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.domain.claims.claim import Claim
-from holdlog.domain.claims.commands import Queued, Release, Take, Taken
+from holdlog.domain.claims.commands import Queued, Release, AcquireClaim, ClaimAcquired
 from holdlog.domain.claims.lease import Lease
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import BusyError, DeadlockError, HoldlogError
@@ -171,7 +171,7 @@ def live(world: World, history: list[Step]) -> None:
         require_leases_match(seen)
         require_first_come(turn)
         require_losses(turn)
-        returned = returned or (not isinstance(turn.command, Take) and _returns(turn))
+        returned = returned or (not isinstance(turn.command, AcquireClaim) and _returns(turn))
         if seen.settled:
             ring = claim_rule.deadlocked(scene(seen))
             assert not ring, f"{ring} wait for each other, and none was told"
@@ -180,7 +180,7 @@ def live(world: World, history: list[Step]) -> None:
             assert returned or amiss is None, amiss
         if turn.before.settled:
             assert not isinstance(turn.said, HoldlogError) or seen == turn.before, "a refusal changed something"
-            if isinstance(turn.command, Take):
+            if isinstance(turn.command, AcquireClaim):
                 require_answer(turn, turn.command)
         replay.follow(world, seen)
 
@@ -198,7 +198,7 @@ def require_losses(turn: Turn) -> None:
         if any(claim_rule.agent_of(it) == claim_rule.agent_of(lease) for it in same):
             continue  # it got a grant of the other mode, which it waited for
         by = turn.by and Agent(turn.by.agent, turn.by.session)
-        own = by == claim_rule.agent_of(lease) and isinstance(turn.command, Release | Take)
+        own = by == claim_rule.agent_of(lease) and isinstance(turn.command, Release | AcquireClaim)
         by_name = isinstance(turn.command, Release) and turn.command.receipt is None and lease.receipt is not None
         assert (own and not by_name) or lease.key in known, f"{lease.who} lost {lease.key} and learns nothing"
 
@@ -249,7 +249,7 @@ def require_first_come(turn: Turn) -> None:
 
 def _asked(then: Scene, turn: Turn) -> Scene:
     """With the wish of the one who claims just now: another may be served because of it, and then this one, too."""
-    if not isinstance(turn.command, Take) or turn.by is None:
+    if not isinstance(turn.command, AcquireClaim) or turn.by is None:
         return then
     asker = Agent(turn.by.agent, turn.by.session)
     return Scene(then.has, (*then.wants, _wish(turn, turn.command, asker)))
@@ -263,7 +263,7 @@ def require_leases_match(seen: Seen) -> None:
     assert tickets == {key for key, lease in seen.leases.items() if lease.kind == "waits"}
 
 
-def require_answer(turn: Turn, command: Take) -> None:
+def require_answer(turn: Turn, command: AcquireClaim) -> None:
     """The rule says who is granted what, and who is told that it may not wait."""
     assert turn.by is not None
     asker = Agent(turn.by.agent, turn.by.session)
@@ -272,7 +272,7 @@ def require_answer(turn: Turn, command: Take) -> None:
     options = wish.options
     offered = [option for option in options if _is_offered(turn.before, option, asker)]
     expected = _first(stood, wish._replace(options=tuple(dict.fromkeys((*offered, *options)))))
-    if isinstance(turn.said, Taken):
+    if isinstance(turn.said, ClaimAcquired):
         assert expected is not None, f"granted {turn.said.resource} against the rule"
         assert {turn.said.resource, *dict(turn.said.also)} == set(expected)
         return
@@ -359,13 +359,13 @@ def _is_above(one: str, other: str) -> bool:
     return other.startswith(one + "/")
 
 
-def _wish(turn: Turn, command: Take, asker: Agent) -> Wants:
+def _wish(turn: Turn, command: AcquireClaim, asker: Agent) -> Wants:
     options = ((command.resource, *command.also), *((it,) for it in command.alternatives))
     options = tuple(tuple(dict.fromkeys(option)) for option in options)
     return Wants(_place(turn.before, command, asker), command.mode, asker, options)
 
 
-def _place(seen: Seen, command: Take, asker: Agent) -> float:
+def _place(seen: Seen, command: AcquireClaim, asker: Agent) -> float:
     """The turn of the ticket that the same call took before, or behind all."""
     for ticket in seen.claims[command.resource].line:
         lease = seen.leases[command.resource, ticket.version]

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from holdlog import HoldlogError
 from holdlog.adapters.copying import copy
-from holdlog.domain.claims.commands import Release, Take
+from holdlog.domain.claims.commands import Release, AcquireClaim
 from holdlog.domain.handle import Command
 from tests.claim_calls import by
 from tests.commands import clear, drop, put, require_chained, require_views_equal_the_log, rows, run, transact
@@ -31,7 +31,7 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(lambda key: transact(drop(key)), NAMES),
     st.builds(lambda one, two, value: transact(put(one, value), put(two, value)), NAMES, NAMES, VALUES),
     st.builds(clear),
-    st.builds(lambda resource, agent, wait: Take(resource=resource, agent=agent, wait=wait), RESOURCES, AGENTS,
+    st.builds(lambda resource, agent, wait: AcquireClaim(resource=resource, agent=agent, wait=wait), RESOURCES, AGENTS,
               st.sampled_from([0, 10_000_000])),
     st.builds(lambda resource, agent: Release(resource=resource, agent=agent), RESOURCES, AGENTS),
     st.builds(lambda name, value: start(name, a=value), NAMES, VALUES),

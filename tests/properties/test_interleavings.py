@@ -15,7 +15,7 @@ from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.domain.claims.claim import Claim
-from holdlog.domain.claims.commands import Let, Taken
+from holdlog.domain.claims.commands import Let, ClaimAcquired
 from holdlog.domain.claims.lease import Lease
 from holdlog.domain.handle import Changed, Command, handle
 from holdlog.domain.ports import Reader, Store, Transaction
@@ -342,7 +342,7 @@ def answer(handler: Handler, command: Command, store: SteppingStore) -> tuple[An
     match outcome:
         case Changed(results=results):
             return "ok", results[0].version
-        case Taken(version=version, already=already):
+        case ClaimAcquired(version=version, already=already):
             return ("already" if already else "claimed"), version
         case Let(released=released, already=already):
             return ("free",) if already else ("released", released[0][1])

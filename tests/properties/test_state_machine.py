@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.postgres.opening import open_postgres
-from holdlog.domain.claims.commands import Let, Taken
+from holdlog.domain.claims.commands import Let, ClaimAcquired
 from holdlog.domain.handle import Changed, Command, expire_values
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
@@ -191,7 +191,7 @@ def answer(store: Store, command: Command, caller: Caller) -> tuple[Any, ...]:
     match outcome:
         case Changed(results=results, position=position):
             return (*map(tuple, results), position)
-        case Taken(version=version, already=already):
+        case ClaimAcquired(version=version, already=already):
             return version, already
         case Let(released=released, already=already):
             return sum(version for _, version in released), already

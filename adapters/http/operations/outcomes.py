@@ -1,7 +1,7 @@
 """What a command is called and what came of it, in the few words of the program: for labels and traces."""
 
 from holdlog.adapters.stores.writer import Job
-from holdlog.domain.claims.commands import Let, Queued, Take, Taken
+from holdlog.domain.claims.commands import Let, Queued, AcquireClaim, ClaimAcquired
 from holdlog.domain.handle import Command
 from holdlog.domain.record import Transact
 from holdlog.domain.refusals import HoldlogError
@@ -17,10 +17,10 @@ def kind_of(command: Command) -> str:
 def outcome_of(job: Job) -> str:
     """`ok` or another word for what happened, the code of a refusal, or `error` for what no command should come to."""
     match job.outcome:
-        case Taken(already=already):
+        case ClaimAcquired(already=already):
             return "already_claimed" if already else "claimed"
         case Queued():
-            return "queued" if isinstance(job.command, Take) and job.command.wait else "busy"
+            return "queued" if isinstance(job.command, AcquireClaim) and job.command.wait else "busy"
         case Let(already=already):
             return "already_free" if already else "released"
         case HoldlogError(code=code):
