@@ -12,7 +12,7 @@ from holdlog.adapters.authors import principal_of
 from holdlog.adapters.results import Result
 from holdlog.domain import refusals
 from holdlog.domain.envelope import Envelope, Recorded
-from holdlog.domain.handle import Changed, Outcome
+from holdlog.domain.handle import Outcome, RecordsChanged
 from holdlog.domain.message import Event
 from holdlog.domain.names import claim_stream
 from holdlog.domain.record import Record, RecordEvent, ValueDeleted, ValueExpired, ValueWritten, not_found
@@ -21,7 +21,7 @@ from holdlog.domain.times import utc
 
 
 def set_result(outcome: Outcome) -> results.SetResult:
-    assert isinstance(outcome, Changed)
+    assert isinstance(outcome, RecordsChanged)
     (written,) = outcome.results
     return results.SetResult(
         namespace=written.namespace,
@@ -33,7 +33,7 @@ def set_result(outcome: Outcome) -> results.SetResult:
 
 
 def delete_result(outcome: Outcome, by: str) -> results.DeleteResult:
-    assert isinstance(outcome, Changed)
+    assert isinstance(outcome, RecordsChanged)
     (written,) = outcome.results
     assert written.previous_version is not None
     return results.DeleteResult(
@@ -47,7 +47,7 @@ def delete_result(outcome: Outcome, by: str) -> results.DeleteResult:
 
 
 def clear_result(outcome: Outcome, namespace: str, by: str) -> results.ClearResult:
-    assert isinstance(outcome, Changed)
+    assert isinstance(outcome, RecordsChanged)
     keys = sorted(written.key for written in outcome.results)
     return results.ClearResult(
         namespace=namespace, deleted_count=len(keys), deleted_keys=keys, deleted_by=by, position=outcome.position
@@ -107,10 +107,10 @@ def past(
 
 def conditions(
     envelope: Envelope, shown: Callable[[str], str] | None, sees: Callable[[str], bool] | None
-) -> list[results.FencingCondition] | None:
+) -> list[results.FencingConditionView] | None:
     """The claims that a write relied on, without those that may not be named; None where there are none."""
     found = [
-        results.FencingCondition(
+        results.FencingConditionView(
             resource=it.resource if shown is None else shown(it.resource),
             version=it.version,
             former_session=it.former_session,
@@ -205,7 +205,7 @@ def _fenced_hint(refusal: refusals.FencedError) -> str:
     return _OTHER_SESSION if refusal.servers else _NOT_YOURS
 
 
-def _conflict(detail: refusals.Conflict) -> results.Conflict:
+def _conflict(detail: refusals.ConflictDetail) -> results.Conflict:
     if detail.actual_version == 0:
         hint = (
             "The key does not exist now, so its version counts as 0. Read it with get() and decide anew what to write."

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from holdlog.domain.claims.commands import AcquireClaim
-from holdlog.domain.handle import Command, Outcome
+from holdlog.domain.handle import AnyCommand, Outcome
 from holdlog.domain.ports import Reader
 from holdlog.projections.waiting import EVERYTHING
 
@@ -30,10 +30,10 @@ class Settings:
     idle_limit: float = 1800.0
     max_claims: int = 64
     keeps: bool = True
-    workspaces: "Workspaces | None" = None
+    workspaces: "ResourceNames | None" = None
 
 
-class Workspaces(Protocol):
+class ResourceNames(Protocol):
     """Which paths are where."""
 
     def canonical(self, text: str) -> str:
@@ -55,21 +55,21 @@ class Workspaces(Protocol):
         """The same path in the other workspaces: their names and resources."""
 
 
-class Write(NamedTuple, Generic[Answered]):
+class CommandRequest(NamedTuple, Generic[Answered]):
     """A command, and the answer to its outcome."""
 
-    command: Command
+    command: AnyCommand
     answer: Callable[[Outcome], Answered]
 
 
-class Read(NamedTuple, Generic[Answered]):
+class Query(NamedTuple, Generic[Answered]):
     """An answer from one snapshot. `large`: it may take longer than a coroutine should block its loop."""
 
     answer: Callable[[Reader], Answered]
     large: bool = False
 
 
-class Wait(NamedTuple, Generic[Answered]):
+class BlockingQuery(NamedTuple, Generic[Answered]):
     """Look, given the seconds gone by, until there is an answer; after `seconds` the last word is `timed_out`'s.
 
     `concerns`: what has to change before another look is worth its while (projections/waiting.py). `large`: a look may
@@ -82,7 +82,7 @@ class Wait(NamedTuple, Generic[Answered]):
     large: bool = False
 
 
-class Stand(NamedTuple, Generic[Answered]):
+class ClaimRequest(NamedTuple, Generic[Answered]):
     """A claim that may stand in line: `command` once, and, after `seconds` or when its ticket is gone, `again`, which
     waits no more. Both outcomes are answered by `answer`."""
 

@@ -18,9 +18,9 @@ from holdlog.adapters.arguments import (
     text,
     whole,
 )
-from holdlog.adapters.call import Read, Wait, Write
+from holdlog.adapters.call import BlockingQuery, CommandRequest, Query
 from holdlog.adapters.pages import MAX_PAGE, chunks, event_bytes, page, record_bytes, up_to_a_page
-from holdlog.adapters.threads.calls import ThreadCalls
+from holdlog.adapters.threads.calls import ThreadRequests
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import record_stream
@@ -44,7 +44,7 @@ EXPORT_PAGE: Final = 100
 """Records in a page of an export; the whole history of each comes with it."""
 
 
-class Calls(ThreadCalls):
+class Requests(ThreadRequests):
     """Every method raises InvalidError for an argument that breaks a rule, then DeniedError for what the caller may
     not."""
 
@@ -59,7 +59,7 @@ class Calls(ThreadCalls):
         expected_version: int | None,
         guard: object = (),
         ttl_seconds: float | None = None,
-    ) -> Write[results.SetResult]:
+    ) -> CommandRequest[results.SetResult]:
         made = json_value(value, self._settings.max_value_bytes)
         expected = None if expected_version is None else whole(expected_version, "expected_version")
         ttl = None if ttl_seconds is None else time_to_live(ttl_seconds)
@@ -69,12 +69,12 @@ class Calls(ThreadCalls):
         guards = self.guards(guard)
         command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards))
         self._require_to_change(command)
-        return Write(command, answers.set_result)
+        return CommandRequest(command, answers.set_result)
 
-    def get(self, namespace: str, key: str) -> Read[results.StateRecord]:
+    def get(self, namespace: str, key: str) -> Query[results.StateRecord]:
         """Its answer raises NotFoundError."""
         place = self._readable(namespace, key)
-        return Read(lambda reader: answers.state_record(*_now(reader, *place)))
+        return Query(lambda reader: answers.state_record(*_now(reader, *place)))
 
     def merge(
         self,
@@ -86,7 +86,7 @@ class Calls(ThreadCalls):
         guard: object = (),
         ttl_seconds: float | None = None,
         keeps_end: bool = True,
-    ) -> Write[results.SetResult]:
+    ) -> CommandRequest[results.SetResult]:
         """A JSON merge patch (RFC 7396); `ttl_seconds` is that of a new value, or of any unless it `keeps_end`."""
         arguments = {
             "namespace": namespace,
@@ -101,31 +101,31 @@ class Calls(ThreadCalls):
         guards = self.guards(guard)
         command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards))
         self._require_to_change(command)
-        return Write(command, answers.set_result)
+        return CommandRequest(command, answers.set_result)
 
-    def record(self, namespace: str, key: str) -> Read[Record]:
+    def record(self, namespace: str, key: str) -> Query[Record]:
         """The record as it is now, live or not: what `get` answers from."""
         place = self._readable(namespace, key)
-        return Read(lambda reader: _now(reader, *place)[0])
+        return Query(lambda reader: _now(reader, *place)[0])
 
     def delete(
         self, namespace: str, key: str, by: str, expected_version: int | None, guard: object = ()
-    ) -> Write[results.DeleteResult]:
+    ) -> CommandRequest[results.DeleteResult]:
         expected = None if expected_version is None else whole(expected_version, "expected_version")
         operation = checked(lambda: Delete(namespace=namespace, key=key, expected_version=expected))
         guards = self.guards(guard)
         command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards), by="deleted_by")
         self._require_to_change(command)
-        return Write(command, lambda outcome: answers.delete_result(outcome, command.by))
+        return CommandRequest(command, lambda outcome: answers.delete_result(outcome, command.by))
 
-    def clear_namespace(self, namespace: str, by: str) -> Write[results.ClearResult]:
+    def clear_namespace(self, namespace: str, by: str) -> CommandRequest[results.ClearResult]:
         command = checked(lambda: ClearNamespace(namespace=namespace, by=by), by="deleted_by")
         self._require("admin", command.namespace)
-        return Write(command, lambda outcome: answers.clear_result(outcome, command.namespace, command.by))
+        return CommandRequest(command, lambda outcome: answers.clear_result(outcome, command.namespace, command.by))
 
     def list_records(
         self, namespace: str, prefix: str = "", limit: int = MAX_PAGE, after: str | None = None, deleted: bool = False
-    ) -> Read[results.RecordList]:
+    ) -> Query[results.RecordList]:
         namespace, size = text(namespace, "namespace", NAME), page_size(limit)
         prefix, after = text(prefix, "prefix", BEGINNING), after_argument(after, "after_key")
         self._require("read-values", namespace)
@@ -140,9 +140,9 @@ class Calls(ThreadCalls):
                 next_after=found[-1].key if more else None,
             )
 
-        return Read(answer, large=True)
+        return Query(answer, large=True)
 
-    def list_namespaces(self, limit: int = MAX_PAGE, after: str | None = None) -> Read[results.NamespaceList]:
+    def list_namespaces(self, limit: int = MAX_PAGE, after: str | None = None) -> Query[results.NamespaceList]:
         size, after = page_size(limit), after_argument(after, "after_key")
 
         def answer(reader: Reader) -> results.NamespaceList:
@@ -154,23 +154,23 @@ class Calls(ThreadCalls):
                 next_after=found[-1][0] if more else None,
             )
 
-        return Read(answer, large=True)
+        return Query(answer, large=True)
 
-    def all_records(self, namespace: str) -> Read[list[results.StateRecord]]:
+    def all_records(self, namespace: str) -> Query[list[results.StateRecord]]:
         namespace = self._readable_namespace(namespace)
-        return Read(
+        return Query(
             lambda reader: [
                 answers.state_record(it, reader.at) for it in reader.records(namespace, "", None, -1, False)
             ],
             large=True,
         )
 
-    def all_namespaces(self) -> Read[list[str]]:
-        return Read(lambda reader: [namespace for namespace, _ in self._namespaces(reader, None, -1)], True)
+    def all_namespaces(self) -> Query[list[str]]:
+        return Query(lambda reader: [namespace for namespace, _ in self._namespaces(reader, None, -1)], True)
 
     def history(
         self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
-    ) -> Read[results.History]:
+    ) -> Query[results.History]:
         size = page_size(limit)
         before = None if before_version is None else whole(before_version, "before_version")
         namespace, key = self._readable(namespace, key)
@@ -184,19 +184,19 @@ class Calls(ThreadCalls):
                 next_before=found[-1].envelope.version if more else None,
             )
 
-        return Read(answer, large=True)
+        return Query(answer, large=True)
 
     def all_history(
         self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
-    ) -> Read[list[results.Past]]:
+    ) -> Query[list[results.Past]]:
         """As many entries as asked for, however large: a list cannot tell that it was cut."""
         size = page_size(limit)
         before = None if before_version is None else whole(before_version, "before_version")
         namespace, key = self._readable(namespace, key)
         stream = record_stream(namespace, key)
-        return Read(lambda reader: [self._past(it) for it in reader.history(stream, before, size)], large=True)
+        return Query(lambda reader: [self._past(it) for it in reader.history(stream, before, size)], large=True)
 
-    def export(self, namespace: str, include_deleted: bool = False, after: str | None = None) -> Read[results.Export]:
+    def export(self, namespace: str, include_deleted: bool = False, after: str | None = None) -> Query[results.Export]:
         after, namespace = after_argument(after, "after_key"), self._readable_namespace(namespace)
 
         def answer(reader: Reader) -> results.Export:
@@ -209,11 +209,11 @@ class Calls(ThreadCalls):
             )
             return self._export(reader, namespace, found, found[-1].key if more else None)
 
-        return Read(answer, large=True)
+        return Query(answer, large=True)
 
-    def all_exported(self, namespace: str, include_deleted: bool = False) -> Read[results.Export]:
+    def all_exported(self, namespace: str, include_deleted: bool = False) -> Query[results.Export]:
         namespace = self._readable_namespace(namespace)
-        return Read(
+        return Query(
             lambda reader: self._export(
                 reader, namespace, list(_exported(reader, namespace, None, include_deleted)), None
             ),
@@ -222,7 +222,7 @@ class Calls(ThreadCalls):
 
     def watch(
         self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10
-    ) -> Wait[results.StateRecord | results.Deleted | results.WatchTimeout]:
+    ) -> BlockingQuery[results.StateRecord | results.Deleted | results.WatchTimeout]:
         since = whole(since_version, "since_version")
         seconds, cap = self._capped(number_of_seconds(timeout_seconds, "timeout_seconds"))
         place = self._readable(namespace, key)
@@ -238,7 +238,7 @@ class Calls(ThreadCalls):
         def timed_out(reader: Reader, elapsed: float) -> results.WatchTimeout:
             return answers.watch_timeout(Record(*place), since, elapsed, cap)
 
-        return Wait(look, timed_out, seconds, (record_stream(*place),))
+        return BlockingQuery(look, timed_out, seconds, (record_stream(*place),))
 
     # --- what the caller may
 

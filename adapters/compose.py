@@ -13,13 +13,13 @@ from holdlog.adapters.access.identity import SALT, Identity, SessionId
 from holdlog.adapters.arguments import SESSION
 from holdlog.adapters.arguments import text as checked_text
 from holdlog.adapters.call import Settings
-from holdlog.adapters.calls import Calls
+from holdlog.adapters.calls import Requests
 from holdlog.adapters.claims.sessions import Process
 from holdlog.adapters.machine import host
 from holdlog.adapters.machine.bells import MachineBell, ProcessBell
 from holdlog.adapters.machine.location import is_url
 from holdlog.adapters.machine.presence import Presence, announce, connected, is_connected
-from holdlog.adapters.opened import Opened, Server
+from holdlog.adapters.opened import Engine, Liveness
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import StoreError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from holdlog.adapters.nats.lead import Lead
     from holdlog.adapters.nats.options import NatsOptions
     from holdlog.adapters.stores.findings import Finding
-    from holdlog.adapters.stores.rebuilding import Aside
+    from holdlog.adapters.stores.rebuilding import ShadowTables
     from holdlog.domain.ports import Store
 
 MEMORY: Final = ":memory:"
@@ -43,7 +43,7 @@ def open_holdlog(
     session: SessionId | None = None,
     what: str = "python",
     tell: Callable[[str], None] = _log.info,
-) -> Opened:
+) -> Engine:
     """Open what `place` names: `:memory:` or a file. `session`: of callers that name no other; without one, this
     process is a separate session. `what` this process is, for people who ask who is connected; `tell` is called
     with a line when the schema was migrated.
@@ -54,10 +54,10 @@ def open_holdlog(
     settings = settings or Settings()
     if str(place) == MEMORY:
         memory = MemoryStore()
-        server = Server()
+        server = Liveness()
         caller, identity = _identified(memory, session)
-        calls = Calls(settings, host.now, host.steady, server.connected, identity)
-        return _kept(Opened(memory, ProcessBell(), caller, calls, server, settings, identity))
+        calls = Requests(settings, host.now, host.steady, server.connected, identity)
+        return _kept(Engine(memory, ProcessBell(), caller, calls, server, settings, identity))
     if is_url(str(place)):
         return _kept(_open_database(str(place), session, settings, what))
     from holdlog.adapters.stores.opening import open_sqlite
@@ -66,9 +66,9 @@ def open_holdlog(
     store = open_sqlite(path, tell=tell)
     bell = MachineBell(path.with_name(path.name + ".bells"), store.changed)
     caller, identity = _identified(store, session)
-    server = MachineServer(path, caller.session or "", what)
-    calls = Calls(settings, host.now, host.steady, server.connected, identity)
-    return _kept(Opened(store, bell, caller, calls, server, settings, identity))
+    server = ProcessLiveness(path, caller.session or "", what)
+    calls = Requests(settings, host.now, host.steady, server.connected, identity)
+    return _kept(Engine(store, bell, caller, calls, server, settings, identity))
 
 
 def named_session(text: str | None) -> SessionId | None:
@@ -86,18 +86,18 @@ def _identified(store: "Store", session: SessionId) -> tuple[Caller, Identity]:
     return Caller(session=identity.session(*session)), identity
 
 
-def _open_database(url: str, session: SessionId, settings: Settings, what: str) -> Opened:
+def _open_database(url: str, session: SessionId, settings: Settings, what: str) -> Engine:
     require_database(url)
     from holdlog.adapters.stores.postgres.opening import open_postgres
-    from holdlog.adapters.stores.postgres.session import Session, SessionBell
+    from holdlog.adapters.stores.postgres.session import PostgresLiveness, SessionBell
 
     store = open_postgres(url)
     bell = SessionBell()
-    bell.session = server = Session(store, bell.wake, what)
+    bell.session = server = PostgresLiveness(store, bell.wake, what)
     caller, identity = _identified(store, session)
     server.session = caller.session or ""
-    calls = Calls(settings, store.now, store.steady, server.connected, identity)
-    return Opened(store, bell, caller, calls, server, settings, identity)
+    calls = Requests(settings, store.now, store.steady, server.connected, identity)
+    return Engine(store, bell, caller, calls, server, settings, identity)
 
 
 def file_of(place: str | Path) -> Path:
@@ -116,7 +116,7 @@ def require_database(url: str) -> None:
         raise StoreError(f"{error.name or 'libpq'} is missing; pip install 'holdlog[postgres]'") from None
 
 
-def stands(place: str | Path) -> bool:
+def store_exists(place: str | Path) -> bool:
     """Whether `open_holdlog` finds a store there; else it makes one. Raises StoreError, UnavailableError."""
     if str(place) == MEMORY:
         return True
@@ -125,13 +125,13 @@ def stands(place: str | Path) -> bool:
     require_database(place)
     from holdlog.adapters.stores.postgres import opening
 
-    return opening.stands(place)
+    return opening.store_exists(place)
 
 
-def open_aside(place: str | Path, tell: Callable[[str], None]) -> "tuple[Store, Aside] | None":
+def open_shadow_tables(place: str | Path, tell: Callable[[str], None]) -> "tuple[Store, ShadowTables] | None":
     """The store and the tables of one rebuild of it; None where there is no store. Raises StoreError,
     UnavailableError."""
-    if not stands(place):
+    if not store_exists(place):
         return None
     if isinstance(place, str):
         from holdlog.adapters.stores.postgres.aside import PostgresAside
@@ -172,7 +172,7 @@ def open_lead(place: str | Path, options: "NatsOptions") -> "Lead":
     return FileLead(path.with_name(f"{path.name}.relay-{options.target:08x}"))
 
 
-def tell_nats(opened: Opened, place: str | Path, options: "NatsOptions") -> "NatsBeside":
+def publish_to_nats(opened: Engine, place: str | Path, options: "NatsOptions") -> "NatsBeside":
     """Publish the store's events to NATS and be woken by it, beside everything else, until `stop` is called.
 
     NATS may be down. Raises NatsError for options that cannot be right.
@@ -184,7 +184,7 @@ def tell_nats(opened: Opened, place: str | Path, options: "NatsOptions") -> "Nat
     return beside
 
 
-class MachineServer(Server):
+class ProcessLiveness(Liveness):
     """One process of a machine among those that share the store `path`; connected from its first claim on."""
 
     def __init__(self, path: Path, session: str, what: str) -> None:
@@ -225,12 +225,12 @@ def process_session() -> str:
     return f"p-{secrets.token_hex(5)}"
 
 
-def _kept(opened: Opened) -> Opened:
+def _kept(opened: Engine) -> Engine:
     _opened.add(opened)
     return opened
 
 
-_opened: "weakref.WeakSet[Opened]" = weakref.WeakSet()
+_opened: "weakref.WeakSet[Engine]" = weakref.WeakSet()
 
 
 def _abandon_after_fork() -> None:

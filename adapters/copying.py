@@ -12,7 +12,7 @@ from holdlog.adapters.machine.location import is_url
 from holdlog.domain.refusals import StoreError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.stores.copying.copy import CopyReport, Progress, Source, Target
+    from holdlog.adapters.stores.copying.copy import CopyReport, CopySource, Progress, Target
 
 _log = logging.getLogger("holdlog")
 
@@ -37,7 +37,7 @@ def copy(
         return copy_between(found, goes_to, seal, progress or (lambda done, total: None), tell)
 
 
-def _copy_source(place: str | Path, tell: Callable[[str], None], stack: ExitStack) -> "Source":
+def _copy_source(place: str | Path, tell: Callable[[str], None], stack: ExitStack) -> "CopySource":
     if _is_database(place):
         from holdlog.adapters.stores.copying.database import open_source
 
@@ -53,9 +53,9 @@ def _copy_source(place: str | Path, tell: Callable[[str], None], stack: ExitStac
 
 def _copy_target(place: str | Path) -> "Target":
     if _is_database(place):
-        from holdlog.adapters.stores.copying.database import DatabaseTarget
+        from holdlog.adapters.stores.copying.database import DatabaseCopyTarget
 
-        return DatabaseTarget(str(place))
+        return DatabaseCopyTarget(str(place))
     from holdlog.adapters.stores.copying.file import FileTarget
 
     return FileTarget(file_of(place))

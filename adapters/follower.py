@@ -6,8 +6,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from typing import Final
 
-from holdlog.adapters.looks import Looks
-from holdlog.domain.ports import Bell, Store
+from holdlog.adapters.looks import ReadBatcher
+from holdlog.domain.ports import Notifier, Store
 from holdlog.domain.refusals import HoldlogError
 from holdlog.projections.waiting import concerned
 
@@ -19,14 +19,14 @@ WOKEN_AT_ONCE: Final = 8
 Tell = Callable[[frozenset[str] | None], None]
 
 
-class Follower:
+class LogTailer:
     """Follows the log on the event loop that makes it, as long as somebody listens. Use it on that loop only.
 
     Whoever listens and then reads the store misses nothing: whatever is committed after that read is told later.
     """
 
-    def __init__(self, store: Store, bell: Bell) -> None:
-        self.looks = Looks(store)
+    def __init__(self, store: Store, bell: Notifier) -> None:
+        self.looks = ReadBatcher(store)
         self._store = store
         self._bell = bell
         self._loop = asyncio.get_running_loop()

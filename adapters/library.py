@@ -12,10 +12,10 @@ from typing import Any, Final, Self, TypeVar
 
 from holdlog.adapters import results
 from holdlog.adapters.arguments import caller, number_of_seconds
-from holdlog.adapters.call import Answered, Settings, Stand, Write
-from holdlog.adapters.calls import Calls
+from holdlog.adapters.call import Answered, ClaimRequest, CommandRequest, Settings
+from holdlog.adapters.calls import Requests
 from holdlog.adapters.claims import results as claims
-from holdlog.adapters.claims.held import HeldClaim, Wish, held, held_async
+from holdlog.adapters.claims.held import HeldClaim, HoldOptions, held, held_async
 from holdlog.adapters.compose import named_session, open_holdlog
 from holdlog.domain.refusals import (
     ConflictError,
@@ -48,7 +48,7 @@ class StateStore:
         """Open or create the store. `session`: processes that give the same text are one holder of claims; without it,
         each store object is a separate session. Raises StoreError, with one line that says what to do."""
         self._opened = open_holdlog(path, settings, named_session(session))
-        self._calls = self._opened.calls
+        self._calls = self._opened.requests
         weakref.finalize(self, self._opened.close)  # SQLite must not close by itself, outside the gate
 
     def set(
@@ -254,7 +254,7 @@ class StateStore:
 
     def register(
         self, agent: str, *, name: str | None = None, model: str | None = None, purpose: str | None = None
-    ) -> claims.Registered:
+    ) -> claims.RegisteredAgent:
         """Say who an agent is; what is left out stays as it was."""
         return self._write(self._calls.register(agent, name, model, purpose), None, None)
 
@@ -274,14 +274,14 @@ class StateStore:
     ) -> None:
         self.close()
 
-    def _claim(self, call: Stand[Any], request_id: str | None) -> ClaimAnswer:
+    def _claim(self, call: ClaimRequest[Any], request_id: str | None) -> ClaimAnswer:
         try:
             answer: ClaimAnswer = self._opened.claim(call, caller(self._opened.caller, request_id=request_id))
         except HoldlogError as refusal:
             answer = self._calls.refused(refusal)  # type: ignore[assignment]
         return _with_lost(answer, self._opened.lost())
 
-    def _write(self, call: Write[Answered], reason: str | None, request_id: str | None) -> Answered:
+    def _write(self, call: CommandRequest[Answered], reason: str | None, request_id: str | None) -> Answered:
         return self._opened.write(call, caller(self._opened.caller, reason=reason, request_id=request_id))
 
     def _update_once(
@@ -305,7 +305,7 @@ class AsyncStateStore:
         """Open or create the store. `session`: processes that give the same text are one holder of claims; without it,
         each store object is a separate session. Raises StoreError, with one line that says what to do."""
         self._opened = open_holdlog(path, settings, named_session(session))
-        self._calls = self._opened.calls
+        self._calls = self._opened.requests
         weakref.finalize(self, self._opened.close)  # SQLite must not close by itself, outside the gate
 
     async def set(
@@ -462,7 +462,7 @@ class AsyncStateStore:
 
     async def register(
         self, agent: str, *, name: str | None = None, model: str | None = None, purpose: str | None = None
-    ) -> claims.Registered:
+    ) -> claims.RegisteredAgent:
         return await self._write(self._calls.register(agent, name, model, purpose), None, None)
 
     async def wait(self, resource: str, timeout_seconds: float = 30) -> claims.Available | claims.WaitTimeout:
@@ -479,7 +479,7 @@ class AsyncStateStore:
     ) -> None:
         await self.close()
 
-    async def _claim(self, call: Stand[Any], request_id: str | None) -> ClaimAnswer:
+    async def _claim(self, call: ClaimRequest[Any], request_id: str | None) -> ClaimAnswer:
         try:
             answer: ClaimAnswer = await self._opened.claim_async(
                 call, caller(self._opened.caller, request_id=request_id)
@@ -488,7 +488,7 @@ class AsyncStateStore:
             answer = self._calls.refused(refusal)  # type: ignore[assignment]
         return _with_lost(answer, await self._opened.lost_async(self._opened.caller))
 
-    async def _write(self, call: Write[Answered], reason: str | None, request_id: str | None) -> Answered:
+    async def _write(self, call: CommandRequest[Answered], reason: str | None, request_id: str | None) -> Answered:
         return await self._opened.write_async(call, caller(self._opened.caller, reason=reason, request_id=request_id))
 
     async def _update_once(
@@ -508,7 +508,7 @@ def _with_lost(answer: AnyAnswer, lost: list[results.Lost]) -> AnyAnswer:
 
 
 def _wish(
-    calls: Calls,
+    calls: Requests,
     resource: str,
     agent: str,
     also: Sequence[str],
@@ -517,11 +517,11 @@ def _wish(
     mode: str,
     note: str | None,
     outcome: str | None,
-) -> Wish:
-    def stand(seconds: float) -> Stand[Any]:
+) -> HoldOptions:
+    def stand(seconds: float) -> ClaimRequest[Any]:
         return calls.claim(resource, agent, also, (), lease_seconds, seconds, mode, note)
 
-    return Wish(stand, number_of_seconds(wait_seconds, "wait_seconds"), outcome)
+    return HoldOptions(stand, number_of_seconds(wait_seconds, "wait_seconds"), outcome)
 
 
 def back_off(attempt: int) -> float:

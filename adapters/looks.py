@@ -8,19 +8,19 @@ from holdlog.domain.ports import Reader, Store
 from holdlog.domain.refusals import HoldlogError
 
 Found = TypeVar("Found")
-Look = Callable[[Reader], Any]
+ReadWork = Callable[[Reader], Any]
 
 LOOKS_AT_ONCE: Final = 64
 """In one thread, one after another."""
 THREADS: Final = 4
 
 
-class Looks:
+class ReadBatcher:
     """Of one event loop, on which alone it may be used."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._asked: list[tuple[Look, asyncio.Future[Any]]] = []
+        self._asked: list[tuple[ReadWork, asyncio.Future[Any]]] = []
         self._taking: set[asyncio.Task[None]] = set()
 
     async def take(self, look: Callable[[Reader], Found]) -> Found:
@@ -49,26 +49,26 @@ class Looks:
                 else:
                     future.set_result(result)
 
-    def _found(self, looks: Sequence[Look]) -> list[Any]:
+    def _found(self, looks: Sequence[ReadWork]) -> list[Any]:
         """The result of each, or the exception that it ended with."""
         found: list[Any] = []
         try:
             with self._store.snapshot() as reader:
-                once = cast(Reader, _Once(reader))
+                once = cast(Reader, MemoizedReader(reader))
                 found.extend(_attempted(look, once) for look in looks)
         except Exception as error:  # the store's, which ends all looks that are left
             found += [error] * (len(looks) - len(found))
         return found
 
 
-def _attempted(look: Look, reader: Reader) -> Any:
+def _attempted(look: ReadWork, reader: Reader) -> Any:
     try:
         return look(reader)
     except HoldlogError as refusal:
         return refusal
 
 
-class _Once:
+class MemoizedReader:
     """A reader of one snapshot, or a part of it, that answers the same question once."""
 
     def __init__(self, asked: object) -> None:
@@ -80,7 +80,7 @@ class _Once:
         if found is None:
             found = getattr(self._asked, name)
             if name == "leases":
-                found = self._known[name] = _Once(found)
+                found = self._known[name] = MemoizedReader(found)
             elif callable(found):
                 found = self._known[name] = self._remembered(found)
         return found

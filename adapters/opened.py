@@ -8,18 +8,18 @@ from functools import partial
 from typing import Final, TypeVar
 
 from holdlog.adapters.access.identity import Identity
-from holdlog.adapters.call import Answered, Read, Settings, Stand, Wait, Write
-from holdlog.adapters.calls import Calls
+from holdlog.adapters.call import Answered, BlockingQuery, ClaimRequest, CommandRequest, Query, Settings
+from holdlog.adapters.calls import Requests
 from holdlog.adapters.claims.sessions import Process
-from holdlog.adapters.follower import Follower
+from holdlog.adapters.follower import LogTailer
 from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.results import Lost
 from holdlog.adapters.stores.sealing import SEAL, line_of
 from holdlog.adapters.stores.writer import Writer
-from holdlog.adapters.upkeep import Upkeep
-from holdlog.domain.claims.commands import EndSession, Queued, StepBack, Sweep, TellLosses, Told
+from holdlog.adapters.upkeep import LeaseMaintenance
+from holdlog.domain.claims.commands import CollectLostClaims, EndSession, LostClaims, Queued, StopWaiting, Sweep
 from holdlog.domain.claims.lease import BY_CALLS, BY_LEASE, SECOND, Loss
-from holdlog.domain.handle import Command, Outcome
+from holdlog.domain.handle import AnyCommand, Outcome
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Reader, Store
@@ -32,7 +32,7 @@ Found = TypeVar("Found")
 _DONE: Final = object()
 
 
-class Server:
+class Liveness:
     """This process among all that share the store, by the name that stands in leases. Here: the only one."""
 
     name = "here"
@@ -60,12 +60,12 @@ class Server:
         """Be gone."""
 
 
-class Opened:
+class Engine:
     """A store with its bell and writer. `caller`: who calls when a call does not say. Raises refusals as they come."""
 
-    room: Callable[[Command], Awaitable[None]] | None = None
+    room: Callable[[AnyCommand], Awaitable[None]] | None = None
     """Asked before each write of a coroutine; raises what keeps it from being made."""
-    own_names: Callable[[Command, Caller], Awaitable[None]] | None = None
+    own_names: Callable[[AnyCommand, Caller], Awaitable[None]] | None = None
     """Awaited before each write and claim of a coroutine; raises to refuse a name that is not the caller's."""
 
     lives_by_leases = False
@@ -76,8 +76,8 @@ class Opened:
         store: Store,
         bell: ProcessBell,
         caller: Caller,
-        calls: Calls,
-        server: Server,
+        calls: Requests,
+        server: Liveness,
         settings: Settings,
         identity: Identity,
     ) -> None:
@@ -85,10 +85,10 @@ class Opened:
         self.bell = bell
         self.caller = caller
         self.identity = identity
-        self.calls = calls
+        self.requests = calls
         self.server = server
         self.writer = Writer(store, bell)
-        self.upkeep = Upkeep(
+        self.upkeep = LeaseMaintenance(
             store,
             self.writer,
             calls.steady,
@@ -102,26 +102,26 @@ class Opened:
         self.keeps = settings.keeps
         self._began = calls.steady()
         self._process = os.getpid()
-        self._followers: dict[asyncio.AbstractEventLoop, Follower] = {}
+        self._followers: dict[asyncio.AbstractEventLoop, LogTailer] = {}
         self._waits_end = False
         self.token_changes = 0
         """Counts what this process did to tokens."""
 
     @property
-    def follower(self) -> Follower:
+    def follower(self) -> LogTailer:
         """Tells on the running event loop what came into the log."""
         loop = asyncio.get_running_loop()
         if loop not in self._followers:
             self._followers = {it: follower for it, follower in self._followers.items() if not it.is_closed()}
-            self._followers[loop] = Follower(self.store, self.bell)
+            self._followers[loop] = LogTailer(self.store, self.bell)
         return self._followers[loop]
 
     # --- for threads
 
-    def write(self, call: Write[Answered], caller: Caller) -> Answered:
+    def write(self, call: CommandRequest[Answered], caller: Caller) -> Answered:
         return call.answer(self._decided(call.command, caller))
 
-    def claim(self, call: Stand[Answered], caller: Caller) -> Answered:
+    def claim(self, call: ClaimRequest[Answered], caller: Caller) -> Answered:
         """Claim, or stand in line for as long as the call says."""
         caller = self._joined(caller)
         outcome = self._decided(call.command, caller)
@@ -137,11 +137,11 @@ class Opened:
         self.upkeep.took(call.command.lease)
         return self._answered(call, outcome)
 
-    def read(self, call: Read[Answered]) -> Answered:
+    def read(self, call: Query[Answered]) -> Answered:
         with self.store.snapshot() if call.large else self.store.reader() as reader:
             return call.answer(reader)
 
-    def wait(self, call: Wait[Answered]) -> Answered:
+    def wait(self, call: BlockingQuery[Answered]) -> Answered:
         started = time.monotonic()
         with self.upkeep.waiting():
             look = partial(self._look, partial(self._answer_to, call, started))
@@ -150,7 +150,7 @@ class Opened:
 
     # --- for coroutines
 
-    async def write_async(self, call: Write[Answered], caller: Caller) -> Answered:
+    async def write_async(self, call: CommandRequest[Answered], caller: Caller) -> Answered:
         if self.own_names is not None:
             await self.own_names(call.command, caller)
         if self.room is not None:
@@ -159,11 +159,11 @@ class Opened:
             caller = self._joined(caller)
         return call.answer(await self._decided_async(call.command, caller))
 
-    async def claim_async(self, call: Stand[Answered], caller: Caller) -> Answered:
+    async def claim_async(self, call: ClaimRequest[Answered], caller: Caller) -> Answered:
         """As `claim`. A cancelled call leaves its ticket, which keeps its place for a while."""
         if self.own_names is not None:
             await self.own_names(call.command, caller)
-        caller = await self.aside(partial(self._joined, caller))
+        caller = await self.run_off_loop(partial(self._joined, caller))
 
         def leave(outcome: Outcome) -> None:
             if isinstance(outcome, Queued):
@@ -183,13 +183,13 @@ class Opened:
                 raise
             outcome = decided
         self.upkeep.took(call.command.lease)
-        return await self.aside(partial(self._answered, call, outcome))
+        return await self.run_off_loop(partial(self._answered, call, outcome))
 
-    async def read_async(self, call: Read[Answered]) -> Answered:
+    async def read_async(self, call: Query[Answered]) -> Answered:
         """A listing never holds up other calls."""
-        return await (asyncio.to_thread(self.read, call) if call.large else self.aside(partial(self.read, call)))
+        return await (asyncio.to_thread(self.read, call) if call.large else self.run_off_loop(partial(self.read, call)))
 
-    async def wait_async(self, call: Wait[Answered]) -> Answered:
+    async def wait_async(self, call: BlockingQuery[Answered]) -> Answered:
         started = time.monotonic()
         with self.upkeep.waiting():
             answer = partial(self._answer_to, call, started)
@@ -200,9 +200,11 @@ class Opened:
 
     async def look(self, look: Callable[[Reader], Found]) -> Found:
         """What reads a few rows, as `aside`; in a remote store together with the looks of others (looks.py)."""
-        return await (self.follower.looks.take(look) if self.store.remote else self.aside(partial(self._look, look)))
+        return await (
+            self.follower.looks.take(look) if self.store.remote else self.run_off_loop(partial(self._look, look))
+        )
 
-    async def aside(self, work: Callable[[], Answered]) -> Answered:
+    async def run_off_loop(self, work: Callable[[], Answered]) -> Answered:
         """What reads a few rows: on the loop, where that takes some µs, but in a thread when the store is remote."""
         return await asyncio.to_thread(work) if self.store.remote else work()
 
@@ -231,9 +233,9 @@ class Opened:
         """What the caller's session, or the holder with this receipt, lost since the last call of this."""
         if not await self.look(lambda reader: reader.leases.losses(caller.principal, caller.session, receipt)):
             return ()
-        asked = TellLosses(session=caller.session, receipt=receipt)
+        asked = CollectLostClaims(session=caller.session, receipt=receipt)
         outcome = await self.writer.run_async(asked, Caller(principal=caller.principal))
-        assert isinstance(outcome, Told)
+        assert isinstance(outcome, LostClaims)
         return outcome.losses
 
     def lost(self, receipt: str | None = None) -> list[Lost]:
@@ -241,16 +243,16 @@ class Opened:
         with self.store.reader() as reader:
             if not reader.leases.losses(self.caller.principal, self.caller.session, receipt):
                 return []
-        asked = TellLosses(session=self.caller.session, receipt=receipt)
+        asked = CollectLostClaims(session=self.caller.session, receipt=receipt)
         outcome = self.writer.run(asked, Caller(principal=self.caller.principal))
-        assert isinstance(outcome, Told)
-        return self.read(self.calls.lost(outcome.losses))
+        assert isinstance(outcome, LostClaims)
+        return self.read(self.requests.lost(outcome.losses))
 
     async def lost_async(self, caller: Caller, receipt: str | None = None) -> list[Lost]:
         """What the caller's session lost, or the holder with this receipt, since this was asked last, and who holds it
         now."""
         losses = await self.losses(caller, receipt)
-        return await self.read_async(self.calls.lost(losses)) if losses else []
+        return await self.read_async(self.requests.lost(losses)) if losses else []
 
     async def end_session(self, caller: Caller) -> None:
         """End the caller's session, which lives by its calls, because its client did."""
@@ -300,7 +302,7 @@ class Opened:
         if not server:
             return
         self.caller = self.caller.model_copy(update={"server": ""})
-        lived = self.calls.steady() - self._began
+        lived = self.requests.steady() - self._began
         try:
             with self.store.reader() as reader:
                 if server not in reader.leases.servers():
@@ -324,7 +326,7 @@ class Opened:
             self.caller = self.caller.model_copy(update={"server": server})
         return caller if caller.server == server else caller.model_copy(update={"server": server})
 
-    def _decided(self, command: Command, caller: Caller) -> Outcome:
+    def _decided(self, command: AnyCommand, caller: Caller) -> Outcome:
         try:
             outcome = self.writer.run(command, caller)
         except HoldlogError as refusal:
@@ -337,7 +339,7 @@ class Opened:
         return self.writer.run(command, caller)
 
     async def _decided_async(
-        self, command: Command, caller: Caller, late: Callable[[Outcome], None] | None = None
+        self, command: AnyCommand, caller: Caller, late: Callable[[Outcome], None] | None = None
     ) -> Outcome:
         try:
             outcome = await self.writer.run_async(command, caller, late)
@@ -368,13 +370,13 @@ class Opened:
             return Sweep(ended=gone, heirs=_heirs(self.server, gone, reader), grace=round(self._grace * SECOND))
 
     async def _notice_async(self, servers: tuple[str, ...]) -> Sweep | None:
-        return await self.aside(partial(self._notice, servers)) if servers else None
+        return await self.run_off_loop(partial(self._notice, servers)) if servers else None
 
-    def _answered(self, call: Stand[Answered], outcome: Outcome) -> Answered:
+    def _answered(self, call: ClaimRequest[Answered], outcome: Outcome) -> Answered:
         with self.store.reader() as reader:
             return call.answer(outcome, reader)
 
-    def _ticket_gone(self, call: Stand[Answered], outcome: Queued) -> Callable[[Reader], object]:
+    def _ticket_gone(self, call: ClaimRequest[Answered], outcome: Queued) -> Callable[[Reader], object]:
         def look(reader: Reader) -> object:
             line = reader.claim(call.command.resource).line
             return None if any(ticket.version == outcome.ticket for ticket in line) else _DONE
@@ -385,25 +387,25 @@ class Opened:
         with self.store.reader() as reader:
             return look(reader)
 
-    def _answer_to(self, call: Wait[Answered], started: float, reader: Reader) -> Answered | None:
+    def _answer_to(self, call: BlockingQuery[Answered], started: float, reader: Reader) -> Answered | None:
         return call.look(reader, time.monotonic() - started)
 
-    def _timed_out(self, call: Wait[Answered], started: float, reader: Reader) -> Answered:
+    def _timed_out(self, call: BlockingQuery[Answered], started: float, reader: Reader) -> Answered:
         if (moved := line_of(reader.meta(SEAL))) is not None:
             raise SealedError(moved)  # nothing will ever come here
         return call.timed_out(reader, time.monotonic() - started)
 
 
-def _heirs(server: Server, gone: Sequence[str], reader: Reader) -> tuple[tuple[str, str, str], ...]:
+def _heirs(server: Liveness, gone: Sequence[str], reader: Reader) -> tuple[tuple[str, str, str], ...]:
     """The sessions of servers that are gone which live on in other processes, as `Sweep` takes them."""
     found = ((name, session) for name in gone for session in reader.leases.sessions_of(name))
     others = ((name, session, server.others_of(session)) for name, session in found)
     return tuple((name, session, alive[0]) for name, session, alive in others if alive)
 
 
-def _step_back(call: Stand[Answered], outcome: Queued) -> StepBack:
+def _step_back(call: ClaimRequest[Answered], outcome: Queued) -> StopWaiting:
     command = call.command
-    return StepBack(resource=command.resource, agent=command.agent, ticket=outcome.ticket, receipt=outcome.receipt)
+    return StopWaiting(resource=command.resource, agent=command.agent, ticket=outcome.ticket, receipt=outcome.receipt)
 
 
 def _ignore(task: "asyncio.Task[Outcome]") -> None:

@@ -22,11 +22,11 @@ LAST_CHUNK: Final = 128
 """Rows that are fetched at once: few at first, as they may be large, then twice as many each time."""
 
 Row = TypeVar("Row")
-Place = TypeVar("Place", int, str)
+Cursor = TypeVar("Cursor", int, str)
 
 
 def chunks(
-    fetch: Callable[[Place | None, int], Sequence[Row]], start: Place | None, place: Callable[[Row], Place]
+    fetch: Callable[[Cursor | None, int], Sequence[Row]], start: Cursor | None, place: Callable[[Row], Cursor]
 ) -> Iterator[Row]:
     """All rows, fetched as they are asked for; `fetch` gets the place of the row before and how many."""
     size = FIRST_CHUNK

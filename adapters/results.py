@@ -182,7 +182,7 @@ class NamespaceList(Result):
     next_after: str | None = None
 
 
-class FencingCondition(Part):
+class FencingConditionView(Part):
     """A claim that a write relied on; `version` is that of the grant. `former_session`: the session that held it, where
     that had ended and the writer acted for it."""
 
@@ -208,7 +208,7 @@ class Past(Result):
     operation: str | None = None
     based_on: int | None = None
     forced: Literal[True] | None = None
-    guard: list[FencingCondition] | None = None
+    guard: list[FencingConditionView] | None = None
 
     @classmethod
     def kept(cls) -> frozenset[str]:
@@ -271,7 +271,7 @@ class WatchTimeout(Result):
     hint: str
 
 
-class HappenedEvent(BaseModel):
+class EventView(BaseModel):
     """One event of the log. Its further fields, which its kind decides (docs/events.md), are JSON already."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -289,7 +289,7 @@ class Events(Result):
     """`next_position`: to go on after. `bookmark`: where the log ended; `next_position` is there: that was all."""
 
     status: Literal["ok"] = "ok"
-    events: list[HappenedEvent]
+    events: list[EventView]
     next_position: int
     bookmark: int
 

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from holdlog.adapters.access.grants import EVERYTHING, Grants
-from holdlog.adapters.calls import Calls
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.calls import Requests
+from holdlog.adapters.opened import Engine
 from holdlog.domain.message import Caller
 
 
@@ -13,15 +13,15 @@ async def _always() -> bool:
     return True
 
 
-class Served(NamedTuple):
+class RequestContext(NamedTuple):
     """`still`: whether its token counts even now, for streams, which may outlive it."""
 
-    opened: Opened
+    opened: Engine
     caller: Caller
     grants: Grants = EVERYTHING
     still: Callable[[], Awaitable[bool]] = _always
 
     @property
-    def calls(self) -> Calls:
+    def calls(self) -> Requests:
         """Each raises DeniedError for what the grants do not allow."""
-        return self.opened.calls if self.grants is EVERYTHING else self.opened.calls.within(self.grants)
+        return self.opened.requests if self.grants is EVERYTHING else self.opened.requests.within(self.grants)

@@ -11,9 +11,9 @@ from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import MEMORY, file_of, open_holdlog
 from holdlog.adapters.machine.location import is_url
 from holdlog.adapters.machine.private import require_private
-from holdlog.adapters.opened import Opened
-from holdlog.adapters.stores.watch import Watch
-from holdlog.domain.handle import Command
+from holdlog.adapters.opened import Engine
+from holdlog.adapters.stores.watch import CommandObserver
+from holdlog.domain.handle import AnyCommand
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import InvalidError, UnavailableError
 from holdlog.domain.token import space_name
@@ -27,7 +27,7 @@ MOST_OPEN_IN_DATABASE: Final = 24
 _log = logging.getLogger("holdlog")
 
 
-class Spaces:
+class Tenants:
     """The main store and its spaces, for coroutines of one loop. `most_open`: spaces at once, in use or not; `prepare`:
     called with each space's store before its first use. Spaces in memory stay open: nothing else keeps what is there.
     """
@@ -35,10 +35,10 @@ class Spaces:
     def __init__(
         self,
         place: Path | str,
-        main: Opened,
+        main: Engine,
         settings: Settings,
         most_open: int | None = None,
-        prepare: Callable[[Opened], None] = lambda opened: None,
+        prepare: Callable[[Engine], None] = lambda opened: None,
     ) -> None:
         self.main = main
         self._place = place
@@ -52,27 +52,27 @@ class Spaces:
         self._spaces: dict[str, _Space] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._ended = False
-        self._watch: Watch | None = None
-        self._own_names: Callable[[Command, Caller], Awaitable[None]] | None = None
+        self._watch: CommandObserver | None = None
+        self._own_names: Callable[[AnyCommand, Caller], Awaitable[None]] | None = None
 
-    def opened(self) -> list[Opened]:
+    def opened(self) -> list[Engine]:
         """The main store, and the spaces that are open."""
         return [self.main, *filter(None, (space.opened for space in list(self._spaces.values())))]
 
-    def watched(self, watch: Watch) -> None:
+    def watched(self, watch: CommandObserver) -> None:
         """Tell it from now on what all writers do, also those of spaces that are opened later."""
         self._watch = watch
         for opened in self.opened():
             opened.writer.watch = watch
 
-    def require_own_names(self, require: Callable[[Command, Caller], Awaitable[None]]) -> None:
+    def require_own_names(self, require: Callable[[AnyCommand, Caller], Awaitable[None]]) -> None:
         """From now on, await it before each write and claim, also in spaces that are opened later."""
         self._own_names = require
         for opened in self.opened():
             opened.own_names = require
 
     @asynccontextmanager
-    async def enter(self, name: str | None) -> AsyncIterator[Opened]:
+    async def enter(self, name: str | None) -> AsyncIterator[Engine]:
         """The store of a space, or the main one; it stays open while the block runs.
 
         Raises InvalidError for a name that is none; StoreError or UnavailableError when that space cannot be had now.
@@ -127,7 +127,7 @@ class Spaces:
         space.users += 1
         return space
 
-    def _open(self, place: Path | str) -> Opened:
+    def _open(self, place: Path | str) -> Engine:
         if isinstance(place, Path):
             require_private(place.parent)  # before a link in its place is resolved
         opened = open_holdlog(place, self._settings, what="http")
@@ -183,7 +183,7 @@ class Spaces:
 class _Space:
     """`users`: blocks that are in it. `closing`: set once nobody may enter it any more."""
 
-    def __init__(self, opening: "asyncio.Future[Opened]") -> None:
+    def __init__(self, opening: "asyncio.Future[Engine]") -> None:
         self.opening = opening
         self.closing: asyncio.Task[None] | None = None
         self.users = 0
@@ -193,7 +193,7 @@ class _Space:
         return self.opening.done() and self.opened is None
 
     @property
-    def opened(self) -> Opened | None:
+    def opened(self) -> Engine | None:
         """None while it is being opened, and when that failed."""
         if not self.opening.done() or self.opening.cancelled() or self.opening.exception() is not None:
             return None

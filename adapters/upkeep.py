@@ -27,7 +27,7 @@ PARTS: Final = 3
 """A lease is renewed when one of so many parts of it is over."""
 
 
-class Upkeep:
+class LeaseMaintenance:
     """`steady`: the clock of leases. `connected`: whether a server lives. Durations in seconds. Safe in threads."""
 
     def __init__(
@@ -207,11 +207,11 @@ class Upkeep:
             kept = [lease for lease in of_sessions if lease.principal is None]
             kept += [lease for lease in reader.leases.of([it for it, _ in grants]) if lease.key in grants]
         kept = [lease for lease in kept if lease.kind == "held"]
-        worn = [lease.deadline - lease.length + lease.length // PARTS for lease in kept]
+        worn = [lease.deadline - lease.duration + lease.duration // PARTS for lease in kept]
         left = any(lease.server != self._server and not self._connected(lease.server) for lease in kept)
         if left or any(at <= now for at in worn):
             self._writer.run(Renew(server=self._server, sessions=sessions, grants=grants), NOBODY)
-            worn = [now + lease.length // PARTS for lease in kept]
+            worn = [now + lease.duration // PARTS for lease in kept]
         if not worn and not sessions:
             return threading.TIMEOUT_MAX
         return min(self._grace / PARTS, max(SOONEST, (min(worn, default=now + SECOND * 3600) - now) / SECOND))

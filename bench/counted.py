@@ -10,7 +10,7 @@ from pathlib import Path
 
 def main() -> None:
     from holdlog.adapters.cli.main import main as holdlog
-    from holdlog.adapters.mcp.http.sessions import Session
+    from holdlog.adapters.mcp.http.sessions import HttpSession
 
     place = Path(sys.argv.pop(1))
 
@@ -19,7 +19,7 @@ def main() -> None:
         alive = gc.get_objects()
         counts = {
             "tasks": sum(isinstance(it, asyncio.Task) and not it.done() for it in alive),
-            "sessions": sum(isinstance(it, Session) for it in alive),
+            "sessions": sum(isinstance(it, HttpSession) for it in alive),
         }
         del alive
         part = place.with_suffix(".part")

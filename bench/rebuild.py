@@ -14,7 +14,7 @@ from bench.size import BATCH, CALLER, CALLS, fill
 from holdlog.adapters.stores.aside import SqliteAside
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.rebuilding import rebuild
-from holdlog.domain.handle import Command, footprint, handle
+from holdlog.domain.handle import AnyCommand, handle, prefetch
 
 GROUP = "rebuild"
 
@@ -61,7 +61,7 @@ def _in_postgres(bench: Bench) -> Iterator[Figure]:
             store = open_postgres(server.get_uri())
             commands = _commands(events)
             while batch := list(islice(commands, BATCH)):
-                ahead = footprint(batch)
+                ahead = prefetch(batch)
                 with store.transaction(time.monotonic() + 30, lambda ahead=ahead: ahead) as transaction:
                     for command in batch:
                         handle(command, CALLER, transaction)
@@ -80,7 +80,7 @@ def _in_postgres(bench: Bench) -> Iterator[Figure]:
     yield Figure(GROUP, "rebuild of all views, PostgreSQL", median(rates), " events/s", beside=beside)
 
 
-def _commands(events: int) -> Iterator[Command]:
+def _commands(events: int) -> Iterator[AnyCommand]:
     """Ten events to a key; a tenth of the events are of claims."""
     for index in range(events // 20):
         resource = f"src/module-{index % 500}.py"

@@ -18,7 +18,7 @@ from holdlog.adapters.compose import open_holdlog, open_lead
 from holdlog.adapters.nats.options import NatsOptions, nats_options
 from holdlog.adapters.nats.relay import Relay
 from holdlog.adapters.nats.subscriber import Subscription
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.domain.message import NOBODY
 from holdlog.domain.record import Set, Transact
 from holdlog.domain.value import Json
@@ -113,7 +113,7 @@ async def _listen(options: NatsOptions, seen: dict[int, float], count: int, read
                 return
 
 
-def _write(opened: Opened, turn: int, count: int) -> None:
+def _write(opened: Engine, turn: int, count: int) -> None:
     value = Json.of({"turn": turn, "text": "x" * 60})
     operations = tuple(Set(namespace=f"n{turn % 7}", key=f"k{key}", value=value) for key in range(count))
     opened.writer.run(Transact(operations=operations, by="ann"), NOBODY)

@@ -12,17 +12,17 @@ from bench.contestants import AGENT, NAMESPACE, VALUE
 from bench.figures import Figure, Rounds, interleaved, number
 from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.call import Settings
-from holdlog.adapters.calls import Calls
+from holdlog.adapters.calls import Requests
 from holdlog.adapters.machine.host import now, steady
 from holdlog.adapters.stores.opening import open_sqlite
-from holdlog.domain.handle import Command, handle
+from holdlog.domain.handle import AnyCommand, handle
 from holdlog.domain.message import Caller
 
 GROUP = "size"
 BATCH = 1000
 CALLER = Caller(session="p-0123456789")
 """As the library names its process."""
-CALLS = Calls(Settings(), now, steady, bool, Identity("salt"))
+CALLS = Requests(Settings(), now, steady, bool, Identity("salt"))
 FLAT = 1.25
 """What counts as flat: the largest log at most this many times the smallest."""
 
@@ -81,7 +81,7 @@ def _grown(bench: Bench, folder: Path, sizes: tuple[int, ...]) -> dict[str, Path
     return paths
 
 
-def fill(path: Path, commands: Iterator[Command], progress: Callable[[int], None] = lambda done: None) -> None:
+def fill(path: Path, commands: Iterator[AnyCommand], progress: Callable[[int], None] = lambda done: None) -> None:
     """Run commands in large transactions: what the writer does with what waits, without the waiting."""
     store = open_sqlite(path)
     done = 0
@@ -94,18 +94,18 @@ def fill(path: Path, commands: Iterator[Command], progress: Callable[[int], None
     store.close()
 
 
-def _set(key: str) -> Command:
+def _set(key: str) -> AnyCommand:
     return CALLS.set(NAMESPACE, key, VALUE, AGENT, None).command
 
 
-def _cycles(cycles: int, resources: int) -> Iterator[Command]:
+def _cycles(cycles: int, resources: int) -> Iterator[AnyCommand]:
     for cycle in range(cycles):
         resource = f"src/module-{cycle % resources:06}.py"
         yield CALLS.claim(resource, AGENT).command
         yield CALLS.release(resource, AGENT).command
 
 
-def _bytes(bench: Bench, commands: Iterator[Command], count: int) -> float:
+def _bytes(bench: Bench, commands: Iterator[AnyCommand], count: int) -> float:
     """Growth of the file per unit, after a closing that leaves nothing in the write-ahead log."""
     bench.progress("bytes")
     with bench.folder(bench.memory) as folder:

@@ -25,7 +25,7 @@ from holdlog.adapters.threads.conversation import (
     ToolResultMessage,
     new_result,
 )
-from holdlog.domain.handle import Command
+from holdlog.domain.handle import AnyCommand
 from holdlog.domain.threads.commands import Append, StartThread
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _read(bench: Bench, path: Path, beside: Path) -> Iterator[Figure]:
     yield Figure(GROUP, what, lengths.ratio("long", "short"), "x", FLAT, beside=lengths.told(" µs"))
 
 
-def _filling(thread: str, events: int) -> Iterator[Command]:
+def _filling(thread: str, events: int) -> Iterator[AnyCommand]:
     """With its start as many events as asked for."""
     yield StartThread(thread=thread, by=AGENT)
     left = events - 1

@@ -35,7 +35,7 @@ class Register(Command):
         return self
 
 
-class Registered(NamedTuple):
+class RegisterOutcome(NamedTuple):
     agent: str
     version: int
     position: int

@@ -20,7 +20,7 @@ FORMAT: Final = 2
 """Log format of new events."""
 
 
-class FencingCondition(NamedTuple):
+class CheckedClaim(NamedTuple):
     """A claim that a write relied on; `version` is that of the grant. `former_session`: salted hash of the session that
     held it, where that had ended and the writer acted for it."""
 
@@ -36,7 +36,7 @@ class Basis(NamedTuple):
     operation: str | None = None
     based_on: int | None = None
     forced: bool = False
-    guard: tuple[FencingCondition, ...] = ()
+    guard: tuple[CheckedClaim, ...] = ()
 
 
 NO_BASIS: Final = Basis()
@@ -62,7 +62,7 @@ class Envelope(Message):
     operation: str | None = None
     based_on: int | None = None
     forced: bool | None = None
-    guard: tuple[FencingCondition, ...] | None = None
+    guard: tuple[CheckedClaim, ...] | None = None
 
 
 class Recorded(Message, Generic[AnyEvent]):

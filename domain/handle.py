@@ -7,29 +7,38 @@ from typing import Any, Final, NamedTuple
 from pydantic import TypeAdapter
 
 from holdlog.domain import agent, record, token
-from holdlog.domain.agent import Profile, Register, Registered
+from holdlog.domain.agent import Profile, Register, RegisterOutcome
 from holdlog.domain.claims import fencing, releasing, serving, taking
 from holdlog.domain.claims.commands import (
-    EndSession,
-    Let,
-    Queued,
-    Release,
-    Renew,
-    StepBack,
-    Sweep,
-    Swept,
     AcquireClaim,
     ClaimAcquired,
-    TellLosses,
-    Told,
+    CollectLostClaims,
+    EndSession,
+    LostClaims,
+    Queued,
+    ReleaseClaim,
+    ReleaseOutcome,
+    Renew,
+    StopWaiting,
+    Sweep,
+    SweepOutcome,
     TouchSessions,
 )
 from holdlog.domain.claims.lease import Who
-from holdlog.domain.claims.settling import MAX_DUE, end_what_is_due, load_to_write, settle
-from holdlog.domain.envelope import Basis, FencingCondition
+from holdlog.domain.claims.settling import MAX_DUE, end_due_leases, load_board_to_write, save_board
+from holdlog.domain.envelope import Basis, CheckedClaim
 from holdlog.domain.message import NOBODY, Caller
-from holdlog.domain.ports import AgentChange, Footprint, RecordChange, TokenChange, Transaction
-from holdlog.domain.record import ClearNamespace, Delete, Guard, Operation, Record, Transact, ValueExpired, Written
+from holdlog.domain.ports import AgentChange, Prefetch, RecordChange, TokenChange, Transaction
+from holdlog.domain.record import (
+    ClearNamespace,
+    Delete,
+    FencingCondition,
+    Operation,
+    Record,
+    Transact,
+    ValueExpired,
+    Written,
+)
 from holdlog.domain.refusals import ConflictError, ExpiredError, FencedError, ReusedError
 from holdlog.domain.threads.changing import change_thread, checksums_of, named
 from holdlog.domain.threads.commands import (
@@ -43,16 +52,16 @@ from holdlog.domain.threads.commands import (
 )
 from holdlog.domain.token import IssueToken, RevokeToken, RotateToken, TokenChanged, TokenCommand
 
-Command = (
+AnyCommand = (
     Transact
     | ClearNamespace
     | AcquireClaim
-    | Release
-    | StepBack
+    | ReleaseClaim
+    | StopWaiting
     | Register
     | Sweep
     | Renew
-    | TellLosses
+    | CollectLostClaims
     | TouchSessions
     | EndSession
     | TokenCommand
@@ -60,14 +69,24 @@ Command = (
 )
 
 
-class Changed(NamedTuple):
+class RecordsChanged(NamedTuple):
     """The outcome of a change of records: what each operation did, and the position of the last event."""
 
     results: tuple[Written, ...]
     position: int
 
 
-Outcome = Changed | ClaimAcquired | Queued | Let | Registered | Swept | Told | TokenChanged | ThreadChanged
+Outcome = (
+    RecordsChanged
+    | ClaimAcquired
+    | Queued
+    | ReleaseOutcome
+    | RegisterOutcome
+    | SweepOutcome
+    | LostClaims
+    | TokenChanged
+    | ThreadChanged
+)
 
 
 class Repeatable(NamedTuple):
@@ -80,13 +99,13 @@ class Repeatable(NamedTuple):
     outcome: TypeAdapter[Any]
 
 
-_CHANGED, _THREAD_CHANGED = TypeAdapter(Changed), TypeAdapter(ThreadChanged)
-_REPEATABLE: Final[dict[type[Command], Repeatable]] = {
+_CHANGED, _THREAD_CHANGED = TypeAdapter(RecordsChanged), TypeAdapter(ThreadChanged)
+_REPEATABLE: Final[dict[type[AnyCommand], Repeatable]] = {
     Transact: Repeatable("Transact", _CHANGED),
     ClearNamespace: Repeatable("ClearNamespace", _CHANGED),
     AcquireClaim: Repeatable("Take", TypeAdapter(ClaimAcquired)),
-    Release: Repeatable("Release", TypeAdapter(Let)),
-    Register: Repeatable("Register", TypeAdapter(Registered)),
+    ReleaseClaim: Repeatable("Release", TypeAdapter(ReleaseOutcome)),
+    Register: Repeatable("Register", TypeAdapter(RegisterOutcome)),
     StartThread: Repeatable("StartThread", _THREAD_CHANGED),
     ForkThread: Repeatable("ForkThread", _THREAD_CHANGED),
     Append: Repeatable("Append", _THREAD_CHANGED),
@@ -99,7 +118,7 @@ _NOT_ASKED: Final = {"wait", "most", "receipt", "new_receipt"}
 receipts identify the caller."""
 
 
-def footprint(commands: Iterable[Command]) -> Footprint:
+def prefetch(commands: Iterable[AnyCommand]) -> Prefetch:
     """What the commands will read that is known before, for stores that fetch it in one go."""
     records: dict[tuple[str, str], None] = {}
     agents: dict[str, None] = {}
@@ -113,10 +132,10 @@ def footprint(commands: Iterable[Command]) -> Footprint:
             threads |= dict.fromkeys(named(command))
             results |= {(command.thread, checksum): None for checksum in checksums_of(command)}
             agents[command.by] = None
-    return Footprint(list(records), list(agents), list(threads), list(results))
+    return Prefetch(list(records), list(agents), list(threads), list(results))
 
 
-def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcome:
+def handle(command: AnyCommand, caller: Caller, transaction: Transaction) -> Outcome:
     """Decide the command against what the transaction sees, and append the events. Raises refusals: nothing happened.
 
     With a `request_id` that was used before, answers as then; another command under the same id is refused.
@@ -133,7 +152,11 @@ def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcom
         if earlier[0] != digest:
             raise ReusedError("request_id: was used for another request")
         remembered: Outcome = repeatable.outcome.validate_json(earlier[1])
-        return _still_held(remembered, command, caller, transaction) if isinstance(remembered, ClaimAcquired) else remembered
+        return (
+            _still_held(remembered, command, caller, transaction)
+            if isinstance(remembered, ClaimAcquired)
+            else remembered
+        )
     outcome = _decide(command, caller, transaction)
     if isinstance(outcome, Queued):
         return outcome  # not what was asked for: the same call may do better later
@@ -141,25 +164,25 @@ def handle(command: Command, caller: Caller, transaction: Transaction) -> Outcom
     return outcome
 
 
-def fingerprint(command: Command) -> bytes:
+def fingerprint(command: AnyCommand) -> bytes:
     """Identifies a request when it is repeated. Stored for 24 hours."""
-    asked = getattr(command, "asked", None) or command.model_dump_json(exclude=_NOT_ASKED)
+    asked = getattr(command, "asked", None) or command.model_dump_json(exclude=_NOT_ASKED, by_alias=True)
     return hashlib.sha256(f"{_REPEATABLE[type(command)].stored_name}{asked}".encode()).digest()
 
 
-def _scope(command: Command, caller: Caller) -> str | None:
+def _scope(command: AnyCommand, caller: Caller) -> str | None:
     """What besides the principal a request id is unique in: for claims the session, else nothing (""). None: a caller
     without a session cannot be distinguished from others, so outcomes of its claims are not remembered."""
-    return caller.session if isinstance(command, AcquireClaim | Release) else ""
+    return caller.session if isinstance(command, AcquireClaim | ReleaseClaim) else ""
 
 
-def _still_held(outcome: ClaimAcquired, command: Command, caller: Caller, transaction: Transaction) -> ClaimAcquired:
+def _still_held(outcome: ClaimAcquired, command: AnyCommand, caller: Caller, transaction: Transaction) -> ClaimAcquired:
     """The outcome of a repeated claim, with the time that is left. Raises ExpiredError if the caller holds it no
     longer."""
     assert isinstance(command, AcquireClaim)
     who = _identified(command.agent, caller, command.receipt, transaction)
     grants = ((outcome.resource, outcome.version), *outcome.also)
-    board = load_to_write(transaction, [resource for resource, _ in grants])
+    board = load_board_to_write(transaction, [resource for resource, _ in grants])
     leases = [board.lease(resource, version) for resource, version in grants]
     if not all(lease is not None and lease.is_of(who) for lease in leases):
         grant = next((hold.grant for hold in board.holds(outcome.resource)), None)
@@ -169,7 +192,7 @@ def _still_held(outcome: ClaimAcquired, command: Command, caller: Caller, transa
     return outcome._replace(expires_in=left, at=transaction.at)
 
 
-def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outcome:
+def _decide(command: AnyCommand, caller: Caller, transaction: Transaction) -> Outcome:
     match command:
         case Transact(operations=operations, by=by, guard=guard):
             return _change_records(operations, by, caller, transaction, guard)
@@ -179,14 +202,14 @@ def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outco
             return _change_records(operations, by, caller, transaction, clears=True)
         case AcquireClaim():
             return _take(command, caller, transaction)
-        case Release():
+        case ReleaseClaim():
             return _release(command, caller, transaction)
-        case StepBack(resource=resource):
+        case StopWaiting(resource=resource):
             who = _identified(command.agent, caller, command.receipt, transaction)
-            board = load_to_write(transaction, [resource])
-            releasing.step_back(command, who, board)
-            settle(board, transaction, caller)
-            return Swept(bool(board.changes))
+            board = load_board_to_write(transaction, [resource])
+            releasing.stop_waiting(command, who, board)
+            save_board(board, transaction, caller)
+            return SweepOutcome(bool(board.changes))
         case Register():
             return _register(command, caller, transaction)
         case IssueToken() | RotateToken() | RevokeToken():
@@ -199,22 +222,22 @@ def _decide(command: Command, caller: Caller, transaction: Transaction) -> Outco
             now, at = transaction.steady, transaction.at
             ended = transaction.leases.end(servers, now, at, grace if cut else None)
             ended = transaction.leases.end_idle_sessions(now, at) or ended
-            claims, values = end_what_is_due(transaction, gone=ended), expire_values(transaction, MAX_DUE)
-            return Swept(claims or values or ended)
+            claims, values = end_due_leases(transaction, gone=ended), expire_values(transaction, MAX_DUE)
+            return SweepOutcome(claims or values or ended)
         case Renew(server=server, sessions=sessions, grants=grants):
             transaction.leases.renew(server, sessions, grants, transaction.steady)
-            return Swept(False)
-        case TellLosses(session=session, receipt=receipt):
+            return SweepOutcome(False)
+        case CollectLostClaims(session=session, receipt=receipt):
             losses = transaction.leases.losses(caller.principal, session, receipt)
             transaction.leases.forget(losses)
-            return Told(tuple(losses))
+            return LostClaims(tuple(losses))
         case TouchSessions(sessions=touched):
             transaction.leases.touch(touched, transaction.steady)
-            return Swept(False)
+            return SweepOutcome(False)
         case EndSession(session=session):
             transaction.leases.end_session(session, caller.principal, transaction.steady, transaction.at)
-            end_what_is_due(transaction, gone=True)
-            return Swept(True)
+            end_due_leases(transaction, gone=True)
+            return SweepOutcome(True)
 
 
 def _change_records(
@@ -222,9 +245,9 @@ def _change_records(
     by: str,
     caller: Caller,
     transaction: Transaction,
-    guard: tuple[Guard, ...] = (),
+    guard: tuple[FencingCondition, ...] = (),
     clears: bool = False,
-) -> Changed:
+) -> RecordsChanged:
     who = _who(by, caller)
     fenced, conditions = _checked(guard, who, transaction)
     records: dict[tuple[str, str], Record] = {}
@@ -258,7 +281,7 @@ def _change_records(
         raise fenced
     position = transaction.append(changes, caller)[-1] if changes else transaction.position()
     transaction.leases.heard(who, caller.server, transaction.steady)
-    return Changed(results=tuple(results), position=position)
+    return RecordsChanged(results=tuple(results), position=position)
 
 
 def expire_values(transaction: Transaction, limit: int) -> bool:
@@ -271,32 +294,32 @@ def expire_values(transaction: Transaction, limit: int) -> bool:
 
 
 def _checked(
-    guard: tuple[Guard, ...], who: Who, transaction: Transaction
-) -> tuple[FencedError | None, tuple[FencingCondition, ...]]:
+    guard: tuple[FencingCondition, ...], who: Who, transaction: Transaction
+) -> tuple[FencedError | None, tuple[CheckedClaim, ...]]:
     """The first claim that the writer does not hold, if any, and all of them as the log records them."""
     if not guard:
         return None, ()
-    board = load_to_write(transaction, [claim.resource for claim in guard])
+    board = load_board_to_write(transaction, [claim.resource for claim in guard])
     fenced = next((why for claim in guard if (why := fencing.fence(claim, who, board)) is not None), None)
     return fenced, tuple(
-        FencingCondition(claim.resource, claim.version, fencing.former_session(claim, who, board)) for claim in guard
+        CheckedClaim(claim.resource, claim.version, fencing.former_session(claim, who, board)) for claim in guard
     )
 
 
 def _take(command: AcquireClaim, caller: Caller, transaction: Transaction) -> ClaimAcquired | Queued:
     who = _identified(command.agent, caller, command.receipt, transaction, command.new_receipt)
-    board = load_to_write(transaction, [command.resource, *command.also, *command.alternatives])
+    board = load_board_to_write(transaction, [command.resource, *command.also, *command.alternatives])
     if board.revive(who, caller.server):
-        serving.serve(board)
-    outcome = taking.take(command, who, caller.server, transaction.leases.held(who, transaction.steady), board)
-    positions = settle(board, transaction, caller)
+        serving.grant_waiting(board)
+    outcome = taking.acquire(command, who, caller.server, transaction.leases.held(who, transaction.steady), board)
+    positions = save_board(board, transaction, caller)
     transaction.leases.heard(who, caller.server, transaction.steady)
     if isinstance(outcome, ClaimAcquired) and (outcome.resource, outcome.version) in positions:
         return outcome._replace(position=positions[outcome.resource, outcome.version])
     return outcome
 
 
-def _release(command: Release, caller: Caller, transaction: Transaction) -> Let:
+def _release(command: ReleaseClaim, caller: Caller, transaction: Transaction) -> ReleaseOutcome:
     # A caller that passes a receipt acts only as the holder of that receipt, so it releases nothing by name alone.
     who = _identified(command.agent, caller, command.receipt, transaction, new_receipt=command.receipt)
     if command.resource is None:
@@ -304,10 +327,10 @@ def _release(command: Release, caller: Caller, transaction: Transaction) -> Let:
         resources = [lease.resource for lease in named if lease.is_of(who)]
     else:
         resources = [command.resource, *command.also]
-    board = load_to_write(transaction, resources)
+    board = load_board_to_write(transaction, resources)
     board.revive(who, caller.server)
     outcome = releasing.release(command, who, board)
-    settle(board, transaction, caller)
+    save_board(board, transaction, caller)
     transaction.leases.heard(who, caller.server, transaction.steady)
     return outcome
 
@@ -327,12 +350,12 @@ def _identified(
     return who if who.session is not None else who._replace(receipt=new_receipt)
 
 
-def _register(command: Register, caller: Caller, transaction: Transaction) -> Registered:
+def _register(command: Register, caller: Caller, transaction: Transaction) -> RegisterOutcome:
     before = next(iter(transaction.agents([command.agent])), Profile(command.agent))
     events = agent.decide(command, before, caller.principal)
     changes = [AgentChange(before, event) for event in events]
     position = transaction.append(changes, caller)[-1] if changes else transaction.position()
-    return Registered(command.agent, before.version + len(events), position)
+    return RegisterOutcome(command.agent, before.version + len(events), position)
 
 
 def _change_token(command: TokenCommand, caller: Caller, transaction: Transaction) -> TokenChanged:

@@ -6,11 +6,11 @@ from typing import Final, NamedTuple, Protocol
 
 from holdlog.domain.agent import AgentRegistered, Profile
 from holdlog.domain.claims.claim import Claim, ClaimEvent
-from holdlog.domain.claims.lease import Held, Lease, Loss, Who
+from holdlog.domain.claims.lease import HeldCounts, Lease, Loss, Who
 from holdlog.domain.envelope import Basis, Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.record import Record, RecordEvent
-from holdlog.domain.threads.thread import Datum, Kind, Thread, ThreadEvent
+from holdlog.domain.threads.thread import Datum, ItemKind, Thread, ThreadEvent
 from holdlog.domain.token import Token, TokenEvent
 
 REQUEST_SECONDS: Final = 24 * 60 * 60
@@ -58,7 +58,7 @@ class ThreadChange(NamedTuple):
 Change = RecordChange | ClaimChange | AgentChange | TokenChange | ThreadChange
 
 
-class Entry(NamedTuple):
+class HistoryEntry(NamedTuple):
     """That something happened, without what it says. `at`: microseconds UTC."""
 
     position: int
@@ -111,7 +111,7 @@ class LeaseWrites(Leases, Protocol):
         """The agent called: renew what it holds where an eighth of a lease has passed. If its session had ended, all
         that the session holds or waits for is kept alive by `server` again."""
 
-    def held(self, who: Who, now: int) -> Held:
+    def held(self, who: Who, now: int) -> HeldCounts:
         """How many live grants the session and the principal of a caller have. Below the bound of a principal, its
         count may include expired ones."""
 
@@ -205,7 +205,7 @@ class Reader(Protocol):
     def thread_events(
         self,
         thread: str,
-        kinds: Sequence[Kind],
+        kinds: Sequence[ItemKind],
         after: int,
         before: int | None,
         limit: int,
@@ -235,7 +235,7 @@ class Reader(Protocol):
     def log(self, after: int, limit: int) -> list[Recorded[Event]]:
         """The events of all streams in order, above a position. Raises StoreError for an unknown topic."""
 
-    def entries(self, after: int, limit: int) -> list[Entry]:
+    def entries(self, after: int, limit: int) -> list[HistoryEntry]:
         """As `log`, but only where each event stands: some 2 µs each, whatever it holds, and no topic is unknown."""
 
     def meta(self, name: str) -> str | None:
@@ -303,7 +303,7 @@ class Refusal(NamedTuple):
     session: str | None
 
 
-class Footprint(NamedTuple):
+class Prefetch(NamedTuple):
     """What commands are going to read, as far as it is known before: `records` by namespace and key, the agents whose
     leases they may renew, threads, and results by thread and checksum."""
 
@@ -325,7 +325,7 @@ class Store(Protocol):
         """Reads that all see the log at one position."""
 
     def transaction(
-        self, deadline: float, ahead: Callable[[], Footprint] | None = None
+        self, deadline: float, ahead: Callable[[], Prefetch] | None = None
     ) -> AbstractContextManager[Transaction]:
         """Writes that are durable when the block ends. `deadline` (`time.monotonic` seconds) bounds the wait to begin.
         `ahead` is asked by stores that are remote.
@@ -346,7 +346,7 @@ class Store(Protocol):
         """In a forked child: refuse all calls from now on, and touch nothing that the parent uses."""
 
 
-class Bell(Protocol):
+class Notifier(Protocol):
     """A hint that the log grew: may be lost, doubled or late. The log is the truth."""
 
     def ring(self) -> None:

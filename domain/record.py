@@ -8,7 +8,7 @@ from holdlog.domain.claims.resource import Resource
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.message import Command, Event, Message
 from holdlog.domain.names import Agent, AllowedAgent, Label, Name, record_stream
-from holdlog.domain.refusals import Conflict, ConflictError, NotFoundError, TooLargeError
+from holdlog.domain.refusals import ConflictDetail, ConflictError, NotFoundError, TooLargeError
 from holdlog.domain.times import utc
 from holdlog.domain.value import NULL, Json, merged
 
@@ -92,7 +92,7 @@ class Check(Operation):
     kind: ClassVar[str] = "check"
 
 
-class Guard(Message):
+class FencingCondition(Message):
     """A claim that a write relies on; `version` is that of the grant. `receipt`: salted hash of the receipt that
     identifies a holder without a session."""
 
@@ -109,7 +109,7 @@ class Transact(Command):
     kind: ClassVar[str] = "transact"
     operations: tuple[Set | Merge | Delete | Check, ...]
     by: AllowedAgent
-    guard: tuple[Guard, ...] = Field(default=(), max_length=MAX_GUARDS)
+    guard: tuple[FencingCondition, ...] = Field(default=(), max_length=MAX_GUARDS)
 
 
 class ClearNamespace(Command):
@@ -240,7 +240,7 @@ def _require_version(expected: int | None, record: Record) -> None:
     if expected is None or expected == actual:
         return
     raise ConflictError(
-        Conflict(
+        ConflictDetail(
             namespace=record.namespace,
             key=record.key,
             expected_version=expected,

@@ -48,7 +48,7 @@ class DeniedError(HoldlogError):
         self.needed = needed
 
 
-class Conflict(Message):
+class ConflictDetail(Message):
     """What stands there instead of the expected version. `actual_version` 0: nothing lives there now; author and time
     are then those of the deletion, or None when the key never existed. `actual_principal`: who was authenticated."""
 
@@ -67,7 +67,7 @@ class ConflictError(HoldlogError):
 
     code = "conflict"
 
-    def __init__(self, detail: Conflict, operation: int = 0) -> None:
+    def __init__(self, detail: ConflictDetail, operation: int = 0) -> None:
         super().__init__(
             f"{detail.namespace}/{detail.key}: expected version {detail.expected_version}, "
             f"found {detail.actual_version}; read it again, merge your change and retry with the new version"
@@ -76,7 +76,7 @@ class ConflictError(HoldlogError):
         self.operation = operation
 
 
-class DataConflict(Message):
+class DataConflictDetail(Message):
     """The data of a thread changed since the version that was expected; `changed_keys` since then."""
 
     thread_id: str
@@ -90,7 +90,7 @@ class DataConflictError(HoldlogError):
 
     code = "conflict"
 
-    def __init__(self, detail: DataConflict) -> None:
+    def __init__(self, detail: DataConflictDetail) -> None:
         super().__init__(
             f"thread {detail.thread_id}: expected data version {detail.expected_data_version}, "
             f"found {detail.actual_data_version}; read its data again and decide anew"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from json import JSONEncoder
 from typing import Any
 
-from holdlog.domain.claims.claim import Claim, Grant, Past, Ticket
+from holdlog.domain.claims.claim import Claim, Grant, PastHold, Ticket
 from holdlog.projections.projection import Put, Table
 
 CLAIMS = Table(
@@ -43,7 +43,7 @@ def claim_of(row: tuple[Any, ...]) -> Claim:
         version,
         tuple(Grant(*grant) for grant in json.loads(grants)) if grants else (),
         tuple(_ticket(*ticket) for ticket in json.loads(line)) if line else (),
-        Past(*json.loads(past)) if past else None,
+        PastHold(*json.loads(past)) if past else None,
         digest,
     )
 

@@ -90,7 +90,7 @@ def put(state: State) -> Put:
             return put_thread(state)
 
 
-def also(state: State, event: Event, at: int) -> list[Put]:
+def detail_rows(state: State, event: Event, at: int) -> list[Put]:
     """The rows that an event adds beside that of its stream. `state`: as it is after the event, which was at `at`."""
     return details(state, event, at) if isinstance(state, Thread) else []  # type: ignore[arg-type]
 

@@ -12,7 +12,7 @@ from holdlog.projections.projection import Cell, Put
 from holdlog.projections.threads import ITEMS
 
 
-class Step(NamedTuple):
+class FoldStep(NamedTuple):
     """What the fold needs to know of a recorded event."""
 
     stream: str
@@ -27,7 +27,7 @@ Load = Callable[[Sequence[str]], Mapping[str, State]]
 """The states that earlier pages left of these streams; a stream without one is left out."""
 
 
-class Added:
+class DetailRows:
     """The rows that the events of one stream add to its views, without those that its later events replace.
 
     What is never replaced is given at once: of a long thread, only its data is in memory.
@@ -38,7 +38,7 @@ class Added:
 
     def by(self, state: State, event: Event, at: int) -> list[Put]:
         """`state`: as it is after the event."""
-        rows = fold.also(state, event, at)
+        rows = fold.detail_rows(state, event, at)
         self._last |= {it.row[: it.table.key]: it for it in rows if it.table is not ITEMS}
         return [it for it in rows if it.table is ITEMS]
 
@@ -46,14 +46,14 @@ class Added:
         return self._last.values()
 
 
-def fold_page(page: Sequence[Step], load: Load) -> tuple[dict[str, State], list[Put]]:
+def fold_page(page: Sequence[FoldStep], load: Load) -> tuple[dict[str, State], list[Put]]:
     """The last state of each stream that a page of the log touches; the rows that its events add, in their order.
 
     Only streams that the page does not start are loaded. Raises StoreError where versions have a gap.
     """
     begun = {step.stream for step in page if step.version == 1}
     states = dict(load(list({step.stream for step in page} - begun)))
-    rows = [row for step, state in _advance(states, page) for row in fold.also(state, step.event, step.at)]
+    rows = [row for step, state in _advance(states, page) for row in fold.detail_rows(state, step.event, step.at)]
     return states, rows
 
 
@@ -73,14 +73,14 @@ def initial(stream: str) -> State:
         raise StoreError(f"{error}; a newer holdlog may have written it") from None
 
 
-def following(state: State, step: Step) -> State:
+def following(state: State, step: FoldStep) -> State:
     """The state after one more event of its stream. Raises StoreError for an event of another kind of stream."""
     if not isinstance(step.event, fold.KINDS[type(state)]):
         raise StoreError(f"event {step.stream}@{step.version} is of another kind than its stream")
     return fold.evolve(state, step.event, step.at, step.digest, step.principal)  # type: ignore[arg-type]
 
 
-def _advance(states: dict[str, State], steps: Iterable[Step]) -> Iterator[tuple[Step, State]]:
+def _advance(states: dict[str, State], steps: Iterable[FoldStep]) -> Iterator[tuple[FoldStep, State]]:
     for step in steps:
         state = states.get(step.stream)
         if state is None:
@@ -93,7 +93,7 @@ def _advance(states: dict[str, State], steps: Iterable[Step]) -> Iterator[tuple[
         yield step, states[step.stream]
 
 
-def _step(recorded: Recorded[Event]) -> Step:
+def _step(recorded: Recorded[Event]) -> FoldStep:
     envelope = recorded.envelope
     principal = envelope.caller.principal
-    return Step(envelope.stream, envelope.version, envelope.at, envelope.digest, recorded.event, principal)
+    return FoldStep(envelope.stream, envelope.version, envelope.at, envelope.digest, recorded.event, principal)

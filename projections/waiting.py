@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from holdlog.domain.claims.resource import covering
 from holdlog.domain.names import claim_stream
-from holdlog.domain.ports import Bell
+from holdlog.domain.ports import Notifier
 
 Found = TypeVar("Found")
 
@@ -21,7 +21,7 @@ EVERYTHING: Final = ("*",)
 
 
 def wait_until(
-    look: Callable[[], Found | None], bell: Bell, timeout: float, ended: Callable[[], bool] = lambda: False
+    look: Callable[[], Found | None], bell: Notifier, timeout: float, ended: Callable[[], bool] = lambda: False
 ) -> Found | None:
     """What `look` finds, or None after `timeout` seconds. Blocks the thread; no read stays open meanwhile.
 

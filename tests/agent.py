@@ -13,12 +13,12 @@ from jsonschema import Draft202012Validator
 
 from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.call import Settings
-from holdlog.adapters.calls import Calls
+from holdlog.adapters.calls import Requests
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.mcp.groups import GROUPS
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Opened, Server
+from holdlog.adapters.opened import Engine, Liveness
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.domain.message import Caller
 from tests.clock import Clock
@@ -92,15 +92,15 @@ async def connected(server: Any, prefix: str = "holdlog_", **options: Any) -> As
 @contextmanager
 def opened(
     settings: Settings | None = None, clock: Clock | None = None, store: MemoryStore | None = None
-) -> Iterator[Opened]:
+) -> Iterator[Engine]:
     """In memory. `clock`: the time that a test moves by hand; `store`: one that fails."""
     if clock is None and store is None:
         holdlog = open_holdlog(":memory:", settings)
     else:
-        settings, server, clock = settings or Settings(), Server(), clock or Clock()
+        settings, server, clock = settings or Settings(), Liveness(), clock or Clock()
         store = store or MemoryStore(clock, clock.steady)
-        calls = Calls(settings, clock, clock.steady, server.connected, IDENTITY)
-        holdlog = Opened(store, ProcessBell(), Caller(session="here"), calls, server, settings, IDENTITY)
+        calls = Requests(settings, clock, clock.steady, server.connected, IDENTITY)
+        holdlog = Engine(store, ProcessBell(), Caller(session="here"), calls, server, settings, IDENTITY)
     yield holdlog
     holdlog.close()
 

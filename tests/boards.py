@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 import pytest
 
 from holdlog.domain.claims import fencing, releasing, serving, taking
-from holdlog.domain.claims.board import Board
+from holdlog.domain.claims.board import ClaimBoard
 from holdlog.domain.claims.claim import (
     Claim,
     ClaimEvent,
@@ -20,9 +20,16 @@ from holdlog.domain.claims.claim import (
     ClaimResumed,
     ClaimUnqueued,
 )
-from holdlog.domain.claims.commands import Let, Queued, Release, StepBack, AcquireClaim, ClaimAcquired
-from holdlog.domain.claims.lease import ABSENCE, GRACE, SECOND, Held, Lease, Who
-from holdlog.domain.record import Guard
+from holdlog.domain.claims.commands import (
+    AcquireClaim,
+    ClaimAcquired,
+    Queued,
+    ReleaseClaim,
+    ReleaseOutcome,
+    StopWaiting,
+)
+from holdlog.domain.claims.lease import ABSENCE, GRACE, SECOND, HeldCounts, Lease, Who
+from holdlog.domain.record import FencingCondition
 from holdlog.domain.refusals import FencedError, HoldlogError
 
 START = 1_000 * SECOND
@@ -61,16 +68,16 @@ def stand(resource: str, by: str, **fields: Any) -> tuple[AcquireClaim, str]:
     return take(resource, by, wait=WAIT, **fields)
 
 
-def release(resource: str | None, by: str, **fields: Any) -> tuple[Release, str]:
-    return Release(resource=resource, agent=who(by).agent, **fields), by
+def release(resource: str | None, by: str, **fields: Any) -> tuple[ReleaseClaim, str]:
+    return ReleaseClaim(resource=resource, agent=who(by).agent, **fields), by
 
 
-def force(resource: str, by: str, reason: str) -> tuple[Release, str]:
+def force(resource: str, by: str, reason: str) -> tuple[ReleaseClaim, str]:
     return release(resource, by, forced=True, note=reason)
 
 
-def step_back(resource: str, by: str, ticket: int) -> tuple[StepBack, str]:
-    return StepBack(resource=resource, agent=who(by).agent, ticket=ticket), by
+def step_back(resource: str, by: str, ticket: int) -> tuple[StopWaiting, str]:
+    return StopWaiting(resource=resource, agent=who(by).agent, ticket=ticket), by
 
 
 # --- events
@@ -126,9 +133,9 @@ def waits(
     """In a call, or else between two."""
     waiter = who(by)
     event = ClaimQueued(agent=waiter.agent, mode=mode, turn=1, also=also, alternatives=alternatives)
-    lease = {"present_until": START + WAIT, "deadline": START + WAIT + ABSENCE}
+    lease = {"waiting_until": START + WAIT, "deadline": START + WAIT + ABSENCE}
     return Part(
-        resource, event, waiter, "waits", **lease if present else {"present_until": 0, "deadline": START + ABSENCE}
+        resource, event, waiter, "waits", **lease if present else {"waiting_until": 0, "deadline": START + ABSENCE}
     )
 
 
@@ -143,7 +150,7 @@ def ran_out(resource: str, of: str, version: int = 1) -> Part:
 
 def board(*parts: Part) -> "Scene":
     """What happened, in this order; each ticket stands behind those before it."""
-    made = Board((), (), START, START)
+    made = ClaimBoard((), (), START, START)
     for turn, part in enumerate(parts, start=1):
         event = part.event
         if isinstance(event, ClaimQueued):
@@ -153,7 +160,12 @@ def board(*parts: Part) -> "Scene":
             made.drop((part.resource, event.grant or 0))
         if part.kind is not None:
             by = part.by
-            facts = by._asdict() | {"deadline": START + LEASE, "length": LEASE, "heard": START, "seen": START}
+            facts = by._asdict() | {
+                "deadline": START + LEASE,
+                "duration": LEASE,
+                "last_call_at": START,
+                "last_seen_at": START,
+            }
             facts |= {"server": server_of(by), "ended_at": 0 if server_of(by) else START} | part.lease
             made.keep(Lease(part.resource, version, part.kind, **facts))
     return Scene(made.claims, made.leases, START)
@@ -166,15 +178,15 @@ class Scene:
         self.claims, self.leases, self.now = claims, leases, now
 
     @property
-    def board(self) -> Board:
-        return Board(self.claims.values(), self.leases.values(), self.now, self.now)
+    def board(self) -> ClaimBoard:
+        return ClaimBoard(self.claims.values(), self.leases.values(), self.now, self.now)
 
     def after(self, seconds: float) -> "Happened":
         """Time passes, and what is due then ends."""
         self = Scene(self.claims, self.leases, self.now + round(seconds * SECOND))
         found = self.board
-        due = [it for it in self.leases.values() if it.deadline <= self.now or 0 < it.present_until <= self.now]
-        serving.expire(sorted(due, key=lambda it: it.deadline), found)
+        due = [it for it in self.leases.values() if it.deadline <= self.now or 0 < it.waiting_until <= self.now]
+        serving.expire_due(sorted(due, key=lambda it: it.deadline), found)
         return Happened(found, None)
 
     def after_the_end_of(self, session: str, grace: int | None = GRACE) -> "Happened":
@@ -182,16 +194,18 @@ class Scene:
         leases = dict(self.leases)
         for key, lease in leases.items():
             if lease.session == session:
-                cut = lease.kind == "held" and not lease.told and grace is not None
+                cut = lease.kind == "held" and not lease.explicit and grace is not None
                 deadline = min(lease.deadline, self.now + (grace or 0)) if cut else lease.deadline
                 leases[key] = lease._replace(
-                    server="", deadline=deadline, present_until=min(lease.present_until, self.now), ended_at=self.now
+                    server="", deadline=deadline, waiting_until=min(lease.waiting_until, self.now), ended_at=self.now
                 )
         found = Scene(self.claims, leases, self.now).board
-        serving.expire([], found)
+        serving.expire_due([], found)
         return Happened(found, None)
 
-    def when(self, call: tuple[AcquireClaim | Release | StepBack, str], principal: str | None = None) -> "Happened":
+    def when(
+        self, call: tuple[AcquireClaim | ReleaseClaim | StopWaiting, str], principal: str | None = None
+    ) -> "Happened":
         """Decide. A refusal is kept for `refused`."""
         command, name = call
         caller = who(name, principal)
@@ -201,19 +215,21 @@ class Scene:
                 case AcquireClaim():
                     of_principal = [it for it in found.leases.values() if it.principal == caller.principal]
                     mine = [it for it in of_principal if it.session == caller.session and it.kind != "waits"]
-                    outcome: Any = taking.take(
-                        command, caller, server_of(caller), Held(len(mine), len(of_principal)), found
+                    outcome: Any = taking.acquire(
+                        command, caller, server_of(caller), HeldCounts(len(mine), len(of_principal)), found
                     )
-                case Release():
+                case ReleaseClaim():
                     outcome = releasing.release(command, caller, found)
-                case StepBack():
-                    outcome = releasing.step_back(command, caller, found)
+                case StopWaiting():
+                    outcome = releasing.stop_waiting(command, caller, found)
         except HoldlogError as refusal:
             return Happened(self.board, refusal)
         return Happened(found, outcome)
 
     def fenced(self, resource: str, version: int, writer: str, receipt: str | None = None) -> FencedError | None:
-        return fencing.fence(Guard(resource=resource, version=version, receipt=receipt), who(writer), self.board)
+        return fencing.fence(
+            FencingCondition(resource=resource, version=version, receipt=receipt), who(writer), self.board
+        )
 
     def holders(self, resource: str) -> list[str]:
         return [hold.grant.agent for hold in self.board.holds(resource)]
@@ -230,7 +246,7 @@ class Scene:
 class Happened(Scene):
     """What came of a call."""
 
-    def __init__(self, after: Board, outcome: Any) -> None:
+    def __init__(self, after: ClaimBoard, outcome: Any) -> None:
         super().__init__(after.claims, after.leases, after.now)
         self.changes = [(claim.resource, event) for claim, event in after.changes]
         self.losses = after.losses
@@ -259,8 +275,8 @@ class Happened(Scene):
         return self.outcome
 
     @property
-    def let(self) -> Let:
-        assert isinstance(self.outcome, Let)
+    def let(self) -> ReleaseOutcome:
+        assert isinstance(self.outcome, ReleaseOutcome)
         return self.outcome
 
     def refused(self, kind: type[Refusal]) -> Refusal:

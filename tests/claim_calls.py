@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from holdlog.domain.claims.commands import Queued, AcquireClaim, ClaimAcquired
+from holdlog.domain.claims.commands import AcquireClaim, ClaimAcquired, Queued
 from holdlog.domain.claims.lease import SECOND
-from holdlog.domain.claims.settling import load
-from holdlog.domain.handle import Command, handle
+from holdlog.domain.claims.settling import load_board
+from holdlog.domain.handle import AnyCommand, handle
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
-from holdlog.domain.record import Delete, Guard, Set, Transact
+from holdlog.domain.record import Delete, FencingCondition, Set, Transact
 from holdlog.domain.refusals import HoldlogError
 from holdlog.domain.value import Json
 from tests.clock import Clock
@@ -29,7 +29,9 @@ def by(session: str | None = "s1", request_id: str | None = None, server: str | 
     return Caller(session=session, server=server, request_id=request_id)
 
 
-def claim(store: Store, resource: str = "a", agent: str = "ann", caller: Caller | None = None, **more: Any) -> ClaimAcquired:
+def claim(
+    store: Store, resource: str = "a", agent: str = "ann", caller: Caller | None = None, **more: Any
+) -> ClaimAcquired:
     outcome = run(store, AcquireClaim(resource=resource, agent=agent, **more), caller or by())
     assert isinstance(outcome, ClaimAcquired)
     return outcome
@@ -41,16 +43,16 @@ def wait(store: Store, resource: str, agent: str, seconds: int = 30) -> Queued:
     return outcome
 
 
-def writes(agent: str = "ann", guard: tuple[Guard, ...] = (), expected: int | None = None) -> Transact:
+def writes(agent: str = "ann", guard: tuple[FencingCondition, ...] = (), expected: int | None = None) -> Transact:
     put = Set(namespace="n", key="k", value=Json.of(1), expected_version=expected)
     return Transact(operations=(put,), by=agent, guard=guard)
 
 
-def deletes(agent: str = "ann", guard: tuple[Guard, ...] = (), expected: int | None = None) -> Transact:
+def deletes(agent: str = "ann", guard: tuple[FencingCondition, ...] = (), expected: int | None = None) -> Transact:
     return Transact(operations=(Delete(namespace="n", key="k", expected_version=expected),), by=agent, guard=guard)
 
 
-def refused(store: Store, command: Command) -> HoldlogError:
+def refused(store: Store, command: AnyCommand) -> HoldlogError:
     """As the writer does: what had ended before the refusal stays ended."""
     with store.transaction(time.monotonic() + PATIENCE) as transaction:
         with pytest.raises(HoldlogError) as refusal:
@@ -61,7 +63,7 @@ def refused(store: Store, command: Command) -> HoldlogError:
 def holder(store: Store, clock: Clock, resource: str = "a") -> str | None:
     """As reads see it: what is due has ended."""
     with store.reader() as reader:
-        holds = load(reader, [resource], clock.steady(), clock()).holds(resource)
+        holds = load_board(reader, [resource], clock.steady(), clock()).holds(resource)
     return holds[0].grant.agent if holds else None
 
 

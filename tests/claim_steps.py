@@ -6,9 +6,17 @@ from typing import NamedTuple, Protocol
 import hypothesis.strategies as st
 
 from holdlog.domain.claims.claim import Claim, Mode
-from holdlog.domain.claims.commands import EndSession, Release, Renew, StepBack, Sweep, AcquireClaim, TouchSessions
+from holdlog.domain.claims.commands import (
+    AcquireClaim,
+    EndSession,
+    ReleaseClaim,
+    Renew,
+    StopWaiting,
+    Sweep,
+    TouchSessions,
+)
 from holdlog.domain.claims.lease import BY_CALLS, SECOND, Lease, Loss
-from holdlog.domain.handle import Command, Outcome, handle
+from holdlog.domain.handle import AnyCommand, Outcome, handle
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Reader, Store
 from holdlog.domain.record import Set, Transact
@@ -48,7 +56,7 @@ class Seen(NamedTuple):
     @property
     def settled(self) -> bool:
         """Nothing is over that nobody noticed yet."""
-        ends = [(lease.deadline, lease.present_until or self.now + 1) for lease in self.leases.values()]
+        ends = [(lease.deadline, lease.waiting_until or self.now + 1) for lease in self.leases.values()]
         idle = any(it.server == BY_CALLS and it.has_ended(self.now) for it in self.leases.values())
         return all(min(end) > self.now for end in ends) and not idle
 
@@ -61,7 +69,7 @@ class Turn(NamedTuple):
     """One command, and what stood before and after it."""
 
     by: By | None
-    command: Command
+    command: AnyCommand
     said: Outcome | HoldlogError
     before: Seen
     after: Seen
@@ -75,7 +83,7 @@ class World:
         self.clock = clock
         self.calls: list[tuple[By, AcquireClaim]] = []
 
-    def run(self, command: Command, by: By | None = None) -> Turn:
+    def run(self, command: AnyCommand, by: By | None = None) -> Turn:
         """As the writer does: a refusal does not undo the transaction."""
         said: Outcome | HoldlogError
         with self.store.transaction(time.monotonic() + PATIENCE) as transaction:
@@ -152,7 +160,7 @@ class StepsBack(NamedTuple):
         if not tickets:
             return None
         it = tickets[self.number % len(tickets)]
-        command = StepBack(resource=it.resource, agent=it.agent, ticket=it.version, receipt=it.receipt)
+        command = StopWaiting(resource=it.resource, agent=it.agent, ticket=it.version, receipt=it.receipt)
         return world.run(command, _of(it))
 
 
@@ -168,7 +176,7 @@ class LetsGo(NamedTuple):
             return None
         it = leases[self.number % len(leases)]
         agent = "person" if self.forced else it.agent
-        command = Release(resource=it.resource, agent=agent, forced=self.forced, receipt=it.receipt)
+        command = ReleaseClaim(resource=it.resource, agent=agent, forced=self.forced, receipt=it.receipt)
         return world.run(command, _of(it))
 
 
@@ -181,7 +189,7 @@ class Releases(NamedTuple):
     def take(self, world: World) -> Turn:
         also = self.also if self.resource else ()
         receipt = None if self.by_name else self.by.receipt
-        return world.run(Release(resource=self.resource, agent=self.by.agent, also=also, receipt=receipt), self.by)
+        return world.run(ReleaseClaim(resource=self.resource, agent=self.by.agent, also=also, receipt=receipt), self.by)
 
 
 class Writes(NamedTuple):

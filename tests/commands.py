@@ -13,9 +13,9 @@ from holdlog.adapters.stores.postgres.schema import SELECT_EVENTS
 from holdlog.adapters.stores.rows import SqliteReader
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
-from holdlog.domain.claims.commands import Let, Release, AcquireClaim, ClaimAcquired
+from holdlog.domain.claims.commands import AcquireClaim, ClaimAcquired, ReleaseClaim, ReleaseOutcome
 from holdlog.domain.envelope import NO_DIGEST, Recorded
-from holdlog.domain.handle import Changed, Command, Outcome, handle
+from holdlog.domain.handle import AnyCommand, Outcome, RecordsChanged, handle
 from holdlog.domain.message import NOBODY, Caller, Event
 from holdlog.domain.ports import Reader, Refusal, Store
 from holdlog.domain.record import Check, ClearNamespace, Delete, Record, Set, Transact, Written, seen
@@ -75,8 +75,8 @@ def take(resource: str, agent: str = "ann") -> AcquireClaim:
     return AcquireClaim(resource=resource, agent=agent)
 
 
-def release(resource: str, agent: str = "ann") -> Release:
-    return Release(resource=resource, agent=agent)
+def release(resource: str, agent: str = "ann") -> ReleaseClaim:
+    return ReleaseClaim(resource=resource, agent=agent)
 
 
 def holder_of(claim: Claim) -> str | None:
@@ -85,7 +85,7 @@ def holder_of(claim: Claim) -> str | None:
     return grant.agent if grant is not None else None
 
 
-def run(store: Store, command: Command, caller: Caller = HERE) -> Outcome:
+def run(store: Store, command: AnyCommand, caller: Caller = HERE) -> Outcome:
     """One command in one transaction. Raises its refusal."""
     with store.transaction(time.monotonic() + PATIENCE) as transaction:
         return handle(command, caller, transaction)
@@ -94,7 +94,7 @@ def run(store: Store, command: Command, caller: Caller = HERE) -> Outcome:
 def change(store: Store, *operations: Operation, by: str = "ann", caller: Caller = NOBODY) -> list[Written]:
     """What the operations did, in one transaction."""
     outcome = run(store, transact(*operations, by=by), caller)
-    assert isinstance(outcome, Changed)
+    assert isinstance(outcome, RecordsChanged)
     return list(outcome.results)
 
 
@@ -116,9 +116,9 @@ def did(store: Store, command: ThreadCommand, caller: Caller = NOBODY) -> Thread
     return outcome
 
 
-def let_go(store: Store, resource: str, agent: str = "ann") -> Let:
+def let_go(store: Store, resource: str, agent: str = "ann") -> ReleaseOutcome:
     outcome = run(store, release(resource, agent))
-    assert isinstance(outcome, Let)
+    assert isinstance(outcome, ReleaseOutcome)
     return outcome
 
 

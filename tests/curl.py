@@ -4,12 +4,12 @@ import httpx2
 
 from holdlog.adapters.call import Settings
 from holdlog.adapters.http.app import build_app
-from holdlog.adapters.http.ending import Ending
+from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.adapters.results import StateRecord
-from holdlog.adapters.spaces import Spaces
+from holdlog.adapters.spaces import Tenants
 
 JSON = {"content-type": "application/json"}
 AS_JSON = {"accept": "application/json"}
@@ -20,12 +20,12 @@ MONTH = 30 * 24 * 60 * 60
 class Curl(httpx2.AsyncClient):
     """`store`: what the application serves; `app`: itself."""
 
-    def __init__(self, store: Opened) -> None:
-        spaces = Spaces(":memory:", store, Settings())
-        app = build_app(build_server(None, ("claims",)), spaces, None, HttpOptions(max_requests=0), Ending())
+    def __init__(self, store: Engine) -> None:
+        spaces = Tenants(":memory:", store, Settings())
+        app = build_app(build_server(None, ("claims",)), spaces, None, HttpOptions(max_requests=0), Shutdown())
         self.app = app
         super().__init__(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1:8420")
         self.store = store
 
     def record(self, group: str, key: str) -> StateRecord:
-        return self.store.read(self.store.calls.get(group, key))
+        return self.store.read(self.store.requests.get(group, key))

@@ -14,8 +14,8 @@ from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.mcp.calling import OPEN_REQUEST
 from holdlog.adapters.mcp.http.endpoint import Endpoint
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Opened
-from holdlog.adapters.served import Served
+from holdlog.adapters.opened import Engine
+from holdlog.adapters.served import RequestContext
 from tests.agent import ALL
 from tests.wire import ENVELOPE, PATIENCE
 
@@ -101,7 +101,7 @@ class Place(NamedTuple):
 
     endpoint: Endpoint
     port: int
-    opened: Opened
+    opened: Engine
 
     @property
     def waiters(self) -> int:
@@ -151,7 +151,7 @@ INITIALIZE = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"nam
 
 
 @asynccontextmanager
-async def replica(store: Opened, groups: Sequence[str] = ALL, progress_every: float = 5) -> AsyncIterator[Place]:
+async def replica(store: Engine, groups: Sequence[str] = ALL, progress_every: float = 5) -> AsyncIterator[Place]:
     """The header `x-principal` says who was authenticated."""
     endpoint = Endpoint(build_server(None, groups, progress_every=progress_every))
 
@@ -166,7 +166,7 @@ async def replica(store: Opened, groups: Sequence[str] = ALL, progress_every: fl
             }
         )
         with ExitStack() as during:
-            scope.setdefault("state", {}).update({"served": Served(store, who), OPEN_REQUEST: during})
+            scope.setdefault("state", {}).update({"served": RequestContext(store, who), OPEN_REQUEST: during})
             await endpoint(scope, receive, send)
 
     server = uvicorn.Server(uvicorn.Config(app, port=0, lifespan="off", log_config=None, access_log=False))

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import psycopg
 
-from holdlog.adapters.compose import examine, open_aside
+from holdlog.adapters.compose import examine, open_shadow_tables
 from holdlog.adapters.stores.findings import Finding
 from holdlog.adapters.stores.rebuilding import Progress, RebuildReport, rebuild
 from holdlog.projections import fold
@@ -57,7 +57,7 @@ class Kind:
         return self.all_tables()
 
     def rebuilt(self, progress: Progress = lambda done, total: None) -> RebuildReport:
-        opened = open_aside(self.place, lambda line: None)
+        opened = open_shadow_tables(self.place, lambda line: None)
         assert opened is not None
         store, aside = opened
         try:

@@ -11,9 +11,9 @@ import psycopg
 from psycopg import sql
 
 from holdlog.adapters.stores import mapper, memory, rows
-from holdlog.adapters.stores.mapper import FORMAT_COLUMNS, Sealed
+from holdlog.adapters.stores.mapper import FORMAT_COLUMNS, EncodedEvent
 from holdlog.adapters.stores.postgres import transaction
-from holdlog.adapters.stores.postgres.place import place_of
+from holdlog.adapters.stores.postgres.place import database_target
 from holdlog.domain.envelope import digest
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Change
@@ -39,7 +39,7 @@ def lay(path: Path, fixture: Path) -> Path:
 
 def lay_in_postgres(url: str) -> None:
     """Make tables of schema 2 with the rows of its fixture; leases go by the clock of the database from now on."""
-    place = place_of(url)
+    place = database_target(url)
     with closing(sqlite3.connect(":memory:")) as fixture, psycopg.connect(place.url) as connection:
         fixture.executescript(SCHEMA_2.read_text())
         schema = sql.Identifier(place.schema)
@@ -67,17 +67,17 @@ def lay_in_postgres(url: str) -> None:
 def format_1() -> Iterator[None]:
     """Stores that are open in this process write events as release 0.1 did."""
     with (
-        patch.object(rows, "seal", _seal_1),
-        patch.object(memory, "seal", _seal_1),
-        patch.object(transaction, "seal", _seal_1),
+        patch.object(rows, "encode", _seal_1),
+        patch.object(memory, "encode", _seal_1),
+        patch.object(transaction, "encode", _seal_1),
     ):
         yield
 
 
-def _seal_1(change: Change, before: State, at: int, clock: int, caller: Caller) -> Sealed:
-    stored, extra, _ = mapper.seal(change, before, at, at, caller)
+def _seal_1(change: Change, before: State, at: int, clock: int, caller: Caller) -> EncodedEvent:
+    stored, extra, _ = mapper.encode(change, before, at, at, caller)
     first, (salt, payload) = extra[:6], extra[7:9]
     hashed = None if payload is None else mapper.payload_hash(salt, payload)
     facts = (before.stream, before.version + 1, change.event.topic, at, caller, stored.state.decode(), hashed)
     chained = digest(before.digest, *facts)
-    return Sealed(stored, (*first, chained, salt, payload, None, *(None for _ in FORMAT_COLUMNS)), chained)
+    return EncodedEvent(stored, (*first, chained, salt, payload, None, *(None for _ in FORMAT_COLUMNS)), chained)

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from holdlog.adapters.call import Write
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.call import CommandRequest
+from holdlog.adapters.opened import Engine
 from holdlog.adapters.threads.conversation import AgentResult, TextMessage, new_message, new_result
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
@@ -12,7 +12,7 @@ from holdlog.domain.value import Json
 from tests import threads
 from tests.commands import run
 
-Place = Store | Opened
+Place = Store | Engine
 """The second where waiters are to hear of it."""
 
 KINDS: Final = [
@@ -68,7 +68,7 @@ def story(place: Place, thread: str = "run-7", by: str = "ann") -> None:
 
 
 def _do(place: Place, command: ThreadCommand, caller: Caller = NOBODY) -> None:
-    if isinstance(place, Opened):
-        place.write(Write(command, lambda outcome: outcome), caller)
+    if isinstance(place, Engine):
+        place.write(CommandRequest(command, lambda outcome: outcome), caller)
     else:
         run(place, command, caller)

@@ -18,7 +18,7 @@ from holdlog.domain.threads.commands import (
 )
 from holdlog.domain.threads.thread import (
     KINDS,
-    Kind,
+    ItemKind,
     MessageAppended,
     ResultAppended,
     ResultsCleared,
@@ -96,7 +96,7 @@ def held(events: Sequence[Recorded[Event]]) -> Holds:
     return holds
 
 
-_KIND_OF: dict[str, Kind] = {
+_KIND_OF: dict[str, ItemKind] = {
     "MessageAppended": "message",
     "ResultAppended": "result",
     "ResultsCleared": "clear",

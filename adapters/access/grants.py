@@ -30,7 +30,7 @@ WIDE: Final[dict[str, str]] = {
 """Scopes that cover names of several kinds, and which."""
 
 
-class Grant(NamedTuple):
+class ScopeGrant(NamedTuple):
     """`pattern`: of a namespace or resource; `*` stands for any text, also for none; all else for itself."""
 
     scope: Scope
@@ -47,7 +47,7 @@ class Grants(NamedTuple):
     Names are namespaces as they are stored, and resources by their canonical name: the path in the default workspace,
     `file://<workspace>/<path>` in another one, `custom://<name>`."""
 
-    grants: tuple[Grant, ...]
+    grants: tuple[ScopeGrant, ...]
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> "Grants":
@@ -60,7 +60,7 @@ class Grants(NamedTuple):
     @classmethod
     def of(cls, texts: Iterable[str]) -> "Grants":
         """As `parse`, but what is no grant is passed over; without one, nothing is allowed."""
-        found: dict[Grant, None] = {}
+        found: dict[ScopeGrant, None] = {}
         for text in texts:
             with suppress(InvalidError):
                 found[_grant(text)] = None
@@ -100,15 +100,15 @@ class Grants(NamedTuple):
                 return kind == "agent" and any(grant.scope != "metrics" for grant in self.grants)
 
 
-EVERYTHING: Final = Grants((Grant("admin", "*"),))
+EVERYTHING: Final = Grants((ScopeGrant("admin", "*"),))
 
 
-def _grant(text: str) -> Grant:
+def _grant(text: str) -> ScopeGrant:
     try:
         scope, _, pattern = allowed(text).partition(":")
     except ValueError as error:
         raise InvalidError(f"allow: {error}") from None
-    return Grant(cast(Scope, scope), pattern)
+    return ScopeGrant(cast(Scope, scope), pattern)
 
 
 def _matches(pattern: str, name: str) -> bool:

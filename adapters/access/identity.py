@@ -4,7 +4,7 @@ import hashlib
 import secrets
 from typing import Final, Literal, NamedTuple
 
-Source = Literal["meta", "mcp", "header", "option", "process", "shell"]
+SessionSource = Literal["meta", "mcp", "header", "option", "process", "shell"]
 """Where a session id comes from: `_meta` of an MCP request, Mcp-Session-Id, the header Holdlog-Session, `--session` or
 `session=`, the process itself, or a command that somebody typed. Equal texts from different sources are
 different sessions."""
@@ -19,7 +19,7 @@ _CHARACTERS: Final = 16
 class SessionId(NamedTuple):
     """The text that identifies a session, and where it comes from."""
 
-    source: Source
+    source: SessionSource
     text: str
 
 
@@ -29,7 +29,7 @@ class Identity:
     def __init__(self, salt: str) -> None:
         self._salt = salt
 
-    def session(self, source: Source, text: str) -> str:
+    def session(self, source: SessionSource, text: str) -> str:
         """As stored and shown: the source and a short hash, such as `mcp-3f9a0b1c2d4e5f60`."""
         return f"{source}-{self._hash(f'{source} {text}')}"
 

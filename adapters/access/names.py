@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from holdlog.adapters.access.verifier import MOST_REMEMBERED, REMEMBERED_SECONDS
-from holdlog.adapters.call import Read
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.call import Query
+from holdlog.adapters.opened import Engine
 from holdlog.domain.agent import Register
-from holdlog.domain.claims.commands import Release, AcquireClaim
-from holdlog.domain.handle import Command
+from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim
+from holdlog.domain.handle import AnyCommand
 from holdlog.domain.message import Caller
 from holdlog.domain.record import ClearNamespace, Delete, Transact
 from holdlog.domain.refusals import InvalidError
@@ -25,12 +25,12 @@ class OwnNames:
     """Safe for coroutines of one loop. `opened`: the main store, which has the tokens of all spaces. `local`: names of
     the user that runs the server."""
 
-    def __init__(self, opened: Opened, local: Iterable[str]) -> None:
+    def __init__(self, opened: Engine, local: Iterable[str]) -> None:
         self._opened = opened
         self._local = frozenset(map(first_part, local))
         self._remembered: dict[str, tuple[bool, float, int]] = {}
 
-    async def require(self, command: Command, caller: Caller) -> None:
+    async def require(self, command: AnyCommand, caller: Caller) -> None:
         """Raise InvalidError for a command under a name that is not the caller's. The local user, who has no
         principal, may use every name. Releases and commands without a name are not checked, so that holders can
         release what they were granted before.
@@ -57,7 +57,7 @@ class OwnNames:
         found = self._remembered.get(first)
         if found is not None and now < found[1] and changes == found[2]:
             return found[0]
-        is_taken = await self._opened.read_async(Read(lambda reader: reader.token(first).is_known))
+        is_taken = await self._opened.read_async(Query(lambda reader: reader.token(first).is_known))
         if len(self._remembered) >= MOST_REMEMBERED:
             self._remembered.clear()
         self._remembered[first] = (is_taken, now + REMEMBERED_SECONDS, changes)
@@ -74,14 +74,14 @@ def _is_own(name: str, principal: str) -> bool:
     return name == principal or name.startswith(principal + "/") or (kind == "token" and first_part(name) == own)
 
 
-def _name_in(command: Command) -> tuple[str, str] | None:
+def _name_in(command: AnyCommand) -> tuple[str, str] | None:
     """The argument that names the author, and the name."""
     match command:
         case Transact(operations=operations, by=by):
             return ("deleted_by" if all(isinstance(it, Delete) for it in operations) else "updated_by"), by
         case ClearNamespace(by=by):
             return "deleted_by", by
-        case AcquireClaim(agent=agent) | Register(agent=agent) | Release(agent=agent, forced=True):
+        case AcquireClaim(agent=agent) | Register(agent=agent) | ReleaseClaim(agent=agent, forced=True):
             return "agent", agent
         case StartThread(by=by) | ForkThread(by=by) | Append(by=by) | ChangeData(by=by) | ReplaceResults(by=by):
             return "agent", by

@@ -9,8 +9,8 @@ from holdlog.adapters.access.grants import EVERYTHING
 from holdlog.adapters.access.principal import Principal
 from holdlog.adapters.access.static import static_token
 from holdlog.adapters.access.tokens import bearer, hash_of, name_in
-from holdlog.adapters.call import Read
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.call import Query
+from holdlog.adapters.opened import Engine
 from holdlog.domain.token import Token
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ STATIC: Final = Principal("static", EVERYTHING)
 class Verifier:
     """Safe for coroutines of one loop. `opened`: the main store, which has the tokens of all spaces."""
 
-    def __init__(self, opened: Opened, static: str | None = None, jwt: "JwtBearers | None" = None) -> None:
+    def __init__(self, opened: Engine, static: str | None = None, jwt: "JwtBearers | None" = None) -> None:
         self._opened = opened
         self._static = None if static is None else hash_of(static)
         self._jwt = jwt
@@ -42,7 +42,7 @@ class Verifier:
             return STATIC
         changes = self._opened.token_changes
         found = self._remembered.get(hashed)
-        if found is not None and found.counts(time.monotonic(), changes, self._opened.calls.now()):
+        if found is not None and found.counts(time.monotonic(), changes, self._opened.requests.now()):
             return found.principal
         began = time.monotonic()
         if (name := name_in(text)) is not None:
@@ -70,7 +70,7 @@ class Verifier:
             return reader.tokens(None, limit)
 
     async def _stored(self, name: str, hashed: str) -> Principal | None:
-        return await self._opened.read_async(Read(lambda reader: bearer(hashed, reader.token(name), reader.at)))
+        return await self._opened.read_async(Query(lambda reader: bearer(hashed, reader.token(name), reader.at)))
 
 
 class _Found(NamedTuple):
@@ -86,7 +86,7 @@ class _Found(NamedTuple):
 
 
 def build_verifier(
-    opened: Opened,
+    opened: Engine,
     environ: Mapping[str, str],
     auth_token_file: str | None,
     jwt: "JwtOptions | None",

@@ -8,11 +8,11 @@ from holdlog.adapters.claims import results
 from holdlog.adapters.results import Lost, Result
 from holdlog.domain import refusals
 from holdlog.domain.agent import Profile
-from holdlog.domain.claims.board import Board, Rival, Waiting
-from holdlog.domain.claims.claim import Grant, Past
-from holdlog.domain.claims.commands import InLine, Let, Queued, ClaimAcquired
+from holdlog.domain.claims.board import ClaimBoard, LiveHold, Waiting
+from holdlog.domain.claims.claim import Grant, PastHold
+from holdlog.domain.claims.commands import ClaimAcquired, InLine, Queued, ReleaseOutcome
 from holdlog.domain.claims.lease import Lease, Loss
-from holdlog.domain.claims.taking import MAX_TOLD
+from holdlog.domain.claims.taking import MAX_WAITERS_SHOWN
 from holdlog.domain.names import mixed_scripts
 from holdlog.domain.refusals import Hold, HoldlogError
 from holdlog.domain.times import utc
@@ -82,7 +82,7 @@ def _former_losses(outcome: ClaimAcquired) -> list[Lost] | None:
     return [Lost(resource=resource, version=past.version or 0, why=past.outcome, reason=_reason_of(past))]
 
 
-def _reason_of(past: Past) -> str | None:
+def _reason_of(past: PastHold) -> str | None:
     return past.note if past.outcome == "forced" else None
 
 
@@ -98,7 +98,7 @@ def queued(outcome: Queued, moment: Moment, receipt: str | None = None, cap: flo
     return results.Busy(**facts, ticket=outcome.ticket, queue_position=outcome.position, capped_at_seconds=cap)
 
 
-def let(outcome: Let, resource: str | None, several: bool) -> results.Released | results.AlreadyFree:
+def let(outcome: ReleaseOutcome, resource: str | None, several: bool) -> results.Released | results.AlreadyFree:
     if outcome.already:
         return results.AlreadyFree(resource=resource)
     released = [results.Version(resource=name, version=version) for name, version in outcome.released]
@@ -115,14 +115,14 @@ def let(outcome: Let, resource: str | None, several: bool) -> results.Released |
 
 def status(
     resource: str,
-    board: Board,
+    board: ClaimBoard,
     moment: Moment,
     version: int | None,
     profiles: Iterable[Profile],
     elsewhere: list[results.Elsewhere],
 ) -> results.Available | results.Held:
     """What a stranger would find: free, or held by the one that holds this very resource, else by what covers it."""
-    holds = standing(resource, board)
+    holds = blocking_holds(resource, board)
     if not holds:
         return available(resource, board, elsewhere=elsewhere)
     held = _held(resource, holds[0], board, moment)
@@ -140,14 +140,14 @@ def status(
     )
 
 
-def standing(resource: str, board: Board) -> list[Rival]:
+def blocking_holds(resource: str, board: ClaimBoard) -> list[LiveHold]:
     """What keeps a stranger from the resource: holds of itself first, the oldest before others."""
-    rivals = board.rivals(resource, "exclusive", None)
+    rivals = board.conflicting_holds(resource, "exclusive", None)
     return sorted(rivals, key=lambda hold: (hold.resource != resource, hold.grant.claimed_at))
 
 
 def board(
-    page: list[str], board: Board, moment: Moment, profiles: dict[str, Profile], agent: str | None, more: bool
+    page: list[str], board: ClaimBoard, moment: Moment, profiles: dict[str, Profile], agent: str | None, more: bool
 ) -> results.Board:
     """The claims of a page, whoever waits for them, and the agents among all these."""
     holds = [hold for name in page for hold in board.holds(name) if concerns(hold.grant.agent, agent)]
@@ -164,7 +164,7 @@ def board(
                 principal=principal,
                 claims=sum(1 for lease in mine if lease.kind != "waits"),
                 connected=any(is_connected(lease, moment) for lease in mine),
-                idle_seconds=min(_seconds(moment.steady - lease.heard) for lease in mine),
+                idle_seconds=min(_seconds(moment.steady - lease.last_call_at) for lease in mine),
                 name=profile.name,
                 model=profile.model,
                 purpose=profile.purpose,
@@ -174,7 +174,9 @@ def board(
     return results.Board(
         claims=[_named(_held(hold.resource, hold, board, moment), hold, profiles) for hold in holds],
         queues=[
-            results.Queue(resource=name, length=len(line), line=[_waiter(it, moment) for it in line[:MAX_TOLD]])
+            results.Queue(
+                resource=name, length=len(line), line=[_waiter(it, moment) for it in line[:MAX_WAITERS_SHOWN]]
+            )
             for name, line in lines.items()
             if line
         ],
@@ -185,7 +187,7 @@ def board(
 
 def available(
     resource: str,
-    board: Board,
+    board: ClaimBoard,
     elapsed: float | None = None,
     elsewhere: list[results.Elsewhere] | None = None,
 ) -> results.Available:
@@ -206,7 +208,7 @@ def profile_of(profiles: Mapping[str, Profile], agent: str, principal: str | Non
     return found if found is not None and found.principal == principal else Profile(agent)
 
 
-def _named(held: results.Held, hold: Rival, profiles: Mapping[str, Profile]) -> results.Held:
+def _named(held: results.Held, hold: LiveHold, profiles: Mapping[str, Profile]) -> results.Held:
     profile = profile_of(profiles, hold.grant.agent, hold.grant.principal)
     return held.model_copy(update={"agent_name": profile.name, "agent_model": profile.model})
 
@@ -215,7 +217,9 @@ def claimed_in(workspace: str, grant: Grant) -> results.Elsewhere:
     return results.Elsewhere(workspace=workspace, held_by=grant.agent, held_by_principal=grant.principal)
 
 
-def wait_timeout(resource: str, hold: Rival, moment: Moment, elapsed: float, cap: float | None) -> results.WaitTimeout:
+def wait_timeout(
+    resource: str, hold: LiveHold, moment: Moment, elapsed: float, cap: float | None
+) -> results.WaitTimeout:
     return results.WaitTimeout(
         resource=resource,
         held_by=hold.grant.agent,
@@ -244,7 +248,7 @@ def lost(losses: Iterable[Loss], holder_of: Callable[[str], Grant | None]) -> li
     ]
 
 
-def past(resource: str, of: str | None, ended: Past | None) -> dict[str, Any]:
+def past(resource: str, of: str | None, ended: PastHold | None) -> dict[str, Any]:
     if ended is None:
         return {}
     to_itself = ended.outcome == "moved" and ended.moved_to == of  # as 0.1 recorded a rename under both names
@@ -321,9 +325,9 @@ def _busy(hold: Hold, moment: Moment) -> dict[str, Any]:
     }
 
 
-def _held(resource: str, hold: Rival, board: Board, moment: Moment) -> results.Held:
+def _held(resource: str, hold: LiveHold, board: ClaimBoard, moment: Moment) -> results.Held:
     left = hold.lease.deadline - moment.steady
-    if hold.lease.server and not hold.lease.told and not moment.connected(hold.lease.server):
+    if hold.lease.server and not hold.lease.explicit and not moment.connected(hold.lease.server):
         left = min(left, moment.grace)  # to that it is cut by whoever claims; a read writes nothing
     return results.Held(
         resource=resource,
@@ -335,9 +339,9 @@ def _held(resource: str, hold: Rival, board: Board, moment: Moment) -> results.H
         expires_in_seconds=_seconds(left),
         version=hold.grant.version,
         mode=hold.grant.mode,
-        queue_length=len(board.in_line(resource)),
+        queue_length=len(board.queued_for(resource)),
         holder_connected=is_connected(hold.lease, moment),
-        holder_idle_seconds=_seconds(moment.steady - hold.lease.heard),
+        holder_idle_seconds=_seconds(moment.steady - hold.lease.last_call_at),
         holder_note=hold.lease.note,
         covered_by=hold.resource if hold.resource != resource else None,
         mixed_scripts=any(map(mixed_scripts, (resource, hold.resource, hold.grant.agent))) or None,
@@ -348,7 +352,7 @@ def is_connected(lease: Lease, moment: Moment) -> bool:
     return not lease.has_ended(moment.steady) and moment.connected(lease.server)
 
 
-def _is(hold: Rival, resource: str, version: int) -> bool:
+def _is(hold: LiveHold, resource: str, version: int) -> bool:
     return (hold.resource, hold.grant.version) == (resource, version)
 
 
@@ -370,7 +374,7 @@ def _waiter(waiting: Waiting, moment: Moment) -> results.Waiter:
         since_seconds=answers.seconds_between(waiting.ticket.since, moment.at),
         note=waiting.lease.note,
         mode=waiting.ticket.mode,
-        present=waiting.lease.present_until > moment.steady,
+        present=waiting.lease.waiting_until > moment.steady,
         mixed_scripts=mixed_scripts(waiting.ticket.agent) or None,
     )
 

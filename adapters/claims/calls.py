@@ -12,22 +12,29 @@ from pydantic import BaseModel, TypeAdapter
 from holdlog.adapters.access.grants import EVERYTHING, Grants
 from holdlog.adapters.access.identity import Identity, new_receipt
 from holdlog.adapters.arguments import STORED_AGENT, after_argument, checked, number_of_seconds, page_size, text, whole
-from holdlog.adapters.call import Read, Settings, Stand, Wait, Write
+from holdlog.adapters.call import BlockingQuery, ClaimRequest, CommandRequest, Query, Settings
 from holdlog.adapters.claims import answers, results
 from holdlog.adapters.claims.answers import Moment
 from holdlog.adapters.claims.sessions import Process, rows
 from holdlog.adapters.pages import MAX_PAGE, chunks, page
 from holdlog.adapters.results import Lost, Result, Unavailable, renamed
-from holdlog.domain.agent import Register, Registered
-from holdlog.domain.claims.board import Board
+from holdlog.domain.agent import Register, RegisterOutcome
+from holdlog.domain.claims.board import ClaimBoard
 from holdlog.domain.claims.claim import Claim, Grant
-from holdlog.domain.claims.commands import MAX_RESOURCES, Let, Queued, Release, AcquireClaim, ClaimAcquired
+from holdlog.domain.claims.commands import (
+    MAX_RESOURCES,
+    AcquireClaim,
+    ClaimAcquired,
+    Queued,
+    ReleaseClaim,
+    ReleaseOutcome,
+)
 from holdlog.domain.claims.lease import SECOND, Loss
 from holdlog.domain.claims.resource import ClaimableResource, Resource, custom_name
-from holdlog.domain.claims.settling import load
+from holdlog.domain.claims.settling import load_board
 from holdlog.domain.handle import Outcome
 from holdlog.domain.ports import Reader
-from holdlog.domain.record import Guard
+from holdlog.domain.record import FencingCondition
 from holdlog.domain.refusals import DeniedError, HoldlogError, InvalidError
 from holdlog.domain.token import Scope
 from holdlog.projections.waiting import what_overlaps
@@ -49,7 +56,7 @@ _CLAIMABLE: Final = TypeAdapter[str](ClaimableResource)
 _log = logging.getLogger("holdlog")
 
 
-class ClaimCalls:
+class ClaimRequests:
     """`clock`: microseconds UTC; `steady`: the clock of leases; `connected`: whether a server lives."""
 
     grants: Grants = EVERYTHING
@@ -91,7 +98,7 @@ class ClaimCalls:
         mode: str = "exclusive",
         note: str | None = None,
         receipt: str | None = None,
-    ) -> Stand[Result]:
+    ) -> ClaimRequest[Result]:
         """`receipt`: the one that was returned with a grant or ticket, for callers without a session."""
         if lease_seconds is None:
             lease = self._settings.lease
@@ -106,7 +113,7 @@ class ClaimCalls:
             "mode": mode,
             "note": note,
             "lease": round(lease * SECOND),
-            "told": lease_seconds is not None,
+            "explicit": lease_seconds is not None,
             "most": self._settings.max_claims,
         }
         fresh = new_receipt()
@@ -128,7 +135,7 @@ class ClaimCalls:
             shown = receipts.get(outcome.receipt or "")
             return self.shown(answers.taken(outcome, self._moment(), elsewhere, folder, keeps, shown, instead))
 
-        return Stand(command, again, answer, wait)
+        return ClaimRequest(command, again, answer, wait)
 
     def release(
         self,
@@ -142,7 +149,7 @@ class ClaimCalls:
         forced: bool = False,
         receipt: str | None = None,
         holder: str | None = None,
-    ) -> Write[results.Released | results.AlreadyFree]:
+    ) -> CommandRequest[results.Released | results.AlreadyFree]:
         """`version`: only this grant. `forced`: a person, `agent`, takes it from its holders, or only from those
         named `holder`; `note` is the reason. `receipt`: as of `claim`."""
         arguments: dict[str, Any] = {
@@ -157,31 +164,31 @@ class ClaimCalls:
             "holder": holder,
             "receipt": None if receipt is None else self._receipt(receipt),
         }
-        command = checked(lambda: Release(**arguments))
+        command = checked(lambda: ReleaseClaim(**arguments))
         for name in (*filter(None, [command.resource]), *command.also):
             self._require("admin" if forced else "claim", name)
 
         def answer(outcome: Outcome) -> results.Released | results.AlreadyFree:
-            assert isinstance(outcome, Let)
+            assert isinstance(outcome, ReleaseOutcome)
             several = command.resource is None or bool(command.also)
             return self.shown(answers.let(outcome, command.resource, several))
 
-        return Write(command, answer)
+        return CommandRequest(command, answer)
 
     def register(
         self, agent: str, name: str | None = None, model: str | None = None, purpose: str | None = None
-    ) -> Write[results.Registered]:
+    ) -> CommandRequest[results.RegisteredAgent]:
         command = checked(lambda: Register(agent=agent, name=name, model=model, purpose=purpose))
         if not self.grants.allows_some("claim", "write-values", "write-threads"):
             raise DeniedError("claim or write of something")
 
-        def answer(outcome: Outcome) -> results.Registered:
-            assert isinstance(outcome, Registered)
-            return results.Registered(**outcome._asdict())
+        def answer(outcome: Outcome) -> results.RegisteredAgent:
+            assert isinstance(outcome, RegisterOutcome)
+            return results.RegisteredAgent(**outcome._asdict())
 
-        return Write(command, answer)
+        return CommandRequest(command, answer)
 
-    def status(self, resource: str, version: int | None = None) -> Read[results.Available | results.Held]:
+    def status(self, resource: str, version: int | None = None) -> Query[results.Available | results.Held]:
         resource = self.resource(resource)
         if version is not None:
             whole(version, "version")
@@ -189,14 +196,16 @@ class ClaimCalls:
 
         def answer(reader: Reader) -> results.Available | results.Held:
             board = self._board(reader, [resource])
-            holders = [hold.grant.agent for hold in answers.standing(resource, board)]
+            holders = [hold.grant.agent for hold in answers.blocking_holds(resource, board)]
             elsewhere = self._elsewhere(resource, reader)
             profiles = reader.agents(holders)
             return self.shown(answers.status(resource, board, self._moment(), version, profiles, elsewhere))
 
-        return Read(answer)
+        return Query(answer)
 
-    def board(self, agent: str | None = None, limit: int = BOARD_PAGE, after: str | None = None) -> Read[results.Board]:
+    def board(
+        self, agent: str | None = None, limit: int = BOARD_PAGE, after: str | None = None
+    ) -> Query[results.Board]:
         """Of one agent and its sub-agents where it is given."""
         size, after = page_size(limit), after_argument(after, "after")
         if agent is not None:
@@ -210,58 +219,60 @@ class ClaimCalls:
             profiles = {profile.agent: profile for profile in reader.agents(sorted(agents))}
             return self.shown(answers.board(names, board, self._moment(), profiles, agent, more))
 
-        return Read(answer, large=True)
+        return Query(answer, large=True)
 
-    def agents(self, processes: Sequence[Process], agent: str | None = None) -> Read[results.Sessions]:
+    def agents(self, processes: Sequence[Process], agent: str | None = None) -> Query[results.AgentSessions]:
         """The board with a row for each session, and for each of these processes that holds nothing."""
         if agent is not None:
             agent = text(agent, "agent", STORED_AGENT)
 
-        def answer(reader: Reader) -> results.Sessions:
+        def answer(reader: Reader) -> results.AgentSessions:
             names = [claim.resource for claim in self._claims(reader, None, MAX_PAGE)]
             board, moment = self._board(reader, names), self._moment()
             agents = sorted({lease.agent for lease in board.leases.values()})
             profiles = {profile.agent: profile for profile in reader.agents(agents)}
             shown = answers.board(names, board, moment, profiles, agent, more=False)
             found = rows(board, moment, profiles, agent, processes)
-            return self.shown(results.Sessions(**shown.__dict__ | {"agents": found}))
+            return self.shown(results.AgentSessions(**shown.__dict__ | {"agents": found}))
 
-        return Read(answer, large=True)
+        return Query(answer, large=True)
 
-    def wait(self, resource: str, timeout_seconds: float = 30) -> Wait[results.Available | results.WaitTimeout]:
+    def wait(
+        self, resource: str, timeout_seconds: float = 30
+    ) -> BlockingQuery[results.Available | results.WaitTimeout]:
         resource = self.resource(resource)
         seconds, cap = self._capped(number_of_seconds(timeout_seconds, "timeout_seconds"))
         self._require_to_see(resource)
 
         def look(reader: Reader, elapsed: float) -> results.Available | None:
             board = self._board(reader, [resource])
-            if answers.standing(resource, board):
+            if answers.blocking_holds(resource, board):
                 return None
             return self.shown(answers.available(resource, board, elapsed))
 
         def timed_out(reader: Reader, elapsed: float) -> results.Available | results.WaitTimeout:
             board = self._board(reader, [resource])
-            holds = answers.standing(resource, board)
+            holds = answers.blocking_holds(resource, board)
             if not holds:
                 return self.shown(answers.available(resource, board, elapsed))
             return self.shown(answers.wait_timeout(resource, holds[0], self._moment(), elapsed, cap))
 
-        return Wait(look, timed_out, seconds, what_overlaps(resource))
+        return BlockingQuery(look, timed_out, seconds, what_overlaps(resource))
 
-    def lost(self, losses: Sequence[Loss]) -> Read[list[Lost]]:
+    def lost(self, losses: Sequence[Loss]) -> Query[list[Lost]]:
         """What was lost, and who has it now."""
 
         def answer(reader: Reader) -> list[Lost]:
             board = self._board(reader, [loss.resource for loss in losses])
 
             def holder_of(resource: str) -> Grant | None:
-                return next((hold.grant for hold in answers.standing(resource, board)), None)
+                return next((hold.grant for hold in answers.blocking_holds(resource, board)), None)
 
             return [self.shown(loss) for loss in answers.lost(losses, holder_of)]
 
-        return Read(answer)
+        return Query(answer)
 
-    def guards(self, given: object) -> tuple[Guard, ...]:
+    def guards(self, given: object) -> tuple[FencingCondition, ...]:
         """Claims that a write relies on: `[{"resource": …, "version": …}]`, with the `receipt` of a claim that was made
         without a session."""
         if not isinstance(given, Sequence) or isinstance(given, str | bytes):
@@ -274,7 +285,7 @@ class ClaimCalls:
             resource = self.resource(item["resource"], f"{place}.resource")
             version = whole(item["version"], f"{place}.version")
             receipt = self._receipt(item["receipt"]) if item.get("receipt") is not None else None
-            guards.append(Guard.model_construct(resource=resource, version=version, receipt=receipt))
+            guards.append(FencingCondition.model_construct(resource=resource, version=version, receipt=receipt))
         return tuple(guards)
 
     def refused(self, refusal: HoldlogError) -> Result:
@@ -351,8 +362,8 @@ class ClaimCalls:
             )
         return tuple(spelled(resource, f"{argument}[{number}]") for number, resource in enumerate(given))
 
-    def _board(self, reader: Reader, resources: Sequence[str]) -> Board:
-        return load(reader, resources, self.steady(), self._clock())
+    def _board(self, reader: Reader, resources: Sequence[str]) -> ClaimBoard:
+        return load_board(reader, resources, self.steady(), self._clock())
 
     def shown(self, answer: Shown) -> Shown:
         """The answer with every resource told so that this process's agents can name it again, and without the place
@@ -378,7 +389,7 @@ class ClaimCalls:
         return [
             answers.claimed_in(name, holds[0].grant)
             for name, other in places
-            if (holds := answers.standing(other, board))
+            if (holds := answers.blocking_holds(other, board))
         ]
 
     def _is_folder(self, outcome: ClaimAcquired) -> bool:

@@ -8,19 +8,19 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.arguments import checked
-from holdlog.adapters.call import Stand, Write
+from holdlog.adapters.call import ClaimRequest, CommandRequest
 from holdlog.adapters.claims import results
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.adapters.pages import chunks
 from holdlog.domain.claims.claim import ClaimGranted, ClaimReleased
-from holdlog.domain.claims.commands import Let, Queued, Release, ClaimAcquired
+from holdlog.domain.claims.commands import ClaimAcquired, Queued, ReleaseClaim, ReleaseOutcome
 from holdlog.domain.claims.fencing import fence
 from holdlog.domain.claims.lease import Lease, Who
-from holdlog.domain.claims.settling import load
+from holdlog.domain.claims.settling import load_board
 from holdlog.domain.handle import Outcome
 from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Reader
-from holdlog.domain.record import Guard
+from holdlog.domain.record import FencingCondition
 from holdlog.domain.refusals import (
     BusyError,
     ExpiredError,
@@ -45,7 +45,9 @@ class HeldClaim:
     InvalidError at once.
     """
 
-    def __init__(self, release: Release, taken: ClaimAcquired, answer: Any, resource: Callable[[str, str], str]) -> None:
+    def __init__(
+        self, release: ReleaseClaim, taken: ClaimAcquired, answer: Any, resource: Callable[[str, str], str]
+    ) -> None:
         self.resource = taken.resource
         self.version = taken.version
         self.position = taken.position
@@ -83,31 +85,31 @@ class HeldClaim:
     def moved_to(self, resource: str) -> None:
         self._change(outcome="moved", moved_to=self._resource(resource, "moved_to"))
 
-    def release(self, resource: str, version: int) -> Release:
+    def release(self, resource: str, version: int) -> ReleaseClaim:
         """The command that lets go of this very grant."""
         return self._release.model_copy(update={"resource": resource, "version": version})
 
     def _change(self, **told: str | None) -> None:
-        self._release = checked(lambda: Release.model_validate(self._release.model_dump() | told))
+        self._release = checked(lambda: ReleaseClaim.model_validate(self._release.model_dump() | told))
 
 
-class Wish(NamedTuple):
+class HoldOptions(NamedTuple):
     """What a block asks for: `stand` makes the call that stands in line for the rest of `seconds`."""
 
-    stand: Callable[[float], Stand[Any]]
+    stand: Callable[[float], ClaimRequest[Any]]
     seconds: float
     outcome: str | None
 
 
 @contextmanager
-def held(opened: Opened, wish: Wish) -> Iterator[HeldClaim]:
+def held(opened: Engine, wish: HoldOptions) -> Iterator[HeldClaim]:
     """Raises BusyError, DeadlockError; FencedError at the end, when the claim was lost and the block did not raise."""
     block = _Block(opened, wish)
 
-    def let_go(releases: Sequence[Release], judge: bool) -> None:
+    def let_go(releases: Sequence[ReleaseClaim], judge: bool) -> None:
         for command in releases:
             try:
-                block.left(command, opened.write(Write(command, _itself), opened.caller))
+                block.left(command, opened.write(CommandRequest(command, _itself), opened.caller))
             except HoldlogError as refusal:
                 block.refused(refusal, judge)
 
@@ -131,14 +133,14 @@ def held(opened: Opened, wish: Wish) -> Iterator[HeldClaim]:
 
 
 @asynccontextmanager
-async def held_async(opened: Opened, wish: Wish) -> AsyncIterator[HeldClaim]:
+async def held_async(opened: Engine, wish: HoldOptions) -> AsyncIterator[HeldClaim]:
     """As `held`. What a cancelled block held is released all the same."""
-    block = await opened.aside(partial(_Block, opened, wish))
+    block = await opened.run_off_loop(partial(_Block, opened, wish))
 
-    async def let_go(releases: Sequence[Release], judge: bool) -> None:
+    async def let_go(releases: Sequence[ReleaseClaim], judge: bool) -> None:
         for command in releases:
             try:
-                block.left(command, await opened.write_async(Write(command, _itself), opened.caller))
+                block.left(command, await opened.write_async(CommandRequest(command, _itself), opened.caller))
             except HoldlogError as refusal:
                 block.refused(refusal, judge)
 
@@ -147,7 +149,7 @@ async def held_async(opened: Opened, wish: Wish) -> AsyncIterator[HeldClaim]:
         while claim is None:
             claim = block.asked(await opened.claim_async(block.stand(), opened.caller))
     except HoldlogError:
-        await _to_its_end(let_go(await opened.aside(block.leaving_the_line), judge=False))
+        await _to_its_end(let_go(await opened.run_off_loop(block.leaving_the_line), judge=False))
         raise
     except BaseException:  # cancelled
         await _to_its_end(let_go(block.undoing(), judge=False))
@@ -158,19 +160,19 @@ async def held_async(opened: Opened, wish: Wish) -> AsyncIterator[HeldClaim]:
         await _to_its_end(let_go(block.leaving(), judge=False))
         raise
     await _to_its_end(let_go(block.leaving(), judge=True))
-    await opened.aside(block.require_kept)
+    await opened.run_off_loop(block.require_kept)
 
 
 class _Block:
     """What the two kinds of blocks have in common: everything but awaiting."""
 
-    def __init__(self, opened: Opened, wish: Wish) -> None:
+    def __init__(self, opened: Engine, wish: HoldOptions) -> None:
         self._opened = opened
         self._wish = wish
         self._until = time.monotonic() + wish.seconds
         self._command = wish.stand(0).command
         self._ending = checked(
-            lambda: Release(
+            lambda: ReleaseClaim(
                 resource=self._command.resource,
                 agent=self._command.agent,
                 outcome=wish.outcome,  # type: ignore[arg-type]
@@ -184,10 +186,10 @@ class _Block:
         self._gone: list[tuple[str, int]] = []
         self._refusal: HoldlogError | None = None
 
-    def stand(self) -> Stand[Any]:
+    def stand(self) -> ClaimRequest[Any]:
         """The call that claims, with the outcome beside its answer."""
         call = self._wish.stand(max(0.0, self._until - time.monotonic()))
-        return Stand(
+        return ClaimRequest(
             call.command, call.again, lambda outcome, reader: (outcome, call.answer(outcome, reader)), call.seconds
         )
 
@@ -200,7 +202,7 @@ class _Block:
                 return None
             raise BusyError(outcome.hold)
         assert isinstance(outcome, ClaimAcquired)
-        self._claim = HeldClaim(self._ending, outcome, answer, self._opened.calls.claimable)
+        self._claim = HeldClaim(self._ending, outcome, answer, self._opened.requests.claimable)
         self._own = tuple(grant for grant in self._claim.grants if grant not in self._before)
         if outcome.already:
             self._own = ()
@@ -208,15 +210,15 @@ class _Block:
             self._opened.upkeep.keep(*grant)
         return self._claim
 
-    def undoing(self) -> list[Release]:
+    def undoing(self) -> list[ReleaseClaim]:
         """Let go of whatever an interrupted call may have got, and of its place in line."""
         return self._all_but(self._before)
 
-    def leaving_the_line(self) -> list[Release]:
+    def leaving_the_line(self) -> list[ReleaseClaim]:
         """After standing there in vain: what is not held is a place, or a grant that came too late."""
         return self._all_but(self._held()) if self._stood else []
 
-    def _all_but(self, held: set[tuple[str, int]]) -> list[Release]:
+    def _all_but(self, held: set[tuple[str, int]]) -> list[ReleaseClaim]:
         kept = {resource for resource, _ in held}
         asked = dict.fromkeys((self._command.resource, *self._command.also))
         return [self._ending.model_copy(update={"resource": it, "outcome": None}) for it in asked if it not in kept]
@@ -229,15 +231,15 @@ class _Block:
         named = reader.leases.of_agent(self._who.agent, self._who.principal)
         return [lease for lease in named if lease.is_of(self._who)]
 
-    def leaving(self) -> list[Release]:
+    def leaving(self) -> list[ReleaseClaim]:
         assert self._claim is not None
         for grant in self._claim.grants:
             self._opened.upkeep.let_go(*grant)
         self._gone = [grant for grant in self._claim.grants if grant not in self._own]
         return [self._claim.release(*grant) for grant in self._own]
 
-    def left(self, command: Release, outcome: Outcome) -> None:
-        assert isinstance(outcome, Let)
+    def left(self, command: ReleaseClaim, outcome: Outcome) -> None:
+        assert isinstance(outcome, ReleaseOutcome)
         if outcome.already and command.resource is not None and command.version is not None:
             self._gone.append((command.resource, command.version))
 
@@ -272,8 +274,8 @@ class _Block:
                     return None
             if recorded.envelope.version <= version:
                 break
-        board = load(reader, [resource], self._opened.calls.steady(), at=0)
-        return fence(Guard(resource=resource, version=version), self._who, board)
+        board = load_board(reader, [resource], self._opened.requests.steady(), at=0)
+        return fence(FencingCondition(resource=resource, version=version), self._who, board)
 
 
 def _itself(outcome: Outcome) -> Outcome:

@@ -255,7 +255,7 @@ class SessionPart(AgentPart):
     host: str | None = None
 
 
-class Sessions(Board):
+class AgentSessions(Board):
     """The board with a row in `agents` for each session."""
 
     agents: list[SessionPart]  # type: ignore[assignment]
@@ -273,7 +273,7 @@ class WaitTimeout(Result):
     hint: str
 
 
-class Registered(Result):
+class RegisteredAgent(Result):
     status: Literal["ok"] = "ok"
     agent: str
     version: int

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from holdlog.adapters.claims import answers, results
 from holdlog.adapters.claims.answers import Moment
 from holdlog.domain.agent import Profile
-from holdlog.domain.claims.board import Board
+from holdlog.domain.claims.board import ClaimBoard
 from holdlog.domain.claims.lease import Lease
 from holdlog.domain.names import mixed_scripts
 
@@ -24,7 +24,7 @@ class Process(NamedTuple):
 
 
 def rows(
-    board: Board,
+    board: ClaimBoard,
     moment: Moment,
     profiles: Mapping[str, Profile],
     agent: str | None,
@@ -56,7 +56,7 @@ def _row(
         claims=sum(lease.kind != "waits" for lease in leases),
         waits=sum(lease.kind == "waits" for lease in leases),
         connected=any(answers.is_connected(lease, moment) for lease in leases),
-        idle_seconds=min(max(0, moment.steady - lease.heard) for lease in leases) / 1_000_000,
+        idle_seconds=min(max(0, moment.steady - lease.last_call_at) for lease in leases) / 1_000_000,
         process=process.pid or None if process else None,
         program=process.program or None if process else None,
         folder=process.folder or None if process else None,

@@ -100,7 +100,7 @@ Add = Callable[[str, str, Callable[[Any, argparse.Namespace], Result]], argparse
 
 
 def _add_state(add: Add) -> None:
-    get = add("get", "print a value", lambda it, o: it.read(it.calls.get(o.namespace, o.key)))
+    get = add("get", "print a value", lambda it, o: it.read(it.requests.get(o.namespace, o.key)))
     _place(get)
 
     put = add("set", "write a value: JSON, or else text; - reads it from standard input", _set)
@@ -167,9 +167,9 @@ def _add_claims(add: Add) -> None:
     claim.add_argument("--agent", default=user(), metavar="NAME", help="who (default: your user name)")
     release.add_argument("--agent", metavar="NAME", help="who (default: your user name)")
 
-    status = add("status", "who holds a resource", lambda it, o: it.read(it.calls.status(o.resource, o.version)))
+    status = add("status", "who holds a resource", lambda it, o: it.read(it.requests.status(o.resource, o.version)))
     status.add_argument("--version", type=int, metavar="N", help="tell whether this version of a claim is current")
-    wait = add("wait", "wait until a resource is free", lambda it, o: it.wait(it.calls.wait(o.resource, o.timeout)))
+    wait = add("wait", "wait until a resource is free", lambda it, o: it.wait(it.requests.wait(o.resource, o.timeout)))
     wait.add_argument("--timeout", type=float, default=50.0, metavar="SECONDS", help="give up after (default: 50)")
     for parser in (status, wait):
         parser.add_argument("resource", metavar="RESOURCE")
@@ -179,11 +179,11 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
     from holdlog.adapters.access.identity import SessionId
     from holdlog.adapters.call import Settings
     from holdlog.adapters.cli import texts
-    from holdlog.adapters.compose import named_session, open_holdlog, process_session, stands
+    from holdlog.adapters.compose import named_session, open_holdlog, process_session, store_exists
     from holdlog.domain.refusals import HoldlogError, InvalidError
 
     place = place_of(options.db)
-    if options.command in _READ_ONLY and not stands(place):
+    if options.command in _READ_ONLY and not store_exists(place):
         may_be_new = options.command in _LISTS and named_place(options.db) is None
         if not (may_be_new and options.json):
             return texts.no_store(place, expected=not may_be_new)
@@ -191,7 +191,7 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
     known = workspaces_of(options) if options.command in _OF_RESOURCES else None
     settings = Settings(workspaces=known, max_wait=LONGEST_WAIT)
     session = named_session(getattr(options, "session", None)) or SessionId("shell", process_session())
-    opened = open_holdlog(place, settings, session, f"holdlog {options.command}", texts.tell)
+    opened = open_holdlog(place, settings, session, f"holdlog {options.command}", texts.print_note)
     opened.lives_by_leases = session.source == "option"
     try:
         result = call(opened, options)
@@ -200,7 +200,7 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
     except InvalidError as error:
         raise InvalidError(_by_the_names_here(str(error), options)) from None
     except HoldlogError as refusal:
-        result = opened.calls.refused(refusal)
+        result = opened.requests.refused(refusal)
     finally:
         opened.close()
     good = result.body()["status"] in _GOOD and not getattr(result, "held_elsewhere", None)
@@ -234,7 +234,7 @@ def _as_an_agent_sees_it(result: Result) -> dict[str, Any]:
 
 
 def _set(opened: Any, options: argparse.Namespace) -> Result:
-    call = opened.calls.set(
+    call = opened.requests.set(
         options.namespace,
         options.key,
         options.value,
@@ -247,7 +247,7 @@ def _set(opened: Any, options: argparse.Namespace) -> Result:
 
 
 def _delete(opened: Any, options: argparse.Namespace) -> Result:
-    call = opened.calls.delete(options.namespace, options.key, options.by, _expected(options), _guards(options))
+    call = opened.requests.delete(options.namespace, options.key, options.by, _expected(options), _guards(options))
     return _write(opened, call, options)
 
 
@@ -274,17 +274,17 @@ def _write(opened: Any, call: Any, options: argparse.Namespace | None = None) ->
 
 def _board(opened: Any, options: argparse.Namespace) -> Any:
     after = getattr(options, "after", None)
-    return opened.read(opened.calls.board(options.agent, 1000, after))
+    return opened.read(opened.requests.board(options.agent, 1000, after))
 
 
 def _agents(opened: Any, options: argparse.Namespace) -> Result:
     """Return a row for each session, and for each connected process that holds nothing."""
-    found: Result = opened.read(opened.calls.agents(opened.server.processes(), options.agent))
+    found: Result = opened.read(opened.requests.agents(opened.server.processes(), options.agent))
     return found
 
 
 def _claim(opened: Any, options: argparse.Namespace) -> Result:
-    call = opened.calls.claim(
+    call = opened.requests.claim(
         options.resource,
         options.agent,
         options.also,
@@ -313,7 +313,7 @@ def _release(opened: Any, options: argparse.Namespace) -> Result:
             raise InvalidError("--force: name a RESOURCE, or the agent whose claims you take with --agent")
         return _take_all(opened, options)
     options.agent = options.agent or user()
-    call = opened.calls.release(
+    call = opened.requests.release(
         options.resource,
         options.agent,
         options.also,
@@ -344,14 +344,14 @@ def _take_all(opened: Any, options: argparse.Namespace) -> Result:
     released: list[Any] = []
     for start in range(0, len(held), MAX_RESOURCES):
         first, *others = held[start : start + MAX_RESOURCES]
-        call = opened.calls.release(first, user(), others, note=options.reason, forced=True, holder=options.agent)
+        call = opened.requests.release(first, user(), others, note=options.reason, forced=True, holder=options.agent)
         released += getattr(result := _write(opened, call), "released", None) or ()
     return result.model_copy(update={"released": released}) if released else result
 
 
 def _sessions_of(opened: Any, agent: str) -> tuple[Any, list[str]]:
     """The sessions with exactly this agent name, and the resources that they hold."""
-    found = opened.read(opened.calls.agents(opened.server.processes(), agent))
+    found = opened.read(opened.requests.agents(opened.server.processes(), agent))
     held = list(dict.fromkeys(it.resource for it in found.claims if it.held_by == agent))
     rows = [it for it in found.agents if it.agent == agent and it.claims]
     return found.model_copy(update={"agents": rows}), held
@@ -366,19 +366,19 @@ def _show_sessions(sessions: Any) -> None:
 
 def _list(opened: Any, options: argparse.Namespace) -> Result:
     if options.namespace is None:
-        listed: Result = opened.read(opened.calls.list_namespaces(after=options.after))
+        listed: Result = opened.read(opened.requests.list_namespaces(after=options.after))
     else:
-        listed = opened.read(opened.calls.list_records(options.namespace, options.prefix, after=options.after))
+        listed = opened.read(opened.requests.list_records(options.namespace, options.prefix, after=options.after))
     return listed
 
 
 def _history(opened: Any, options: argparse.Namespace) -> Result:
-    result: Result = opened.read(opened.calls.history(options.namespace, options.key, options.limit))
+    result: Result = opened.read(opened.requests.history(options.namespace, options.key, options.limit))
     return result
 
 
 def _watch(opened: Any, options: argparse.Namespace) -> Result:
-    call = opened.calls.watch(options.namespace, options.key, options.since, options.timeout)
+    call = opened.requests.watch(options.namespace, options.key, options.since, options.timeout)
     result: Result = opened.wait(call)
     return result
 

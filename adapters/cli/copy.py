@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from holdlog.adapters.cli.store import Bar, mark, say
+from holdlog.adapters.cli.store import Bar, mark, print_line
 from holdlog.domain.refusals import StoreError
 
 _EXAMPLES = """\
@@ -40,7 +40,7 @@ def add_copy(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run_copy(options: argparse.Namespace) -> int:
     """Raises HoldlogError, LocationError."""
-    from holdlog.adapters.cli.texts import printable, tell
+    from holdlog.adapters.cli.texts import print_note, printable
     from holdlog.adapters.copying import copy
 
     if getattr(options, "db", None) is not None:
@@ -51,7 +51,7 @@ def run_copy(options: argparse.Namespace) -> int:
 
     def told_beside(line: str) -> None:
         bar.clear()
-        tell(line)
+        print_note(line)
 
     try:
         report = copy(source, target, options.seal, bar.draw, told_beside)
@@ -59,14 +59,14 @@ def run_copy(options: argparse.Namespace) -> int:
         bar.clear()
     seconds = time.monotonic() - started
     if options.json:
-        say(json.dumps({**report._asdict(), "verified": True, "seconds": round(seconds, 3)}))
+        print_line(json.dumps({**report._asdict(), "verified": True, "seconds": round(seconds, 3)}))
         return 0
     told = "were there already" if report.already else f"copied in {seconds:.1f} s"
     store_id = f"same store id {report.store_id}" if report.kept_id else f"new store id {report.store_id}"
     line = f"{report.events:,} events {told}, last position {report.position:,}, verified; {store_id}"
-    say(f"{mark('ok', sys.stdout)} {line}")
+    print_line(f"{mark('ok', sys.stdout)} {line}")
     if report.kept_id:
-        say(printable(f"  {report.source} is sealed; use {report.target} from now on"))
+        print_line(printable(f"  {report.source} is sealed; use {report.target} from now on"))
     return 0
 
 

@@ -16,10 +16,10 @@ from holdlog.domain.refusals import InvalidError
 if TYPE_CHECKING:
     from holdlog.adapters.access.jwt import JwtOptions
     from holdlog.adapters.call import Settings
-    from holdlog.adapters.http.authentication import Verifier
+    from holdlog.adapters.http.authentication import TokenVerifier
     from holdlog.adapters.http.options import HttpOptions
     from holdlog.adapters.nats.options import NatsOptions
-    from holdlog.adapters.opened import Opened
+    from holdlog.adapters.opened import Engine
 
 _PATH: Final = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+)+/?")
 _HOST: Final = re.compile(r"\*|(\*\.)?[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
@@ -84,16 +84,16 @@ def serve_http(
     nats: "NatsOptions | None",
 ) -> int:
     """Until the process is told to end. Raises refusals of one line for what cannot be served, before anything runs."""
-    from holdlog.adapters.cli.texts import tell
-    from holdlog.adapters.compose import open_holdlog, tell_nats
+    from holdlog.adapters.cli.texts import print_note
+    from holdlog.adapters.compose import open_holdlog, publish_to_nats
     from holdlog.adapters.http.app import build_app
     from holdlog.adapters.http.edge.room import Room
-    from holdlog.adapters.http.ending import Ending
+    from holdlog.adapters.http.ending import Shutdown
     from holdlog.adapters.http.running import bound_socket, server_of, url_of
     from holdlog.adapters.mcp.server import build_server
-    from holdlog.adapters.spaces import Spaces
+    from holdlog.adapters.spaces import Tenants
 
-    def prepare(store: "Opened") -> None:
+    def prepare(store: "Engine") -> None:
         if http.max_keys:
             store.room = Room(store, http.max_keys).require
 
@@ -102,13 +102,13 @@ def serve_http(
     bound = bound_socket(http.host, http.port)
     opened = beside = None
     try:
-        opened = open_holdlog(place, settings, what="http", tell=tell)
+        opened = open_holdlog(place, settings, what="http", tell=print_note)
         prepare(opened)
-        verifier = _verifier_of(options, opened, tell)
+        verifier = _verifier_of(options, opened, print_note)
         _require_safe(options, bound.getsockname()[0], verifier is not None)
-        beside = tell_nats(opened, place, nats) if nats is not None else None
-        spaces = Spaces(place, opened, settings, http.max_spaces or None, prepare)
-        ending = Ending()
+        beside = publish_to_nats(opened, place, nats) if nats is not None else None
+        spaces = Tenants(place, opened, settings, http.max_spaces or None, prepare)
+        ending = Shutdown()
         relay = None if beside is None else lambda: beside.status
         app = build_app(mcp, spaces, verifier, http, ending, relay)
         who = "tokens are required" if verifier is not None else "no token is required"
@@ -116,7 +116,7 @@ def serve_http(
 
         def begin() -> None:
             _settle()
-            tell(ready)
+            print_note(ready)
 
         server_of(app, http, ending, begin).run(sockets=[bound])
     finally:
@@ -166,7 +166,7 @@ def http_options_of(options: argparse.Namespace) -> "HttpOptions":
     )
 
 
-def _verifier_of(options: argparse.Namespace, opened: "Opened", tell: Callable[[str], None]) -> "Verifier | None":
+def _verifier_of(options: argparse.Namespace, opened: "Engine", tell: Callable[[str], None]) -> "TokenVerifier | None":
     """None: no token is required. Raises InvalidError where one was asked for and nobody could have one."""
     from holdlog.adapters.access.verifier import build_verifier
 

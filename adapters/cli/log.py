@@ -13,9 +13,9 @@ from holdlog.adapters.cli.nats import run_until_ended
 from holdlog.adapters.cli.settings import named_place, one_or_more, place_of, workspaces_of
 
 if TYPE_CHECKING:
-    from holdlog.adapters.events.choice import Choice
-    from holdlog.adapters.opened import Opened
-    from holdlog.adapters.results import HappenedEvent
+    from holdlog.adapters.events.choice import EventFilter
+    from holdlog.adapters.opened import Engine
+    from holdlog.adapters.results import EventView
 
 WIDEST: Final = 60
 """Characters of what an event says besides its names."""
@@ -68,17 +68,17 @@ def add_log(commands: Parsers, store: argparse.ArgumentParser, places: argparse.
 def run_log(options: argparse.Namespace) -> int:
     """Raises HoldlogError, LocationError."""
     from holdlog.adapters.call import Settings
-    from holdlog.adapters.cli.texts import no_store, tell
-    from holdlog.adapters.compose import open_holdlog, stands
+    from holdlog.adapters.cli.texts import no_store, print_note
+    from holdlog.adapters.compose import open_holdlog, store_exists
 
     place = place_of(options.db)
-    if not stands(place):
+    if not store_exists(place):
         return no_store(place, expected=named_place(options.db) is not None)
-    opened = open_holdlog(place, Settings(workspaces=workspaces_of(options)), what="holdlog log", tell=tell)
+    opened = open_holdlog(place, Settings(workspaces=workspaces_of(options)), what="holdlog log", tell=print_note)
     try:
         kinds = None if options.kinds is None else options.kinds.split(",")
         places = (options.namespace, options.prefix, kinds, options.resource, options.agent, options.thread)
-        choice = opened.calls.choice(*places)
+        choice = opened.requests.choice(*places)
         if options.follow:
             return run_until_ended(_follow(opened, choice, options))
         for event in islice(_all(opened, choice, options.after or 0), options.limit):
@@ -88,18 +88,18 @@ def run_log(options: argparse.Namespace) -> int:
         opened.close()
 
 
-def _all(opened: "Opened", choice: "Choice", after: int) -> "Iterable[HappenedEvent]":
+def _all(opened: "Engine", choice: "EventFilter", after: int) -> "Iterable[EventView]":
     while True:
-        page = opened.read(opened.calls.events(choice, after, PAGE))
+        page = opened.read(opened.requests.events(choice, after, PAGE))
         yield from page.events
         after = page.next_position
         if after >= page.bookmark:
             return
 
 
-async def _follow(opened: "Opened", choice: "Choice", options: argparse.Namespace) -> None:
+async def _follow(opened: "Engine", choice: "EventFilter", options: argparse.Namespace) -> None:
     from holdlog.adapters.events.following import follow
-    from holdlog.adapters.events.telling import told
+    from holdlog.adapters.events.telling import event_view
 
     left = options.limit
     with opened.store.reader() as reader:
@@ -107,13 +107,13 @@ async def _follow(opened: "Opened", choice: "Choice", options: argparse.Namespac
     async with aclosing(follow(opened, choice, after, HEARTBEAT)) as coming:
         async for came in coming:
             for happened in islice(came.events, left):
-                _show(told(happened.recorded, opened.calls.spelled), options.json)
+                _show(event_view(happened.recorded, opened.requests.spelled), options.json)
             left = None if left is None else left - len(came.events)
             if left is not None and left <= 0:
                 return
 
 
-def _show(event: "HappenedEvent", as_json: bool) -> None:
+def _show(event: "EventView", as_json: bool) -> None:
     from holdlog.adapters.cli.texts import printable
 
     line = event.model_dump_json() if as_json else _line(event.model_dump(mode="json"))

@@ -77,9 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(error: Exception) -> None:
-    from holdlog.adapters.cli.texts import tell
+    from holdlog.adapters.cli.texts import print_note
 
-    tell(str(error))
+    print_note(str(error))
 
 
 def _discard_output() -> None:

@@ -59,7 +59,7 @@ def add_nats_options(parser: argparse.ArgumentParser, limits: bool = True) -> No
 
 def nats_options_of(options: argparse.Namespace) -> "NatsOptions":
     """Raises NatsError, InvalidError."""
-    from holdlog.adapters.nats.options import Limits, nats_options
+    from holdlog.adapters.nats.options import StreamLimits, nats_options
 
     if not options.nats:
         raise InvalidError("--nats: say where NATS is, such as --nats nats://127.0.0.1:4222")
@@ -77,7 +77,7 @@ def nats_options_of(options: argparse.Namespace) -> "NatsOptions":
         ca=options.nats_ca,
         certificate=options.nats_cert,
         key=options.nats_key,
-        limits=Limits(*told),
+        limits=StreamLimits(*told),
     )
     found.arguments()  # files that cannot be used are told before anything else is done
     return found
@@ -132,8 +132,8 @@ def add_subscribe(
 
 def run_subscribe(options: argparse.Namespace) -> int:
     """Raises HoldlogError, LocationError."""
-    from holdlog.adapters.cli.texts import printable, tell
-    from holdlog.adapters.compose import open_holdlog, stands
+    from holdlog.adapters.cli.texts import print_note, printable
+    from holdlog.adapters.compose import open_holdlog, store_exists
     from holdlog.adapters.machine.location import without_password
     from holdlog.adapters.nats.subscriber import Subscription
 
@@ -141,15 +141,15 @@ def run_subscribe(options: argparse.Namespace) -> int:
     named = named_place(options.db)
     place = place_of(options.db) if named or nats.name is None else None
     opened = None
-    if place is not None and stands(place):
-        opened = open_holdlog(place, what="holdlog subscribe", tell=tell)
+    if place is not None and store_exists(place):
+        opened = open_holdlog(place, what="holdlog subscribe", tell=print_note)
     elif place is not None and named:
         raise StoreError(f"there is no store at {without_password(place)}")
 
     async def show() -> None:
         left = options.limit
         subscription = Subscription(
-            nats, options.subject, options.after, options.durable, opened, options.bookmarks, tell
+            nats, options.subject, options.after, options.durable, opened, options.bookmarks, print_note
         )
         async with subscription as events:
             async for event in events:
@@ -164,7 +164,7 @@ def run_subscribe(options: argparse.Namespace) -> int:
 
 def run_relay(options: argparse.Namespace) -> int:
     """Raises HoldlogError, LocationError."""
-    from holdlog.adapters.cli.texts import tell
+    from holdlog.adapters.cli.texts import print_note
     from holdlog.adapters.compose import open_holdlog, open_lead
     from holdlog.adapters.nats.relay import Relay
 
@@ -172,7 +172,7 @@ def run_relay(options: argparse.Namespace) -> int:
     place = place_of(options.db)
     if isinstance(place, Path) and not os.path.lexists(place):
         raise StoreError(f"there is no store at {place}")
-    opened = open_holdlog(place, what="holdlog relay", tell=tell)
+    opened = open_holdlog(place, what="holdlog relay", tell=print_note)
     try:
         teller = _Teller(nats.place, options.json, options.once)
         relay = Relay(opened.store, opened.bell, open_lead(place, nats), nats, teller.told)
@@ -234,9 +234,9 @@ class _Teller:
             sys.stdout.write(json.dumps({**status._asdict(), "servers": self._where}) + "\n")
             sys.stdout.flush()
         else:
-            from holdlog.adapters.cli.texts import tell
+            from holdlog.adapters.cli.texts import print_note
 
-            tell(self._line(status))
+            print_note(self._line(status))
 
     def _line(self, status: "Status") -> str:
         match status.state:

@@ -121,8 +121,8 @@ def run_serve(options: argparse.Namespace) -> int:
     if sys.stdin.isatty() and not over_http:
         _greet(place)
     from holdlog.adapters.call import Settings
-    from holdlog.adapters.cli.texts import tell
-    from holdlog.adapters.compose import open_holdlog, tell_nats
+    from holdlog.adapters.cli.texts import print_note
+    from holdlog.adapters.compose import open_holdlog, publish_to_nats
     from holdlog.adapters.mcp.salvage import longest_line
     from holdlog.adapters.mcp.server import build_server, chosen_groups, local_session
     from holdlog.adapters.mcp.stdio.serving import run_stdio
@@ -141,9 +141,9 @@ def run_serve(options: argparse.Namespace) -> int:
     nats = nats_options_of(options) if options.nats else None
     if over_http:
         return serve_http(options, place, settings, groups, nats)
-    opened = open_holdlog(place, settings, session=local_session(), what="mcp stdio", tell=tell)
+    opened = open_holdlog(place, settings, session=local_session(), what="mcp stdio", tell=print_note)
     opened.keep_sessions()
-    beside = tell_nats(opened, place, nats) if nats is not None else None
+    beside = publish_to_nats(opened, place, nats) if nats is not None else None
 
     async def end() -> None:
         if beside is not None:

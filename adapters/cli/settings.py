@@ -105,10 +105,10 @@ def environment(name: str, fallback: str) -> str:
     return setting
 
 
-Read = TypeVar("Read")
+Parsed = TypeVar("Parsed")
 
 
-def _read(text: str, read: Callable[[str], Read], is_good: Callable[[Read], bool], rule: str) -> Read:
+def _read(text: str, read: Callable[[str], Parsed], is_good: Callable[[Parsed], bool], rule: str) -> Parsed:
     with suppress(ValueError):
         if is_good(given := read(text)):
             return given

@@ -56,13 +56,13 @@ def add_doctor(
 
 def run_rebuild(options: argparse.Namespace) -> int:
     """Raises HoldlogError, LocationError."""
-    from holdlog.adapters.cli.texts import no_store, tell
-    from holdlog.adapters.compose import open_aside
+    from holdlog.adapters.cli.texts import no_store, print_note
+    from holdlog.adapters.compose import open_shadow_tables
     from holdlog.adapters.machine.location import without_password
     from holdlog.adapters.stores.rebuilding import rebuild
 
     place = lasting_place(options.db)
-    opened = open_aside(place, tell)
+    opened = open_shadow_tables(place, print_note)
     if opened is None:
         return no_store(place)
     store, aside = opened
@@ -75,24 +75,24 @@ def run_rebuild(options: argparse.Namespace) -> int:
         store.close()
     seconds = time.monotonic() - started
     if options.json:
-        say(json.dumps({"store": without_password(place), **report._asdict(), "seconds": round(seconds, 3)}))
+        print_line(json.dumps({"store": without_password(place), **report._asdict(), "seconds": round(seconds, 3)}))
         return 0
     rows = ", ".join(f"{count:,} in {view}" for view, count in report.rows.items())
-    say(f"{mark('ok', sys.stdout)} {report.events:,} events in {seconds:.1f} s; rows: {rows}")
+    print_line(f"{mark('ok', sys.stdout)} {report.events:,} events in {seconds:.1f} s; rows: {rows}")
     return 0
 
 
 def run_doctor(options: argparse.Namespace) -> int:
     """Raises StoreError, LocationError."""
     from holdlog.adapters.cli.texts import NEXT_STEP
-    from holdlog.adapters.compose import examine, stands
+    from holdlog.adapters.compose import examine, store_exists
     from holdlog.adapters.machine.location import without_password
     from holdlog.adapters.stores.findings import Finding
 
     place = lasting_place(options.db)
     bar = Bar(sys.stderr, "doctor")
     try:
-        if named_place(options.db) is None and not stands(place):  # a new repository
+        if named_place(options.db) is None and not store_exists(place):  # a new repository
             findings = [Finding("file", "ok", f"there is no store yet; {NEXT_STEP}")]
         else:
             findings = examine(place, bar.draw)
@@ -101,11 +101,11 @@ def run_doctor(options: argparse.Namespace) -> int:
     sound = all(finding.level != "bad" for finding in findings)
     if options.json:
         told = [finding._asdict() for finding in findings]
-        say(json.dumps({"store": without_password(place), "sound": sound, "findings": told}, indent=2))
+        print_line(json.dumps({"store": without_password(place), "sound": sound, "findings": told}, indent=2))
     else:
-        say(f"the store {without_password(place)}")
+        print_line(f"the store {without_password(place)}")
         for finding in findings:
-            say(_line(finding))
+            print_line(_line(finding))
     return 0 if sound else 1
 
 
@@ -156,5 +156,5 @@ def mark(level: str, stream: TextIO) -> str:
     return mark
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")

@@ -19,7 +19,7 @@ WIDEST_VALUE = 60
 """Characters of a value in a table."""
 
 
-def tell(line: str) -> None:
+def print_note(line: str) -> None:
     """A line beside the answer, for whoever runs the command."""
     sys.stderr.write(f"holdlog: {printable(line, kept='')}\n")
 
@@ -27,7 +27,7 @@ def tell(line: str) -> None:
 def no_store(place: Path | str, expected: bool = True) -> int:
     """Report that the store does not exist, and what to do next. Returns the exit code: 1 if the store is expected to
     exist, else 0."""
-    tell(f"there is no store at {without_password(place)} yet; {NEXT_STEP}")
+    print_note(f"there is no store at {without_password(place)} yet; {NEXT_STEP}")
     return 1 if expected else 0
 
 
@@ -62,7 +62,7 @@ def text(result: Result, place: Path | str, command: str = "") -> str:
                 for it in history
             ]
             return table(entries) or f"nothing in {store}"
-        case claims.Sessions():
+        case claims.AgentSessions():
             return _agents(result) or f"nobody holds or waits for anything in {store}"
         case claims.Board():
             return _board(result) or f"nothing is held in {store}"
@@ -122,7 +122,7 @@ def _line(line: Sequence[claims.Waiter]) -> list[tuple[str, ...]]:
     ]
 
 
-def _agents(board: claims.Sessions) -> str:
+def _agents(board: claims.AgentSessions) -> str:
     heard = ["" if it.idle_seconds is None else f"heard {duration(it.idle_seconds)} ago" for it in board.agents]
     return table(
         [

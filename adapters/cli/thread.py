@@ -13,7 +13,7 @@ from holdlog.adapters.cli.settings import one_or_more, place_of
 from holdlog.domain.refusals import HoldlogError, InvalidError, NotFoundError, StoreError, UnavailableError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.opened import Opened
+    from holdlog.adapters.opened import Engine
     from holdlog.adapters.threads.results import ThreadData
     from holdlog.domain.ports import Reader
 
@@ -21,7 +21,7 @@ SHOWN: Final = 50
 """Messages and results, or changes, where no number is asked for."""
 
 Body = dict[str, Any]
-Ask = Callable[["Opened", argparse.Namespace], Body]
+Ask = Callable[["Engine", argparse.Namespace], Body]
 
 _EXAMPLES: Final = """\
 examples:
@@ -87,12 +87,12 @@ def add_thread(commands: Parsers, store: argparse.ArgumentParser) -> None:
 def _run(ask: Ask, options: argparse.Namespace) -> int:
     """Raises HoldlogError for a bad argument and for a store that cannot be read."""
     from holdlog.adapters.cli import texts, thread_texts
-    from holdlog.adapters.compose import open_holdlog, stands
+    from holdlog.adapters.compose import open_holdlog, store_exists
 
     place = place_of(options.db)
-    if not stands(place):
+    if not store_exists(place):
         return texts.no_store(place)
-    opened = open_holdlog(place, what="holdlog thread", tell=texts.tell)
+    opened = open_holdlog(place, what="holdlog thread", tell=texts.print_note)
     try:
         body = ask(opened, options)
     except InvalidError as error:
@@ -101,9 +101,9 @@ def _run(ask: Ask, options: argparse.Namespace) -> int:
         raise
     except HoldlogError as refusal:
         if options.json:
-            print(texts.printable(json.dumps(opened.calls.refused(refusal).body(), ensure_ascii=False)))
+            print(texts.printable(json.dumps(opened.requests.refused(refusal).body(), ensure_ascii=False)))
         else:
-            texts.tell(_what_to_do(refusal))
+            texts.print_note(_what_to_do(refusal))
         return 1
     finally:
         opened.close()
@@ -111,9 +111,9 @@ def _run(ask: Ask, options: argparse.Namespace) -> int:
         print(texts.printable(json.dumps(body, ensure_ascii=False)))
         return 0
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    print(thread_texts.told(options.action, body, coloured))
+    print(thread_texts.describe(options.action, body, coloured))
     if sys.stdout.isatty() and (more := _more(body)):  # for a person; a program asks for --json
-        texts.tell(more)
+        texts.print_note(more)
     return 0
 
 
@@ -139,34 +139,34 @@ def _by_the_names_here(message: str) -> str:
     return message if found is None else f"{_NAMES_HERE.get(found[1], found[1])}: {message[found.end() :]}"
 
 
-def _list(opened: "Opened", options: argparse.Namespace) -> Body:
-    return opened.read(opened.calls.threads(options.limit, options.after)).body()
+def _list(opened: "Engine", options: argparse.Namespace) -> Body:
+    return opened.read(opened.requests.threads(options.limit, options.after)).body()
 
 
-def _read(opened: "Opened", options: argparse.Namespace) -> Body:
-    return opened.read(opened.calls.thread_read(options.id, options.limit, options.after)).body()
+def _read(opened: "Engine", options: argparse.Namespace) -> Body:
+    return opened.read(opened.requests.thread_read(options.id, options.limit, options.after)).body()
 
 
-def _data(opened: "Opened", options: argparse.Namespace) -> Body:
-    from holdlog.adapters.call import Read
+def _data(opened: "Engine", options: argparse.Namespace) -> Body:
+    from holdlog.adapters.call import Query
 
     if options.key is not None:
-        return opened.read(opened.calls.thread_get(options.id, options.key)).body()
+        return opened.read(opened.requests.thread_get(options.id, options.key)).body()
 
     def whole(reader: "Reader") -> "ThreadData":
         """Of one snapshot, in however many pages."""
-        page = opened.calls.thread_data(options.id).answer(reader)
+        page = opened.requests.thread_data(options.id).answer(reader)
         while page.next_after is not None:
-            following = opened.calls.thread_data(options.id, page.next_after).answer(reader)
+            following = opened.requests.thread_data(options.id, page.next_after).answer(reader)
             page = following.model_copy(update={"data": page.data | following.data})
         return page
 
-    return opened.read(Read(whole, large=True)).body()
+    return opened.read(Query(whole, large=True)).body()
 
 
-def _history(opened: "Opened", options: argparse.Namespace) -> Body:
+def _history(opened: "Engine", options: argparse.Namespace) -> Body:
     from holdlog.adapters.arguments import NAME, text
-    from holdlog.adapters.call import Read
+    from holdlog.adapters.call import Query
     from holdlog.adapters.cli.thread_texts import past
     from holdlog.adapters.threads.answers import key_missing
     from holdlog.domain.threads.thread import require_started
@@ -178,7 +178,7 @@ def _history(opened: "Opened", options: argparse.Namespace) -> Body:
         changes = reader.thread_events(thread, ("data",), 0, None, options.limit + 1, newest=True, key=key)
         return [past(it, key) for it in changes]
 
-    found = opened.read(Read(answer, large=True))
+    found = opened.read(Query(answer, large=True))
     if not found:
         raise key_missing(thread, key)
     body: Body = {"status": "ok", "thread_id": thread, "key": key, "history": found[: options.limit]}

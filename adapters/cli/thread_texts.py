@@ -17,7 +17,7 @@ MARGIN: Final = "    "
 _BOLD: Final = "\x1b[1m{}\x1b[0m"
 
 
-def told(action: str, body: dict[str, Any], coloured: bool) -> str:
+def describe(action: str, body: dict[str, Any], coloured: bool) -> str:
     """The answer to `holdlog thread <action>`."""
     match action:
         case "list":

@@ -13,7 +13,7 @@ from holdlog.adapters.cli.commands import Parsers, user
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, UnavailableError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.opened import Opened
+    from holdlog.adapters.opened import Engine
     from holdlog.domain.token import TokenChanged, TokenCommand
 
 DEFAULT_LIFETIME: Final = "90d"
@@ -178,12 +178,12 @@ def _list(options: argparse.Namespace) -> int:
     from holdlog.adapters.cli import texts
     from holdlog.adapters.cli.store import lasting_place
     from holdlog.adapters.cli.token_texts import described, row
-    from holdlog.adapters.compose import open_holdlog, stands
+    from holdlog.adapters.compose import open_holdlog, store_exists
 
     place = lasting_place(options.db)
-    if not stands(place):
+    if not store_exists(place):
         return texts.no_store(place)
-    opened = open_holdlog(place, what="holdlog token", tell=texts.tell)
+    opened = open_holdlog(place, what="holdlog token", tell=texts.print_note)
     try:
         with opened.store.reader() as reader:
             tokens, now = reader.tokens(None, -1), reader.at
@@ -221,14 +221,16 @@ def _with_secret(
             out.unlink(missing_ok=True)
         return changed
     if out is None and _output_is_readable_by_others():
-        texts.tell("standard output is a file that can be read by others; chmod 600 it, or use --out FILE next time")
+        texts.print_note(
+            "standard output is a file that can be read by others; chmod 600 it, or use --out FILE next time"
+        )
     if options.json:
         secret = {"token": text} if out is None else {"out": str(out)}
         _print_json({**secret, **described(changed.token, changed.token.issued_at)})
         return 0
     if out is None:
         print(text, flush=True)
-    texts.tell(tell(changed))
+    texts.print_note(tell(changed))
     return 0
 
 
@@ -245,18 +247,18 @@ def _changed(options: argparse.Namespace, command: "TokenCommand", must_exist: b
     """The exit code where it was refused."""
     from holdlog.adapters.cli import texts
     from holdlog.adapters.cli.store import lasting_place
-    from holdlog.adapters.compose import open_holdlog, stands
+    from holdlog.adapters.compose import open_holdlog, store_exists
 
     place = lasting_place(options.db)
-    if must_exist and not stands(place):
+    if must_exist and not store_exists(place):
         return texts.no_store(place)
-    opened: Opened = open_holdlog(place, what="holdlog token", tell=texts.tell)
+    opened: Engine = open_holdlog(place, what="holdlog token", tell=texts.print_note)
     try:
         return opened.change_token(command, opened.caller)
     except (StoreError, UnavailableError):
         raise
     except HoldlogError as refusal:
-        texts.tell(str(refusal).removeprefix("name: "))
+        texts.print_note(str(refusal).removeprefix("name: "))
         return 1
     finally:
         opened.close()

@@ -54,7 +54,7 @@ def add_up(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def run_up(options: argparse.Namespace) -> int:
     """0: ended by a signal; 1: a server ended by itself. Raises HoldlogError."""
-    from holdlog.adapters.cli.texts import tell
+    from holdlog.adapters.cli.texts import print_note
 
     if sys.platform == "win32":
         raise InvalidError("holdlog up runs on Linux and macOS; on Windows use WSL2 or containers")
@@ -66,16 +66,16 @@ def run_up(options: argparse.Namespace) -> int:
     require_installed(kinds)
     wanted = Wanted(options.data, kinds, options.postgres_port, options.nats_port)
     if sys.stderr.isatty():
-        tell("starting …")
+        print_note("starting …")
     with _ended_by_signals(), servers(wanted) as running:
         sys.stdout.write(_json(running) if options.json else _text(running, sys.stdout.isatty()))
         sys.stdout.flush()
         try:
-            tell(running.wait())
+            print_note(running.wait())
             return 1
         except KeyboardInterrupt:
             if sys.stderr.isatty():
-                tell("ending …")
+                print_note("ending …")
     return 0
 
 

@@ -5,11 +5,11 @@ from typing import Final
 
 from holdlog.adapters.access.grants import EVERYTHING
 from holdlog.adapters.arguments import BEGINNING, NAME, STORED_AGENT, number_of_seconds, page_size, text, whole
-from holdlog.adapters.call import Read, Wait
-from holdlog.adapters.claims.calls import ClaimCalls
-from holdlog.adapters.events.choice import Choice, topics_of
+from holdlog.adapters.call import BlockingQuery, Query
+from holdlog.adapters.claims.calls import ClaimRequests
+from holdlog.adapters.events.choice import EventFilter, topics_of
 from holdlog.adapters.events.paging import read_page
-from holdlog.adapters.events.telling import told
+from holdlog.adapters.events.telling import event_view
 from holdlog.adapters.results import Events
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError
@@ -17,7 +17,7 @@ from holdlog.domain.refusals import InvalidError
 EVENTS_PAGE: Final = 100
 
 
-class EventCalls(ClaimCalls):
+class EventRequests(ClaimRequests):
     """What the caller may not see is as if it were not there."""
 
     @property
@@ -39,12 +39,12 @@ class EventCalls(ClaimCalls):
         resource: str | None = None,
         agent: str | None = None,
         thread: str | None = None,
-    ) -> Choice:
+    ) -> EventFilter:
         """Which events are meant. Raises DeniedError for a namespace, resource or thread whose events may not be seen:
         nothing would ever come."""
         if prefix is not None and namespace is None:
             raise InvalidError("prefix: is that of keys, and needs a namespace")
-        choice = Choice(
+        choice = EventFilter(
             namespace=None if namespace is None else text(namespace, "namespace", NAME),
             prefix="" if prefix is None else text(prefix, "prefix", BEGINNING),
             resource=None if resource is None else self.resource(resource),
@@ -61,14 +61,14 @@ class EventCalls(ClaimCalls):
             self._require_to_see(choice.resource)
         return choice
 
-    def events(self, choice: Choice, after: int = 0, limit: int = EVENTS_PAGE) -> Read[Events]:
+    def events(self, choice: EventFilter, after: int = 0, limit: int = EVENTS_PAGE) -> Query[Events]:
         """A page as it is now. Its answer raises InvalidError for a position beyond the end of the log."""
         position, size = whole(after, "after"), page_size(limit)
-        return Read(lambda reader: self._events(reader, choice, position, size), large=True)
+        return Query(lambda reader: self._events(reader, choice, position, size), large=True)
 
     def coming_events(
-        self, choice: Choice, after: int = 0, limit: int = EVENTS_PAGE, wait_seconds: float = 0
-    ) -> Wait[Events]:
+        self, choice: EventFilter, after: int = 0, limit: int = EVENTS_PAGE, wait_seconds: float = 0
+    ) -> BlockingQuery[Events]:
         """The next page that is not empty, or an empty one when the time is over, or where the log has more to look at
         than fits one call."""
         position, size = whole(after, "after"), page_size(limit)
@@ -85,9 +85,9 @@ class EventCalls(ClaimCalls):
         def timed_out(reader: Reader, elapsed: float) -> Events:
             return self._events(reader, choice, position, size)
 
-        return Wait(look, timed_out, seconds, choice.concerns, large=True)
+        return BlockingQuery(look, timed_out, seconds, choice.concerns, large=True)
 
-    def _events(self, reader: Reader, choice: Choice, after: int, limit: int) -> Events:
+    def _events(self, reader: Reader, choice: EventFilter, after: int, limit: int) -> Events:
         page = read_page(reader, choice, after, limit)
-        events = [told(recorded, self.spelled, choice.sees) for recorded in page.events]
+        events = [event_view(recorded, self.spelled, choice.sees) for recorded in page.events]
         return Events(events=events, next_position=page.looked, bookmark=page.end)

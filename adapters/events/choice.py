@@ -21,7 +21,7 @@ MAX_KINDS: Final = 32
 _names_of: Final = lru_cache(4096)(fold.initial)
 
 
-class Choice(NamedTuple):
+class EventFilter(NamedTuple):
     """None chooses all. `namespace` with `prefix`, the beginning of keys, `resource`, with what overlaps it, and
     `thread` choose streams: where several are given, those of any. `topics`: kinds of events. `agent`: what it did, or
     one of its sub-agents. `sees`: whether the streams of these names may be seen."""

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Final, NamedTuple
 
-from holdlog.adapters.events.choice import Choice
-from holdlog.adapters.events.paging import Page, read_page
-from holdlog.adapters.events.tail import Happened, tail_of
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.events.choice import EventFilter
+from holdlog.adapters.events.paging import EventPage, read_page
+from holdlog.adapters.events.tail import RenderedEvent, tail_of
+from holdlog.adapters.opened import Engine
 
 PAGE: Final = 100
 """Events that are read and encoded at once."""
@@ -16,11 +16,11 @@ PAGE: Final = 100
 class Came(NamedTuple):
     """`position`: up to which everything that was chosen was told, with these events."""
 
-    events: list[Happened]
+    events: list[RenderedEvent]
     position: int
 
 
-async def follow(opened: Opened, choice: Choice, after: int, every: float) -> AsyncGenerator[Came, None]:
+async def follow(opened: Engine, choice: EventFilter, after: int, every: float) -> AsyncGenerator[Came, None]:
     """Each event once, in order. An empty answer, which only moves the position on, comes when the end of the log is
     reached, and after `every` seconds without an event. It ends when all waiting is over (`Opened.finish_waiting`).
 
@@ -51,13 +51,13 @@ async def follow(opened: Opened, choice: Choice, after: int, every: float) -> As
                 yield Came(fresh, position)
 
 
-async def _page(opened: Opened, choice: Choice, after: int) -> Page:
-    def read() -> Page:
+async def _page(opened: Engine, choice: EventFilter, after: int) -> EventPage:
+    def read() -> EventPage:
         with opened.store.reader() as reader:
             return read_page(reader, choice, after, PAGE)
 
     return await asyncio.to_thread(read)
 
 
-def _came(opened: Opened, page: Page) -> Came:
-    return Came([Happened(recorded, opened.calls.spelled) for recorded in page.events], page.looked)
+def _came(opened: Engine, page: EventPage) -> Came:
+    return Came([RenderedEvent(recorded, opened.requests.spelled) for recorded in page.events], page.looked)

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from holdlog.adapters.events.choice import Choice
+from holdlog.adapters.events.choice import EventFilter
 from holdlog.adapters.pages import MAX_PAGE_BYTES, ROW_BYTES, chunks, event_bytes
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
-from holdlog.domain.ports import Entry, Reader
+from holdlog.domain.ports import HistoryEntry, Reader
 from holdlog.domain.refusals import InvalidError
 
 COMMIT_EVENTS: Final = 10_000
@@ -19,7 +19,7 @@ LOOKED_BYTES: Final = 4 * 1024 * 1024
 READ_AT_ONCE: Final = 32
 
 
-class Page(NamedTuple):
+class EventPage(NamedTuple):
     """`looked`: up to which position everything that was chosen is in this page or one before. `end`: of the log."""
 
     events: list[Recorded[Event]]
@@ -27,7 +27,7 @@ class Page(NamedTuple):
     end: int
 
 
-def read_page(reader: Reader, choice: Choice, after: int, limit: int) -> Page:
+def read_page(reader: Reader, choice: EventFilter, after: int, limit: int) -> EventPage:
     """The first that were chosen above a position: `limit` at most, and `MAX_PAGE_BYTES`, but the whole of one commit.
 
     Raises InvalidError for a position beyond the end of the log: whoever waits there waits for ever.
@@ -46,14 +46,14 @@ def read_page(reader: Reader, choice: Choice, after: int, limit: int) -> Page:
         looked, held, spent = upto, held + size, spent + size + ROW_BYTES * len(commit)
         if len(taken) >= limit or spent > LOOKED_BYTES:
             break
-    return Page(taken, looked, max(end, looked))
+    return EventPage(taken, looked, max(end, looked))
 
 
-def _commits(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+def _commits(entries: Iterable[HistoryEntry]) -> Iterator[list[HistoryEntry]]:
     """Events that became durable together have one time (domain/envelope.py). So have those of several commits while a
     clock that was set back catches up: they are not split either, up to `COMMIT_EVENTS`."""
     for _, commit in groupby(entries, lambda entry: entry.at):
-        gathered: list[Entry] = []
+        gathered: list[HistoryEntry] = []
         for entry in commit:
             gathered.append(entry)
             if len(gathered) == COMMIT_EVENTS:
@@ -63,7 +63,7 @@ def _commits(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
             yield gathered
 
 
-def _chosen(reader: Reader, choice: Choice, commit: list[Entry]) -> tuple[list[Recorded[Event]], int, int]:
+def _chosen(reader: Reader, choice: EventFilter, commit: list[HistoryEntry]) -> tuple[list[Recorded[Event]], int, int]:
     """What is chosen of a commit, its size, and the position up to which it was looked at: its last, unless it is too
     large for a page."""
     found: list[Recorded[Event]] = []
@@ -79,7 +79,7 @@ def _chosen(reader: Reader, choice: Choice, commit: list[Entry]) -> tuple[list[R
     return found, size, commit[-1].position
 
 
-def _recorded(reader: Reader, run: list[Entry]) -> Iterator[Recorded[Event]]:
+def _recorded(reader: Reader, run: list[HistoryEntry]) -> Iterator[Recorded[Event]]:
     """The events of entries that follow each other in the log."""
     for start in range(0, len(run), READ_AT_ONCE):
         part = run[start : start + READ_AT_ONCE]

@@ -6,10 +6,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Final
 
-from holdlog.adapters.events.choice import Choice
-from holdlog.adapters.events.telling import names_others, told
-from holdlog.adapters.follower import Follower
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.events.choice import EventFilter
+from holdlog.adapters.events.telling import event_view, names_others
+from holdlog.adapters.follower import LogTailer
+from holdlog.adapters.opened import Engine
 from holdlog.adapters.pages import event_bytes
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
@@ -20,7 +20,7 @@ BACKLOG_BYTES: Final = 1024 * 1024
 """What waits for one who follows slowly; beyond it the log has to be read again for him."""
 
 
-class Happened:
+class RenderedEvent:
     """One event, encoded once for many."""
 
     def __init__(self, recorded: Recorded[Event], shown: Callable[[str], str] | None) -> None:
@@ -35,9 +35,9 @@ class Happened:
     def text(self, sees: Callable[[str], bool] | None) -> str:
         """Compact JSON on one line, for somebody who sees these streams."""
         if self._names_others and sees is not None:
-            return told(self.recorded, self._shown, sees).model_dump_json()
+            return event_view(self.recorded, self._shown, sees).model_dump_json()
         if self._text is None:
-            self._text = told(self.recorded, self._shown).model_dump_json()
+            self._text = event_view(self.recorded, self._shown).model_dump_json()
         return self._text
 
 
@@ -46,16 +46,16 @@ class Backlog:
 
     `position`: up to which the log was looked at. `overflowed`: too much came; nothing comes any more."""
 
-    def __init__(self, choice: Choice, begins: int) -> None:
+    def __init__(self, choice: EventFilter, begins: int) -> None:
         self.begins = self.position = begins
         self.overflowed = False
         self._choice = choice
-        self._events: list[Happened] = []
+        self._events: list[RenderedEvent] = []
         self._held = 0
         self._news = asyncio.Event()
         self._error: HoldlogError | None = None
 
-    async def take(self, seconds: float) -> list[Happened]:
+    async def take(self, seconds: float) -> list[RenderedEvent]:
         """What came, or nothing after some seconds. Raises the refusal when the log cannot be read."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -66,7 +66,7 @@ class Backlog:
         events, self._events, self._held = self._events, [], 0
         return events
 
-    def put(self, batch: Sequence[Happened]) -> None:
+    def put(self, batch: Sequence[RenderedEvent]) -> None:
         if self.overflowed:
             return
         for happened in batch:
@@ -91,7 +91,7 @@ class Backlog:
 class Tail:
     """For coroutines of one loop; runs as long as somebody follows."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: Engine) -> None:
         self._opened = opened
         self._follower = opened.follower
         self._ear = ExitStack()
@@ -101,7 +101,7 @@ class Tail:
         self._reading: asyncio.Task[None] | None = None
 
     @contextmanager
-    def join(self, choice: Choice, position: int) -> Iterator[Backlog]:
+    def join(self, choice: EventFilter, position: int) -> Iterator[Backlog]:
         """What comes from now on, for one who has seen the log up to a position."""
         if not self._backlogs:
             self._position = position
@@ -131,7 +131,7 @@ class Tail:
             while self._news and self._backlogs:
                 self._news = False
                 start = self._position
-                batch = await self._opened.aside(partial(self._above, start))
+                batch = await self._opened.run_off_loop(partial(self._above, start))
                 if start != self._position:
                     self._news = True  # all left meanwhile, and others came
                 elif batch:
@@ -146,14 +146,17 @@ class Tail:
         finally:
             self._reading = None
 
-    def _above(self, position: int) -> list[Happened]:
+    def _above(self, position: int) -> list[RenderedEvent]:
         with self._opened.store.reader() as reader:
-            return [Happened(recorded, self._opened.calls.spelled) for recorded in reader.log(position, READ_AT_ONCE)]
+            return [
+                RenderedEvent(recorded, self._opened.requests.spelled)
+                for recorded in reader.log(position, READ_AT_ONCE)
+            ]
 
 
-def tail_of(opened: Opened) -> Tail:
+def tail_of(opened: Engine) -> Tail:
     """The one that runs on this loop, or a new one."""
     return _tails.get(opened.follower) or Tail(opened)
 
 
-_tails: dict[Follower, Tail] = {}
+_tails: dict[LogTailer, Tail] = {}

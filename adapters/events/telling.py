@@ -6,7 +6,7 @@ from typing import Any, Final
 from holdlog.adapters.answers import conditions
 from holdlog.adapters.authors import principal_of
 from holdlog.adapters.events.choice import done_by, names_in
-from holdlog.adapters.results import HappenedEvent
+from holdlog.adapters.results import EventView
 from holdlog.domain.envelope import Envelope, Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import claim_stream, mixed_scripts, thread_stream
@@ -23,9 +23,9 @@ _CALLER: Final = ("request_id", "correlation_id", "reason")
 """Sessions are told to nobody: who knows one could call in its name."""
 
 
-def told(
+def event_view(
     recorded: Recorded[Event], shown: Callable[[str], str] | None = None, sees: Callable[[str], bool] | None = None
-) -> HappenedEvent:
+) -> EventView:
     """`shown`: how resources are spelled. `sees`: which streams may be named; other names that the event holds are left
     out."""
     envelope, event, payload = recorded.envelope, recorded.event, recorded.event.payload_field
@@ -52,7 +52,7 @@ def told(
     by = done_by(recorded)
     if any(map(mixed_scripts, (by, *(fields[name] for name in ("agent", "resource", "moved_to") if name in fields)))):
         fields["mixed_scripts"] = True
-    return HappenedEvent(
+    return EventView(
         **fields,
         position=envelope.position,
         id=f"{envelope.stream}@{envelope.version}",

@@ -14,11 +14,11 @@ from starlette.types import ASGIApp
 
 from holdlog.adapters.access.names import OwnNames
 from holdlog.adapters.http.answers import failed, refused
-from holdlog.adapters.http.authentication import Authentication, Verifier
+from holdlog.adapters.http.authentication import Authentication, TokenVerifier
 from holdlog.adapters.http.claims import routes as claims
 from holdlog.adapters.http.edge.guards import Guards
-from holdlog.adapters.http.edge.limits import Limits
-from holdlog.adapters.http.ending import Ending
+from holdlog.adapters.http.edge.limits import RequestLimits
+from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.events import routes as events
 from holdlog.adapters.http.operations.routes import Operations
 from holdlog.adapters.http.options import HttpOptions
@@ -28,7 +28,7 @@ from holdlog.adapters.http.token import routes as token
 from holdlog.adapters.http.values.kv import routes as key_value
 from holdlog.adapters.machine.users import local_names
 from holdlog.adapters.mcp.http.endpoint import mcp_over_http
-from holdlog.adapters.spaces import Spaces
+from holdlog.adapters.spaces import Tenants
 from holdlog.domain.refusals import HoldlogError
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 def build_app(
     mcp: FastMCP[Any],
-    spaces: Spaces,
-    verifier: Verifier | None,
+    spaces: Tenants,
+    verifier: TokenVerifier | None,
     options: HttpOptions,
-    ending: Ending,
+    ending: Shutdown,
     relay: "Callable[[], Status] | None" = None,
 ) -> ASGIApp:
     """`mcp`: a server built without a local store. Opens nothing; `spaces` are closed when the application ends,
@@ -80,7 +80,7 @@ def build_app(
     app.router.redirect_slashes = False
     app.state.options, app.state.spaces, app.state.ending = options, spaces, ending
     # From the inside out: what comes last is asked first.
-    guarded: ASGIApp = Limits(app, options)
+    guarded: ASGIApp = RequestLimits(app, options)
     guarded = Authentication(guarded, spaces, verifier)
     return operations.around(Guards(guarded, options), app.routes)
 

@@ -17,9 +17,9 @@ from holdlog.adapters.http.answers import failed
 from holdlog.adapters.http.edge.addresses import address_of
 from holdlog.adapters.http.edge.guesses import Guesses
 from holdlog.adapters.mcp.calling import OPEN_REQUEST
-from holdlog.adapters.opened import Opened
-from holdlog.adapters.served import Served
-from holdlog.adapters.spaces import Spaces
+from holdlog.adapters.opened import Engine
+from holdlog.adapters.served import RequestContext
+from holdlog.adapters.spaces import Tenants
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError
 
@@ -29,7 +29,7 @@ OPEN: Final = frozenset({"/", "/healthz", "/readyz", "/openapi.json"})
 _log = logging.getLogger("holdlog")
 
 
-class Verifier(Protocol):
+class TokenVerifier(Protocol):
     async def verify(self, text: str) -> Principal | None:
         """Who a token stands for; None: for nobody (any more). Raises UnavailableError."""
 
@@ -37,7 +37,7 @@ class Verifier(Protocol):
 class Authentication:
     """ASGI middleware. `verifier`: None when everybody is the local user. Answers 401, 429 and 503 by itself."""
 
-    def __init__(self, app: ASGIApp, spaces: Spaces, verifier: Verifier | None) -> None:
+    def __init__(self, app: ASGIApp, spaces: Tenants, verifier: TokenVerifier | None) -> None:
         self._app = app
         self._spaces = spaces
         self._verifier = verifier
@@ -51,7 +51,7 @@ class Authentication:
         if self._verifier is not None and _names_two_tokens(headers):
             await failed("Authorization and x-token name two different tokens; send one", 400)(scope, receive, send)
             return
-        entered: AbstractAsyncContextManager[Opened] | None = None
+        entered: AbstractAsyncContextManager[Engine] | None = None
         try:
             principal = await self._principal(headers, scope)
             if isinstance(principal, Response):
@@ -76,7 +76,7 @@ class Authentication:
             await failed("the store or keys of this token cannot be had; try again", 503, _SOON)(scope, receive, send)
             return
         grants = principal.grants if principal is not None else EVERYTHING
-        served = Served(opened, who, grants, partial(self._still, headers))
+        served = RequestContext(opened, who, grants, partial(self._still, headers))
         try:
             with ExitStack() as during:
                 if who.session is not None:
@@ -163,7 +163,7 @@ def not_valid() -> Response:
     return failed("the token is not valid (any more)", 401, _CHALLENGE_INVALID)
 
 
-def served_of(request: HTTPConnection) -> Served:
+def context_of(request: HTTPConnection) -> RequestContext:
     """The call that a request makes."""
-    served: Served = request.scope["state"]["served"]
+    served: RequestContext = request.scope["state"]["served"]
     return served

@@ -8,13 +8,13 @@ from starlette.routing import Route
 
 from holdlog.adapters.claims.calls import BOARD_PAGE
 from holdlog.adapters.http.answers import answer
-from holdlog.adapters.http.authentication import served_of
+from holdlog.adapters.http.authentication import context_of
 from holdlog.adapters.http.targets import arguments, behind, below, decoded, number
 
 
 async def claims(request: Request) -> Response:
     """`/claims`: the board. `/claims/src/a.py`: the claim of `src/a.py`; slashes may be encoded."""
-    served = served_of(request)
+    served = context_of(request)
     resource = behind(request.scope, "claims")
     if resource is not None:
         given = arguments(request.scope, "version")

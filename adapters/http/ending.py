@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 
-class Ending:
+class Shutdown:
     """`began`: from then on it takes no new work, and whoever spreads requests should choose another server.
 
     `last`: what brings calls and streams to their ends, called in the loop when nothing new is accepted any more."""

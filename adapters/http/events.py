@@ -18,15 +18,15 @@ from starlette.types import Receive, Scope, Send
 
 from holdlog.adapters.arguments import whole
 from holdlog.adapters.events.calls import EVENTS_PAGE
-from holdlog.adapters.events.choice import Choice
+from holdlog.adapters.events.choice import EventFilter
 from holdlog.adapters.events.following import follow
-from holdlog.adapters.events.tail import Happened
+from holdlog.adapters.events.tail import RenderedEvent
 from holdlog.adapters.http.answers import answer
-from holdlog.adapters.http.authentication import served_of
+from holdlog.adapters.http.authentication import context_of
 from holdlog.adapters.http.leaving import long_poll, unless_gone
 from holdlog.adapters.http.targets import seconds_of, shown
-from holdlog.adapters.opened import Opened
-from holdlog.adapters.served import Served
+from holdlog.adapters.opened import Engine
+from holdlog.adapters.served import RequestContext
 from holdlog.domain.refusals import HoldlogError, InvalidError
 
 HEARTBEAT: Final = 15.0
@@ -45,7 +45,7 @@ _log = logging.getLogger("holdlog")
 
 
 async def events(request: Request) -> Response:
-    served, asked = served_of(request), request.query_params
+    served, asked = context_of(request), request.query_params
     streams = STREAM in request.headers.get("accept", "") and request.method == "GET"
     _require_known(asked, () if streams else _PAGE)
     kinds = [kind for given in asked.getlist("kinds") for kind in given.split(",")] or None
@@ -59,9 +59,9 @@ async def events(request: Request) -> Response:
     return await long_poll(request.receive, served, served.calls.coming_events(choice, after, limit, seconds))
 
 
-async def _stream(request: Request, served: Served, choice: Choice) -> Response:
+async def _stream(request: Request, served: RequestContext, choice: EventFilter) -> Response:
     """Without a position: what comes from now on."""
-    end = await served.opened.aside(lambda: _end(served.opened))
+    end = await served.opened.run_off_loop(lambda: _end(served.opened))
     given = request.headers.get("last-event-id") or request.query_params.get("after")
     after = end if given is None else _number(given, "Last-Event-ID or after")
     if after > end:
@@ -74,7 +74,7 @@ class EventStream(Response):
 
     media_type = STREAM
 
-    def __init__(self, served: Served, choice: Choice, after: int) -> None:
+    def __init__(self, served: RequestContext, choice: EventFilter, after: int) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._served = served
@@ -118,7 +118,7 @@ async def _say(send: Send, text: str) -> None:
         await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
 
 
-def _event(happened: Happened, choice: Choice) -> str:
+def _event(happened: RenderedEvent, choice: EventFilter) -> str:
     return f"id: {happened.position}\nevent: {happened.kind}\ndata: {happened.text(choice.sees)}\n\n"
 
 
@@ -126,7 +126,7 @@ def _bookmark(position: int) -> str:
     return f'id: {position}\nevent: bookmark\ndata: {{"position":{position}}}\n\n'
 
 
-def _end(opened: Opened) -> int:
+def _end(opened: Engine) -> int:
     with opened.store.reader() as reader:
         return reader.position()
 

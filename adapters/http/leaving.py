@@ -7,16 +7,16 @@ from typing import Any, TypeVar
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from holdlog.adapters.call import Wait
+from holdlog.adapters.call import BlockingQuery
 from holdlog.adapters.http.answers import answer
 from holdlog.adapters.http.authentication import not_valid
 from holdlog.adapters.results import Result
-from holdlog.adapters.served import Served
+from holdlog.adapters.served import RequestContext
 
 Done = TypeVar("Done")
 
 
-async def long_poll(receive: Receive, served: Served, wait: Wait[Any]) -> Response:
+async def long_poll(receive: Receive, served: RequestContext, wait: BlockingQuery[Any]) -> Response:
     """What was waited for, but nothing that came after the token was revoked."""
     found: Result | None = await unless_gone(receive, served.opened.wait_async(wait))
     if found is None:

@@ -16,7 +16,7 @@ FILE: Final = Path(__file__).with_name("page.html")
 _INLINE: Final = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
-class Page(NamedTuple):
+class PageFile(NamedTuple):
     text: str
     headers: dict[str, str]
 
@@ -29,7 +29,7 @@ async def page(request: Request) -> Response:
 
 
 @lru_cache(1)
-def loaded() -> Page:
+def loaded() -> PageFile:
     """The file, and headers by which a browser runs nothing but its one script, and talks to nobody but this server."""
     text = FILE.read_text("utf-8")
     inline = {kind: _digest(found) for kind, found in _INLINE.findall(text)}
@@ -45,7 +45,7 @@ def loaded() -> Page:
         "require-trusted-types-for": "'script'",
         "trusted-types": "'none'",
     }
-    return Page(
+    return PageFile(
         text,
         {
             "content-security-policy": "; ".join(f"{name} {value}" for name, value in policy.items()),

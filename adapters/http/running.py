@@ -17,7 +17,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from holdlog.adapters.http.edge.connections import Connection
-from holdlog.adapters.http.ending import Ending
+from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.domain.refusals import InvalidError
 
@@ -74,7 +74,7 @@ def url_of(bound: socket.socket) -> str:
 def server_of(
     app: ASGIApp,
     options: HttpOptions,
-    ending: Ending,
+    ending: Shutdown,
     on_ready: Callable[[], None] = lambda: None,
 ) -> uvicorn.Server:
     """What serves on the sockets that its `run` is given until SIGTERM or SIGINT, which `ending` learns first.
@@ -106,7 +106,7 @@ class _Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         drain: float,
-        ending: Ending,
+        ending: Shutdown,
         on_ready: Callable[[], None],
     ) -> None:
         super().__init__(config)

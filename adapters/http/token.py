@@ -11,10 +11,10 @@ from holdlog.adapters.access.grants import Grants
 from holdlog.adapters.access.principal import Principal
 from holdlog.adapters.access.tokens import fresh
 from holdlog.adapters.http.answers import failed, json_response
-from holdlog.adapters.http.authentication import served_of
+from holdlog.adapters.http.authentication import context_of
 from holdlog.adapters.http.targets import arguments
-from holdlog.adapters.served import Served
-from holdlog.adapters.spaces import Spaces
+from holdlog.adapters.served import RequestContext
+from holdlog.adapters.spaces import Tenants
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.times import utc
@@ -30,8 +30,8 @@ ISSUER: Final = "http"
 
 async def issue(request: Request) -> Response:
     """How many an address may have is bounded in limits.py. The space comes to be when the token is first used."""
-    spaces: Spaces = request.app.state.spaces
-    request.scope.setdefault("state", {})["served"] = Served(spaces.main, NOBODY, Grants(()))  # for refusals
+    spaces: Tenants = request.app.state.spaces
+    request.scope.setdefault("state", {})["served"] = RequestContext(spaces.main, NOBODY, Grants(()))  # for refusals
     if not request.app.state.options.open_tokens:
         return failed("tokens are given by who runs this server: holdlog token create, or --open-tokens", 403)
     arguments(request.scope)
@@ -51,7 +51,7 @@ async def whoami(request: Request) -> Response:
     told: dict[str, Any] = {"status": "ok"}
     if principal is not None:
         told["principal"] = principal.name
-    told["allow"] = [str(grant) for grant in served_of(request).grants.grants]
+    told["allow"] = [str(grant) for grant in context_of(request).grants.grants]
     if principal is not None and principal.space is not None:
         told["space"] = principal.space
     if principal is not None and principal.expires_at is not None:

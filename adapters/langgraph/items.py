@@ -11,7 +11,7 @@ from holdlog.domain.record import Record
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.times import utc
 
-Facts = dict[str, Any]
+ItemFields = dict[str, Any]
 
 
 class VersionedItem(Item):
@@ -25,7 +25,7 @@ class VersionedItem(Item):
     def __init__(
         self,
         *,
-        value: Facts,
+        value: ItemFields,
         key: str,
         namespace: Labels,
         created_at: datetime,
@@ -39,7 +39,7 @@ class VersionedItem(Item):
         self.updated_by = updated_by
         self.principal = principal
 
-    def dict(self) -> Facts:
+    def dict(self) -> ItemFields:
         return super().dict() | _authored(self)
 
 
@@ -52,7 +52,7 @@ class VersionedSearchItem(SearchItem):
         self,
         namespace: Labels,
         key: str,
-        value: Facts,
+        value: ItemFields,
         created_at: datetime,
         updated_at: datetime,
         score: float | None = None,
@@ -66,7 +66,7 @@ class VersionedSearchItem(SearchItem):
         self.updated_by = updated_by
         self.principal = principal
 
-    def dict(self) -> Facts:
+    def dict(self) -> ItemFields:
         return super().dict() | _authored(self)
 
 
@@ -88,7 +88,7 @@ def found_item(reader: Reader, record: Record, labels: Labels) -> VersionedSearc
     return VersionedSearchItem(**_told(reader, record, labels))
 
 
-def _told(reader: Reader, record: Record, labels: Labels) -> Facts:
+def _told(reader: Reader, record: Record, labels: Labels) -> ItemFields:
     first = reader.history(record.stream, 2, 1) if record.version > 1 else []
     updated_at = utc(record.updated_at)
     return {
@@ -103,6 +103,6 @@ def _told(reader: Reader, record: Record, labels: Labels) -> Facts:
     }
 
 
-def _authored(item: VersionedItem | VersionedSearchItem) -> Facts:
-    facts: Facts = {"version": item.version, "updated_by": item.updated_by}
+def _authored(item: VersionedItem | VersionedSearchItem) -> ItemFields:
+    facts: ItemFields = {"version": item.version, "updated_by": item.updated_by}
     return facts if item.principal is None else facts | {"principal": item.principal}

@@ -7,8 +7,8 @@ from typing import Any, Final, Literal, cast
 from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, Op, PutOp, Result, SearchOp
 
 from holdlog.adapters.arguments import checked, whole
-from holdlog.adapters.call import Read, Write
-from holdlog.adapters.calls import Calls, time_to_live
+from holdlog.adapters.call import CommandRequest, Query
+from holdlog.adapters.calls import Requests, time_to_live
 from holdlog.adapters.langgraph.filters import matches, require_known
 from holdlog.adapters.langgraph.items import VersionedSearchItem, found_item, is_item, item
 from holdlog.adapters.langgraph.namespaces import Labels, below, listed, text_of
@@ -17,8 +17,8 @@ from holdlog.domain.ports import Reader
 from holdlog.domain.record import Check, Delete, Merge, Record, Set, Transact, seen
 from holdlog.domain.refusals import InvalidError, NotFoundError
 
-Look = Callable[[Reader], Result]
-Place = tuple[str, str]
+StoreRead = Callable[[Reader], Result]
+ItemAddress = tuple[str, str]
 Operation = Set | Merge | Delete | Check
 
 _MINUTE: Final = 60.0
@@ -49,28 +49,28 @@ class Batch:
 
     Raises InvalidError, InvalidNamespaceError: then nothing is done. `results`: of each operation, in their order."""
 
-    def __init__(self, calls: Calls, by: str, operations: Iterable[Op]) -> None:
+    def __init__(self, calls: Requests, by: str, operations: Iterable[Op]) -> None:
         asked = list(operations)
         self.results: list[Result] = [None] * len(asked)
         self._by = by
         self._looks = {index: _look(calls, it) for index, it in enumerate(asked) if not isinstance(it, PutOp)}
         self._writes = [_written(calls, by, it) for it in asked if isinstance(it, PutOp)]
         self._optional = [it for it in self._writes if isinstance(it, Delete) and it.expected_version is None]
-        self._standing: set[Place] = set()
+        self._standing: set[ItemAddress] = set()
         self._large = any(isinstance(it, SearchOp | ListNamespacesOp) for it in asked)
 
     @property
-    def read(self) -> Read[None] | None:
+    def read(self) -> Query[None] | None:
         """Fills the results, and finds what there is to delete; None where nothing has to be known."""
-        return Read(self._read, self._large) if self._looks or self._optional else None
+        return Query(self._read, self._large) if self._looks or self._optional else None
 
     @property
-    def write(self) -> Write[None] | None:
+    def write(self) -> CommandRequest[None] | None:
         """What to write after the read; None where that is nothing."""
         operations = tuple(self._needed())
         if not operations:
             return None
-        return Write(checked(lambda: Transact(operations=operations, by=self._by)), lambda outcome: None)
+        return CommandRequest(checked(lambda: Transact(operations=operations, by=self._by)), lambda outcome: None)
 
     def met_a_deletion(self, refusal: NotFoundError) -> bool:
         """Whether what was to be deleted went meanwhile, and that is fine: then read and write again."""
@@ -97,7 +97,7 @@ class Batch:
             yield operation
 
 
-def _look(calls: Calls, operation: Op) -> Look:
+def _look(calls: Requests, operation: Op) -> StoreRead:
     match operation:
         case GetOp(namespace=labels, key=key):
             record = calls.record(text_of(labels), key).answer
@@ -114,7 +114,7 @@ def _look(calls: Calls, operation: Op) -> Look:
             raise InvalidError("operations: must be GetOp, PutOp, SearchOp or ListNamespacesOp")
 
 
-def _written(calls: Calls, by: str, put: PutOp) -> Operation:
+def _written(calls: Requests, by: str, put: PutOp) -> Operation:
     if not put.namespace:
         raise InvalidNamespaceError("a namespace must have one label at least")
     namespace, expected = text_of(put.namespace), getattr(put, "expected_version", None)
@@ -160,5 +160,5 @@ def _seconds(minutes: float | None) -> float | None:
         raise InvalidError("ttl: must be a number of minutes, more than 0, up to ten years") from None
 
 
-def _place(operation: Operation) -> Place:
+def _place(operation: Operation) -> ItemAddress:
     return operation.namespace, operation.key

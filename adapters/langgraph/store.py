@@ -56,7 +56,7 @@ class HoldlogStore(BaseStore):
         self._opened = (self._own or cast("StateStore", store))._opened
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        batch = Batch(self._opened.calls, self._updated_by, ops)
+        batch = Batch(self._opened.requests, self._updated_by, ops)
         for attempt in range(1, DELETE_ATTEMPTS + 1):
             if (read := batch.read) is not None:
                 self._opened.read(read)
@@ -70,7 +70,7 @@ class HoldlogStore(BaseStore):
         return batch.results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        batch = Batch(self._opened.calls, self._updated_by, ops)
+        batch = Batch(self._opened.requests, self._updated_by, ops)
         for attempt in range(1, DELETE_ATTEMPTS + 1):
             if (read := batch.read) is not None:
                 await self._opened.read_async(read)

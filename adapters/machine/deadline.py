@@ -9,7 +9,7 @@ suspended virtual machine) and not just slow."""
 SLICE: Final = 0.1
 
 
-class _Lock(Protocol):
+class _TimedLock(Protocol):
     def acquire(self, *, timeout: float) -> bool: ...
 
 
@@ -28,7 +28,7 @@ class Deadline:
             self._at += gap
         return now >= self._at
 
-    def acquire(self, lock: _Lock) -> bool:
+    def acquire(self, lock: _TimedLock) -> bool:
         """Wait for the lock until the deadline, and try at least once."""
         while not lock.acquire(timeout=max(0.0, min(SLICE, self._at - time.monotonic()))):
             if self.passed():

@@ -18,7 +18,7 @@ _LONGEST_NAP = 0.0005
 _MARK_BYTES = 28
 
 
-class Gate:
+class WriteLock:
     """A lock on a side file; the kernel frees it when its holder dies. The holder's pid stands in the file."""
 
     def __init__(self, path: Path) -> None:

@@ -40,11 +40,11 @@ class Workspace(NamedTuple):
         return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
-Place = tuple[Workspace, str]
+WorkspacePath = tuple[Workspace, str]
 """A workspace and a path in it, "" for its root."""
 
 
-def owner(absolute: str, known: Sequence[Workspace]) -> Place | None:
+def owner(absolute: str, known: Sequence[Workspace]) -> WorkspacePath | None:
     """The first of `known` that holds an absolute path, which is not followed."""
     for workspace in known:
         path = workspace.path_of(absolute)
@@ -53,10 +53,10 @@ def owner(absolute: str, known: Sequence[Workspace]) -> Place | None:
     return None
 
 
-def followed(base: str, path: str, known: Sequence[Workspace]) -> Place | None:
+def followed(base: str, path: str, known: Sequence[Workspace]) -> WorkspacePath | None:
     """Where a path leads from a resolved folder. If that is outside, the last place before its way left a workspace."""
     real, segments = base, path.split("/") if path else []
-    left: tuple[Place, list[str]] | None = None
+    left: tuple[WorkspacePath, list[str]] | None = None
     for index, segment in enumerate(segments):
         step = f"{real}/{segment}"
         try:

@@ -20,7 +20,7 @@ MAX_TEXT: Final = 200
 _SUFFIX: Final = ".json"
 
 
-class Connected(NamedTuple):
+class ConnectedProcess(NamedTuple):
     """A live server. `pid` is for people (0: unknown; it may be of another container); `started`: ISO 8601, UTC;
     `folder`: its working directory. `server`: `Presence.server`."""
 
@@ -42,7 +42,7 @@ class Presence:
         self._path = path
         self._descriptor = descriptor
         self.server = path.stem
-        self._said = Connected(
+        self._said = ConnectedProcess(
             session, os.getpid(), what, datetime.now(UTC).isoformat(timespec="seconds"), _folder_here()
         )
         self.tell(what)
@@ -93,7 +93,7 @@ def announce(path: Path, session: str, what: str) -> Presence:
     return presence
 
 
-def connected(path: Path) -> list[Connected]:
+def connected(path: Path) -> list[ConnectedProcess]:
     """Who has the store `path` open now, by start. Files of those that ended without a goodbye are cleared away."""
     folder = _folder(path)
     try:
@@ -130,7 +130,7 @@ def _folder(path: Path) -> Path:
     return path.with_name(path.name + ".sessions")
 
 
-def _living(folder: Path) -> Iterator[Connected]:
+def _living(folder: Path) -> Iterator[ConnectedProcess]:
     for name in os.listdir(folder):
         if name.startswith(".") or not name.endswith(_SUFFIX):
             continue
@@ -146,13 +146,13 @@ def _living(folder: Path) -> Iterator[Connected]:
                 os.close(descriptor)
 
 
-def _parsed(text: bytes) -> Connected:
+def _parsed(text: bytes) -> ConnectedProcess:
     try:
         said: Any = json.loads(text)
         folder = str(said.get("folder", ""))  # releases before did not write it
-        return Connected(str(said["session"]), int(said["pid"]), str(said["what"]), str(said["started"]), folder)
+        return ConnectedProcess(str(said["session"]), int(said["pid"]), str(said["what"]), str(said["started"]), folder)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return Connected("", 0, "unknown", "")
+        return ConnectedProcess("", 0, "unknown", "")
 
 
 _present: set[Presence] = set()

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from holdlog.adapters.arguments import SESSION, caller, text
-from holdlog.adapters.opened import Opened
-from holdlog.adapters.served import Served
+from holdlog.adapters.opened import Engine
+from holdlog.adapters.served import RequestContext
 from holdlog.domain.refusals import InvalidError
 
 MCP_SESSION: Final = "mcp_session"
@@ -16,7 +16,7 @@ OPEN_REQUEST: Final = "open_request"
 _SESSION_FACTS: Final = ("holdlog/session", "ai.opencode/sessionID", "threadId")
 
 
-class Asked(Protocol):
+class RequestMetadata(Protocol):
     """What is known of a request: its `_meta`, and the HTTP request that brought it, if one did."""
 
     @property
@@ -26,7 +26,7 @@ class Asked(Protocol):
     def request(self) -> Any: ...
 
 
-def served_by(request: Asked | None, local: Opened | None) -> Served:
+def context_of(request: RequestMetadata | None, local: Engine | None) -> RequestContext:
     """Who calls. The session is that of `_meta`, else that of Mcp-Session-Id, else the one that the HTTP request or
     this process has. Raises InvalidError."""
     meta = (request.meta if request else None) or {}
@@ -34,19 +34,19 @@ def served_by(request: Asked | None, local: Opened | None) -> Served:
     if request_id is not None and not isinstance(request_id, str):
         raise InvalidError("holdlog/request_id: must be a string")
     if local is not None:
-        own = Served(local, local.caller)
+        own = RequestContext(local, local.caller)
         return own._replace(caller=caller(own.caller, session=_session_of(meta, None, own), request_id=request_id))
     assert request is not None
     assert request.request is not None
     state = request.request.scope["state"]
-    base: Served = state["served"]
+    base: RequestContext = state["served"]
     session = _session_of(meta, state.get(MCP_SESSION), base)
     if session is not None and session != base.caller.session:
         state[OPEN_REQUEST].enter_context(base.opened.upkeep.request_of(base.caller.principal, session))
     return base._replace(caller=caller(base.caller, session=session, request_id=request_id))
 
 
-def _session_of(meta: Mapping[str, Any], mcp_session: str | None, base: Served) -> str | None:
+def _session_of(meta: Mapping[str, Any], mcp_session: str | None, base: RequestContext) -> str | None:
     """The session that the request names; None if it names none."""
     identity = base.opened.identity
     for name in _SESSION_FACTS:

@@ -11,7 +11,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from holdlog.adapters.answers import named
-from holdlog.adapters.calls import Calls
+from holdlog.adapters.calls import Requests
 from holdlog.adapters.mcp.resources.addresses import UnknownAddressError
 from holdlog.domain.refusals import DeniedError, HoldlogError, InvalidError, NotFoundError, StoreError
 
@@ -22,7 +22,7 @@ _log = logging.getLogger("holdlog")
 
 
 @contextmanager
-def told(ctx: ServerRequestContext[Any, Any], uri: str, calls: Calls, prefix: str) -> Iterator[None]:
+def told(ctx: ServerRequestContext[Any, Any], uri: str, calls: Requests, prefix: str) -> Iterator[None]:
     """What the block refuses becomes an error with one line, and in its data what the answer of a tool would hold."""
     try:
         yield
@@ -41,7 +41,7 @@ def told(ctx: ServerRequestContext[Any, Any], uri: str, calls: Calls, prefix: st
         raise MCPError(code=INTERNAL_ERROR, message=message) from None
 
 
-def _error(error: HoldlogError, calls: Calls) -> tuple[int, str, dict[str, Any]]:
+def _error(error: HoldlogError, calls: Requests) -> tuple[int, str, dict[str, Any]]:
     match error:
         case UnknownAddressError():
             return NOT_FOUND_BEFORE, str(error), {}

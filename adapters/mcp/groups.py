@@ -9,7 +9,7 @@ from holdlog.adapters.results import Result
 from holdlog.adapters.threads import results as threads
 
 
-class Kind(NamedTuple):
+class ToolKind(NamedTuple):
     """One tool as a host sees it: the answers it may give, and what it does to the world."""
 
     name: str
@@ -20,37 +20,37 @@ class Kind(NamedTuple):
     idempotent: bool = False
 
 
-GROUPS: Final[Mapping[str, tuple[Kind, ...]]] = {
+GROUPS: Final[Mapping[str, tuple[ToolKind, ...]]] = {
     "claims": (
-        Kind(
+        ToolKind(
             "claim",
             "Claim a resource",
             (claims.Claimed, claims.AlreadyClaimed, claims.Busy, claims.Deadlock, claims.Expired),
             idempotent=True,
         ),
-        Kind(
+        ToolKind(
             "release",
             "Release a claim",
             (claims.Released, claims.AlreadyFree, claims.NeverClaimed, claims.NotHolder, claims.Expired),
             idempotent=True,
         ),
-        Kind("status", "Who holds it", (claims.Available, claims.Held, claims.Board), read_only=True),
-        Kind("wait", "Wait until free", (claims.Available, claims.WaitTimeout), read_only=True),
+        ToolKind("status", "Who holds it", (claims.Available, claims.Held, claims.Board), read_only=True),
+        ToolKind("wait", "Wait until free", (claims.Available, claims.WaitTimeout), read_only=True),
     ),
     "state": (
-        Kind("get", "Read a value", (results.StateRecord, results.NotFound), read_only=True),
-        Kind("set", "Write a value", (results.SetResult, results.Conflict, results.Fenced), destructive=True),
-        Kind("list", "List values", (results.RecordList, results.NamespaceList), read_only=True),
-        Kind("history", "History of a key", (results.History,), read_only=True),
-        Kind(
+        ToolKind("get", "Read a value", (results.StateRecord, results.NotFound), read_only=True),
+        ToolKind("set", "Write a value", (results.SetResult, results.Conflict, results.Fenced), destructive=True),
+        ToolKind("list", "List values", (results.RecordList, results.NamespaceList), read_only=True),
+        ToolKind("history", "History of a key", (results.History,), read_only=True),
+        ToolKind(
             "delete",
             "Delete a value",
             (results.DeleteResult, results.NotFound, results.Conflict, results.Fenced),
             destructive=True,
         ),
-        Kind("clear_namespace", "Delete a namespace", (results.ClearResult,), destructive=True, idempotent=True),
-        Kind("export", "Export a namespace", (results.Export,), read_only=True),
-        Kind(
+        ToolKind("clear_namespace", "Delete a namespace", (results.ClearResult,), destructive=True, idempotent=True),
+        ToolKind("export", "Export a namespace", (results.Export,), read_only=True),
+        ToolKind(
             "watch",
             "Wait for a change",
             (results.StateRecord, results.Deleted, results.WatchTimeout),
@@ -58,39 +58,43 @@ GROUPS: Final[Mapping[str, tuple[Kind, ...]]] = {
         ),
     ),
     "kv": (
-        Kind("save_state", "Save a value", (results.SetResult,), destructive=True),
-        Kind("read_state", "Read a saved value", (results.StateRecord, results.NotFound), read_only=True),
+        ToolKind("save_state", "Save a value", (results.SetResult,), destructive=True),
+        ToolKind("read_state", "Read a saved value", (results.StateRecord, results.NotFound), read_only=True),
     ),
     "threads": (
-        Kind("thread_start", "Start or resume a thread", (threads.Started, threads.Resumed, threads.ThreadNotFound)),
-        Kind("thread_append", "Append to a thread", (threads.Appended, threads.ThreadNotFound)),
-        Kind(
+        ToolKind(
+            "thread_start", "Start or resume a thread", (threads.Started, threads.Resumed, threads.ThreadNotFound)
+        ),
+        ToolKind("thread_append", "Append to a thread", (threads.Appended, threads.ThreadNotFound)),
+        ToolKind(
             "thread_read",
             "Read a thread",
             (threads.ThreadItems, threads.ThreadMessages, threads.ThreadNotFound),
             read_only=True,
         ),
-        Kind(
+        ToolKind(
             "thread_get",
             "Read data of a thread",
             (threads.ThreadValue, threads.ThreadData, threads.ThreadNotFound),
             read_only=True,
         ),
-        Kind("thread_has", "Whether a thread has a key", (threads.ThreadKey, threads.ThreadNotFound), read_only=True),
-        Kind(
+        ToolKind(
+            "thread_has", "Whether a thread has a key", (threads.ThreadKey, threads.ThreadNotFound), read_only=True
+        ),
+        ToolKind(
             "thread_set",
             "Write data of a thread",
             (threads.DataChanged, threads.DataConflict, threads.ThreadNotFound),
             destructive=True,
         ),
-        Kind(
+        ToolKind(
             "thread_delete",
             "Delete data of a thread",
             (threads.DataChanged, threads.DataConflict, threads.ThreadNotFound),
             destructive=True,
         ),
     ),
-    "admin": (Kind("register", "Say who you are", (claims.Registered,), idempotent=True),),
+    "admin": (ToolKind("register", "Say who you are", (claims.RegisteredAgent,), idempotent=True),),
 }
 ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "standard": ("claims",),

@@ -20,14 +20,14 @@ from pydantic import ValidationError
 from holdlog.adapters.access.identity import SessionId
 from holdlog.adapters.answers import named
 from holdlog.adapters.arguments import first_finding
-from holdlog.adapters.mcp.calling import served_by
-from holdlog.adapters.mcp.groups import ALIASES, GROUPS, INSTRUCTIONS, Kind
+from holdlog.adapters.mcp.calling import context_of
+from holdlog.adapters.mcp.groups import ALIASES, GROUPS, INSTRUCTIONS, ToolKind
 from holdlog.adapters.mcp.resources.announced import serve_resources
 from holdlog.adapters.mcp.resources.subscriptions import Subscriptions
 from holdlog.adapters.mcp.schemas import input_schema, output_schema
 from holdlog.adapters.mcp.threads import ThreadTools
 from holdlog.adapters.mcp.tools import PROGRESS_EVERY, failed, served
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.domain.names import label
 from holdlog.domain.refusals import InvalidError
 
@@ -36,13 +36,13 @@ PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{0,32}")
 """What hosts accept in the names of tools; some add a prefix of their own and allow 64 characters in all."""
 
 
-class Guard(Middleware):
+class RequestMiddleware(Middleware):
     """Tells tools who calls, and answers what FastMCP refuses in our own form: one line, no value, no URL.
 
     `local`: of every call that does not come by HTTP; None: there are none.
     """
 
-    def __init__(self, local: Opened | None) -> None:
+    def __init__(self, local: Engine | None) -> None:
         self._local = local
 
     async def on_call_tool(
@@ -50,7 +50,7 @@ class Guard(Middleware):
     ) -> ToolResult:
         try:
             asked = context.fastmcp_context.request_context if context.fastmcp_context else None
-            served.set(served_by(asked, self._local))
+            served.set(context_of(asked, self._local))
             return await call_next(context)
         except InvalidError as error:
             return failed(str(error))
@@ -86,7 +86,7 @@ class FixedTools(FastMCP[Any]):
 
 
 def build_server(
-    local: Opened | None, groups: Sequence[str], prefix: str = DEFAULT_PREFIX, progress_every: float = PROGRESS_EVERY
+    local: Engine | None, groups: Sequence[str], prefix: str = DEFAULT_PREFIX, progress_every: float = PROGRESS_EVERY
 ) -> FixedTools:
     """A FastMCP server with the tools and resources of these groups (names of `GROUPS`). Opens and starts nothing.
 
@@ -100,7 +100,7 @@ def build_server(
         name="holdlog",
         version=version_of("holdlog"),
         instructions=named("\n\n".join(filter(None, (INSTRUCTIONS[group] for group in groups))), prefix),
-        middleware=[Guard(local)],
+        middleware=[RequestMiddleware(local)],
         mask_error_details=True,
         strict_input_validation=True,
     )
@@ -124,7 +124,7 @@ def chosen_groups(text: str) -> tuple[str, ...]:
     return tuple(chosen)
 
 
-def _tool(kind: Kind, group: str, body: Callable[..., Any], prefix: str) -> Tool:
+def _tool(kind: ToolKind, group: str, body: Callable[..., Any], prefix: str) -> Tool:
     tool = PlainTool.from_function(
         body,
         name=prefix + kind.name,

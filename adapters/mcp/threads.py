@@ -6,7 +6,7 @@ from fastmcp import Context
 from fastmcp.tools import ToolResult
 from pydantic import Field
 
-from holdlog.adapters.call import Read
+from holdlog.adapters.call import Query
 from holdlog.adapters.mcp.kv import KeyValueTools
 from holdlog.adapters.threads import results
 from holdlog.domain.refusals import InvalidError
@@ -113,7 +113,7 @@ class ThreadTools(KeyValueTools):
 
     def _data(
         self, thread_id: str, key: str | None, after_key: str | None
-    ) -> Read[results.ThreadData] | Read[results.ThreadValue]:
+    ) -> Query[results.ThreadData] | Query[results.ThreadValue]:
         if key is None:
             return self._calls.thread_data(thread_id, after_key)
         if after_key is not None:

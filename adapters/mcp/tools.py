@@ -14,11 +14,11 @@ from pydantic import Field
 
 from holdlog.adapters import answers, results
 from holdlog.adapters.arguments import caller
-from holdlog.adapters.call import Answered, Read, Stand, Wait, Write
-from holdlog.adapters.calls import Calls
+from holdlog.adapters.call import Answered, BlockingQuery, ClaimRequest, CommandRequest, Query
+from holdlog.adapters.calls import Requests
 from holdlog.adapters.claims.results import Board
-from holdlog.adapters.opened import Opened
-from holdlog.adapters.served import Served
+from holdlog.adapters.opened import Engine
+from holdlog.adapters.served import RequestContext
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import DeniedError, HoldlogError, InvalidError, SealedError, StoreError
 
@@ -26,11 +26,11 @@ PROGRESS_EVERY: Final = 5.0
 """Seconds between progress notifications of a call that waits."""
 
 _log = logging.getLogger("holdlog")
-served: ContextVar[Served] = ContextVar("holdlog_served")
+served: ContextVar[RequestContext] = ContextVar("holdlog_served")
 """The call that is served."""
 
 
-Names = list[str]
+NameList = list[str]
 Guards = list[dict[str, Any]]
 
 
@@ -42,11 +42,11 @@ class Tools:
         self._progress_every = progress_every
 
     @property
-    def _opened(self) -> Opened:
+    def _opened(self) -> Engine:
         return served.get().opened
 
     @property
-    def _calls(self) -> Calls:
+    def _calls(self) -> Requests:
         return served.get().calls
 
     async def claim(
@@ -62,7 +62,7 @@ class Tools:
                 " appends /task"
             ),
         ],
-        also: Annotated[Names | None, Field(description="More resources, all or nothing")] = None,
+        also: Annotated[NameList | None, Field(description="More resources, all or nothing")] = None,
         alternatives: Annotated[
             list[str] | None, Field(description="If resource is not free, the first of these that is")
         ] = None,
@@ -90,7 +90,7 @@ class Tools:
         self,
         agent: str,
         resource: Annotated[str | None, Field(description="Without it: all that you hold or wait for")] = None,
-        also: Names | None = None,
+        also: NameList | None = None,
         outcome: Annotated[
             Literal["released", "modified", "created", "deleted", "moved"] | None,
             Field(description="What you did to it, for the next holder"),
@@ -223,28 +223,28 @@ class Tools:
         nothing else to do."""
         return await self._wait(ctx, lambda: self._calls.watch(namespace, key, since_version, timeout_seconds))
 
-    def _board(self, version: int | None, agent: str | None, after: str | None) -> Read[Board]:
+    def _board(self, version: int | None, agent: str | None, after: str | None) -> Query[Board]:
         if version is not None:
             raise InvalidError("version: needs a resource")
         return self._calls.board(agent, after=after)
 
     async def _write(
-        self, call: Callable[[], Write[Answered]], reason: str | None = None, receipt: str | None = None
+        self, call: Callable[[], CommandRequest[Answered]], reason: str | None = None, receipt: str | None = None
     ) -> ToolResult:
         return await self._told(
             lambda: self._opened.write_async(call(), caller(served.get().caller, reason=reason)), receipt
         )
 
-    async def _claim(self, ctx: Context, call: Callable[[], Stand[Answered]], receipt: str | None) -> ToolResult:
+    async def _claim(self, ctx: Context, call: Callable[[], ClaimRequest[Answered]], receipt: str | None) -> ToolResult:
         return await self._told(
             lambda: _with_progress(ctx, self._opened.claim_async(call(), served.get().caller), self._progress_every),
             receipt,
         )
 
-    async def _read(self, call: Callable[[], Read[Answered]]) -> ToolResult:
+    async def _read(self, call: Callable[[], Query[Answered]]) -> ToolResult:
         return await self._told(lambda: self._opened.read_async(call()))
 
-    async def _wait(self, ctx: Context, call: Callable[[], Wait[Answered]]) -> ToolResult:
+    async def _wait(self, ctx: Context, call: Callable[[], BlockingQuery[Answered]]) -> ToolResult:
         async def waited() -> Answered:
             found = await _with_progress(ctx, self._opened.wait_async(call()), self._progress_every)
             if not await served.get().still():

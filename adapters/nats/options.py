@@ -20,7 +20,7 @@ _WORDS: Final = re.compile(r"[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}")
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class Limits(NamedTuple):
+class StreamLimits(NamedTuple):
     """Of the stream; None = what stands, or none for a new stream."""
 
     max_age: float | None = None
@@ -44,7 +44,7 @@ class NatsOptions(NamedTuple):
     key: Path | None = None
     prefix: str = PREFIX
     name: str | None = None
-    limits: Limits = Limits()
+    limits: StreamLimits = StreamLimits()
 
     def __repr__(self) -> str:
         """Without secrets: it may end in a log."""

@@ -15,7 +15,7 @@ from holdlog.domain.refusals import InvalidError
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class Places:
+class Checkpoints:
     """The place of one durable name. One subscriber at a time has it: the newest."""
 
     def __init__(self, name: str) -> None:

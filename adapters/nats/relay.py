@@ -33,7 +33,7 @@ from holdlog.adapters.nats.stream import (
 )
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
-from holdlog.domain.ports import Bell, Store
+from holdlog.domain.ports import Notifier, Store
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.domain.value import Json
 
@@ -67,7 +67,7 @@ class Status(NamedTuple):
     error: str | None = None
 
 
-class Fenced(Exception):
+class StreamEndUnknownError(Exception):
     """Another relay published, or an answer got lost: where the stream ends is not known any more."""
 
 
@@ -79,7 +79,12 @@ class Relay:
     """Publishes what a store's log has to its stream. `tell` is called on each change of state, and now and then."""
 
     def __init__(
-        self, store: Store, bell: Bell, lead: Lead, options: NatsOptions, tell: Callable[[Status], None] | None = None
+        self,
+        store: Store,
+        bell: Notifier,
+        lead: Lead,
+        options: NatsOptions,
+        tell: Callable[[Status], None] | None = None,
     ) -> None:
         self._store = store
         self._bell = bell
@@ -167,7 +172,7 @@ class Relay:
                     try:
                         await self._publish_from(await self._head(js, store_id), client, info, store_id, target)
                         return
-                    except Fenced:
+                    except StreamEndUnknownError:
                         self._drop()
                         await asyncio.sleep(self._pause.length())
 
@@ -248,7 +253,8 @@ class Relay:
                 await future
         answer = future.result()
         if answer.code in FENCED or (answer.error is None and answer.sequence != head.sequence):
-            raise Fenced  # in the second case it was there already, published before its first answer got lost
+            # In the second case it is in the stream already: it was published before, and that answer got lost.
+            raise StreamEndUnknownError
         if answer.error is not None:
             raise RefusedError(f"{self._options.place} takes no event: {answer.error}")
         self._acknowledged = head

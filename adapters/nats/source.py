@@ -11,7 +11,7 @@ from holdlog.adapters.nats.options import NatsOptions
 from holdlog.adapters.nats.stream import STORE
 
 
-class Source(NamedTuple):
+class EventSource(NamedTuple):
     """A stream, and the store whose events are in it."""
 
     info: StreamInfo
@@ -23,7 +23,7 @@ class Source(NamedTuple):
         return _first_subject(self.info).removesuffix(".>")
 
 
-async def find(js: JetStreamContext, options: NatsOptions, store_id: str | None) -> Source:
+async def find(js: JetStreamContext, options: NatsOptions, store_id: str | None) -> EventSource:
     """The stream of the store, or of the options' name, or the only one there is. Raises NatsError, NotFoundError."""
     if store_id is not None or options.name is not None:
         info = await js.stream_info(options.stream(store_id or ""))
@@ -32,7 +32,7 @@ async def find(js: JetStreamContext, options: NatsOptions, store_id: str | None)
     owner = (info.config.metadata or {}).get(STORE)
     if owner is None or (store_id is not None and owner != store_id):
         raise NatsError(f"the stream {info.config.name} does not belong to this store")
-    return Source(info, owner)
+    return EventSource(info, owner)
 
 
 async def _only_stream(js: JetStreamContext, options: NatsOptions) -> StreamInfo:

@@ -35,7 +35,7 @@ _HALF_ESCAPE: Final = re.compile("%.?$")
 _BEYOND_ASCII_WORDS: Final = re.compile("[.~]")
 
 
-class Names(NamedTuple):
+class SubjectNames(NamedTuple):
     """What a stream of events is about: `kind` and the two names that its subject is made of."""
 
     kind: str
@@ -57,19 +57,19 @@ def token(text: str) -> str:
     return kept + HASHED + hashlib.sha256(text.encode()).hexdigest()
 
 
-def names_of(state: State) -> Names:
+def names_of(state: State) -> SubjectNames:
     """The names in the subject of an aggregate's events."""
     match state:
         case Claim(resource=resource):
             return _names_of_claim(resource)
         case Profile(agent=agent):
-            return Names("agent", NO_NAMESPACE, agent)
+            return SubjectNames("agent", NO_NAMESPACE, agent)
         case Token(name=name):
-            return Names("token", NO_NAMESPACE, name)
+            return SubjectNames("token", NO_NAMESPACE, name)
         case Thread(thread=thread):
-            return Names("thread", NO_NAMESPACE, thread)
+            return SubjectNames("thread", NO_NAMESPACE, thread)
         case _:
-            return Names("record", state.namespace, state.key)
+            return SubjectNames("record", state.namespace, state.key)
 
 
 @lru_cache(4096)
@@ -96,11 +96,11 @@ def matches(pattern: str, subject: str) -> bool:
     return len(wanted) == len(given) and all(one in ("*", other) for one, other in zip(wanted, given, strict=True))
 
 
-def _names_of_claim(resource: str) -> Names:
+def _names_of_claim(resource: str) -> SubjectNames:
     scheme, separator, rest = resource.partition("://")
     if not separator:
-        return Names("claim", PLAIN_PATH, resource)
+        return SubjectNames("claim", PLAIN_PATH, resource)
     if scheme == "custom":
-        return Names("claim", "custom", rest)
+        return SubjectNames("claim", "custom", rest)
     workspace, slash, path = rest.partition("/")
-    return Names("claim", f"{scheme}:{workspace}", path or slash)
+    return SubjectNames("claim", f"{scheme}:{workspace}", path or slash)

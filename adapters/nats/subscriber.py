@@ -19,10 +19,10 @@ from holdlog.adapters.nats.feed import Published, feed, last_position
 from holdlog.adapters.nats.options import NatsOptions, nats_options
 from holdlog.adapters.nats.patterns import pattern_of
 from holdlog.adapters.nats.payload import CloudEvent
-from holdlog.adapters.nats.places import Places
-from holdlog.adapters.nats.source import Source, find
+from holdlog.adapters.nats.places import Checkpoints
+from holdlog.adapters.nats.source import EventSource, find
 from holdlog.adapters.nats.subjects import subject_in
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.refusals import InvalidError, UnavailableError
@@ -46,7 +46,7 @@ class Subscription:
         subjects: Sequence[str] = (),
         after: int | None = None,
         durable: str | None = None,
-        opened: Opened | None = None,
+        opened: Engine | None = None,
         bookmarks: float | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> None:
@@ -55,7 +55,7 @@ class Subscription:
         self.position = after
         self._options = options
         self._patterns = [pattern_of(it, options.prefix) for it in subjects]
-        self._places = Places(durable) if durable is not None else None
+        self._places = Checkpoints(durable) if durable is not None else None
         self._opened = opened
         self._bookmarks = bookmarks
         self._tell = tell or (lambda line: None)
@@ -151,7 +151,7 @@ class Subscription:
                 await messages.aclose()  # type: ignore[attr-defined]
                 await self._keep()
 
-    def _follow(self, source: Source) -> None:
+    def _follow(self, source: EventSource) -> None:
         """Stay with the store that was found first, whoever else publishes there after an outage."""
         if self._followed is None and self._options.name is None:
             self._options = self._options._replace(name=source.root.removeprefix(f"{self._options.prefix}."))
@@ -163,7 +163,7 @@ class Subscription:
             self._complaint = line
             self._tell(line)
 
-    async def _begin(self, js: JetStreamContext, source: Source) -> None:
+    async def _begin(self, js: JetStreamContext, source: EventSource) -> None:
         """Know where to begin, the first time."""
         kept = await self._places.open(js, str(source.info.config.name)) if self._places is not None else None
         if self.position is None or (not self._worked and kept is not None):
@@ -178,7 +178,7 @@ class Subscription:
         if self._places is not None:
             await self._keep(always=True)
 
-    async def _event(self, source: Source, message: Published) -> CloudEvent | None:
+    async def _event(self, source: EventSource, message: Published) -> CloudEvent | None:
         if not self._wants(message.subject.removeprefix(source.root + ".")):
             return None
         event = payload.read(message.text)
@@ -191,7 +191,7 @@ class Subscription:
     def _wants(self, subject: str) -> bool:
         return not self._patterns or any(pattern.fits(subject) for pattern in self._patterns)
 
-    async def _gap(self, source: Source, until: int) -> AsyncGenerator[CloudEvent, None]:
+    async def _gap(self, source: EventSource, until: int) -> AsyncGenerator[CloudEvent, None]:
         """What is missing below a message, up to the position `until`."""
         assert self.position is not None
         if self._suspect != self.position:
@@ -202,7 +202,7 @@ class Subscription:
         async for event in self._from_log(source, until):
             yield event
 
-    async def _from_log(self, source: Source, until: int | None) -> AsyncGenerator[CloudEvent, None]:
+    async def _from_log(self, source: EventSource, until: int | None) -> AsyncGenerator[CloudEvent, None]:
         while True:
             assert self.position is not None
             page = await asyncio.to_thread(self._page, self.position)
@@ -216,7 +216,7 @@ class Subscription:
             if not page:
                 return
 
-    def _bookmark(self, source: Source) -> CloudEvent | None:
+    def _bookmark(self, source: EventSource) -> CloudEvent | None:
         """A place to go on from, when nothing that fits came for a while but the log went on."""
         at, position = self._marked
         if self._bookmarks is None or self.position is None or time.monotonic() - at < self._bookmarks:

@@ -24,7 +24,7 @@ LOOKED_EVERY: Final = 0.01
 MOST_ATTEMPTS: Final = 5
 """Of ports that somebody took between our look and the server's."""
 
-Server = postgres.Postgres | nats.Nats
+ServerProgram = postgres.Postgres | nats.Nats
 
 
 class Wanted(NamedTuple):
@@ -39,12 +39,12 @@ class Wanted(NamedTuple):
 class Running:
     """Servers that answer. `urls` hold their passwords."""
 
-    def __init__(self, folder: Folder, started: dict[str, tuple[Server, int, subprocess.Popen[bytes]]]) -> None:
+    def __init__(self, folder: Folder, started: dict[str, tuple[ServerProgram, int, subprocess.Popen[bytes]]]) -> None:
         self.folder = folder.path
         self.is_temporary = folder.is_temporary
         self.urls = {kind: server.url(port) for kind, (server, port, _) in started.items()}
         self.names = [server.name for server, _, _ in started.values()]
-        self._ended = queue.SimpleQueue[Server]()
+        self._ended = queue.SimpleQueue[ServerProgram]()
         for server, _, process in started.values():
             threading.Thread(target=self._watch, args=(server, process), daemon=True).start()
 
@@ -53,7 +53,7 @@ class Running:
         server = self._ended.get()
         return f"{server.name} ended by itself: {last_words(server.log)}"
 
-    def _watch(self, server: Server, process: subprocess.Popen[bytes]) -> None:
+    def _watch(self, server: ServerProgram, process: subprocess.Popen[bytes]) -> None:
         process.wait()
         self._ended.put(server)
 
@@ -74,7 +74,7 @@ def servers(wanted: Wanted) -> Iterator[Running]:
         known = folder.known()
         group = Group(folder.path, removed=folder.is_temporary, account=folder.account)
         try:
-            started: dict[str, tuple[Server, int, subprocess.Popen[bytes]]] = {}
+            started: dict[str, tuple[ServerProgram, int, subprocess.Popen[bytes]]] = {}
             if NATS in wanted.kinds:
                 nats_server = nats.Nats(folder, group, known.nats_token)
                 started[NATS] = _started(nats_server, wanted.nats_port, known.nats_port)
@@ -93,7 +93,9 @@ def servers(wanted: Wanted) -> Iterator[Running]:
             shutil.rmtree(folder.path, ignore_errors=True)
 
 
-def _started(server: Server, fixed: int | None, last: int | None) -> tuple[Server, int, subprocess.Popen[bytes]]:
+def _started(
+    server: ServerProgram, fixed: int | None, last: int | None
+) -> tuple[ServerProgram, int, subprocess.Popen[bytes]]:
     """The server once it answers, and on which port. Raises ServersError."""
     if fixed is not None and not is_free(fixed):
         raise _taken(server, fixed)
@@ -110,7 +112,7 @@ def _started(server: Server, fixed: int | None, last: int | None) -> tuple[Serve
     raise ServersError(f"{server.name} found no free port on {LOOPBACK}")
 
 
-def _answers(server: Server, port: int, process: subprocess.Popen[bytes]) -> bool:
+def _answers(server: ServerProgram, port: int, process: subprocess.Popen[bytes]) -> bool:
     """False when it ended instead. Raises ServersError when it does neither."""
     deadline = time.monotonic() + STARTS_WITHIN
     while process.poll() is None:
@@ -122,6 +124,6 @@ def _answers(server: Server, port: int, process: subprocess.Popen[bytes]) -> boo
     return False
 
 
-def _taken(server: Server, port: int) -> ServersError:
+def _taken(server: ServerProgram, port: int) -> ServersError:
     option = f"--{server.name.lower().replace('postgresql', POSTGRES)}-port"
     return ServersError(f"port {port} of {LOOPBACK} is taken: name another with {option}, or none for a free one")

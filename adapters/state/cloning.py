@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from holdlog.adapters.state.place import Place
+from holdlog.adapters.state.place import ThreadRepository
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.ports import Reader
@@ -24,7 +24,7 @@ from holdlog.domain.value import Json
 Item = NewMessage | NewResult
 
 
-def cloned(place: Place, name: str, by: str) -> Place:
+def cloned(place: ThreadRepository, name: str, by: str) -> ThreadRepository:
     """What stands in a thread now, all of one version, in the only thread of a new place."""
 
     def read(reader: Reader) -> tuple[dict[str, Json], list[Recorded[Event]]]:
@@ -33,7 +33,7 @@ def cloned(place: Place, name: str, by: str) -> Place:
         return data_at(reader, thread, thread.version), list(items_at(reader, name, thread.version))
 
     data, items = place.read(read)
-    copy = Place(None)
+    copy = ThreadRepository(None)
     copy.run(lambda: StartThread(thread=name, by=by))
     keys = iter(data.items())
     while part := dict(islice(keys, MAX_KEYS)):
@@ -42,7 +42,7 @@ def cloned(place: Place, name: str, by: str) -> Place:
     return copy
 
 
-def append_all(place: Place, name: str, items: Sequence[Item], by: str) -> None:
+def append_all(place: ThreadRepository, name: str, items: Sequence[Item], by: str) -> None:
     for part in in_parts(items):
         place.run(lambda part=part: Append(thread=name, items=part, by=by))  # type: ignore[misc]
 

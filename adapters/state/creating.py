@@ -6,8 +6,8 @@ from typing import Any, TypeVar, overload
 from pydantic import BaseModel
 
 from holdlog.adapters.state.cloning import append_all
-from holdlog.adapters.state.data import Kind, kind_of
-from holdlog.adapters.state.place import AnyMessage, AnyResult, AnyStore, Place, new_name, require_agent
+from holdlog.adapters.state.data import ModelType, kind_of
+from holdlog.adapters.state.place import AnyMessage, AnyResult, AnyStore, ThreadRepository, new_name, require_agent
 from holdlog.adapters.state.state import WRITER, State
 from holdlog.domain.threads.commands import MAX_APPENDED, StartThread
 
@@ -61,7 +61,7 @@ def create_state(
     name = new_name(thread_id)
     kind = kind_of(data, name)
     require_agent(agent)
-    place = Place(store)
+    place = ThreadRepository(store)
     try:
         if not place.read(lambda reader: reader.thread(name)).version:
             _start(place, name, kind, messages, results, agent or WRITER)
@@ -72,7 +72,12 @@ def create_state(
 
 
 def _start(
-    place: Place, name: str, kind: Kind[Any], messages: Sequence[AnyMessage], results: Sequence[AnyResult], by: str
+    place: ThreadRepository,
+    name: str,
+    kind: ModelType[Any],
+    messages: Sequence[AnyMessage],
+    results: Sequence[AnyResult],
+    by: str,
 ) -> None:
     """In one transaction, as far as one takes."""
     items = place.items(messages, results)

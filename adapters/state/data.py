@@ -6,7 +6,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from holdlog.adapters.state.live import Live, LiveObject, Write, checked_json, require_key
+from holdlog.adapters.state.live import Live, LiveObject, WriteData, checked_json, require_key
 from holdlog.adapters.state.live_model import LiveRecord, ModelData, why
 from holdlog.adapters.state.modelled import Binding
 from holdlog.adapters.state.plain import plain
@@ -16,7 +16,7 @@ from holdlog.domain.value import Json
 T = TypeVar("T")
 
 
-class Kind(Protocol, Generic[T]):
+class ModelType(Protocol, Generic[T]):
     """How data of one type begins, and is read."""
 
     def beginning(self) -> dict[str, Json]:
@@ -25,7 +25,7 @@ class Kind(Protocol, Generic[T]):
     def read(self, stored: dict[str, Json]) -> T:
         """A copy that is nobody's. Raises InvalidError for what does not fit."""
 
-    def live(self, stored: Mapping[str, Json], version: int, write: Write, lock: threading.RLock) -> Live[T]:
+    def live(self, stored: Mapping[str, Json], version: int, write: WriteData, lock: threading.RLock) -> Live[T]:
         """Raises InvalidError for what does not fit."""
 
     def replaced(self, copy: T, given: object) -> T:
@@ -45,7 +45,7 @@ class ObjectKind:
         return {key: value.value for key, value in stored.items()}
 
     def live(
-        self, stored: Mapping[str, Json], version: int, write: Write, lock: threading.RLock
+        self, stored: Mapping[str, Json], version: int, write: WriteData, lock: threading.RLock
     ) -> Live[dict[str, Any]]:
         return LiveObject(stored, version, write, lock)
 
@@ -76,7 +76,7 @@ class ModelKind(Generic[M]):
     def read(self, stored: dict[str, Json]) -> M:
         return self._model.read(stored)
 
-    def live(self, stored: Mapping[str, Json], version: int, write: Write, lock: threading.RLock) -> Live[M]:
+    def live(self, stored: Mapping[str, Json], version: int, write: WriteData, lock: threading.RLock) -> Live[M]:
         return LiveRecord(self._model, stored, version, write, lock)
 
     def replaced(self, copy: M, given: object) -> M:
@@ -89,15 +89,15 @@ class ModelKind(Generic[M]):
             raise InvalidError(f"data: {self._kind.__name__} needs more than its defaults: {why(error)}") from None
 
 
-def kind_of(data: object, thread: str) -> Kind[Any]:
+def kind_of(data: object, thread: str) -> ModelType[Any]:
     """`data`: a dict, a model, or the class of one. Raises InvalidError."""
     if data is None or data is dict:
         return ObjectKind({})
     if isinstance(data, type) and issubclass(data, BaseModel):
-        return cast(Kind[Any], ModelKind(data, None, thread))
+        return cast(ModelType[Any], ModelKind(data, None, thread))
     if isinstance(data, BaseModel):
         plain_data = plain(data)
-        return cast(Kind[Any], ModelKind(type(plain_data), plain_data, thread))
+        return cast(ModelType[Any], ModelKind(type(plain_data), plain_data, thread))
     if isinstance(data, Mapping):
         return ObjectKind(dict(data))
     raise InvalidError("data: must be a dict, a pydantic model, or the class of one")

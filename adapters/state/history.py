@@ -5,11 +5,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from holdlog.adapters.arguments import NAME, checked, text
-from holdlog.adapters.call import Read, Write
+from holdlog.adapters.call import CommandRequest, Query
 from holdlog.adapters.state.cloning import in_parts
 from holdlog.adapters.state.data import kind_of
-from holdlog.adapters.state.place import AnyResult, AnyStore, Place, new_name, require_agent, thread_changed
-from holdlog.adapters.state.said import results_of, said
+from holdlog.adapters.state.place import AnyResult, AnyStore, ThreadRepository, new_name, require_agent, thread_changed
+from holdlog.adapters.state.said import history_item, results_of
 from holdlog.adapters.state.state import WRITER
 from holdlog.adapters.threads.conversation import USER, AgentResult, UserMessage
 from holdlog.domain.ports import Reader
@@ -25,7 +25,7 @@ class _Hooks:
 
     def __init__(self, store: AnyStore, *, agent: str | None = None) -> None:
         """`store`: a StateStore, an AsyncStateStore, or the path or URL of one."""
-        self._place = Place(store)
+        self._place = ThreadRepository(store)
         self._agent = require_agent(agent)
 
     def _starting(self, thread_id: str, data: object = None) -> StartThread:
@@ -50,7 +50,7 @@ def _whose(items: Sequence[Any]) -> str:
 
 def _results(reader: Reader, thread_id: str) -> list[AgentResult]:
     thread = reader.thread(thread_id)
-    return results_of([said(it) for it in items_at(reader, thread_id, thread.version)])
+    return results_of([history_item(it) for it in items_at(reader, thread_id, thread.version)])
 
 
 class ThreadHistory(_Hooks):
@@ -110,7 +110,7 @@ class AsyncThreadHistory(_Hooks):
 
     async def get(self, thread_id: str) -> list[AgentResult]:
         name = text(thread_id, "thread_id", NAME)
-        return await self._place.opened.read_async(Read(lambda reader: _results(reader, name), large=True))
+        return await self._place.opened.read_async(Query(lambda reader: _results(reader, name), large=True))
 
     async def append_user_message(self, thread_id: str, message: AnyUserMessage) -> bool:
         return await self._append(self._saying(thread_id, message)) == 1
@@ -138,4 +138,4 @@ class AsyncThreadHistory(_Hooks):
 
     async def _run(self, command: ThreadCommand) -> ThreadChanged:
         opened = self._place.opened
-        return await opened.write_async(Write(command, thread_changed), opened.caller)
+        return await opened.write_async(CommandRequest(command, thread_changed), opened.caller)

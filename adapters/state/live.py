@@ -17,7 +17,7 @@ from holdlog.domain.threads.commands import ThreadChanged
 from holdlog.domain.value import Json
 
 T = TypeVar("T")
-Write = Callable[[Mapping[str, Json], Collection[str], int], ThreadChanged]
+WriteData = Callable[[Mapping[str, Json], Collection[str], int], ThreadChanged]
 """Writes these keys and deletes those, given the version of data that is expected. Raises refusals."""
 
 
@@ -26,7 +26,7 @@ class Live(ABC, Generic[T]):
 
     root: T
 
-    def __init__(self, stored: Mapping[str, Json], version: int, write: Write, lock: threading.RLock) -> None:
+    def __init__(self, stored: Mapping[str, Json], version: int, write: WriteData, lock: threading.RLock) -> None:
         self.stored = dict(stored)
         self.version = version
         self.lock = lock
@@ -62,7 +62,7 @@ class Live(ABC, Generic[T]):
 class LiveObject(Live[dict[str, Any]]):
     """Any JSON object."""
 
-    def __init__(self, stored: Mapping[str, Json], version: int, write: Write, lock: threading.RLock) -> None:
+    def __init__(self, stored: Mapping[str, Json], version: int, write: WriteData, lock: threading.RLock) -> None:
         super().__init__(stored, version, write, lock)
         self.root: dict[str, Any] = owned(LiveDict(), self, None)
         put(self.root, {key: self._bound(value.value, key) for key, value in stored.items()})

@@ -8,7 +8,7 @@ from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from holdlog.adapters.arguments import first_finding
-from holdlog.adapters.state.live import Live, Write, checked_json, require_key, shown
+from holdlog.adapters.state.live import Live, WriteData, checked_json, require_key, shown
 from holdlog.adapters.state.modelled import Binding, LiveModel
 from holdlog.adapters.state.plain import Copying, plain
 from holdlog.adapters.state.settling import parts_of, put_parts, settle_fields
@@ -84,7 +84,7 @@ class LiveRecord(Live[M]):
     """A model and all below it. What the log holds beside its fields stays there."""
 
     def __init__(
-        self, data: ModelData[M], stored: Mapping[str, Json], version: int, write: Write, lock: threading.RLock
+        self, data: ModelData[M], stored: Mapping[str, Json], version: int, write: WriteData, lock: threading.RLock
     ) -> None:
         super().__init__(stored, version, write, lock)
         self._data = data

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from holdlog.adapters.arguments import whole
-from holdlog.adapters.state.place import Place
-from holdlog.adapters.state.said import Format, Said, formatted, messages_of, results_of, said
+from holdlog.adapters.state.place import ThreadRepository
+from holdlog.adapters.state.said import Format, HistoryItem, formatted, history_item, messages_of, results_of
 from holdlog.adapters.threads.conversation import AgentResult, Message
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
@@ -35,7 +35,7 @@ class DataChange:
     redacted: bool = False
 
 
-def changes(place: Place, thread: str, key: str, limit: int, before: int | None) -> list[DataChange]:
+def changes(place: ThreadRepository, thread: str, key: str, limit: int, before: int | None) -> list[DataChange]:
     def read(reader: Reader) -> list[DataChange]:
         require_started(reader.thread(thread))
         found = reader.thread_events(thread, ("data",), 0, before, limit, newest=True, key=key)
@@ -57,7 +57,12 @@ class StateAt(Generic[T]):
     """A thread as it was at one version; it never changes. What is changed of its data is changed in memory alone."""
 
     def __init__(
-        self, place: Place, thread: Thread, version: int, stored: dict[str, Json], read: Callable[[dict[str, Json]], T]
+        self,
+        place: ThreadRepository,
+        thread: Thread,
+        version: int,
+        stored: dict[str, Json],
+        read: Callable[[dict[str, Json]], T],
     ) -> None:
         self._place = place
         self._stored = stored
@@ -92,15 +97,15 @@ class StateAt(Generic[T]):
         return formatted(self._items, form)
 
     @cached_property
-    def _items(self) -> list[Said]:
-        def read(reader: Reader) -> list[Said]:
-            return [said(it) for it in items_at(reader, self.thread_id, self.version)]
+    def _items(self) -> list[HistoryItem]:
+        def read(reader: Reader) -> list[HistoryItem]:
+            return [history_item(it) for it in items_at(reader, self.thread_id, self.version)]
 
         return self._place.read(read)
 
 
 def state_at(
-    place: Place,
+    place: ThreadRepository,
     name: str,
     version: int | None,
     position: int | None,

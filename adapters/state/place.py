@@ -11,10 +11,10 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from holdlog.adapters.arguments import AGENT, NAME, checked, text
-from holdlog.adapters.call import Read, Settings, Write
+from holdlog.adapters.call import CommandRequest, Query, Settings
 from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.library import AsyncStateStore, StateStore
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.adapters.threads.conversation import (
     MESSAGE,
     AgentResult,
@@ -41,10 +41,10 @@ _NO_LIMIT: Final = Settings(max_value_bytes=2**31)
 """Of what one run keeps in memory."""
 
 
-_dropped: Final[list[Opened]] = []
+_dropped: Final[list[Engine]] = []
 """Stores whose last user is gone, and nobody closed. Python finds that out wherever it sweeps its memory, maybe amid a
 write to the same file, which a closing would wait for: so the next Place closes them, or the end of the process."""
-_used: "Final[weakref.WeakSet[Place]]" = weakref.WeakSet()
+_used: "Final[weakref.WeakSet[ThreadRepository]]" = weakref.WeakSet()
 """Those that opened a file or a database."""
 
 
@@ -61,14 +61,14 @@ def _close_all() -> None:
     _close_dropped()
 
 
-class Place:
+class ThreadRepository:
     """`store`: None = a memory of its own. What was opened here is closed some time after its last user is gone."""
 
     def __init__(self, store: AnyStore | None) -> None:
         _close_dropped()
         self._store = store  # as long as this lives, nobody else's end closes it
         if isinstance(store, StateStore | AsyncStateStore):
-            self.opened: Opened = store._opened
+            self.opened: Engine = store._opened
             self._own: weakref.finalize[..., Any] | None = None
         elif store is None:
             self.opened = open_holdlog(MEMORY, _NO_LIMIT)
@@ -85,11 +85,11 @@ class Place:
 
     def run(self, make: Callable[[], ThreadCommand]) -> ThreadChanged:
         """Raises refusals, InvalidError for a command that breaks a rule."""
-        return self.opened.write(Write(checked(make, by="agent"), thread_changed), self.opened.caller)
+        return self.opened.write(CommandRequest(checked(make, by="agent"), thread_changed), self.opened.caller)
 
     def read(self, answer: Callable[[Reader], Answer]) -> Answer:
         """From one snapshot."""
-        return self.opened.read(Read(answer, large=True))
+        return self.opened.read(Query(answer, large=True))
 
     def require_size(self, values: Mapping[str, Json] | Sequence[Json]) -> None:
         """Raises TooLargeError."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from holdlog.adapters.state.place import Place, message_from, result_from
+from holdlog.adapters.state.place import ThreadRepository, message_from, result_from
 from holdlog.adapters.threads.conversation import AgentResult, Message, default_format
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
@@ -19,7 +19,7 @@ Format = Callable[[AgentResult], Iterable[Message]]
 _PAGE = 1_000
 
 
-class Said(NamedTuple):
+class HistoryItem(NamedTuple):
     """A message, or the result of an `agent`. `value` is None when it was redacted."""
 
     version: int
@@ -40,47 +40,47 @@ class Said(NamedTuple):
         return result_from(self.value)
 
 
-def said(recorded: Recorded[Event]) -> Said:
+def history_item(recorded: Recorded[Event]) -> HistoryItem:
     event = recorded.event
     assert isinstance(event, MessageAppended | ResultAppended)
     agent = event.agent if isinstance(event, ResultAppended) else None
     value = None if recorded.redacted else event.value
-    return Said(recorded.envelope.version, value, utc(recorded.envelope.at), agent)
+    return HistoryItem(recorded.envelope.version, value, utc(recorded.envelope.at), agent)
 
 
-def messages_of(items: Sequence[Said]) -> list[Message]:
+def messages_of(items: Sequence[HistoryItem]) -> list[Message]:
     return [message_from(it.value) for it in items if it.agent is None and it.value is not None]
 
 
-def results_of(items: Sequence[Said]) -> list[AgentResult]:
+def results_of(items: Sequence[HistoryItem]) -> list[AgentResult]:
     return [it.result() for it in items if it.agent is not None]
 
 
-def formatted(items: Iterable[Said], form: Format | None) -> list[Message]:
+def formatted(items: Iterable[HistoryItem], form: Format | None) -> list[Message]:
     return [message for it in items for message in it.messages(form or default_format)]
 
 
 class Conversation:
     """Always as it is now. Safe in threads."""
 
-    def __init__(self, place: Place, thread: str) -> None:
+    def __init__(self, place: ThreadRepository, thread: str) -> None:
         self._place = place
         self._thread = thread
         self._lock = threading.Lock()
-        self._messages: list[Said] = []
-        self._results: list[Said] = []
+        self._messages: list[HistoryItem] = []
+        self._results: list[HistoryItem] = []
 
-    def messages(self) -> list[Said]:
+    def messages(self) -> list[HistoryItem]:
         with self._lock:
             self._place.read(self._read_messages)
             return list(self._messages)
 
-    def results(self) -> list[Said]:
+    def results(self) -> list[HistoryItem]:
         with self._lock:
             self._place.read(self._read_results)
             return list(self._results)
 
-    def all(self) -> list[Said]:
+    def all(self) -> list[HistoryItem]:
         """In the order in which they came."""
 
         def read(reader: Reader) -> None:
@@ -91,20 +91,20 @@ class Conversation:
             self._place.read(read)
             return sorted([*self._messages, *self._results])
 
-    def last_results(self, count: int) -> list[Said]:
+    def last_results(self, count: int) -> list[HistoryItem]:
         """Reads these only."""
 
-        def read(reader: Reader) -> list[Said]:
+        def read(reader: Reader) -> list[HistoryItem]:
             cleared = reader.thread(self._thread).cleared
             found = reader.thread_events(self._thread, ("result",), cleared, None, count, newest=True)
-            return [said(it) for it in reversed(found)]
+            return [history_item(it) for it in reversed(found)]
 
         return self._place.read(read)
 
     def _read_messages(self, reader: Reader) -> None:
         after = self._messages[-1].version if self._messages else 0
         while page := reader.thread_events(self._thread, ("message",), after, None, _PAGE, newest=False):
-            self._messages += map(said, page)
+            self._messages += map(history_item, page)
             after = self._messages[-1].version
 
     def _read_results(self, reader: Reader) -> None:
@@ -114,5 +114,5 @@ class Conversation:
         if self._results:
             after = self._results[-1].version
         while page := reader.thread_events(self._thread, ("result",), after, None, _PAGE, newest=False):
-            self._results += map(said, page)
+            self._results += map(history_item, page)
             after = self._results[-1].version

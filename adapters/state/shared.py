@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, TypeVar
 
 from holdlog.adapters.library import UPDATE_ATTEMPTS, back_off
-from holdlog.adapters.state.data import Kind
+from holdlog.adapters.state.data import ModelType
 from holdlog.adapters.state.live import Live
-from holdlog.adapters.state.place import Place
+from holdlog.adapters.state.place import ThreadRepository
 from holdlog.domain.ports import Reader
-from holdlog.domain.refusals import DataConflict, DataConflictError, InvalidError
+from holdlog.domain.refusals import DataConflictDetail, DataConflictError, InvalidError
 from holdlog.domain.threads.commands import ChangeData, ThreadChanged
 from holdlog.domain.threads.past import data_at
 from holdlog.domain.threads.thread import require_started
@@ -26,7 +26,7 @@ class SharedData(Generic[T]):
 
     live: Live[T]
 
-    def __init__(self, place: Place, thread: str, kind: Kind[T], by: Callable[[], str]) -> None:
+    def __init__(self, place: ThreadRepository, thread: str, kind: ModelType[T], by: Callable[[], str]) -> None:
         self._place = place
         self._thread = thread
         self._kind = kind
@@ -89,9 +89,9 @@ class SharedData(Generic[T]):
         if getattr(self._updating, "now", False):
             raise InvalidError("update: its function changes the data that it is given, not the State")
 
-    def _overtaken(self, version: int) -> DataConflict:
+    def _overtaken(self, version: int) -> DataConflictDetail:
         """By another thread that uses the same State."""
-        return DataConflict(
+        return DataConflictDetail(
             thread_id=self._thread,
             expected_data_version=version,
             actual_data_version=self.live.version,

@@ -8,10 +8,10 @@ from typing import Any, Generic, Self, TypeVar
 from holdlog.adapters.arguments import NAME, page_size, text, whole
 from holdlog.adapters.state import past
 from holdlog.adapters.state.cloning import cloned
-from holdlog.adapters.state.data import Kind
+from holdlog.adapters.state.data import ModelType
 from holdlog.adapters.state.kv import KeyValues
 from holdlog.adapters.state.past import DataChange, StateAt
-from holdlog.adapters.state.place import AnyMessage, AnyResult, Place, new_name, require_agent, result_item
+from holdlog.adapters.state.place import AnyMessage, AnyResult, ThreadRepository, new_name, require_agent, result_item
 from holdlog.adapters.state.said import Conversation, Format, formatted, messages_of, results_of
 from holdlog.adapters.state.shared import SharedData
 from holdlog.adapters.threads.conversation import AgentResult, Message
@@ -32,7 +32,7 @@ class State(Generic[T]):
     StoreError and UnavailableError as those of `StateStore` do; a change that raises did not happen, and shows nowhere.
     """
 
-    def __init__(self, place: Place, thread: str, kind: Kind[T], agent: str | None) -> None:
+    def __init__(self, place: ThreadRepository, thread: str, kind: ModelType[T], agent: str | None) -> None:
         """Of a thread that was started; else NotFoundError. `create_state` starts it."""
         self._place = place
         self._thread = thread

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from holdlog.adapters.stores.rebuilding import PATIENCE, STEP_COLUMNS, Row, fold_all, name_aside, taken_over
+from holdlog.adapters.stores.rebuilding import PATIENCE, STEP_COLUMNS, Row, fold_all, shadow_name, taken_over
 from holdlog.adapters.stores.schema import (
     CREATE_INDEXES,
     EVENTS_TABLE,
@@ -48,19 +48,19 @@ class SqliteTables:
     def create(self) -> None:
         self.drop()
         for view in VIEWS:
-            self.connection.execute(create_view(view, name_aside(view.name)))
+            self.connection.execute(create_view(view, shadow_name(view.name)))
 
     def swap(self) -> None:
         for view in VIEWS:
             self.connection.execute(f'DROP TABLE IF EXISTS "{view.name}"')
-            self.connection.execute(f'ALTER TABLE "{name_aside(view.name)}" RENAME TO "{view.name}"')
+            self.connection.execute(f'ALTER TABLE "{shadow_name(view.name)}" RENAME TO "{view.name}"')
         for statement in CREATE_INDEXES:
             self.connection.execute(statement)
         self.connection.execute("DELETE FROM meta WHERE name = ?", (_META,))
 
     def drop(self) -> None:
         for view in VIEWS:
-            self.connection.execute(f'DROP TABLE IF EXISTS "{name_aside(view.name)}"')
+            self.connection.execute(f'DROP TABLE IF EXISTS "{shadow_name(view.name)}"')
         self.connection.execute("DELETE FROM meta WHERE name = ?", (_META,))
 
 
@@ -131,7 +131,7 @@ def rebuild_within(connection: sqlite3.Connection) -> None:
 
 def left_over(connection: sqlite3.Connection) -> bool:
     """Whether a rebuild is running, or was killed."""
-    names = {name_aside(view.name) for view in VIEWS}
+    names = {shadow_name(view.name) for view in VIEWS}
     return any(row[0] in names for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'"))
 
 
@@ -146,8 +146,8 @@ def _require_known_schema(connection: sqlite3.Connection) -> None:
 
 
 _META: Final = "rebuild"
-_PUT_ASIDE: Final = {view.name: put_statement(view, name_aside(view.name)) for view in VIEWS}
-_SELECT_ASIDE: Final = {view.name: select_row(view, name_aside(view.name)) for view in VIEWS}
+_PUT_ASIDE: Final = {view.name: put_statement(view, shadow_name(view.name)) for view in VIEWS}
+_SELECT_ASIDE: Final = {view.name: select_row(view, shadow_name(view.name)) for view in VIEWS}
 _STEPS: Final = f"SELECT rowid, {STEP_COLUMNS} FROM {EVENTS_TABLE}"
 _SELECT_BY_STREAM: Final = (  # the plus keeps the planner on the index of streams: https://www.sqlite.org/optoverview.html
     f"{_STEPS} WHERE +rowid <= ? AND (originator_id, originator_version) > (?, ?)"

@@ -11,7 +11,7 @@ from holdlog.domain.refusals import StoreError
 from holdlog.projections import fold
 from holdlog.projections.fold import ADDED, VIEWS, State
 from holdlog.projections.projection import Put, Table
-from holdlog.projections.rebuild import Added, Step, following, initial
+from holdlog.projections.rebuild import DetailRows, FoldStep, following, initial
 
 MAX_EXAMPLES: Final = 3
 PROGRESS_EVERY: Final = 4_000
@@ -42,7 +42,7 @@ class Faults:
         return "; ".join(self.examples) + (f"; and {more:,} more" if more else "")
 
 
-class Look(Protocol):
+class Inspection(Protocol):
     """One snapshot of a store, for reading only."""
 
     def views(self) -> set[str]:
@@ -77,7 +77,7 @@ class Look(Protocol):
 class Audit:
     """What one pass found."""
 
-    def __init__(self, look: Look, progress: Callable[[int, int], None]) -> None:
+    def __init__(self, look: Inspection, progress: Callable[[int, int], None]) -> None:
         self.events = 0
         self.streams = 0
         self.positions = Faults()
@@ -115,7 +115,7 @@ class Audit:
         state = self._initial(stream)
         last: object = 0
         previous: Any = NO_DIGEST
-        added = Added()
+        added = DetailRows()
         for row in rows:
             self._count()
             version = row[2]
@@ -143,14 +143,14 @@ class Audit:
             self.unreadable.add(f"stream {stream!r} is no text")
         return None
 
-    def _evolved(self, state: State, row: Row, stream: str, added: Added) -> State | None:
+    def _evolved(self, state: State, row: Row, stream: str, added: DetailRows) -> State | None:
         version, topic, body, at, principal = row[2:7]
         digest, payload = row[11], row[13]
         try:
             # Versions with a gap were told; views are compared as if there were none.
             before: State = state._replace(version=version - 1)
             event = event_of(stream, version, topic, body, payload)
-            after = following(before, Step(stream, version, at, digest, event, principal))
+            after = following(before, FoldStep(stream, version, at, digest, event, principal))
             for put in added.by(after, event, at):
                 self._tell(stream, put)
             return after
@@ -236,7 +236,7 @@ def _added(view: Table, row: Row) -> list[Row]:
     try:
         stream, version, topic, body, at = row[1:6]
         state: State = initial(stream)._replace(version=version)
-        rows = fold.also(state, event_of(stream, version, topic, body, row[13]), at)
+        rows = fold.detail_rows(state, event_of(stream, version, topic, body, row[13]), at)
         return [row[: view.key] for table, row in rows if table is view]
     except (StoreError, *_BROKEN):
         return []

@@ -17,7 +17,7 @@ from holdlog.adapters.machine.private import require_own, why_open
 from holdlog.adapters.stores.aside import left_over
 from holdlog.adapters.stores.faults import is_damage
 from holdlog.adapters.stores.findings import REBUILD_LEFT, Finding, contents, kept, leases, log
-from holdlog.adapters.stores.look import SqliteLook, any_text
+from holdlog.adapters.stores.look import SqliteInspection, any_text
 from holdlog.adapters.stores.opening import require_ours
 from holdlog.adapters.stores.schema import MAJOR, MINOR, MINORS_PER_MAJOR
 from holdlog.adapters.stores.sqlite import size_of
@@ -39,7 +39,7 @@ def examine(path: Path, progress: Callable[[int, int], None] = lambda done, tota
             # From here on, everything is seen as it was at one moment.
             connection.execute("BEGIN")
             findings += _schema(connection)
-            look = SqliteLook(connection)
+            look = SqliteInspection(connection)
             findings += _guarded("contents", lambda: contents(look, size_of(path)))
             findings += _guarded("integrity", lambda: [_integrity(connection)])
             if _version(connection) < MAJOR * MINORS_PER_MAJOR + MINOR:  # it has other views

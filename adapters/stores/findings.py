@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple, Protocol
 
 from holdlog.adapters.machine.location import shown
-from holdlog.adapters.stores.audit import Audit, Faults, Look, Row
+from holdlog.adapters.stores.audit import Audit, Faults, Inspection, Row
 from holdlog.adapters.stores.sealing import SEAL, line_of
 from holdlog.projections.claims import claim_of
 
@@ -19,7 +19,7 @@ class Finding(NamedTuple):
     text: str
 
 
-class Contents(Look, Protocol):
+class Contents(Inspection, Protocol):
     def meta(self, name: str) -> str | None:
         """A remark about the store."""
 
@@ -68,7 +68,7 @@ def _seal(text: str | None) -> Iterator[Finding]:
         yield Finding("seal", "bad", "the store is sealed, and what it says about that cannot be read")
 
 
-def log(look: Look, progress: Callable[[int, int], None]) -> list[Finding]:
+def log(look: Inspection, progress: Callable[[int, int], None]) -> list[Finding]:
     audit = Audit(look, progress)
     audit.run()
     return [

@@ -4,17 +4,18 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from holdlog.adapters.stores.schema import LEASE_COLUMNS
 from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL
-from holdlog.domain.claims.lease import BY_CALLS, SESSION_ENDS, SESSION_IDLE, TOUCH_EVERY, Held, Lease, Loss, Who
+from holdlog.domain.claims.lease import BY_CALLS, SESSION_ENDS, SESSION_IDLE, TOUCH_EVERY, HeldCounts, Lease, Loss, Who
 
 LOSS_SECONDS: Final = 24 * 60 * 60
 
-_SELECT: Final = f"SELECT {', '.join(Lease._fields)} FROM leases"
+_SELECT: Final = f"SELECT {', '.join(LEASE_COLUMNS)} FROM leases"
 _SELECT_LOSSES: Final = (
     f"SELECT {', '.join(Loss._fields)} FROM losses WHERE principal IS ? AND (session = ? OR receipt = ?)"
     " ORDER BY at, resource"
 )
-_PUT: Final = f"INSERT OR REPLACE INTO leases VALUES ({', '.join('?' * len(Lease._fields))})"
+_PUT: Final = f"INSERT OR REPLACE INTO leases VALUES ({', '.join('?' * len(LEASE_COLUMNS))})"
 _MOVES_TO_SERVER: Final = "(kind = 'held' OR server = '')"  # a waiter is there as long as the server that it called
 _HAS_ENDED: Final = f"(server = '' OR server = '{BY_CALLS}' AND seen <= :now - {SESSION_ENDS})"
 _WAITS_UNTIL: Final = f"CASE WHEN {_HAS_ENDED} THEN MIN(present_until, :now) ELSE present_until END"
@@ -99,12 +100,12 @@ class SqliteLeaseWrites(SqliteLeases):
 
     wrote = False
 
-    def held(self, who: Who, now: int) -> Held:
+    def held(self, who: Who, now: int) -> HeldCounts:
         parameters = {**who._asdict(), "now": now}
         by_session, by_principal = self.connection.execute(_HELD, parameters).fetchone()
         if by_principal > MAX_OF_PRINCIPAL // 2:  # an index alone answered this, with expired leases
             by_principal = self.connection.execute(_HELD_BY_PRINCIPAL, parameters).fetchone()[0]
-        return Held(by_session, by_principal)
+        return HeldCounts(by_session, by_principal)
 
     def due(self, now: int, limit: int) -> list[Lease]:
         select = f"{_SELECT} WHERE deadline <= ? ORDER BY deadline LIMIT ?"

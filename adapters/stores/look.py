@@ -11,7 +11,7 @@ from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
 
-class SqliteLook:
+class SqliteInspection:
     """`connection`: in a read transaction, with `any_text` as `text_factory`. All raise sqlite3.Error."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:

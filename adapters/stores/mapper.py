@@ -10,9 +10,9 @@ from eventsourcing.persistence import StoredEvent
 from holdlog.domain.envelope import (
     FORMAT,
     NO_BASIS,
+    CheckedClaim,
     Digested,
     Envelope,
-    FencingCondition,
     Recorded,
     digest,
     digest_2,
@@ -40,7 +40,7 @@ _CLOCKS_DIFFER: Final = 1_000_000
 """Microseconds. If the clock is further behind the time of an event, it is recorded, too."""
 
 
-class Sealed(NamedTuple):
+class EncodedEvent(NamedTuple):
     """An event ready to be stored: the library's part, and the columns that are ours."""
 
     stored: StoredEvent
@@ -48,7 +48,7 @@ class Sealed(NamedTuple):
     digest: bytes
 
 
-def seal(change: Change, before: State, at: int, clock: int, caller: Caller) -> Sealed:
+def encode(change: Change, before: State, at: int, clock: int, caller: Caller) -> EncodedEvent:
     """`before`: the state right before the event, which gives version and the chain's last digest. `clock`: that of the
     writer, which `at` may be ahead of."""
     event = change.event
@@ -108,10 +108,10 @@ def seal(change: Change, before: State, at: int, clock: int, caller: Caller) -> 
         reason_salt,
         None,
     )
-    return Sealed(stored, extra, chained)
+    return EncodedEvent(stored, extra, chained)
 
 
-def unseal(row: Any) -> Recorded[Event]:
+def decode(row: Any) -> Recorded[Event]:
     """A row (position, stream, version, topic, state, `ENVELOPE_COLUMNS`, `PAYLOAD_COLUMNS`, `FORMAT_COLUMNS`) as a
     recorded event.
 
@@ -149,7 +149,7 @@ def _recorded_format(stream: str, version: int, columns: Any) -> dict[str, Any]:
         return {}
     _require_known_format(stream, version, number)
     try:
-        conditions = () if guard is None else tuple(FencingCondition(**it) for it in json.loads(guard))
+        conditions = () if guard is None else tuple(CheckedClaim(**it) for it in json.loads(guard))
     except (ValueError, TypeError):
         raise StoreError(f"event {stream}@{version} cannot be read: its fencing conditions are not JSON") from None
     return {
@@ -231,7 +231,7 @@ def _hash_of(salt: bytes, text: str | None, redacted: bytes | None) -> bytes | N
     return redacted if text is None else payload_hash(salt, text)
 
 
-def _guard_text(guard: Sequence[FencingCondition]) -> str:
+def _guard_text(guard: Sequence[CheckedClaim]) -> str:
     return _compact([{name: it for name, it in one._asdict().items() if it is not None} for one in guard])
 
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from holdlog.adapters.machine import host
-from holdlog.adapters.stores.mapper import Sealed, seal, unseal
+from holdlog.adapters.stores.mapper import EncodedEvent, decode, encode
 from holdlog.adapters.stores.memory_leases import Key, MemoryLeases
-from holdlog.adapters.stores.memory_threads import NOTHING, Held, MemoryThreads
+from holdlog.adapters.stores.memory_threads import NOTHING, HeldItems, MemoryThreads
 from holdlog.adapters.stores.schema import SESSION_SALT, new_session_salt
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
@@ -19,7 +19,7 @@ from holdlog.domain.claims.resource import covering, overlap
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.names import agent_stream, claim_stream, record_stream, token_stream
-from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Entry, Refusal
+from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, HistoryEntry, Refusal
 from holdlog.domain.record import Record, seen
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.domain.threads.thread import Thread
@@ -31,7 +31,7 @@ from holdlog.projections.projection import Put
 Row = TypeVar("Row")
 RequestKey = tuple[str | None, str, str | None]
 """Principal, session and request_id."""
-_Committed = tuple[list[Sealed], dict[str, State], dict[str, Held], dict[Key, Lease], list[Loss]]
+_Committed = tuple[list[EncodedEvent], dict[str, State], dict[str, HeldItems], dict[Key, Lease], list[Loss]]
 
 
 class MemoryStore:
@@ -98,7 +98,7 @@ class MemoryStore:
             raise self._closed()
 
 
-def _not_before(log: list[Sealed], now: int) -> int:
+def _not_before(log: list[EncodedEvent], now: int) -> int:
     """Now, but not before the newest event, nor before 1970."""
     return max(now, log[-1].extra[0] if log else 0)
 
@@ -108,9 +108,9 @@ class MemoryReader(MemoryThreads):
 
     def __init__(
         self,
-        events: list[Sealed],
+        events: list[EncodedEvent],
         states: dict[str, State],
-        held: dict[str, Held],
+        held: dict[str, HeldItems],
         leases: MemoryLeases,
         remarks: dict[str, str],
         at: int,
@@ -205,9 +205,11 @@ class MemoryReader(MemoryThreads):
     def log(self, after: int, limit: int) -> list[Recorded[Event]]:
         return [self._recorded(index) for index in self._above(after, limit)]
 
-    def entries(self, after: int, limit: int) -> list[Entry]:
+    def entries(self, after: int, limit: int) -> list[HistoryEntry]:
         found = ((index, self.events[index]) for index in self._above(after, limit))
-        return [Entry(index + 1, str(it.stored.originator_id), it.stored.topic, it.extra[0]) for index, it in found]
+        return [
+            HistoryEntry(index + 1, str(it.stored.originator_id), it.stored.topic, it.extra[0]) for index, it in found
+        ]
 
     def _above(self, after: int, limit: int) -> range:
         return range(after, len(self.events) if limit < 0 else min(after + limit, len(self.events)))
@@ -220,7 +222,7 @@ class MemoryReader(MemoryThreads):
 
     def _recorded(self, index: int) -> Recorded[Event]:
         stored, extra, _ = self.events[index]
-        return unseal((index + 1, stored.originator_id, stored.originator_version, stored.topic, stored.state, *extra))
+        return decode((index + 1, stored.originator_id, stored.originator_version, stored.topic, stored.state, *extra))
 
 
 def _first(rows: list[Row], limit: int) -> list[Row]:
@@ -230,9 +232,9 @@ def _first(rows: list[Row], limit: int) -> list[Row]:
 class MemoryTransaction(MemoryReader):
     def __init__(
         self,
-        events: list[Sealed],
+        events: list[EncodedEvent],
         states: dict[str, State],
-        held: dict[str, Held],
+        held: dict[str, HeldItems],
         leases: MemoryLeases,
         remarks: dict[str, str],
         requests: dict[RequestKey, tuple[int, bytes, str]],
@@ -270,13 +272,13 @@ class MemoryTransaction(MemoryReader):
         first = len(self.events) + 1
         for change in changes:
             before = self.states.get(change.before.stream, change.before)
-            sealed = seal(change, before, self.at, self.clock, caller)
+            sealed = encode(change, before, self.at, self.clock, caller)
             self.events.append(sealed)
             self.states[before.stream] = after = fold.evolve(
                 before, change.event, self.at, sealed.digest, caller.principal
             )
             if isinstance(after, Thread):
-                self._hold(after, fold.also(after, change.event, self.at))
+                self._hold(after, fold.detail_rows(after, change.event, self.at))
         self._wrote = True
         return range(first, len(self.events) + 1)
 

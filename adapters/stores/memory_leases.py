@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from holdlog.adapters.stores.leases import LOSS_SECONDS
-from holdlog.domain.claims.lease import BY_CALLS, TOUCH_EVERY, Held, Lease, Loss, Who
+from holdlog.domain.claims.lease import BY_CALLS, TOUCH_EVERY, HeldCounts, Lease, Loss, Who
 
 Key = tuple[str, int]
 
@@ -25,15 +25,15 @@ class MemoryLeases:
     def of_session(self, session: str) -> list[Lease]:
         return [lease for lease in self.leases.values() if lease.session == session]
 
-    def held(self, who: Who, now: int) -> Held:
+    def held(self, who: Who, now: int) -> HeldCounts:
         live = [it for it in self.leases.values() if it.kind != "waits" and it.deadline > now]
         mine = [it for it in live if it.principal == who.principal]
         of_session = [it for it in mine if it.session == who.session and (who.session or it.agent == who.agent)]
-        return Held(len(of_session), len(mine))
+        return HeldCounts(len(of_session), len(mine))
 
     def next_end(self) -> int | None:
         ends = [lease.deadline for lease in self.leases.values()]
-        calls = [lease.present_until for lease in self.leases.values() if lease.present_until]
+        calls = [lease.waiting_until for lease in self.leases.values() if lease.waiting_until]
         return min(ends + calls, default=None)
 
     def servers(self) -> list[str]:
@@ -55,7 +55,7 @@ class MemoryLeases:
 
     def due(self, now: int, limit: int) -> list[Lease]:
         due = sorted((lease for lease in self.leases.values() if lease.deadline <= now), key=lambda it: it.deadline)
-        over = [it for it in self.leases.values() if 0 < it.present_until <= now < it.deadline]
+        over = [it for it in self.leases.values() if 0 < it.waiting_until <= now < it.deadline]
         return [*due[:limit], *over[:limit]]
 
     def put(self, leases: Iterable[Lease]) -> None:
@@ -78,15 +78,17 @@ class MemoryLeases:
                 continue
             held = lease.kind == "held"
             kept = server if held and server else lease.server
-            worn = held and (lease.deadline < now + lease.length - lease.length // 8 or lease.server != kept)
-            if returned or worn or (lease.server == BY_CALLS and lease.seen < now - TOUCH_EVERY):
-                changed[lease.key] = _renewed(lease, now).alive()._replace(server=kept, heard=now, seen=now)
+            worn = held and (lease.deadline < now + lease.duration - lease.duration // 8 or lease.server != kept)
+            if returned or worn or (lease.server == BY_CALLS and lease.last_seen_at < now - TOUCH_EVERY):
+                changed[lease.key] = (
+                    _renewed(lease, now).alive()._replace(server=kept, last_call_at=now, last_seen_at=now)
+                )
         self._change(changed)
 
     def touch(self, sessions: Sequence[tuple[str | None, str]], now: int) -> None:
         theirs = [it for it in self.leases.values() if (it.principal, it.session) in sessions]
         alive = [it for it in theirs if it.server in ("", BY_CALLS) and it.deadline > now]
-        self._change({it.key: it.revived(BY_CALLS, max(it.seen, now)) for it in alive})
+        self._change({it.key: it.revived(BY_CALLS, max(it.last_seen_at, now)) for it in alive})
 
     def end_session(self, session: str, principal: str | None, now: int, at: int) -> None:
         ended = [
@@ -99,9 +101,9 @@ class MemoryLeases:
         changed = {}
         for key, lease in self.leases.items():
             if lease.deadline > now and lease.session in heard and lease.principal is None:
-                at = max(lease.heard, heard[lease.session])
+                at = max(lease.last_call_at, heard[lease.session])
                 kept = _keeper(lease, server)
-                changed[key] = _renewed(lease, now).alive()._replace(server=kept, heard=at, seen=now)
+                changed[key] = _renewed(lease, now).alive()._replace(server=kept, last_call_at=at, last_seen_at=now)
             elif lease.deadline > now and key in named:
                 changed[key] = _renewed(lease, now)
         self._change(changed)
@@ -119,7 +121,7 @@ class MemoryLeases:
         changed = {}
         for key, lease in self.leases.items():
             if lease.server in servers and lease.server:
-                bound = lease.kind == "offered" or (lease.kind == "held" and not lease.told)
+                bound = lease.kind == "offered" or (lease.kind == "held" and not lease.explicit)
                 cut = bound and grace is not None
                 deadline = min(lease.deadline, now + (grace or 0)) if cut else lease.deadline
                 changed[key] = _ended(lease, now, at)._replace(deadline=deadline)
@@ -148,8 +150,8 @@ def _keeper(lease: Lease, server: str) -> str:
 
 
 def _ended(lease: Lease, now: int, at: int) -> Lease:
-    return lease._replace(server="", ended_at=at, present_until=min(lease.present_until, now))
+    return lease._replace(server="", ended_at=at, waiting_until=min(lease.waiting_until, now))
 
 
 def _renewed(lease: Lease, now: int) -> Lease:
-    return lease._replace(deadline=max(lease.deadline, now + lease.length)) if lease.kind == "held" else lease
+    return lease._replace(deadline=max(lease.deadline, now + lease.duration)) if lease.kind == "held" else lease

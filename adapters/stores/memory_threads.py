@@ -6,17 +6,17 @@ from itertools import islice, takewhile
 from operator import itemgetter
 from typing import NamedTuple, Protocol
 
-from holdlog.adapters.stores.mapper import Sealed
+from holdlog.adapters.stores.mapper import EncodedEvent
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import thread_stream
-from holdlog.domain.threads.thread import Datum, Kind, Thread
+from holdlog.domain.threads.thread import Datum, ItemKind, Thread
 from holdlog.projections.fold import State
 from holdlog.projections.projection import Cell, Put
 from holdlog.projections.threads import DATA, datum_of
 
 
-class Held(NamedTuple):
+class HeldItems(NamedTuple):
     """What one thread has. `places`: where in the log its events are, by version; `items`: kind, version and name;
     `results`: the last version of each checksum."""
 
@@ -25,8 +25,8 @@ class Held(NamedTuple):
     data: dict[str, tuple[Cell, ...]]
     results: dict[str, int]
 
-    def copy(self) -> "Held":
-        return Held(self.places.copy(), self.items.copy(), self.data.copy(), self.results.copy())
+    def copy(self) -> "HeldItems":
+        return HeldItems(self.places.copy(), self.items.copy(), self.data.copy(), self.results.copy())
 
     def put(self, put: Put) -> None:
         if put.table is DATA:
@@ -38,14 +38,14 @@ class Held(NamedTuple):
             self.results[str(name)] = version  # type: ignore[assignment]
 
 
-NOTHING = Held([], [], {}, {})
+NOTHING = HeldItems([], [], {}, {})
 _version = itemgetter(1)
 
 
 class _Log(Protocol):
-    events: list[Sealed]
+    events: list[EncodedEvent]
     states: dict[str, State]
-    held: dict[str, Held]
+    held: dict[str, HeldItems]
 
     def _recorded(self, index: int) -> Recorded[Event]: ...
 
@@ -65,7 +65,7 @@ class MemoryThreads:
     def thread_events(
         self: _Log,
         thread: str,
-        kinds: Sequence[Kind],
+        kinds: Sequence[ItemKind],
         after: int,
         before: int | None,
         limit: int,

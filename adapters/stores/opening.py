@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from holdlog.adapters.machine import host
-from holdlog.adapters.machine.gate import Gate
+from holdlog.adapters.machine.gate import WriteLock
 from holdlog.adapters.machine.location import LocationError, prepare_folder, require_local
 from holdlog.adapters.machine.private import open_private, require_own, why_open
 from holdlog.adapters.stores.faults import DOCTOR_FIRST, DamagedError, require_major
@@ -67,7 +67,7 @@ def open_sqlite(
     gate_path = path.with_name(path.name + ".gate")
     guarded = gate_path.exists()
     try:
-        gate = Gate(gate_path)
+        gate = WriteLock(gate_path)
     except OSError as error:
         raise StoreError(
             f"{path.parent} cannot be written ({error.strerror}); use --db with a path you may write"

@@ -10,7 +10,7 @@ from holdlog.domain.refusals import HoldlogError, UnavailableError
 from holdlog.projections import fold
 from holdlog.projections.fold import STATES, VIEWS, State
 from holdlog.projections.projection import Table
-from holdlog.projections.rebuild import Step, fold_page, initial
+from holdlog.projections.rebuild import FoldStep, fold_page, initial
 
 PAGE_EVENTS: Final = 4_000
 """Events folded at once: their rows are written while other writers to a file wait, some 20 ms."""
@@ -41,7 +41,7 @@ class Tables(Protocol):
         """Rows by view, in place of those with the same keys."""
 
 
-class Aside(Protocol):
+class ShadowTables(Protocol):
     """What one rebuild makes beside the views in use. Each transaction raises UnavailableError once another rebuild
     has begun, and StoreError when the store has a newer schema."""
 
@@ -78,7 +78,7 @@ class RebuildReport(NamedTuple):
 class _Page(NamedTuple):
     """Some events, and where they ended: in order of streams, or of positions."""
 
-    steps: list[Step]
+    steps: list[FoldStep]
     position: int
     full: bool
 
@@ -87,7 +87,7 @@ class _Page(NamedTuple):
         return self.steps[-1].stream, self.steps[-1].version
 
 
-def rebuild(aside: Aside, progress: Progress = lambda done, total: None) -> RebuildReport:
+def rebuild(aside: ShadowTables, progress: Progress = lambda done, total: None) -> RebuildReport:
     """Replace all views by what the log says, while other processes read and write.
 
     Pages of the log are folded while others write, and put in short transactions: first stream by stream, so that
@@ -125,11 +125,11 @@ def taken_over() -> UnavailableError:
     return UnavailableError("another rebuild started meanwhile and goes on; this one stopped, the views are whole")
 
 
-def name_aside(view: str) -> str:
+def shadow_name(view: str) -> str:
     return f"{view}_rebuilt"
 
 
-def _fold_streams(aside: Aside, total: int, progress: Progress) -> int:
+def _fold_streams(aside: ShadowTables, total: int, progress: Progress) -> int:
     events, end = 0, ("", 0)
     while True:
         with aside.look() as tables:
@@ -144,7 +144,7 @@ def _fold_streams(aside: Aside, total: int, progress: Progress) -> int:
         end = page.end
 
 
-def _fold_news(aside: Aside, reached: int) -> tuple[int, int]:
+def _fold_news(aside: ShadowTables, reached: int) -> tuple[int, int]:
     """Until less than a page is left."""
     events = 0
     while True:
@@ -170,10 +170,10 @@ def _catch_up(tables: Tables, reached: int) -> tuple[int, int]:
 
 
 def _page(rows: Iterator[Row], after: int) -> _Page:
-    steps: list[Step] = []
+    steps: list[FoldStep] = []
     position, characters = after, 0
     for position, stream, version, at, digest, topic, state, payload, principal in rows:
-        steps.append(Step(stream, version, at, digest, event_of(stream, version, topic, state, payload), principal))
+        steps.append(FoldStep(stream, version, at, digest, event_of(stream, version, topic, state, payload), principal))
         characters += len(state) + len(payload or "")
         if characters > PAGE_CHARACTERS:
             return _Page(steps, position, full=True)

@@ -17,12 +17,12 @@ from eventsourcing.sqlite import (
     SQLiteDatastore,
 )
 
-from holdlog.adapters.stores.mapper import Sealed
+from holdlog.adapters.stores.mapper import EncodedEvent
 from holdlog.adapters.stores.schema import CREATE_EVENTS, INSERT_EVENT, PUT
 from holdlog.projections.projection import Put
 
 
-class EventRecorder(SQLiteApplicationRecorder):
+class SqliteEventRecorder(SQLiteApplicationRecorder):
     """The library's log with our columns beside its four, and the rows of the views written with the events."""
 
     def construct_create_table_statements(self) -> list[str]:
@@ -33,7 +33,7 @@ class EventRecorder(SQLiteApplicationRecorder):
         c: SQLiteCursor,
         stored_events: Sequence[StoredEvent],
         *,
-        sealed: Sequence[Sealed] = (),
+        sealed: Sequence[EncodedEvent] = (),
         puts: Sequence[Put] = (),
         **_: Any,
     ) -> Sequence[int]:
@@ -54,7 +54,7 @@ class Pool(SQLiteConnectionPool):
         return connection
 
 
-class Datastore(SQLiteDatastore):
+class OpenedSqliteDatastore(SQLiteDatastore):
     def __init__(self, path: Path) -> None:
         super().__init__(uri_of(path), originator_id_type="text")
         self.pool.close()

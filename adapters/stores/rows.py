@@ -10,8 +10,8 @@ from eventsourcing.sqlite import SQLiteCursor
 
 from holdlog.adapters.stores.faults import require_major
 from holdlog.adapters.stores.leases import SqliteLeases, SqliteLeaseWrites
-from holdlog.adapters.stores.mapper import Sealed, seal, unseal
-from holdlog.adapters.stores.recorder import EventRecorder
+from holdlog.adapters.stores.mapper import EncodedEvent, decode, encode
+from holdlog.adapters.stores.recorder import SqliteEventRecorder
 from holdlog.adapters.stores.schema import EVENTS_TABLE, SELECT_EVENTS, beyond, select_from
 from holdlog.adapters.stores.sealing import SEAL, line_of
 from holdlog.adapters.stores.threads import SqliteThreads
@@ -20,7 +20,7 @@ from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.resource import covering
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Caller, Event
-from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Entry, Refusal
+from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, HistoryEntry, Refusal
 from holdlog.domain.record import Record
 from holdlog.domain.token import Token
 from holdlog.projections import fold
@@ -152,13 +152,13 @@ class SqliteReader(SqliteThreads):
 
     def history(self, stream: str, before: int | None, limit: int) -> list[Recorded[Event]]:
         below = sys.maxsize if before is None else before
-        return [unseal(row) for row in self.connection.execute(_SELECT_HISTORY, (stream, below, limit))]
+        return [decode(row) for row in self.connection.execute(_SELECT_HISTORY, (stream, below, limit))]
 
     def log(self, after: int, limit: int) -> list[Recorded[Event]]:
-        return [unseal(row) for row in self.rows(after, limit)]
+        return [decode(row) for row in self.rows(after, limit)]
 
-    def entries(self, after: int, limit: int) -> list[Entry]:
-        return [Entry(*row) for row in self.connection.execute(_SELECT_ENTRIES, (after, limit))]
+    def entries(self, after: int, limit: int) -> list[HistoryEntry]:
+        return [HistoryEntry(*row) for row in self.connection.execute(_SELECT_ENTRIES, (after, limit))]
 
     def meta(self, name: str) -> str | None:
         row = self.connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
@@ -177,7 +177,7 @@ class SqliteTransaction(SqliteReader):
     def __init__(
         self,
         connection: sqlite3.Connection,
-        recorder: EventRecorder,
+        recorder: SqliteEventRecorder,
         clock: Callable[[], int],
         steady: Callable[[], int],
     ) -> None:
@@ -239,13 +239,13 @@ class SqliteTransaction(SqliteReader):
     def append(self, changes: Sequence[Change], caller: Caller) -> Sequence[int]:
         states: dict[str, State] = {}
         rows: list[Put] = []
-        sealed: list[Sealed] = []
+        sealed: list[EncodedEvent] = []
         for change in changes:
             stream = change.before.stream
             before = states.get(stream, change.before)
-            event = seal(change, before, self.at, self.clock, caller)
+            event = encode(change, before, self.at, self.clock, caller)
             states[stream] = after = fold.evolve(before, change.event, self.at, event.digest, caller.principal)
-            rows += fold.also(after, change.event, self.at)
+            rows += fold.detail_rows(after, change.event, self.at)
             sealed.append(event)
         stored = [event.stored for event in sealed]
         positions = self._recorder._insert_events(

@@ -5,6 +5,7 @@ import sys
 from typing import Final
 
 from holdlog.adapters.stores.mapper import ENVELOPE_COLUMNS, FORMAT_COLUMNS, PAYLOAD_COLUMNS
+from holdlog.domain.claims.lease import Lease
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
@@ -51,6 +52,16 @@ CREATE TABLE IF NOT EXISTS {EVENTS_TABLE} (
     reason_hash BLOB,
     UNIQUE (originator_id, originator_version)
 )"""
+
+_LEASE_COLUMNS: Final = {
+    "duration": "length",
+    "explicit": "told",
+    "waiting_until": "present_until",
+    "last_call_at": "heard",
+    "last_seen_at": "seen",
+}
+LEASE_COLUMNS: Final = tuple(_LEASE_COLUMNS.get(field, field) for field in Lease._fields)
+"""The columns of a lease, in the order of its fields; their names are those of the first schema."""
 
 CREATE_SIDE_TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",

@@ -12,9 +12,9 @@ from typing import Final
 
 from holdlog.adapters.machine import host
 from holdlog.adapters.machine.deadline import Deadline
-from holdlog.adapters.machine.gate import Gate, describe_process
+from holdlog.adapters.machine.gate import WriteLock, describe_process
 from holdlog.adapters.stores.faults import code_of, is_busy, is_damage, refusal_of
-from holdlog.adapters.stores.recorder import Datastore, EventRecorder, configure, uri_of
+from holdlog.adapters.stores.recorder import OpenedSqliteDatastore, SqliteEventRecorder, configure, uri_of
 from holdlog.adapters.stores.rows import SqliteReader, SqliteTransaction
 from holdlog.adapters.stores.schema import EVENTS_TABLE
 from holdlog.adapters.stores.second_look import SecondLook
@@ -41,15 +41,15 @@ class SqliteStore:
     """Read when the store was opened: no connection is needed for it."""
 
     def __init__(
-        self, path: Path, gate: Gate, clock: Callable[[], int] = host.now, steady: Callable[[], int] = host.steady
+        self, path: Path, gate: WriteLock, clock: Callable[[], int] = host.now, steady: Callable[[], int] = host.steady
     ) -> None:
         self.path = path
         self._path = str(path)  # a Path costs a microsecond at every stat
         self.gate = gate
         self.clock = clock
         self._steady = steady
-        self._datastore = Datastore(path)
-        self.recorder = EventRecorder(self._datastore, EVENTS_TABLE)
+        self._datastore = OpenedSqliteDatastore(path)
+        self.recorder = SqliteEventRecorder(self._datastore, EVENTS_TABLE)
         self.second_look = SecondLook(path)
         self._identity = identity_of(path)
         self._idle: deque[sqlite3.Connection] = deque()
@@ -60,17 +60,17 @@ class SqliteStore:
         self._owner = os.getpid()
         self._closed = False
 
-    def reader(self) -> "_Read":
+    def reader(self) -> "_SqliteRead":
         self._usable()
-        return _Read(self, snapshot=False)
+        return _SqliteRead(self, snapshot=False)
 
-    def snapshot(self) -> "_Read":
+    def snapshot(self) -> "_SqliteRead":
         self._usable()
-        return _Read(self, snapshot=True)
+        return _SqliteRead(self, snapshot=True)
 
-    def transaction(self, deadline: float, ahead: object = None) -> "_Write":
+    def transaction(self, deadline: float, ahead: object = None) -> "_SqliteWrite":
         self._usable()
-        return _Write(self, deadline)
+        return _SqliteWrite(self, deadline)
 
     def size(self) -> int:
         return size_of(self.path)
@@ -264,7 +264,7 @@ def _keep_for_ever(thing: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
-class _Write:
+class _SqliteWrite:
     """One write transaction for the length of a block."""
 
     __slots__ = ("_deadline", "_store", "_transaction")
@@ -291,7 +291,7 @@ class _Write:
             raise refusal_of(error, second_look=self._store.second_look) from error
 
 
-class _Read:
+class _SqliteRead:
     """A borrowed connection for the length of a block; `snapshot`: in one read transaction."""
 
     __slots__ = ("_connection", "_snapshot", "_store")

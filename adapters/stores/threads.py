@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
-from holdlog.adapters.stores.mapper import unseal
+from holdlog.adapters.stores.mapper import decode
 from holdlog.adapters.stores.schema import EVENT_COLUMNS, EVENTS_TABLE, select_from
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import thread_stream
-from holdlog.domain.threads.thread import Datum, Kind, Thread
+from holdlog.domain.threads.thread import Datum, ItemKind, Thread
 from holdlog.projections.threads import DATA, ITEMS, THREADS, datum_of, thread_of
 
 _SELECT_THREAD: Final = f"{select_from(THREADS)} WHERE thread = ?"
@@ -39,7 +39,7 @@ class SqliteThreads:
     def thread_events(
         self,
         thread: str,
-        kinds: Sequence[Kind],
+        kinds: Sequence[ItemKind],
         after: int,
         before: int | None,
         limit: int,
@@ -51,7 +51,7 @@ class SqliteThreads:
         parameters = [it for kind in kinds for it in (thread, kind, *place, limit)]
         select = _select_events(len(kinds), newest, key is not None)
         rows = self.connection.execute(select, (*parameters, limit, thread_stream(thread)))
-        return [unseal(row) for row in rows]
+        return [decode(row) for row in rows]
 
     def checksums(self, thread: str, after: int, wanted: Sequence[str] | None) -> list[str]:
         if wanted is None:

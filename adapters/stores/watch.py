@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from holdlog.adapters.stores.writer import Job
 
 
-class Watch(Protocol):
+class CommandObserver(Protocol):
     """Told by whichever thread does it, before the callers are: it must be quick. What it raises is logged."""
 
     def asked(self) -> object:

@@ -17,10 +17,10 @@ from itertools import islice
 from typing import Final
 
 from holdlog.adapters.machine.deadline import STOPPED, Deadline
-from holdlog.adapters.stores.watch import Watch
-from holdlog.domain.handle import Command, Outcome, footprint, handle
+from holdlog.adapters.stores.watch import CommandObserver
+from holdlog.domain.handle import AnyCommand, Outcome, handle, prefetch
 from holdlog.domain.message import Caller
-from holdlog.domain.ports import Bell, Refusal, Store
+from holdlog.domain.ports import Notifier, Refusal, Store
 from holdlog.domain.refusals import HoldlogError, SealedError, StoreError, UnavailableError
 
 MAX_BATCH: Final = 256
@@ -39,7 +39,7 @@ class Job:
 
     __slots__ = ("caller", "command", "deadline", "done", "future", "leads", "loop", "outcome", "seen", "turn")
 
-    def __init__(self, command: Command, caller: Caller) -> None:
+    def __init__(self, command: AnyCommand, caller: Caller) -> None:
         self.command = command
         self.caller = caller
         self.deadline = time.monotonic() + PATIENCE
@@ -61,9 +61,9 @@ class Job:
 class Writer:
     """Takes commands from threads and coroutines of this process. Safe in threads."""
 
-    watch: Watch | None = None
+    watch: CommandObserver | None = None
 
-    def __init__(self, store: Store, bell: Bell) -> None:
+    def __init__(self, store: Store, bell: Notifier) -> None:
         self._store = store
         self._bell = bell
         self._lock = threading.Lock()
@@ -74,7 +74,7 @@ class Writer:
         self._refusals: deque[Refusal] = deque(maxlen=MAX_REFUSALS_KEPT)
         self._closed: Callable[[], StoreError] | None = None
 
-    def run(self, command: Command, caller: Caller) -> Outcome:
+    def run(self, command: AnyCommand, caller: Caller) -> Outcome:
         """Run the command and block until it is durable or refused. Raises the refusal."""
         job = Job(command, caller)
         try:
@@ -95,7 +95,7 @@ class Writer:
         return job.result()
 
     async def run_async(
-        self, command: Command, caller: Caller, late: Callable[[Outcome], None] | None = None
+        self, command: AnyCommand, caller: Caller, late: Callable[[Outcome], None] | None = None
     ) -> Outcome:
         """As `run`. A cancelled caller withdraws its command, unless it is in a batch: then the command stands, and
         `late` is told its outcome."""
@@ -254,7 +254,7 @@ class Writer:
         refusals: list[Refusal] = []
         committed: Sequence[str] = ()
         try:
-            ahead = partial(footprint, [job.command for job in batch])
+            ahead = partial(prefetch, [job.command for job in batch])
             deadline = max(batch[0].deadline, time.monotonic() + LAST_PATIENCE)
             with self._store.transaction(deadline, ahead) as transaction:
                 if transaction.sealed is not None:

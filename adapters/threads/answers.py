@@ -9,7 +9,7 @@ from holdlog.domain import refusals
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.handle import Outcome
 from holdlog.domain.message import Event
-from holdlog.domain.refusals import DataConflict, HoldlogError
+from holdlog.domain.refusals import DataConflictDetail, HoldlogError
 from holdlog.domain.threads.commands import ChangeData, ThreadChanged
 from holdlog.domain.threads.thread import MessageAppended, ResultAppended, Thread
 from holdlog.domain.times import utc
@@ -104,7 +104,7 @@ def refused(refusal: HoldlogError) -> Result | None:
             return None
 
 
-def conflict(detail: DataConflict) -> results.DataConflict:
+def conflict(detail: DataConflictDetail) -> results.DataConflict:
     return results.DataConflict(**detail.model_dump(), hint=_CONFLICT)
 
 

@@ -6,14 +6,14 @@ from uuid import uuid4
 
 from holdlog.adapters.access.grants import EVERYTHING
 from holdlog.adapters.arguments import AGENT, NAME, after_argument, checked, number_of_seconds, page_size, text, whole
-from holdlog.adapters.call import Read, Wait, Write
+from holdlog.adapters.call import BlockingQuery, CommandRequest, Query
 from holdlog.adapters.pages import MAX_PAGE, chunks, page
 from holdlog.adapters.results import Result
 from holdlog.adapters.threads import answers
 from holdlog.adapters.threads import results as told
-from holdlog.adapters.threads.data import ThreadDataCalls, started
-from holdlog.adapters.threads.reading import ThreadPage, read_page
-from holdlog.adapters.threads.said import digest_of, said
+from holdlog.adapters.threads.data import ThreadDataRequests, started
+from holdlog.adapters.threads.reading import ThreadSlice, read_page
+from holdlog.adapters.threads.said import digest_of, parse_items
 from holdlog.domain.handle import Outcome
 from holdlog.domain.names import thread_stream
 from holdlog.domain.ports import Reader
@@ -27,7 +27,7 @@ FORMATS: Final = ("items", "model")
 Pages = told.ThreadItems | told.ThreadMessages
 
 
-class ThreadCalls(ThreadDataCalls):
+class ThreadRequests(ThreadDataRequests):
     """To read a thread takes `read-threads` on its name, to start or change it `write-threads`."""
 
     def thread_start(
@@ -37,7 +37,7 @@ class ThreadCalls(ThreadDataCalls):
         data: Any = None,
         parent: str | None = None,
         parent_version: int | None = None,
-    ) -> Write[told.Started | told.Resumed]:
+    ) -> CommandRequest[told.Started | told.Resumed]:
         """Without `thread_id` it gets one. `data`: of a new thread; `parent`: fork it, at a version or as it is."""
         by, name = text(agent, "agent", AGENT), text(uuid4().hex if thread_id is None else thread_id, "thread_id", NAME)
         members = self._members({} if data is None else data)
@@ -61,18 +61,18 @@ class ThreadCalls(ThreadDataCalls):
             made = answers.started(outcome)
             return made if self._sees_parent(made.parent) else made.model_copy(update=_NO_PARENT)
 
-        return Write(command, answer)
+        return CommandRequest(command, answer)
 
     def thread_append(
         self, thread_id: str, agent: str, messages: Any = None, results: Any = None
-    ) -> Write[told.Appended]:
+    ) -> CommandRequest[told.Appended]:
         """Messages, then results, as JSON objects; a result without a time gets that of the store's clock."""
         name, by = text(thread_id, "thread_id", NAME), text(agent, "agent", AGENT)
-        found = said(messages, results, self._clock(), self._settings.max_value_bytes)
+        found = parse_items(messages, results, self._clock(), self._settings.max_value_bytes)
         asked = digest_of("append", name, by, messages, results) if found.made_up else None
         command = checked(lambda: Append(thread=name, items=found.items, by=by, asked=asked))
         self._require("write-threads", name)
-        return Write(command, answers.appended)
+        return CommandRequest(command, answers.appended)
 
     def thread_read(
         self,
@@ -81,13 +81,13 @@ class ThreadCalls(ThreadDataCalls):
         after_version: int | None = None,
         before_version: int | None = None,
         form: str = "items",
-    ) -> Read[Pages]:
+    ) -> Query[Pages]:
         """A page as it is now: the first above `after_version`, without it the newest, in order of versions."""
         after = None if after_version is None else whole(after_version, "after_version")
         before = None if before_version is None else whole(before_version, "before_version")
         size, form = page_size(limit), _form(form)
         name = self._readable_thread(thread_id)
-        return Read(lambda reader: _page(read_page(reader, name, after, before, size), form), large=True)
+        return Query(lambda reader: _page(read_page(reader, name, after, before, size), form), large=True)
 
     def thread_coming(
         self,
@@ -97,7 +97,7 @@ class ThreadCalls(ThreadDataCalls):
         form: str = "items",
         wait_seconds: float = 0,
         before_version: int | None = None,
-    ) -> Wait[Pages]:
+    ) -> BlockingQuery[Pages]:
         """The next page above a version that is not empty, or tells that results were cleared; an empty one when the
         time is over."""
         if after_version is None:
@@ -115,14 +115,14 @@ class ThreadCalls(ThreadDataCalls):
         def timed_out(reader: Reader, elapsed: float) -> Pages:
             return _page(read_page(reader, name, after, None, size), form)
 
-        return Wait(look, timed_out, seconds, (thread_stream(name),), large=True)
+        return BlockingQuery(look, timed_out, seconds, (thread_stream(name),), large=True)
 
-    def thread(self, thread_id: str) -> Read[told.ThreadFacts]:
+    def thread(self, thread_id: str) -> Query[told.ThreadFacts]:
         """Its answer raises NotFoundError."""
         name = self._readable_thread(thread_id)
-        return Read(lambda reader: told.ThreadFacts(**self._facts(started(reader, name))))
+        return Query(lambda reader: told.ThreadFacts(**self._facts(started(reader, name))))
 
-    def threads(self, limit: int = MAX_PAGE, after: str | None = None) -> Read[told.ThreadList]:
+    def threads(self, limit: int = MAX_PAGE, after: str | None = None) -> Query[told.ThreadList]:
         size, after = page_size(limit), after_argument(after, "after")
 
         def answer(reader: Reader) -> told.ThreadList:
@@ -135,7 +135,7 @@ class ThreadCalls(ThreadDataCalls):
                 next_after=found[-1].thread if more else None,
             )
 
-        return Read(answer, large=True)
+        return Query(answer, large=True)
 
     def refused(self, refusal: HoldlogError) -> Result:
         return answers.refused(refusal) or super().refused(refusal)
@@ -161,7 +161,7 @@ def _form(given: str) -> str:
     return given
 
 
-def _page(found: ThreadPage, form: str) -> Pages:
+def _page(found: ThreadSlice, form: str) -> Pages:
     facts: dict[str, Any] = {
         "thread_id": found.thread.thread,
         "version": found.version,

@@ -107,7 +107,7 @@ class AgentResult(_Said):
 
     def export(self) -> dict[str, Any]:
         """What is kept of it, as JSON."""
-        output, tool_calls, at = _told(self.output), _told(self.tool_calls), _moment(self.created_at)
+        output, tool_calls, at = _joined_texts(self.output), _joined_texts(self.tool_calls), _moment(self.created_at)
         named = [self.id] if self._is_a_users else [[*output, *tool_calls], at]
         return {
             "agent_name": self.agent_name,
@@ -186,7 +186,7 @@ def _digest(said: Any) -> str:
     return hashlib.blake2b(to_json(said), digest_size=16).hexdigest()
 
 
-def _told(messages: Iterable[_Said]) -> list[dict[str, Any]]:
+def _joined_texts(messages: Iterable[_Said]) -> list[dict[str, Any]]:
     return [message.told() for message in messages]
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdlog.adapters.arguments import AGENT, NAME, after_argument, checked, json_value, text, whole
-from holdlog.adapters.call import Read, Write
-from holdlog.adapters.events.calls import EventCalls
+from holdlog.adapters.call import CommandRequest, Query
+from holdlog.adapters.events.calls import EventRequests
 from holdlog.adapters.pages import chunks, datum_bytes, page
 from holdlog.adapters.threads import answers, results
 from holdlog.domain.handle import Outcome
@@ -16,10 +16,10 @@ from holdlog.domain.threads.thread import Datum, Thread, require_started
 from holdlog.domain.value import Json
 
 
-class ThreadDataCalls(EventCalls):
+class ThreadDataRequests(EventRequests):
     """`expected_data_version`: None = whatever it is."""
 
-    def thread_get(self, thread_id: str, key: str) -> Read[results.ThreadValue]:
+    def thread_get(self, thread_id: str, key: str) -> Query[results.ThreadValue]:
         """Its answer raises NotFoundError."""
         name = text(thread_id, "thread_id", NAME)
         find = self.thread_datum(name, key)
@@ -28,9 +28,9 @@ class ThreadDataCalls(EventCalls):
             datum, version = find.answer(reader)
             return results.ThreadValue(thread_id=name, key=datum.key, value=datum.value.value, data_version=version)
 
-        return Read(answer)
+        return Query(answer)
 
-    def thread_datum(self, thread_id: str, key: str) -> Read[tuple[Datum, int]]:
+    def thread_datum(self, thread_id: str, key: str) -> Query[tuple[Datum, int]]:
         """What `thread_get` answers from, and the data_version. Its answer raises NotFoundError."""
         name, key, find = self._find(thread_id, key)
 
@@ -40,18 +40,18 @@ class ThreadDataCalls(EventCalls):
                 raise answers.key_missing(name, key)
             return datum, version
 
-        return Read(answer)
+        return Query(answer)
 
-    def thread_has(self, thread_id: str, key: str) -> Read[results.ThreadKey]:
+    def thread_has(self, thread_id: str, key: str) -> Query[results.ThreadKey]:
         name, key, find = self._find(thread_id, key)
 
         def answer(reader: Reader) -> results.ThreadKey:
             datum, version = find(reader)
             return results.ThreadKey(thread_id=name, key=key, has=datum is not None, data_version=version)
 
-        return Read(answer)
+        return Query(answer)
 
-    def thread_data(self, thread_id: str, after: str | None = None) -> Read[results.ThreadData]:
+    def thread_data(self, thread_id: str, after: str | None = None) -> Query[results.ThreadData]:
         """All keys with their values, or as many as fit a page."""
         name, after = self._readable_thread(thread_id), after_argument(after, "after_key")
 
@@ -66,16 +66,16 @@ class ThreadDataCalls(EventCalls):
                 next_after=found[-1].key if more else None,
             )
 
-        return Read(answer, large=True)
+        return Query(answer, large=True)
 
     def thread_set(
         self, thread_id: str, key: str, value: Any, agent: str, expected_data_version: int | None
-    ) -> Write[results.DataChanged]:
+    ) -> CommandRequest[results.DataChanged]:
         return self.thread_change(thread_id, {text(key, "key", NAME): value}, (), agent, expected_data_version)
 
     def thread_delete(
         self, thread_id: str, key: str, agent: str, expected_data_version: int | None
-    ) -> Write[results.DataChanged]:
+    ) -> CommandRequest[results.DataChanged]:
         """Its answer raises NotFoundError where there was no such key."""
         key = text(key, "key", NAME)
         write = self.thread_change(thread_id, {}, (key,), agent, expected_data_version)
@@ -86,11 +86,11 @@ class ThreadDataCalls(EventCalls):
                 raise answers.key_missing(told.thread_id, key)
             return told
 
-        return Write(write.command, answer)
+        return CommandRequest(write.command, answer)
 
     def thread_change(
         self, thread_id: str, written: Any, deleted: Sequence[str], agent: str, expected_data_version: int | None
-    ) -> Write[results.DataChanged]:
+    ) -> CommandRequest[results.DataChanged]:
         """Several keys at once."""
         name, by = text(thread_id, "thread_id", NAME), text(agent, "agent", AGENT)
         expected = None if expected_data_version is None else whole(expected_data_version, "expected_data_version")
@@ -101,7 +101,7 @@ class ThreadDataCalls(EventCalls):
             lambda: ChangeData(thread=name, written=members, deleted=gone, expected_data_version=expected, by=by)
         )
         self._require("write-threads", name)
-        return Write(command, lambda outcome: answers.changed(outcome, command))
+        return CommandRequest(command, lambda outcome: answers.changed(outcome, command))
 
     # --- steps
 

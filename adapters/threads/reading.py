@@ -9,10 +9,10 @@ from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError
-from holdlog.domain.threads.thread import Kind, Thread, require_started
+from holdlog.domain.threads.thread import ItemKind, Thread, require_started
 
 
-class ThreadPage(NamedTuple):
+class ThreadSlice(NamedTuple):
     """`events`: messages and results that stand, in order. `version`: up to which nothing is missing; go on above it.
     `next_after`, `next_before`: there are more."""
 
@@ -23,7 +23,7 @@ class ThreadPage(NamedTuple):
     next_before: int | None
 
 
-def read_page(reader: Reader, name: str, after: int | None, before: int | None, limit: int) -> ThreadPage:
+def read_page(reader: Reader, name: str, after: int | None, before: int | None, limit: int) -> ThreadSlice:
     """The first above a version; without one, the newest. Raises NotFoundError, and InvalidError for a version beyond
     the end: whoever waits there waits for ever.
 
@@ -40,9 +40,9 @@ def read_page(reader: Reader, name: str, after: int | None, before: int | None, 
     if newest:
         found.reverse()
     if newest and more:
-        return ThreadPage(thread, below - 1, found, None, found[0].envelope.version)
+        return ThreadSlice(thread, below - 1, found, None, found[0].envelope.version)
     last = found[-1].envelope.version if more else None
-    return ThreadPage(thread, last or below - 1, found, last, None)
+    return ThreadSlice(thread, last or below - 1, found, last, None)
 
 
 def _standing(reader: Reader, thread: Thread, above: int, below: int, newest: bool) -> Iterator[Recorded[Event]]:
@@ -53,7 +53,7 @@ def _standing(reader: Reader, thread: Thread, above: int, below: int, newest: bo
 
 
 def _stretch(
-    reader: Reader, name: str, kinds: tuple[Kind, ...], above: int, below: int, newest: bool
+    reader: Reader, name: str, kinds: tuple[ItemKind, ...], above: int, below: int, newest: bool
 ) -> Iterator[Recorded[Event]]:
     if above + 1 >= below:
         return iter(())

@@ -136,7 +136,7 @@ class ThreadNotFound(Result):
     hint: str
 
 
-class Facts(BaseModel):
+class _ThreadFields(BaseModel):
     """What is known of a thread without reading it (`domain.threads.thread.Thread`)."""
 
     thread_id: str
@@ -155,11 +155,11 @@ class Facts(BaseModel):
     parent_version: int | None = None
 
 
-class ListedThread(Facts, Part):
+class ListedThread(_ThreadFields, Part):
     pass
 
 
-class ThreadFacts(Facts, Result):
+class ThreadFacts(_ThreadFields, Result):
     status: Literal["ok"] = "ok"
 
 

@@ -22,14 +22,14 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,31}")
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-class Said(NamedTuple):
+class ParsedItems(NamedTuple):
     """`made_up`: some time was not said."""
 
     items: tuple[NewMessage | NewResult, ...]
     made_up: bool
 
 
-def said(messages: object, results: object, now: int, limit: int) -> Said:
+def parse_items(messages: object, results: object, now: int, limit: int) -> ParsedItems:
     """`now`: the time (microseconds UTC) of results that have none. `limit`: bytes of each, as JSON. Raises
     InvalidError."""
     told, found = _objects(messages, "messages"), _objects(results, "results")
@@ -40,7 +40,7 @@ def said(messages: object, results: object, now: int, limit: int) -> Said:
         _small(_message(message, place), place, limit) for place, message in _placed(told, "messages")
     ]
     items += [_small(_result(result, place, now), place, limit) for place, result in _placed(found, "results")]
-    return Said(tuple(items), any(untimed))
+    return ParsedItems(tuple(items), any(untimed))
 
 
 def digest_of(*asked: Any) -> str:

@@ -7,25 +7,25 @@ waiter is in its call and does not itself wait for the one who asks.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from holdlog.domain.claims.claim import Claim, ClaimEvent, Grant, Mode, Past, Ticket, evolve
+from holdlog.domain.claims.claim import Claim, ClaimEvent, Grant, Mode, PastHold, Ticket, evolve
 from holdlog.domain.claims.lease import Lease, Loss, Who
 from holdlog.domain.claims.resource import covering, overlap
 from holdlog.domain.refusals import Link
 
-Option = tuple[str, ...]
+ResourceSet = tuple[str, ...]
 """Resources that an agent asks for together."""
 
 
-class Wish(NamedTuple):
+class WantedClaim(NamedTuple):
     """What an agent asks for: all resources of one of the `options`. `turn`: its place among all tickets."""
 
     who: Who
     mode: Mode
-    options: tuple[Option, ...]
+    options: tuple[ResourceSet, ...]
     turn: float = float("inf")
 
 
-class Rival(NamedTuple):
+class LiveHold(NamedTuple):
     """A live grant of another that a wish is not compatible with."""
 
     resource: str
@@ -41,13 +41,13 @@ class Waiting(NamedTuple):
     lease: Lease
 
     @property
-    def wish(self) -> Wish:
+    def wish(self) -> WantedClaim:
         ticket = self.ticket
         options = ((self.resource, *ticket.also), *((other,) for other in ticket.alternatives))
-        return Wish(self.lease.who, ticket.mode, options, ticket.turn)
+        return WantedClaim(self.lease.who, ticket.mode, options, ticket.turn)
 
 
-class Board:
+class ClaimBoard:
     """`now`: the store's steady clock; a lease that is due there counts as ended. `at`: microseconds UTC.
 
     What a command decides is recorded here as it goes, so that the next step sees it: `changes` are the events, `kept`
@@ -64,9 +64,9 @@ class Board:
         self.dropped: set[tuple[str, int]] = set()
         self.losses: list[Loss] = []
 
-    def copy(self) -> "Board":
+    def copy(self) -> "ClaimBoard":
         """To try something out."""
-        return Board(self.claims.values(), self.leases.values(), self.now, self.at)
+        return ClaimBoard(self.claims.values(), self.leases.values(), self.now, self.at)
 
     # --- look
 
@@ -85,19 +85,21 @@ class Board:
         if resource.endswith("/"):
             yield from (claim for name, claim in self.claims.items() if name.startswith(resource) and name != resource)
 
-    def holds(self, resource: str) -> list[Rival]:
+    def holds(self, resource: str) -> list[LiveHold]:
         """The live grants of this very resource, oldest first."""
         found = ((grant, self.lease(resource, grant.version)) for grant in self.claim(resource).grants)
-        return [Rival(resource, grant, lease) for grant, lease in found if lease is not None]
+        return [LiveHold(resource, grant, lease) for grant, lease in found if lease is not None]
 
-    def hold_of(self, resource: str, who: Who) -> Rival | None:
+    def hold_of(self, resource: str, who: Who) -> LiveHold | None:
         return next((hold for hold in self.holds(resource) if hold.lease.is_of(who)), None)
 
-    def former_holds(self, resource: str, who: Who) -> list[Rival]:
+    def former_holds(self, resource: str, who: Who) -> list[LiveHold]:
         """The holds of exactly this resource by ended sessions with the same agent name and principal."""
         return [hold for hold in self.holds(resource) if hold.lease.is_left_to(who, self.now)]
 
-    def rivals(self, resource: str, mode: Mode, who: Who | None, option: Option = ()) -> Iterator[Rival]:
+    def conflicting_holds(
+        self, resource: str, mode: Mode, who: Who | None, option: ResourceSet = ()
+    ) -> Iterator[LiveHold]:
         """The holds that conflict with a claim of the resource. `who` None: all of them, but for modes that are both
         shared. Holds of resources in `option` that `who` may resume do not conflict."""
         for claim in self.overlapping(resource):
@@ -107,7 +109,7 @@ class Board:
                 if who is None or not self._admits(hold, who, option or (resource,)):
                     yield hold
 
-    def _admits(self, hold: Rival, who: Who, option: Option) -> bool:
+    def _admits(self, hold: LiveHold, who: Who, option: ResourceSet) -> bool:
         lease = hold.lease
         resumes = hold.resource in option and lease.is_left_to(who, self.now)
         return resumes or lease.is_of(who) or lease.lets_in(who)
@@ -124,7 +126,7 @@ class Board:
 
     def present(self) -> list[Waiting]:
         """Those whose waiters are in their calls."""
-        return [waiting for waiting in self.waiting() if waiting.lease.present_until > self.now]
+        return [waiting for waiting in self.waiting() if waiting.lease.waiting_until > self.now]
 
     def tickets_of(self, resource: str, who: Who) -> list[Waiting]:
         """The tickets for exactly this resource: its own, and those of ended sessions with the same name and
@@ -136,11 +138,11 @@ class Board:
             and (lease.is_of(who) or lease.is_left_to(who, self.now))
         ]
 
-    def in_line(self, resource: str) -> list[Waiting]:
+    def queued_for(self, resource: str) -> list[Waiting]:
         """The live tickets that ask for something which overlaps the resource, in turn."""
         return [waiting for waiting in self.waiting() if _asks_for(waiting, (resource,))]
 
-    def last_end(self, option: Option) -> tuple[str, Past] | None:
+    def last_end(self, option: ResourceSet) -> tuple[str, PastHold] | None:
         """Which hold of these or of what overlaps them ended last, as far as it is on the board, and of what."""
         claims = [claim for resource in option for claim in (self.claim(resource), *self.overlapping(resource))]
         ends = [(claim.resource, claim.past) for claim in claims if claim.past is not None]
@@ -148,12 +150,12 @@ class Board:
 
     # --- decide
 
-    def is_free(self, wish: Wish, option: Option) -> bool:
+    def is_free(self, wish: WantedClaim, option: ResourceSet) -> bool:
         return not any(
-            True for resource in option for _ in self.rivals(resource, wish.mode, wish.who, option)
+            True for resource in option for _ in self.conflicting_holds(resource, wish.mode, wish.who, option)
         ) and not (self.ahead(wish, option))
 
-    def ahead(self, wish: Wish, option: Option) -> list[Waiting]:
+    def ahead(self, wish: WantedClaim, option: ResourceSet) -> list[Waiting]:
         """The waiters in a call that came earlier and want the same, except those that wait for the caller. Nobody is
         ahead of a caller for what it takes back from an ended session of its name, because that is held already."""
         option = tuple(resource for resource in option if not self._takes_back(resource, wish))
@@ -171,11 +173,11 @@ class Board:
         links = self._links()
         return [waiting for waiting in earlier if not _reaches(links, waiting.lease.who, wish.who)]
 
-    def _takes_back(self, resource: str, wish: Wish) -> bool:
+    def _takes_back(self, resource: str, wish: WantedClaim) -> bool:
         former = self.former_holds(resource, wish.who)
         return any(hold.grant.mode in ("exclusive", wish.mode) for hold in former)
 
-    def cycle(self, wish: Wish) -> list[Link]:
+    def cycle(self, wish: WantedClaim) -> list[Link]:
         """The ring of agents that would wait for each other if this wish were to wait; empty when there is none."""
         wishes = [wish, *(waiting.wish for waiting in self.present())]
         return self._first_ring([it for it in wishes if it.who == wish.who], wishes)  # maybe one of its other calls
@@ -221,8 +223,12 @@ class Board:
         """Nobody waits for an agent that has neither a grant nor a ticket here."""
         return any(lease.who == who for lease in self.leases.values())
 
-    def _holders(self, wish: Wish, option: Option) -> set[Who]:
-        return {rival.lease.who for resource in option for rival in self.rivals(resource, wish.mode, wish.who, option)}
+    def _holders(self, wish: WantedClaim, option: ResourceSet) -> set[Who]:
+        return {
+            rival.lease.who
+            for resource in option
+            for rival in self.conflicting_holds(resource, wish.mode, wish.who, option)
+        }
 
     def _links(self) -> dict[Who, set[Who]]:
         """For whom each waiter waits: holders, and those who stand before it."""
@@ -243,7 +249,7 @@ class Board:
             found.discard(wish.who)
         return links
 
-    def _stuck(self, wishes: list[Wish]) -> set[Who]:
+    def _stuck(self, wishes: list[WantedClaim]) -> set[Who]:
         """Waiters that nobody but one another can let go on. A wish with several options is stuck when all are.
 
         Only holders count: who stands before another is passed by when it waits for that other one.
@@ -256,14 +262,14 @@ class Board:
                 return stuck
             stuck = still
 
-    def _first_ring(self, starts: list[Wish], wishes: list[Wish]) -> list[Link]:
+    def _first_ring(self, starts: list[WantedClaim], wishes: list[WantedClaim]) -> list[Link]:
         stuck = self._stuck(wishes)
         return next((self._ring(it, wishes, stuck) for it in starts if self._is_stuck(it, stuck)), [])
 
-    def _ring(self, wish: Wish, wishes: list[Wish], stuck: set[Who]) -> list[Link]:
+    def _ring(self, wish: WantedClaim, wishes: list[WantedClaim], stuck: set[Who]) -> list[Link]:
         path: list[tuple[Who, str]] = []  # an agent, and what it waits for
         while wish.who not in (who for who, _ in path):
-            rival = self._stuck_rival(wish, stuck)
+            rival = self._stuck_hold(wish, stuck)
             path.append((wish.who, rival.resource))
             wish = next(it for it in wishes if it.who == rival.lease.who and self._is_stuck(it, stuck))
         ring = path[[who for who, _ in path].index(wish.who) :]
@@ -271,16 +277,18 @@ class Board:
             Link(who.agent, ring[number - 1][1], waited, who.principal) for number, (who, waited) in enumerate(ring)
         ]
 
-    def _is_stuck(self, wish: Wish, stuck: set[Who]) -> bool:
+    def _is_stuck(self, wish: WantedClaim, stuck: set[Who]) -> bool:
         return all(self._holders(wish, option) & stuck for option in wish.options)
 
-    def _stuck_rival(self, wish: Wish, stuck: set[Who]) -> Rival:
+    def _stuck_hold(self, wish: WantedClaim, stuck: set[Who]) -> LiveHold:
         option = wish.options[0]
-        rivals = (rival for resource in option for rival in self.rivals(resource, wish.mode, wish.who, option))
+        rivals = (
+            rival for resource in option for rival in self.conflicting_holds(resource, wish.mode, wish.who, option)
+        )
         return next(rival for rival in rivals if rival.lease.who in stuck)
 
 
-def _asks_for(waiting: Waiting, option: Option) -> bool:
+def _asks_for(waiting: Waiting, option: ResourceSet) -> bool:
     """Whether any resource that a ticket asks for overlaps one of these."""
     asked = (waiting.resource, *waiting.ticket.also, *waiting.ticket.alternatives)
     return any(overlap(one, other) for one in asked for other in option)

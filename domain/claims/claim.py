@@ -137,7 +137,7 @@ class Ticket(NamedTuple):
     alternatives: tuple[str, ...]
 
 
-class Past(NamedTuple):
+class PastHold(NamedTuple):
     """How the last hold ended. `at`: microseconds UTC. `principal`, `session` and `version` are those of the grant,
     where they are recorded."""
 
@@ -159,7 +159,7 @@ class Claim(NamedTuple):
     version: int = 0
     grants: tuple[Grant, ...] = ()
     line: tuple[Ticket, ...] = ()
-    past: Past | None = None
+    past: PastHold | None = None
     digest: bytes = NO_DIGEST
 
     @property
@@ -185,7 +185,7 @@ def evolve(claim: Claim, event: ClaimEvent, at: int, digest: bytes) -> Claim:
             grants = (*_without(grants, replaced), granted)
             line = _without(line, event.ticket)
         case ClaimReleased(agent=agent, grant=ended, forced_by=by):
-            past = Past(
+            past = PastHold(
                 holder=agent,
                 outcome="forced" if by else event.outcome,
                 at=at,
@@ -198,7 +198,7 @@ def evolve(claim: Claim, event: ClaimEvent, at: int, digest: bytes) -> Claim:
             grants = _without(grants, ended) if ended is not None else ()
         case ClaimExpired(agent=agent, grant=ended, due=due):
             if event.collected:
-                past = Past(agent, "expired", due, version=ended, **_holder(claim, ended))
+                past = PastHold(agent, "expired", due, version=ended, **_holder(claim, ended))
             grants = _without(grants, ended)
         case ClaimQueued(agent=agent, principal=principal, mode=mode, turn=turn):
             line = (*line, Ticket(version, agent, principal, mode, at, turn, event.also, event.alternatives))

@@ -4,7 +4,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from pydantic import Field, model_validator
 
-from holdlog.domain.claims.claim import Mode, Outcome, Past
+from holdlog.domain.claims.claim import Mode, Outcome, PastHold
 from holdlog.domain.claims.lease import GRACE, SECOND, Loss
 from holdlog.domain.claims.resource import ClaimableResource, Resource
 from holdlog.domain.message import Command
@@ -20,8 +20,8 @@ MAX_OF_PRINCIPAL: Final = 1_024
 class AcquireClaim(Command):
     """Claim the resource with all of `also`, or else the first of `alternatives` that is free.
 
-    Durations in microseconds. `lease`: what a renewal gives; `told`: the agent chose it. `wait`: how long the caller
-    will queue in this call. `most`: claims that the session may hold. `receipt`: salted hash of the receipt that
+    Durations in microseconds. `lease`: what a renewal gives; `explicit`: the agent chose it. `wait`: how long the
+    caller will queue in this call. `most`: claims that the session may hold. `receipt`: salted hash of the receipt that
     the caller passed; `new_receipt`: of the one that it gets if it has no session and passed no valid receipt.
     """
 
@@ -33,7 +33,7 @@ class AcquireClaim(Command):
     mode: Mode = "exclusive"
     note: Note | None = None
     lease: int = 300 * SECOND
-    told: bool = False
+    explicit: bool = Field(default=False, serialization_alias="told")
     wait: int = 0
     most: int = 64
     receipt: str | None = None
@@ -46,7 +46,7 @@ class AcquireClaim(Command):
         return self
 
 
-class Release(Command):
+class ReleaseClaim(Command):
     """Release the resource and `also`; without one, everything that the caller holds or waits for. `version`: only
     this grant. `receipt`: the salted hash of the one that identifies a caller without a session.
 
@@ -67,7 +67,7 @@ class Release(Command):
     receipt: str | None = None
 
     @model_validator(mode="after")
-    def _complete(self) -> "Release":
+    def _complete(self) -> "ReleaseClaim":
         if self.moved_to is None and self.outcome == "moved":
             raise ValueError("moved_to: is needed with the outcome moved")
         if self.moved_to is not None and self.outcome != "moved":
@@ -79,7 +79,7 @@ class Release(Command):
         return self
 
 
-class StepBack(Command):
+class StopWaiting(Command):
     """The call that waited has ended without the resource; the ticket keeps its place for a while."""
 
     kind: ClassVar[str] = "step_back"
@@ -113,7 +113,7 @@ class Renew(Command):
     grants: tuple[tuple[str, int], ...] = ()
 
 
-class TellLosses(Command):
+class CollectLostClaims(Command):
     """Return and forget what the caller's session, or the holder of this receipt (salted hash), lost; only losses of
     the caller's principal."""
 
@@ -163,7 +163,7 @@ class ClaimAcquired(NamedTuple):
     at: int
     already: bool = False
     also: tuple[tuple[str, int], ...] = ()
-    past: Past | None = None
+    past: PastHold | None = None
     past_of: str | None = None
     is_former: bool = False
     waiting: tuple[InLine, ...] = ()
@@ -180,7 +180,7 @@ class Queued(NamedTuple):
     receipt: str | None = None
 
 
-class Let(NamedTuple):
+class ReleaseOutcome(NamedTuple):
     """What is free now: resource and version of its end. `already`: nothing was held. `granted_to`: who had waited."""
 
     released: tuple[tuple[str, int], ...]
@@ -190,11 +190,11 @@ class Let(NamedTuple):
     granted_to_principal: str | None = None
 
 
-class Swept(NamedTuple):
+class SweepOutcome(NamedTuple):
     """Whether anything ended."""
 
     changed: bool
 
 
-class Told(NamedTuple):
+class LostClaims(NamedTuple):
     losses: tuple[Loss, ...]

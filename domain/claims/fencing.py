@@ -2,16 +2,16 @@
 
 from typing import Literal
 
-from holdlog.domain.claims.board import Board
-from holdlog.domain.claims.claim import Past
+from holdlog.domain.claims.board import ClaimBoard
+from holdlog.domain.claims.claim import PastHold
 from holdlog.domain.claims.lease import Who
-from holdlog.domain.record import Guard
+from holdlog.domain.record import FencingCondition
 from holdlog.domain.refusals import FencedError
 
 Ended = Literal["released", "expired", "forced"]
 
 
-def fence(guard: Guard, who: Who, board: Board) -> FencedError | None:
+def fence(guard: FencingCondition, who: Who, board: ClaimBoard) -> FencedError | None:
     """Why a write that relies on this claim must not happen; None: it is current, and the writer holds it."""
     if guard.receipt is not None:
         who = who._replace(session=None, receipt=guard.receipt)
@@ -38,13 +38,13 @@ def fence(guard: Guard, who: Who, board: Board) -> FencedError | None:
     )
 
 
-def former_session(guard: Guard, who: Who, board: Board) -> str | None:
+def former_session(guard: FencingCondition, who: Who, board: ClaimBoard) -> str | None:
     """The ended session whose claim a write relies on; None: it is the writer's own."""
     lease = board.lease(guard.resource, guard.version)
     return lease.session if lease is not None and not lease.is_of(who) and lease.is_left_to(who, board.now) else None
 
 
-def _ended(past: Past | None, version: int, who: Who) -> Ended | None:
+def _ended(past: PastHold | None, version: int, who: Who) -> Ended | None:
     """How the grant of this version ended, if it was the last and the writer's own."""
     if past is None or (past.version, past.holder, past.principal) != (version, who.agent, who.principal):
         return None

@@ -50,11 +50,11 @@ class Lease(NamedTuple):
     """Of the grant or ticket `version` of `resource`.
 
     `kind`: a grant that is held, one that is offered to a waiter and not collected, or a ticket. `server`: the process
-    that keeps the session alive; empty = the session has ended, or there is none. `length`: what a renewal gives.
-    `told`: the agent chose the length. `present_until`: end of the call that waits. `heard`: when the agent last
-    called. `position`: of the event that granted it. `note`: what others see.
+    that keeps the session alive; empty = the session has ended, or there is none. `duration`: what a renewal gives.
+    `explicit`: the agent chose the duration. `waiting_until`: end of the call that waits. `last_call_at`: of the agent.
+    `position`: of the event that granted it. `note`: what others see.
 
-    `receipt`: identifies a holder without a session. `seen`: when the session was last known to be alive.
+    `receipt`: identifies a holder without a session. `last_seen_at`: when the session was last known to be alive.
     `ended_at`: when it ended (microseconds UTC, 0 = not known); in an offer that resumed the claim of a former session,
     when that one ended.
     """
@@ -67,14 +67,14 @@ class Lease(NamedTuple):
     session: str | None
     server: str
     deadline: int
-    length: int
-    told: bool = False
-    present_until: int = 0
-    heard: int = 0
+    duration: int
+    explicit: bool = False
+    waiting_until: int = 0
+    last_call_at: int = 0
     position: int = 0
     note: str | None = None
     receipt: str | None = None
-    seen: int = 0
+    last_seen_at: int = 0
     ended_at: int = 0
 
     @property
@@ -98,7 +98,7 @@ class Lease(NamedTuple):
         """Whether its session is known to have ended."""
         if self.session is None:
             return False
-        return self.server == "" or (self.server == BY_CALLS and self.seen + SESSION_ENDS <= now)
+        return self.server == "" or (self.server == BY_CALLS and self.last_seen_at + SESSION_ENDS <= now)
 
     def is_left_to(self, who: Who, now: int) -> bool:
         """Whether it belongs to an ended session of the same name and principal, so `who` may take it over by name."""
@@ -111,8 +111,8 @@ class Lease(NamedTuple):
     def revived(self, server: str, now: int) -> "Lease":
         """The lease after a call of its session through this server. A session that had ended waits no longer: others
         may have begun to wait since, on the ground that they could resume what it held."""
-        until = min(self.present_until, now) if self.has_ended(now) else self.present_until
-        return self.alive()._replace(server=server, seen=now, present_until=until)
+        until = min(self.waiting_until, now) if self.has_ended(now) else self.waiting_until
+        return self.alive()._replace(server=server, last_seen_at=now, waiting_until=until)
 
     def alive(self) -> "Lease":
         """The lease of a session that has not ended."""
@@ -121,7 +121,7 @@ class Lease(NamedTuple):
     def end_of_session(self, now: int, at: int) -> int:
         """When its ended session ended, in microseconds UTC, as far as that is known. `now`, `at`: the same moment."""
         noted = self.ended_at if self.server == "" else 0
-        return noted or at - max(0, now - self.seen - SESSION_IDLE)
+        return noted or at - max(0, now - self.last_seen_at - SESSION_IDLE)
 
     def lets_in(self, who: Who) -> bool:
         """An agent does not block its sub-agents (`claude` and `claude/tests`) within one session."""
@@ -133,7 +133,7 @@ class Lease(NamedTuple):
         )
 
 
-class Held(NamedTuple):
+class HeldCounts(NamedTuple):
     """How many live grants there are: of a session (without one, of an agent), and of a principal under all names."""
 
     by_session: int

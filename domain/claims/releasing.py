@@ -2,16 +2,16 @@
 
 from typing import Literal
 
-from holdlog.domain.claims.board import Board, Rival, Waiting
+from holdlog.domain.claims.board import ClaimBoard, LiveHold, Waiting
 from holdlog.domain.claims.claim import ClaimReleased, ClaimUnqueued
-from holdlog.domain.claims.commands import Let, Release, StepBack
+from holdlog.domain.claims.commands import ReleaseClaim, ReleaseOutcome, StopWaiting
 from holdlog.domain.claims.lease import ABSENCE, Who
 from holdlog.domain.claims.resource import overlap
-from holdlog.domain.claims.serving import lose, release_by_name, serve
+from holdlog.domain.claims.serving import grant_waiting, lose, release_by_name
 from holdlog.domain.refusals import ExpiredError, InvalidError, NotFoundError, NotHolderError
 
 
-def release(command: Release, who: Who, board: Board) -> Let:
+def release(command: ReleaseClaim, who: Who, board: ClaimBoard) -> ReleaseOutcome:
     """Raises InvalidError, NotFoundError, ExpiredError, NotHolderError: nothing is released then."""
     if command.forced:
         return _forced(command, board)
@@ -26,7 +26,7 @@ def release(command: Release, who: Who, board: Board) -> Let:
     else:
         wanted = list(dict.fromkeys((command.resource, *command.also)))
         for resource in wanted:
-            _require_mine_or_free(resource, who, command.version, board)
+            _require_releasable(resource, who, command.version, board)
     released = []
     for resource in wanted:
         hold = _releasable(resource, who, board)
@@ -39,18 +39,18 @@ def release(command: Release, who: Who, board: Board) -> Let:
             board.drop(waiting.lease.key)
             if hold is None:
                 released.append((resource, version))
-    served = serve(board)
-    return Let(tuple(released), not released, command.outcome, *_granted_to(served, wanted))
+    served = grant_waiting(board)
+    return ReleaseOutcome(tuple(released), not released, command.outcome, *_granted_to(served, wanted))
 
 
-def step_back(command: StepBack, who: Who, board: Board) -> None:
+def stop_waiting(command: StopWaiting, who: Who, board: ClaimBoard) -> None:
     lease = board.lease(command.resource, command.ticket)
     if lease is not None and lease.kind == "waits" and lease.is_of(who):
-        board.keep(lease._replace(present_until=0, deadline=board.now + ABSENCE))
-        serve(board)
+        board.keep(lease._replace(waiting_until=0, deadline=board.now + ABSENCE))
+        grant_waiting(board)
 
 
-def _end(hold: Rival, command: Release, who: Who, board: Board) -> int:
+def _end(hold: LiveHold, command: ReleaseClaim, who: Who, board: ClaimBoard) -> int:
     """Record the end of the hold. Returns the version of the event."""
     is_target = hold.resource == command.moved_to  # the new name in a rename whose agent claimed both
     facts = {
@@ -66,7 +66,7 @@ def _end(hold: Rival, command: Release, who: Who, board: Board) -> int:
     return board.record(hold.resource, release_by_name(hold, **facts))
 
 
-def _releasable(resource: str, who: Who, board: Board) -> Rival | None:
+def _releasable(resource: str, who: Who, board: ClaimBoard) -> LiveHold | None:
     """The hold that the caller may release: its own, what an ended session of its name left, or, for a caller without
     session and receipt, the only one of its name that was made without a session."""
     own = board.hold_of(resource, who)
@@ -78,7 +78,7 @@ def _releasable(resource: str, who: Who, board: Board) -> Rival | None:
     return by_name[0] if len(by_name) == 1 else None
 
 
-def _tickets(resource: str, who: Who, board: Board) -> list[Waiting]:
+def _tickets(resource: str, who: Who, board: ClaimBoard) -> list[Waiting]:
     if tickets := board.tickets_of(resource, who):
         return tickets
     if who.is_known:
@@ -87,7 +87,7 @@ def _tickets(resource: str, who: Who, board: Board) -> list[Waiting]:
     return by_name if len(by_name) == 1 else []
 
 
-def _require_mine_or_free(resource: str, who: Who, version: int | None, board: Board) -> None:
+def _require_releasable(resource: str, who: Who, version: int | None, board: ClaimBoard) -> None:
     claim = board.claim(resource)
     hold = _releasable(resource, who, board)
     if hold is not None and version in (None, hold.grant.version):
@@ -115,7 +115,7 @@ def _require_mine_or_free(resource: str, who: Who, version: int | None, board: B
         raise NotHolderError(resource, held_by, _cause(holds, who), servers=servers, held_by_principal=principal)
 
 
-def _cause(holds: list[Rival], who: Who) -> Literal["agent", "session", "receipt", "token"]:
+def _cause(holds: list[LiveHold], who: Who) -> Literal["agent", "session", "receipt", "token"]:
     """What distinguishes the caller from the holders."""
     named = [hold.lease for hold in holds if hold.grant.agent == who.agent]
     if not named:
@@ -125,13 +125,13 @@ def _cause(holds: list[Rival], who: Who) -> Literal["agent", "session", "receipt
     return "receipt" if any(lease.session is None for lease in named) else "session"
 
 
-def _forced(command: Release, board: Board) -> Let:
+def _forced(command: ReleaseClaim, board: ClaimBoard) -> ReleaseOutcome:
     assert command.resource is not None
     wanted = list(dict.fromkeys((command.resource, *command.also)))
     released: dict[str, int] = {}
     for resource in wanted:
         holds = board.holds(resource)
-        if not holds and any(board.rivals(resource, "exclusive", None)):
+        if not holds and any(board.conflicting_holds(resource, "exclusive", None)):
             raise InvalidError("resource: nobody holds this very one; status names the one that covers it")
         if board.claim(resource).version == 0:
             raise NotFoundError.of_claim(resource)
@@ -147,8 +147,8 @@ def _forced(command: Release, board: Board) -> Let:
             )
             released[resource] = board.record(resource, ending)
             lose(hold, "forced", board, command.note)
-    served = serve(board)
-    return Let(tuple(released.items()), not released, None, *_granted_to(served, wanted))
+    served = grant_waiting(board)
+    return ReleaseOutcome(tuple(released.items()), not released, None, *_granted_to(served, wanted))
 
 
 def _granted_to(served: list[tuple[str, Who]], released: list[str]) -> tuple[str | None, str | None]:

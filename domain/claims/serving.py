@@ -6,7 +6,7 @@ Whatever ends a hold or a wait serves the line in the same step, so that no free
 from collections.abc import Sequence
 from typing import Any
 
-from holdlog.domain.claims.board import Board, Option, Rival, Waiting
+from holdlog.domain.claims.board import ClaimBoard, LiveHold, ResourceSet, Waiting
 from holdlog.domain.claims.claim import (
     ClaimExpired,
     ClaimGranted,
@@ -18,12 +18,12 @@ from holdlog.domain.claims.claim import (
 from holdlog.domain.claims.lease import OFFER, Lease, Who, Why
 
 
-def expire(due: Sequence[Lease], board: Board) -> None:
+def expire_due(due: Sequence[Lease], board: ClaimBoard) -> None:
     """End what is due, and grant what is free to the waiters."""
     for lease in sorted(due, key=lambda it: (it.deadline, it.key)):
         claim = board.claim(lease.resource)
         if lease.deadline > board.now:  # a waiter whose call is over
-            board.keep(lease._replace(present_until=0))
+            board.keep(lease._replace(waiting_until=0))
             continue
         board.drop(lease.key)
         if any(ticket.version == lease.version for ticket in claim.line):
@@ -42,10 +42,10 @@ def expire(due: Sequence[Lease], board: Board) -> None:
             )
             if not offered:
                 board.losses.append(lease.lost("expired", board.at))
-    serve(board)
+    grant_waiting(board)
 
 
-def serve(board: Board) -> list[tuple[str, Who]]:
+def grant_waiting(board: ClaimBoard) -> list[tuple[str, Who]]:
     """Grant what is free to the waiters that are in a call, in the order of the queue. Returns pairs of resource and
     waiter.
 
@@ -55,11 +55,11 @@ def serve(board: Board) -> list[tuple[str, Who]]:
     before = -1
     while before < len(board.changes):
         before = len(board.changes)
-        served += _serve_each(board)
+        served += _grant_each(board)
     return served
 
 
-def _serve_each(board: Board) -> list[tuple[str, Who]]:
+def _grant_each(board: ClaimBoard) -> list[tuple[str, Who]]:
     served: list[tuple[str, Who]] = []
     for waiting in board.present():
         if board.lease(*waiting.lease.key) is None:
@@ -72,7 +72,7 @@ def _serve_each(board: Board) -> list[tuple[str, Who]]:
             (
                 option
                 for option in wish.options
-                if board.is_free(wish, option) and not _offer_would_jam(waiting, option, board)
+                if board.is_free(wish, option) and not _offer_would_deadlock(waiting, option, board)
             ),
             None,
         )
@@ -82,7 +82,7 @@ def _serve_each(board: Board) -> list[tuple[str, Who]]:
     return served
 
 
-def _offer_would_jam(waiting: Waiting, option: Option, board: Board) -> bool:
+def _offer_would_deadlock(waiting: Waiting, option: ResourceSet, board: ClaimBoard) -> bool:
     if sum(1 for other in board.present() if other.lease.who == waiting.lease.who) < 2:
         return False
     trial = board.copy()
@@ -90,12 +90,12 @@ def _offer_would_jam(waiting: Waiting, option: Option, board: Board) -> bool:
     return bool(trial.closed_ring())
 
 
-def offer(waiting: Waiting, option: Option, board: Board) -> None:
-    pattern = waiting.lease._replace(kind="offered", deadline=board.now + OFFER, present_until=0)
+def offer(waiting: Waiting, option: ResourceSet, board: ClaimBoard) -> None:
+    pattern = waiting.lease._replace(kind="offered", deadline=board.now + OFFER, waiting_until=0)
     grant(option, waiting.ticket.mode, pattern, waiting, board)
 
 
-def grant(option: Option, mode: Mode, pattern: Lease, place: Waiting | None, board: Board) -> int:
+def grant(option: ResourceSet, mode: Mode, pattern: Lease, place: Waiting | None, board: ClaimBoard) -> int:
     """Grant all resources of the option to the holder that `pattern` describes, including what its ended sessions held.
 
     Returns when the last of these sessions ended (microseconds UTC), 0 when there was none."""
@@ -141,7 +141,7 @@ def grant(option: Option, mode: Mode, pattern: Lease, place: Waiting | None, boa
     return ended_at
 
 
-def release_by_name(hold: Rival, **fields: Any) -> ClaimReleased:
+def release_by_name(hold: LiveHold, **fields: Any) -> ClaimReleased:
     """The event that ends a hold for a caller with its holder's name, but not its session or receipt."""
     return ClaimReleased(
         agent=hold.grant.agent,
@@ -152,13 +152,13 @@ def release_by_name(hold: Rival, **fields: Any) -> ClaimReleased:
     )
 
 
-def lose(hold: Rival, why: Why, board: Board, note: str | None = None) -> None:
+def lose(hold: LiveHold, why: Why, board: ClaimBoard, note: str | None = None) -> None:
     """Drop the lease of a hold that another caller ended, and note the loss for its holder."""
     board.drop(hold.lease.key)
     board.losses.append(hold.lease.lost(why, board.at, note))
 
 
-def _leave(waiting: Waiting, board: Board) -> None:
+def _leave(waiting: Waiting, board: ClaimBoard) -> None:
     """Its agent has what it waits for. A grant of the resource itself took the ticket along."""
     version = waiting.ticket.version
     if any(ticket.version == version for ticket in board.claim(waiting.resource).line):
@@ -171,7 +171,7 @@ def _leave(waiting: Waiting, board: Board) -> None:
     board.drop(waiting.lease.key)
 
 
-def _is_content(waiting: Waiting, board: Board) -> bool:
+def _is_content(waiting: Waiting, board: ClaimBoard) -> bool:
     """Also with more than it waits for: alone what it would share."""
     who, mode = waiting.lease.who, waiting.ticket.mode
     return any(
@@ -180,6 +180,6 @@ def _is_content(waiting: Waiting, board: Board) -> bool:
     )
 
 
-def holds_all(option: Option, who: Who, mode: Mode, board: Board) -> bool:
+def holds_all(option: ResourceSet, who: Who, mode: Mode, board: ClaimBoard) -> bool:
     holds = [board.hold_of(resource, who) for resource in option]
     return all(hold is not None and hold.grant.mode == mode for hold in holds)

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from holdlog.domain.claims.board import Board
+from holdlog.domain.claims.board import ClaimBoard
 from holdlog.domain.claims.claim import Claim, Grant, Ticket
 from holdlog.domain.claims.lease import GRACE, Lease
-from holdlog.domain.claims.serving import expire
+from holdlog.domain.claims.serving import expire_due
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import ClaimChange, Reader, Transaction
 
@@ -17,7 +17,7 @@ MAX_DUE: Final = 500
 """Leases or values that are ended in one step."""
 
 
-def load(reader: Reader, resources: Iterable[str], now: int, at: int) -> Board:
+def load_board(reader: Reader, resources: Iterable[str], now: int, at: int) -> ClaimBoard:
     """The board of these resources: whatever overlaps them, all tickets, and what those ask for.
 
     Grants and tickets whose leases are not known, as in a copy of the log, last for the grace. `now`: steady; `at`:
@@ -34,24 +34,24 @@ def load(reader: Reader, resources: Iterable[str], now: int, at: int) -> Board:
         }
         claims |= {claim.resource: claim for claim in reader.overlapping(sorted(wanted))}
     active = [claim.resource for claim in claims.values() if claim.grants or claim.line]
-    board = Board(claims.values(), reader.leases.of(active) if active else (), now, at)
+    board = ClaimBoard(claims.values(), reader.leases.of(active) if active else (), now, at)
     for lease in [lease for claim in claims.values() for lease in _unknown(claim, board)]:
         board.keep(lease)
     return board
 
 
-def load_to_write(transaction: Transaction, resources: Sequence[str]) -> Board:
+def load_board_to_write(transaction: Transaction, resources: Sequence[str]) -> ClaimBoard:
     """As `load`, after whatever is due there has ended: that stands, also when the command is refused."""
-    board = load(transaction, resources, transaction.steady, transaction.at)
+    board = load_board(transaction, resources, transaction.steady, transaction.at)
     due = [lease for lease in board.leases.values() if lease.deadline <= board.now]
     if due or board.kept:
-        expire(due, board)
-        settle(board, transaction, NOBODY)
-        board = load(transaction, resources, transaction.steady, transaction.at)
+        expire_due(due, board)
+        save_board(board, transaction, NOBODY)
+        board = load_board(transaction, resources, transaction.steady, transaction.at)
     return board
 
 
-def settle(board: Board, transaction: Transaction, caller: Caller) -> dict[tuple[str, int], int]:
+def save_board(board: ClaimBoard, transaction: Transaction, caller: Caller) -> dict[tuple[str, int], int]:
     """Append the events of a board and save its leases and losses; leases of new grants get their positions.
 
     Answers with the positions of the events, by resource and version."""
@@ -75,19 +75,19 @@ def settle(board: Board, transaction: Transaction, caller: Caller) -> dict[tuple
     return positions
 
 
-def end_what_is_due(transaction: Transaction, gone: bool = False) -> bool:
+def end_due_leases(transaction: Transaction, gone: bool = False) -> bool:
     """End the leases that are over, and the calls that waited long enough. Whether there were any.
 
     `gone`: sessions ended; who waits in another for what its own left there waits no longer."""
     due = transaction.leases.due(transaction.steady, MAX_DUE)
     if due or gone:
-        board = load(transaction, {lease.resource for lease in due}, transaction.steady, transaction.at)
-        expire(due, board)
-        settle(board, transaction, NOBODY)
+        board = load_board(transaction, {lease.resource for lease in due}, transaction.steady, transaction.at)
+        expire_due(due, board)
+        save_board(board, transaction, NOBODY)
     return bool(due)
 
 
-def _unknown(claim: Claim, board: Board) -> Iterator[Lease]:
+def _unknown(claim: Claim, board: ClaimBoard) -> Iterator[Lease]:
     parts: list[Grant | Ticket] = [*claim.grants, *claim.line]
     for part in parts:
         if (claim.resource, part.version) not in board.leases:
@@ -100,8 +100,8 @@ def _unknown(claim: Claim, board: Board) -> Iterator[Lease]:
                 session=(part.session if isinstance(part, Grant) else None) or NOT_RECORDED,
                 server="",
                 deadline=board.now + GRACE,
-                length=GRACE,
-                heard=board.now,
-                seen=board.now,
+                duration=GRACE,
+                last_call_at=board.now,
+                last_seen_at=board.now,
                 ended_at=board.at,
             )

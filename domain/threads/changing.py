@@ -21,7 +21,7 @@ from holdlog.domain.threads.commands import (
     ThreadCommand,
     item_of,
 )
-from holdlog.domain.threads.deciding import Copy, Standing
+from holdlog.domain.threads.deciding import Copy, DecisionContext
 from holdlog.domain.threads.past import data_at, items_at
 from holdlog.domain.threads.thread import Thread, ThreadDataChanged
 
@@ -46,7 +46,7 @@ def change_thread(command: ThreadCommand, caller: Caller, transaction: Transacti
     copy = None
     if isinstance(command, ForkThread) and not before.version:
         command, copy = _copied(command, transaction)
-    events = deciding.decide(command, before, _standing(command, before, transaction), copy)
+    events = deciding.decide(command, before, _decision_context(command, before, transaction), copy)
     for event in events:
         after = thread.evolve(after, event, transaction.at, before.digest, caller.principal)
     basis = _basis(command)
@@ -81,19 +81,21 @@ def _basis(command: ThreadCommand) -> Basis | None:
     return None
 
 
-def _standing(command: ThreadCommand, before: Thread, transaction: Transaction) -> Standing:
+def _decision_context(command: ThreadCommand, before: Thread, transaction: Transaction) -> DecisionContext:
     match command:
         case Append(thread=name):
             wanted = checksums_of(command)
-            return Standing(transaction.checksums(name, before.cleared, wanted) if wanted else ())
+            return DecisionContext(transaction.checksums(name, before.cleared, wanted) if wanted else ())
         case ReplaceResults(thread=name):
-            return Standing(transaction.checksums(name, before.cleared, None))
+            return DecisionContext(transaction.checksums(name, before.cleared, None))
         case ChangeData(thread=name, deleted=deleted, expected_data_version=expected):
             if expected is not None and expected != before.data_version:
-                return Standing(changed=transaction.changed_keys(name, expected, MAX_TOLD))
-            return Standing(keys=[datum.key for datum in transaction.thread_data(name, deleted)] if deleted else ())
+                return DecisionContext(changed=transaction.changed_keys(name, expected, MAX_TOLD))
+            return DecisionContext(
+                keys=[datum.key for datum in transaction.thread_data(name, deleted)] if deleted else ()
+            )
         case _:
-            return Standing()
+            return DecisionContext()
 
 
 def _copied(command: ForkThread, transaction: Transaction) -> tuple[ForkThread, Copy]:

@@ -18,7 +18,7 @@ MAX_COPIED: Final = 10_000
 MAX_COPIED_CHARACTERS: Final = 32 * 1024 * 1024
 """Of JSON in a fork: while it is written, all other writers wait."""
 
-Asked = Annotated[str | None, Field(max_length=64)]
+RequestDigest = Annotated[str | None, Field(max_length=64)]
 """What tells the same request when it comes again, where the command holds what was made up for it, as an id or a time:
 a digest of what was asked for."""
 
@@ -41,7 +41,7 @@ class StartThread(Command):
     data: dict[Name, Json] = Field(default_factory=dict, max_length=MAX_KEYS)
     items: tuple[NewMessage | NewResult, ...] = Field(default=(), max_length=MAX_APPENDED)
     by: AllowedAgent
-    asked: Asked = None
+    asked: RequestDigest = None
 
 
 class ForkThread(Command):
@@ -52,7 +52,7 @@ class ForkThread(Command):
     parent: Name
     parent_version: int | None = Field(default=None, ge=1)
     by: AllowedAgent
-    asked: Asked = None
+    asked: RequestDigest = None
 
 
 class Append(Command):
@@ -62,7 +62,7 @@ class Append(Command):
     thread: Name
     items: tuple[NewMessage | NewResult, ...] = Field(min_length=1, max_length=MAX_APPENDED)
     by: AllowedAgent
-    asked: Asked = None
+    asked: RequestDigest = None
 
 
 class ReplaceResults(Command):

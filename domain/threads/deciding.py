@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from holdlog.domain.refusals import DataConflict, DataConflictError, InvalidError
+from holdlog.domain.refusals import DataConflictDetail, DataConflictError, InvalidError
 from holdlog.domain.threads.commands import (
     Append,
     ChangeData,
@@ -27,7 +27,7 @@ from holdlog.domain.threads.thread import (
 from holdlog.domain.value import Json, joined
 
 
-class Standing(NamedTuple):
+class DecisionContext(NamedTuple):
     """What a decision needs to know beside the thread: of the results that it is about, the checksums that stand, in
     their order; of the keys, those that have a value; of data, the keys that changed since the version expected."""
 
@@ -43,7 +43,9 @@ class Copy(NamedTuple):
     items: Sequence[NewMessage | NewResult]
 
 
-def decide(command: ThreadCommand, thread: Thread, standing: Standing, copy: Copy | None = None) -> list[ThreadEvent]:
+def decide(
+    command: ThreadCommand, thread: Thread, standing: DecisionContext, copy: Copy | None = None
+) -> list[ThreadEvent]:
     """No event: nothing is new. `copy`: for a fork. Raises NotFoundError, InvalidError, DataConflictError."""
     by = command.by
     match command:
@@ -69,11 +71,11 @@ def decide(command: ThreadCommand, thread: Thread, standing: Standing, copy: Cop
             return _changed(written, [key for key in dict.fromkeys(deleted) if key in standing.keys], by)
 
 
-def _require_data_version(expected: int | None, thread: Thread, standing: Standing) -> None:
+def _require_data_version(expected: int | None, thread: Thread, standing: DecisionContext) -> None:
     if expected is None or expected == thread.data_version:
         return
     raise DataConflictError(
-        DataConflict(
+        DataConflictDetail(
             thread_id=thread.thread,
             expected_data_version=expected,
             actual_data_version=thread.data_version,

@@ -6,7 +6,7 @@ from typing import Final
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.ports import Reader
-from holdlog.domain.threads.thread import Kind, Thread, ThreadDataChanged
+from holdlog.domain.threads.thread import ItemKind, Thread, ThreadDataChanged
 from holdlog.domain.value import Json
 
 _CHUNK: Final = 100
@@ -34,7 +34,7 @@ def items_at(reader: Reader, thread: str, version: int) -> Iterator[Recorded[Eve
     yield from _events(reader, thread, ("message", "result"), cleared, version)
 
 
-def _events(reader: Reader, thread: str, kinds: Sequence[Kind], after: int, upto: int) -> Iterator[Recorded[Event]]:
+def _events(reader: Reader, thread: str, kinds: Sequence[ItemKind], after: int, upto: int) -> Iterator[Recorded[Event]]:
     """Above one version, up to another; a page at a time."""
     while after < upto and (page := reader.thread_events(thread, kinds, after, upto + 1, _CHUNK, newest=False)):
         yield from page

@@ -69,8 +69,8 @@ class ThreadDataChanged(Event):
 
 
 ThreadEvent = ThreadStarted | MessageAppended | ResultAppended | ResultsCleared | ThreadDataChanged
-Kind = Literal["message", "result", "clear", "data"]
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+ItemKind = Literal["message", "result", "clear", "data"]
+KINDS: Final[tuple[ItemKind, ...]] = get_args(ItemKind)
 """Of events, but for the first of a thread."""
 
 # --- state
@@ -144,7 +144,7 @@ def require_started(thread: Thread) -> None:
         raise NotFoundError.of_thread(thread.thread)
 
 
-def kind_of(event: ThreadEvent) -> Kind | None:
+def kind_of(event: ThreadEvent) -> ItemKind | None:
     """None: the thread began."""
     match event:
         case MessageAppended():

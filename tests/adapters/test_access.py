@@ -19,9 +19,9 @@ from holdlog.adapters.access.tokens import fresh
 from holdlog.adapters.access.verifier import Verifier
 from holdlog.adapters.arguments import checked
 from holdlog.adapters.call import Settings
-from holdlog.adapters.calls import Calls
+from holdlog.adapters.calls import Requests
 from holdlog.adapters.compose import MEMORY, open_holdlog
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.domain import token
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import DeniedError, InvalidError
@@ -163,19 +163,19 @@ def test_what_is_no_grant_is_refused(texts: list[str]) -> None:
 
 
 @pytest.fixture
-def opened() -> Iterator[Opened]:
+def opened() -> Iterator[Engine]:
     holdlog = open_holdlog(MEMORY)
     yield holdlog
     holdlog.close()
 
 
-def within(opened: Opened, *texts: str) -> Calls:
-    return opened.calls.within(allowing(*texts))
+def within(opened: Engine, *texts: str) -> Requests:
+    return opened.requests.within(allowing(*texts))
 
 
 SAID = {"type": "text", "role": "user", "content": "hello"}
 GUARD = [{"resource": "src/a.py", "version": 1}]
-NEEDS: list[tuple[str, Callable[[Calls], Any], list[str]]] = [
+NEEDS: list[tuple[str, Callable[[Requests], Any], list[str]]] = [
     ("get", lambda it: it.get("n", "k"), ["read-values:n"]),
     ("set", lambda it: it.set("n", "k", 1, "ann", None), ["write-values:n"]),
     ("set", lambda it: it.set("n", "k", 1, "ann", None, guard=GUARD), ["write-values:n", "claim:src/a.py"]),
@@ -246,9 +246,9 @@ FREE = {
 
 @pytest.mark.parametrize(("name", "call", "needed"), NEEDS, ids=lambda it: it if isinstance(it, str) else "")
 def test_each_call_needs_its_grants_and_no_others(
-    opened: Opened, name: str, call: Callable[[Calls], Any], needed: list[str]
+    opened: Engine, name: str, call: Callable[[Requests], Any], needed: list[str]
 ) -> None:
-    call(opened.calls)
+    call(opened.requests)
     call(within(opened, *needed))
     for missing in needed:
         rest = [it for it in needed if it != missing]
@@ -258,7 +258,7 @@ def test_each_call_needs_its_grants_and_no_others(
 
 @pytest.mark.parametrize(("name", "call", "needed"), NEEDS, ids=lambda it: it if isinstance(it, str) else "")
 def test_each_call_is_open_to_wide_grants_and_closed_to_grants_of_other_kinds(
-    opened: Opened, name: str, call: Callable[[Calls], Any], needed: list[str]
+    opened: Engine, name: str, call: Callable[[Requests], Any], needed: list[str]
 ) -> None:
     wide = [re.sub(r"^(read|write)-[a-z]+:", r"\1:", it) for it in needed]
     call(within(opened, *wide))
@@ -274,22 +274,22 @@ def test_each_call_is_open_to_wide_grants_and_closed_to_grants_of_other_kinds(
         call(within(opened, *(f"{scope}:{it}" for scope in others for it in names)))
 
 
-def test_where_a_resource_was_moved_is_told_to_those_who_may_see_it_there(opened: Opened) -> None:
-    opened.claim(opened.calls.claim("src/a.py", "ann"), opened.caller)
-    opened.write(opened.calls.release("src/a.py", "ann", outcome="moved", moved_to="hidden/a.py"), opened.caller)
+def test_where_a_resource_was_moved_is_told_to_those_who_may_see_it_there(opened: Engine) -> None:
+    opened.claim(opened.requests.claim("src/a.py", "ann"), opened.caller)
+    opened.write(opened.requests.release("src/a.py", "ann", outcome="moved", moved_to="hidden/a.py"), opened.caller)
     some, all_ = within(opened, "claim:src/*"), within(opened, "claim:src/*", "read:hidden/*")
     for told in (opened.read(some.status("src/a.py")), opened.claim(some.claim("src/a.py", "ben"), opened.caller)):
         assert (told.body()["previous_outcome"], told.body().get("moved_to")) == ("moved", None)
-    opened.write(opened.calls.release("src/a.py", "ben", outcome="moved", moved_to="hidden/b.py"), opened.caller)
+    opened.write(opened.requests.release("src/a.py", "ben", outcome="moved", moved_to="hidden/b.py"), opened.caller)
     assert opened.read(all_.status("src/a.py")).body()["moved_to"] == "hidden/b.py"
 
 
 def test_no_call_is_left_out() -> None:
-    calls = {name for name, _ in inspect.getmembers(Calls, inspect.isfunction) if not name.startswith("_")}
+    calls = {name for name, _ in inspect.getmembers(Requests, inspect.isfunction) if not name.startswith("_")}
     assert calls | {"steady"} == {name for name, _, _ in NEEDS} | FREE.keys()
 
 
-def test_a_bad_argument_is_told_before_what_is_denied(opened: Opened) -> None:
+def test_a_bad_argument_is_told_before_what_is_denied(opened: Engine) -> None:
     calls = within(opened, "read:x")
     for call in (
         lambda: calls.set("n", "k", 1, "", None),
@@ -311,7 +311,7 @@ def test_a_bad_argument_is_told_before_what_is_denied(opened: Opened) -> None:
             call()
 
 
-def test_a_name_is_judged_as_it_is_stored_however_it_is_spelled(opened: Opened) -> None:
+def test_a_name_is_judged_as_it_is_stored_however_it_is_spelled(opened: Engine) -> None:
     calls = within(opened, "read:cafe*", "claim:src/*")
     calls.get("cafe", "k")
     with pytest.raises(DeniedError):
@@ -322,12 +322,12 @@ def test_a_name_is_judged_as_it_is_stored_however_it_is_spelled(opened: Opened) 
             calls.claim(resource, "ann")
 
 
-def write_some(opened: Opened) -> None:
+def write_some(opened: Engine) -> None:
     for namespace in ("a-1", "a-2", "b", "c-1", "c-2"):
-        opened.write(opened.calls.set(namespace, "k", 1, "ann", None), NOBODY)
+        opened.write(opened.requests.set(namespace, "k", 1, "ann", None), NOBODY)
 
 
-def test_namespaces_that_may_not_be_read_are_not_listed(opened: Opened) -> None:
+def test_namespaces_that_may_not_be_read_are_not_listed(opened: Engine) -> None:
     write_some(opened)
     calls = within(opened, "read:a-*", "write:c-2", "claim:b")
     assert opened.read(calls.all_namespaces()) == ["a-1", "a-2", "c-2"]
@@ -337,10 +337,10 @@ def test_namespaces_that_may_not_be_read_are_not_listed(opened: Opened) -> None:
     assert ([it.namespace for it in rest.namespaces], rest.next_after) == (["c-2"], None)
 
 
-def test_threads_that_may_not_be_read_are_neither_listed_nor_told_as_parents(opened: Opened) -> None:
+def test_threads_that_may_not_be_read_are_neither_listed_nor_told_as_parents(opened: Engine) -> None:
     for number, name in enumerate(("a-1", "a-2", "b", "c-1", "c-2")):
         parent = "b" if number > 2 else None
-        opened.write(opened.calls.thread_start("ann", name, parent=parent), NOBODY)
+        opened.write(opened.requests.thread_start("ann", name, parent=parent), NOBODY)
     calls, all_ = within(opened, "read:a-*", "write:c-2"), within(opened, "read:*")
     first = opened.read(calls.threads(limit=2))
     assert ([it.thread_id for it in first.threads], first.next_after) == (["a-1", "a-2"], "a-2")
@@ -353,10 +353,10 @@ def test_threads_that_may_not_be_read_are_neither_listed_nor_told_as_parents(ope
     assert [it.parent for it in opened.read(all_.threads()).threads] == [None, None, None, "b", "b"]
 
 
-def test_claims_that_may_not_be_seen_are_on_no_board(opened: Opened) -> None:
+def test_claims_that_may_not_be_seen_are_on_no_board(opened: Engine) -> None:
     for number in range(30):
         for name in ("src", "doc"):
-            opened.claim(opened.calls.claim(f"{name}/{number:02}", f"{name}-agent"), opened.caller)
+            opened.claim(opened.requests.claim(f"{name}/{number:02}", f"{name}-agent"), opened.caller)
     calls = within(opened, "claim:src/*", "read:other")
     first = opened.read(calls.board(limit=20))
     rest = opened.read(calls.board(limit=20, after=first.next_after))
@@ -373,17 +373,17 @@ def test_other_workspaces_show_only_what_may_be_seen(tmp_path: Path) -> None:
     given = [f"{name}={tmp_path / name}" for name in ("one", "two")]
     known = find_workspaces({}, tmp_path / "one", given, False)
     with closing(open_holdlog(MEMORY, Settings(workspaces=known))) as holdlog:
-        holdlog.claim(holdlog.calls.claim("file://two/a.py", "bob"), holdlog.caller)
-        status = holdlog.read(holdlog.calls.status("a.py"))
+        holdlog.claim(holdlog.requests.claim("file://two/a.py", "bob"), holdlog.caller)
+        status = holdlog.read(holdlog.requests.status("a.py"))
         assert [it.held_by for it in status.also_claimed_in or ()] == ["bob"]
-        stored = holdlog.calls.resource("a.py")
+        stored = holdlog.requests.resource("a.py")
         assert holdlog.read(within(holdlog, f"read:{stored}").status("a.py")).also_claimed_in is None
 
 
 # --- tokens of the store
 
 
-def issue(opened: Opened, name: str = "ci", *allow: str, **more: Any) -> str:
+def issue(opened: Engine, name: str = "ci", *allow: str, **more: Any) -> str:
     made = fresh(name)
     opened.change_token(IssueToken(name=name, hash=made.hash, allow=allow or ("read:*",), by="ann", **more), NOBODY)
     return made.text
@@ -394,14 +394,14 @@ def verified(verifier: Verifier, text: str) -> str | None:
     return principal and principal.name
 
 
-def test_who_shows_the_token_is_its_principal_with_its_grants(opened: Opened) -> None:
+def test_who_shows_the_token_is_its_principal_with_its_grants(opened: Engine) -> None:
     text = issue(opened, "ci", "write:build-*", "read:*", space="team", lifetime_seconds=60)
     principal = asyncio.run(Verifier(opened).verify(text))
     assert principal is not None
     assert (principal.name, principal.space) == ("token:ci", "team")
     assert principal.grants == allowing("write:build-*", "read:*")
     assert principal.expires_at is not None
-    assert 0 < principal.expires_at - opened.calls.now() <= 60_000_000
+    assert 0 < principal.expires_at - opened.requests.now() <= 60_000_000
 
 
 def test_the_text_of_a_token_names_it_and_cannot_be_guessed() -> None:
@@ -412,7 +412,7 @@ def test_the_text_of_a_token_names_it_and_cannot_be_guessed() -> None:
     assert made.text not in made.hash
 
 
-def test_nobody_else_gets_in(opened: Opened) -> None:
+def test_nobody_else_gets_in(opened: Engine) -> None:
     text = issue(opened)
     verifier = Verifier(opened)
     wrong = text[:-1] + ("A" if text[-1] != "A" else "B")
@@ -431,7 +431,7 @@ def test_nobody_else_gets_in(opened: Opened) -> None:
     assert verified(verifier, text) == "token:ci"
 
 
-def test_a_revoked_token_is_out_at_once(opened: Opened) -> None:
+def test_a_revoked_token_is_out_at_once(opened: Engine) -> None:
     text = issue(opened)
     verifier = Verifier(opened)
     assert verified(verifier, text) == "token:ci"
@@ -452,7 +452,7 @@ def test_another_process_revoking_is_noticed_within_about_a_second(tmp_path: Pat
         assert time.monotonic() - began < 5.0, "1.0 s, and what the machine is late"
 
 
-def test_both_secrets_count_while_they_overlap(opened: Opened) -> None:
+def test_both_secrets_count_while_they_overlap(opened: Engine) -> None:
     old = issue(opened)
     verifier = Verifier(opened)
     assert verified(verifier, old) == "token:ci"
@@ -464,8 +464,8 @@ def test_both_secrets_count_while_they_overlap(opened: Opened) -> None:
     assert [verified(verifier, it) for it in (old, new.text, newest.text)] == [None, None, "token:ci"]
 
 
-def test_a_token_ends_to_the_moment_though_it_was_remembered(opened: Opened) -> None:
-    now = opened.calls.now
+def test_a_token_ends_to_the_moment_though_it_was_remembered(opened: Engine) -> None:
+    now = opened.requests.now
     short = issue(opened, "short", lifetime_seconds=0.4)
     old = issue(opened, "rotated")
     opened.change_token(RotateToken(name="rotated", hash=fresh("x").hash, overlap_seconds=0.4, by="ann"), NOBODY)
@@ -480,7 +480,7 @@ def test_a_token_ends_to_the_moment_though_it_was_remembered(opened: Opened) -> 
     assert [verified(verifier, it) for it in (short, old)] == [None, None]
 
 
-def test_a_store_that_ever_had_a_token_asks_for_one(opened: Opened) -> None:
+def test_a_store_that_ever_had_a_token_asks_for_one(opened: Engine) -> None:
     verifier = Verifier(opened)
     assert (verifier.offers_any(), verifier.is_asked_for()) == (False, False)
     issue(opened)
@@ -490,7 +490,7 @@ def test_a_store_that_ever_had_a_token_asks_for_one(opened: Opened) -> None:
     assert Verifier(opened, static="s" * 20).offers_any()
 
 
-def test_what_is_remembered_is_bounded(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_is_bounded(opened: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdlog.adapters.access.verifier.MOST_REMEMBERED", 3)
     texts = [issue(opened, f"t{number}") for number in range(8)]
     verifier = Verifier(opened)
@@ -516,7 +516,7 @@ def file_with(folder: Path, text: str, mode: int = 0o600) -> Path:
     return path
 
 
-def test_the_static_token_lets_in_whoever_shows_it(opened: Opened) -> None:
+def test_the_static_token_lets_in_whoever_shows_it(opened: Engine) -> None:
     verifier = Verifier(opened, static=GOOD)
     principal = asyncio.run(verifier.verify(GOOD))
     assert principal is not None

@@ -13,7 +13,7 @@ import pytest
 from holdlog.adapters.authors import author
 from holdlog.adapters.cli.main import main
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import BusyError, ConflictError, DeadlockError, FencedError, NotHolderError
 from tests.commands import until
@@ -36,7 +36,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def opened(place: str) -> Iterator[Opened]:
+def opened(place: str) -> Iterator[Engine]:
     holdlog = open_holdlog(place if "://" in place else Path(place))
     yield holdlog
     holdlog.close()
@@ -52,12 +52,12 @@ def cli(place: str, *arguments: str, code: int = 0) -> str:
     return out.getvalue()
 
 
-def refused(opened: Opened, call: Any, caller: Caller, kind: type[Exception]) -> dict[str, Any]:
+def refused(opened: Engine, call: Any, caller: Caller, kind: type[Exception]) -> dict[str, Any]:
     """The answer to the refusal."""
     run: Any = opened.claim if hasattr(call, "again") else opened.write
     with pytest.raises(kind) as caught:
         run(call, caller)
-    return opened.calls.refused(caught.value).body()  # type: ignore[arg-type]
+    return opened.requests.refused(caught.value).body()  # type: ignore[arg-type]
 
 
 def test_an_author_is_shown_with_the_principal_where_that_says_more() -> None:
@@ -68,8 +68,8 @@ def test_an_author_is_shown_with_the_principal_where_that_says_more() -> None:
     assert author("token:ci", "token:ci") == "token:ci"
 
 
-def test_answers_about_values_name_the_principal(opened: Opened) -> None:
-    calls = opened.calls
+def test_answers_about_values_name_the_principal(opened: Engine) -> None:
+    calls = opened.requests
     opened.write(calls.set("n", "k", 1, "root", None), CI)
     opened.write(calls.set("n", "own", 1, "root", None), Caller())
     assert opened.read(calls.get("n", "k")).body()["principal"] == "token:ci"
@@ -94,8 +94,8 @@ def test_answers_about_values_name_the_principal(opened: Opened) -> None:
     assert calls.refused(missing.value).body()["principal"] == "jwt:ann@example.org"  # type: ignore[arg-type]
 
 
-def test_a_value_that_expired_keeps_the_principal_of_its_writer(opened: Opened) -> None:
-    calls = opened.calls
+def test_a_value_that_expired_keeps_the_principal_of_its_writer(opened: Engine) -> None:
+    calls = opened.requests
     opened.write(calls.set("n", "k", 1, "root", None, ttl_seconds=0.01), CI)
     until(lambda: not opened.read(calls.record("n", "k")).live)
     opened.write(calls.set("n", "k", 2, "ann", None), Caller())
@@ -109,8 +109,8 @@ def test_a_value_that_expired_keeps_the_principal_of_its_writer(opened: Opened) 
     assert [it.model_dump().get("principal") for it in events] == ["token:ci", "token:ci", None]
 
 
-def test_answers_about_claims_name_the_principals_of_holders_and_waiters(opened: Opened) -> None:
-    calls = opened.calls
+def test_answers_about_claims_name_the_principals_of_holders_and_waiters(opened: Engine) -> None:
+    calls = opened.requests
     opened.claim(calls.claim("a", "root"), CI)
     busy = refused(opened, calls.claim("a", "ann"), ANN, BusyError)
     assert (busy["held_by"], busy["held_by_principal"]) == ("root", "token:ci")
@@ -134,8 +134,8 @@ def test_answers_about_claims_name_the_principals_of_holders_and_waiters(opened:
     assert (again["previous_holder"], again["previous_holder_principal"]) == ("root", "token:ci")
 
 
-def test_the_board_tells_namesakes_of_two_principals_apart(opened: Opened) -> None:
-    calls = opened.calls
+def test_the_board_tells_namesakes_of_two_principals_apart(opened: Engine) -> None:
+    calls = opened.requests
     opened.claim(calls.claim("a", "root"), CI)
     opened.claim(calls.claim("b", "root"), ANN)
     opened.write(calls.register("root", name="Root", model="gpt"), CI)
@@ -153,10 +153,10 @@ def test_the_board_tells_namesakes_of_two_principals_apart(opened: Opened) -> No
 def test_agents_have_a_row_for_each_session(place: str) -> None:
     where = place if "://" in place else Path(place)
     with closing(open_holdlog(where, what="first")) as one, closing(open_holdlog(where, what="second")) as two:
-        one.claim(one.calls.claim("a", "ann"), one.caller)
-        one.claim(one.calls.claim("b", "ann"), one.caller)
-        two.claim(two.calls.claim("c", "ann"), two.caller)
-        two.claim(two.calls.claim("d", "root"), CI)
+        one.claim(one.requests.claim("a", "ann"), one.caller)
+        one.claim(one.requests.claim("b", "ann"), one.caller)
+        two.claim(two.requests.claim("c", "ann"), two.caller)
+        two.claim(two.requests.claim("d", "root"), CI)
         from holdlog.domain.claims.commands import AcquireClaim
         from holdlog.domain.claims.lease import SECOND
 
@@ -173,17 +173,17 @@ def test_agents_have_a_row_for_each_session(place: str) -> None:
 
 def test_a_row_of_a_session_marks_a_name_that_mixes_scripts(place: str) -> None:
     with closing(open_holdlog(place if "://" in place else Path(place))) as opened:
-        opened.claim(opened.calls.claim("a", "\u0430nn"), opened.caller)
-        opened.claim(opened.calls.claim("b", "анна"), opened.caller)
+        opened.claim(opened.requests.claim("a", "\u0430nn"), opened.caller)
+        opened.claim(opened.requests.claim("b", "анна"), opened.caller)
         rows = json.loads(cli(place, "agents", "--json"))["agents"]
     assert {it["agent"]: it.get("mixed_scripts") for it in rows} == {"\u0430nn": True, "анна": None}
 
 
-def test_a_ring_of_waiters_and_a_grant_from_the_queue_name_principals(opened: Opened) -> None:
-    from holdlog.domain.claims.commands import Queued, Release, AcquireClaim
+def test_a_ring_of_waiters_and_a_grant_from_the_queue_name_principals(opened: Engine) -> None:
+    from holdlog.domain.claims.commands import AcquireClaim, Queued, ReleaseClaim
     from holdlog.domain.claims.lease import SECOND
 
-    calls, run = opened.calls, opened.writer.run
+    calls, run = opened.requests, opened.writer.run
     opened.claim(calls.claim("a", "root"), CI)
     opened.claim(calls.claim("b", "root"), ANN)
     assert isinstance(run(AcquireClaim(resource="b", agent="root", wait=30 * SECOND), CI), Queued)
@@ -200,7 +200,7 @@ def test_a_ring_of_waiters_and_a_grant_from_the_queue_name_principals(opened: Op
         ("ClaimReleased", "jwt:ann@example.org"),
         ("ClaimGranted", "token:ci"),
     ]
-    run(Release(resource="b", agent="boss", forced=True, note="why"), Caller())
+    run(ReleaseClaim(resource="b", agent="boss", forced=True, note="why"), Caller())
     (taken,) = opened.read(calls.events(calls.choice(resource="b"), after=events[-1].position)).events
     assert (taken.by, "principal" in taken.model_dump(), taken.model_dump()["holder_principal"]) == (
         "boss",
@@ -209,14 +209,14 @@ def test_a_ring_of_waiters_and_a_grant_from_the_queue_name_principals(opened: Op
     )
 
 
-def test_a_subject_with_slashes_can_claim(opened: Opened) -> None:
+def test_a_subject_with_slashes_can_claim(opened: Engine) -> None:
     caller = Caller(principal="jwt:spiffe://cluster//agent/", session="s1", server="calls")
-    opened.claim(opened.calls.claim("a", "ann"), caller)
-    assert opened.read(opened.calls.status("a")).body()["held_by_principal"] == caller.principal
+    opened.claim(opened.requests.claim("a", "ann"), caller)
+    assert opened.read(opened.requests.status("a")).body()["held_by_principal"] == caller.principal
 
 
-def test_answers_about_threads_name_the_principals(opened: Opened) -> None:
-    calls = opened.calls
+def test_answers_about_threads_name_the_principals(opened: Engine) -> None:
+    calls = opened.requests
     opened.write(calls.thread_start("root", "t"), CI)
     opened.write(calls.thread_append("t", "root", [SAID]), ANN)
     (item,) = opened.read(calls.thread_read("t")).body()["items"]
@@ -229,7 +229,7 @@ def test_answers_about_threads_name_the_principals(opened: Opened) -> None:
 
 def test_the_command_line_shows_the_principal_next_to_every_name(place: str) -> None:
     with closing(open_holdlog(place if "://" in place else Path(place))) as opened:
-        calls = opened.calls
+        calls = opened.requests
         opened.write(calls.set("n", "k", {"long": "x" * 100}, "root", None), CI)
         opened.claim(calls.claim("a", "root"), CI)
         opened.write(calls.thread_start("root", "t", {"plan": 1}), CI)
@@ -252,7 +252,7 @@ def test_the_command_line_shows_the_principal_next_to_every_name(place: str) -> 
 
 
 async def test_http_names_the_principal_in_headers_and_bodies(curl: Curl) -> None:
-    calls = curl.store.calls
+    calls = curl.store.requests
     curl.store.write(calls.set("n", "k", "v", "root", None), CI)
     curl.store.write(calls.set("n", "own", "v", "root", None), Caller())
     curl.store.write(calls.set("n", "jwt", "v", "root", None), Caller(principal="jwt:bös"))

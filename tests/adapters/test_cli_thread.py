@@ -9,7 +9,7 @@ import pytest
 
 from holdlog import StateStore
 from holdlog.adapters.cli.main import main
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.adapters.threads.conversation import (
     AgentResult,
     TextContent,
@@ -60,7 +60,7 @@ def asked(capsys: pytest.CaptureFixture[str], db: str, *words: str) -> dict[str,
 
 
 def test_threads_are_listed_by_id_with_what_they_hold(
-    db: str, opened: Opened, capsys: pytest.CaptureFixture[str]
+    db: str, opened: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     story(opened)
     fork(opened, "run 8", by="bob")
@@ -77,14 +77,14 @@ def test_threads_are_listed_by_id_with_what_they_hold(
     assert listed["next_after"] == "run 8"
 
 
-def test_where_no_thread_was_started_it_says_so(db: str, opened: Opened, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_no_thread_was_started_it_says_so(db: str, opened: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, db, "list") == ["no thread was started yet"]
 
 
 # --- read
 
 
-def test_a_thread_reads_as_a_conversation(db: str, opened: Opened, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_thread_reads_as_a_conversation(db: str, opened: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     start(opened)
     call = ToolCall(id="1", name="search", input={"q": "é"})
     found = AgentResult(
@@ -113,7 +113,7 @@ def test_a_thread_reads_as_a_conversation(db: str, opened: Opened, capsys: pytes
 
 
 def test_the_newest_are_read_and_what_came_after_a_version(
-    db: str, opened: Opened, capsys: pytest.CaptureFixture[str]
+    db: str, opened: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start(opened)
     append(opened, *(said(f"number {number}") for number in range(60)))
@@ -132,7 +132,7 @@ def test_the_newest_are_read_and_what_came_after_a_version(
 
 
 def test_what_was_redacted_or_cleared_is_told_as_such(
-    db: str, opened: Opened, capsys: pytest.CaptureFixture[str]
+    db: str, opened: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     story(opened)
     opened.close()
@@ -149,7 +149,7 @@ def test_what_was_redacted_or_cleared_is_told_as_such(
 # --- data and its history
 
 
-def test_data_is_told_by_key_and_one_value_whole(db: str, opened: Opened, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_is_told_by_key_and_one_value_whole(db: str, opened: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     start(opened, plan={"step": 1}, notes="x" * 100)
     lines = run(capsys, db, "data", "run-7")
     assert [fields(line)[0] for line in lines] == ["notes", "plan"]
@@ -163,7 +163,7 @@ def test_data_is_told_by_key_and_one_value_whole(db: str, opened: Opened, capsys
 
 
 def test_data_that_is_larger_than_a_page_is_told_whole(
-    db: str, opened: Opened, capsys: pytest.CaptureFixture[str]
+    db: str, opened: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     values = {f"k{number}": "x" * 250_000 for number in range(9)}
     start(opened, **values)
@@ -172,7 +172,7 @@ def test_data_that_is_larger_than_a_page_is_told_whole(
 
 
 def test_the_history_of_a_key_tells_each_change_newest_first(
-    db: str, opened: Opened, capsys: pytest.CaptureFixture[str]
+    db: str, opened: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start(opened, plan="search", other=1)
     change_data(opened, {"plan": "write"}, by="bob", caller=Caller(reason="it was found"))
@@ -195,7 +195,7 @@ def test_the_history_of_a_key_tells_each_change_newest_first(
 
 @pytest.mark.parametrize("words", [["read", "none"], ["data", "none"], ["data", "none", "k"], ["history", "none", "k"]])
 def test_a_thread_that_was_never_started_is_told(
-    db: str, opened: Opened, capsys: pytest.CaptureFixture[str], words: list[str]
+    db: str, opened: Engine, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     (line,) = run(capsys, db, *words, code=1)
     assert line == "holdlog: there is no thread none; see holdlog thread list, or name another store with --db"
@@ -206,7 +206,7 @@ def test_a_thread_that_was_never_started_is_told(
 
 @pytest.mark.parametrize("action", ["data", "history"])
 def test_a_key_that_is_not_there_is_told(
-    db: str, opened: Opened, capsys: pytest.CaptureFixture[str], action: str
+    db: str, opened: Engine, capsys: pytest.CaptureFixture[str], action: str
 ) -> None:
     start(opened, plan=1)
     (line,) = run(capsys, db, action, "run-7", "plans", code=1)
@@ -227,7 +227,7 @@ def test_a_key_that_is_not_there_is_told(
     ],
 )
 def test_a_bad_argument_is_one_line_that_names_it(
-    db: str, opened: Opened, capsys: pytest.CaptureFixture[str], words: list[str], named: str
+    db: str, opened: Engine, capsys: pytest.CaptureFixture[str], words: list[str], named: str
 ) -> None:
     start(opened)
     (line,) = run(capsys, db, *words, code=2)
@@ -256,7 +256,7 @@ def test_threads_in_postgres_are_read_likewise(postgres: str, capsys: pytest.Cap
 @pytest.mark.parametrize("words", [["list"], ["read"], ["data"], ["data", "key"], ["history", "key"]])
 @pytest.mark.parametrize("as_json", [False, True])
 def test_what_agents_wrote_commands_no_terminal(
-    db: str, opened: Opened, capsys: pytest.CaptureFixture[str], words: list[str], as_json: bool
+    db: str, opened: Engine, capsys: pytest.CaptureFixture[str], words: list[str], as_json: bool
 ) -> None:
     start(opened, key=HOSTILE)
     call = ToolCall(id=HOSTILE, name=HOSTILE, input={HOSTILE: HOSTILE})
@@ -276,7 +276,7 @@ def test_what_agents_wrote_commands_no_terminal(
 
 
 def test_colours_and_remarks_are_for_terminals_alone(
-    db: str, opened: Opened, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    db: str, opened: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(opened)
     append(opened, said("one"), said("two"))
@@ -305,7 +305,7 @@ def test_help_has_an_example(action: list[str], capsys: pytest.CaptureFixture[st
 
 
 def test_a_history_that_goes_on_says_so(
-    db: str, opened: Opened, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    db: str, opened: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(opened, plan=1)
     change_data(opened, {"plan": 2})

@@ -28,14 +28,14 @@ from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.http import app
 from holdlog.adapters.http.answers import answer, json_response
 from holdlog.adapters.http.app import build_app
-from holdlog.adapters.http.authentication import served_of
+from holdlog.adapters.http.authentication import context_of
 from holdlog.adapters.http.edge import connections, room
 from holdlog.adapters.http.edge.room import Room
-from holdlog.adapters.http.ending import Ending
+from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.running import bound_socket, server_of, url_of
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.spaces import Spaces
+from holdlog.adapters.spaces import Tenants
 from holdlog.projections.fold import EVENTS
 
 PATIENCE = 20.0
@@ -94,7 +94,7 @@ def application(
     *options: tuple[str, Any], tokens: Tokens | None = None, route: Callable[[Request], Any] | None = None
 ) -> Iterator[Served]:
     http = HttpOptions(**dict(options))
-    let_go, ending = threading.Event(), Ending()
+    let_go, ending = threading.Event(), Shutdown()
 
     async def body(request: Request) -> Response:
         return json_response({"bytes": len(await request.body())})
@@ -105,7 +105,7 @@ def application(
         return json_response({})
 
     async def value(request: Request) -> Response:
-        served = served_of(request)
+        served = context_of(request)
         call = served.calls.set("n", request.query_params["key"], 1, "ann", None)
         return answer(await served.opened.write_async(call, served.caller))
 
@@ -115,7 +115,7 @@ def application(
     main = open_holdlog(":memory:")
     if http.max_keys:
         main.room = Room(main, http.max_keys).require
-    app = build_app(build_server(None, ["claims"]), Spaces(":memory:", main, Settings()), tokens, http, ending)
+    app = build_app(build_server(None, ["claims"]), Tenants(":memory:", main, Settings()), tokens, http, ending)
     routes = [("/body", body), ("/held", held), ("/value", value), ("/broken", broken)]
     _starlette(app).router.routes[:0] = [Route(path, it, methods=["GET", "POST"]) for path, it in routes]
     bound = bound_socket("127.0.0.1", 0)

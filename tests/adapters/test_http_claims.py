@@ -7,7 +7,7 @@ from tests.curl import Curl
 
 
 def claim(curl: Curl, resource: str, agent: str) -> None:
-    curl.store.claim(curl.store.calls.claim(resource, agent), NOBODY)
+    curl.store.claim(curl.store.requests.claim(resource, agent), NOBODY)
 
 
 async def test_the_board_is_told_in_pages_and_of_one_agent(curl: Curl) -> None:

@@ -21,11 +21,11 @@ from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.events import tail
 from holdlog.adapters.http import events
 from holdlog.adapters.http.app import build_app
-from holdlog.adapters.http.ending import Ending
+from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Opened
-from holdlog.adapters.spaces import Spaces
+from holdlog.adapters.opened import Engine
+from holdlog.adapters.spaces import Tenants
 from holdlog.domain.message import NOBODY
 from tests.commands import PATIENCE, aside
 from tests.thread_story import KINDS, story
@@ -44,7 +44,7 @@ class Tokens:
 
 
 class Site(NamedTuple):
-    opened: Opened
+    opened: Engine
     client: httpx2.AsyncClient
     server: uvicorn.Server
 
@@ -52,8 +52,8 @@ class Site(NamedTuple):
 @asynccontextmanager
 async def site(place: Path | str, verifier: Any = None, settings: Settings | None = None) -> AsyncIterator[Site]:
     opened = open_holdlog(place, settings or Settings())
-    spaces = Spaces(place, opened, Settings())
-    app = build_app(build_server(None, ["claims"], ""), spaces, verifier, HttpOptions(), Ending())
+    spaces = Tenants(place, opened, Settings())
+    app = build_app(build_server(None, ["claims"], ""), spaces, verifier, HttpOptions(), Shutdown())
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="on", timeout_graceful_shutdown=10))
@@ -76,7 +76,7 @@ async def here(tmp_path: Path) -> AsyncIterator[Site]:
 
 
 def write(here: Site, key: str, value: Any = 1, namespace: str = "n") -> None:
-    here.opened.write(here.opened.calls.set(namespace, key, value, "ann", None), NOBODY)
+    here.opened.write(here.opened.requests.set(namespace, key, value, "ann", None), NOBODY)
 
 
 class Told(NamedTuple):
@@ -152,7 +152,7 @@ async def test_a_stream_tells_what_was_what_comes_and_where_the_end_is(here: Sit
         assert first.data["value"] == {"x": "line\nbreak <script>"}
         assert await it.next() == Told(1, "bookmark", {"position": 1})
         write(here, "b")
-        here.opened.claim(here.opened.calls.claim("src/", "bob"), NOBODY)
+        here.opened.claim(here.opened.requests.claim("src/", "bob"), NOBODY)
         assert [(told.id, told.kind) for told in await it.some(2)] == [(2, "ValueWritten"), (3, "ClaimGranted")]
 
 
@@ -246,7 +246,7 @@ async def test_killed_servers_cost_a_client_that_resumes_no_event_and_give_none_
 
     async def work() -> None:
         for number in range(count):
-            call = opened.calls.set("n", f"k{number % 7}", number, "ann", None)
+            call = opened.requests.set("n", f"k{number % 7}", number, "ann", None)
             await asyncio.to_thread(opened.write, call, NOBODY)
             await ahead.acquire()
 
@@ -302,7 +302,7 @@ async def test_who_follows_too_slowly_is_told_from_the_log(here: Site, monkeypat
     monkeypatch.setattr(tail, "BACKLOG_BYTES", 300)
     async with stream(here, after=0) as it:
         await it.next()
-        here.opened.write(here.opened.calls.set("n", "k", "x" * 100, "ann", None), NOBODY)
+        here.opened.write(here.opened.requests.set("n", "k", "x" * 100, "ann", None), NOBODY)
         for number in range(200):
             write(here, "k", number)
         assert [told.id for told in await it.some(201)] == list(range(1, 202))

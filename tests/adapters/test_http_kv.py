@@ -183,7 +183,7 @@ async def test_who_wrote_is_told(curl: Curl) -> None:
 
 async def test_a_write_that_relies_on_a_claim_is_fenced_without_it(curl: Curl) -> None:
     claimed = curl.store.claim(
-        curl.store.calls.claim("src/a,b@c.py", "ann"), curl.store.caller.model_copy(update={"session": None})
+        curl.store.requests.claim("src/a,b@c.py", "ann"), curl.store.caller.model_copy(update={"session": None})
     )
     bare = {"x-guard": f"{quote('src/a,b@c.py', safe='')}@{claimed.body()['version']}"}
     nobody = await curl.put("/kv/g/k", content="a", headers=bare | {"x-agent": "ann"})

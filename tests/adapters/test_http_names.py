@@ -18,11 +18,11 @@ from holdlog.adapters.access.verifier import Verifier
 from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.http.app import build_app
-from holdlog.adapters.http.ending import Ending
+from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Opened
-from holdlog.adapters.spaces import Spaces
+from holdlog.adapters.opened import Engine
+from holdlog.adapters.spaces import Tenants
 from holdlog.domain.claims.commands import AcquireClaim
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.refusals import InvalidError
@@ -35,23 +35,23 @@ SAID = {"type": "text", "role": "user", "content": "hello"}
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Opened]:
+def store(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Engine]:
     place = {"memory": MEMORY, "sqlite": tmp_path / "state.db"}.get(request.param)
     opened = open_holdlog(place if place is not None else request.getfixturevalue("postgres"))
     yield opened
     opened.close()
 
 
-def issue(store: Opened, name: str, space: str | None = None) -> str:
+def issue(store: Engine, name: str, space: str | None = None) -> str:
     made = fresh(name)
     store.change_token(IssueToken(name=name, hash=made.hash, allow=("admin:*",), by="ann", space=space), NOBODY)
     return made.text
 
 
 @asynccontextmanager
-async def serving(store: Opened, verifier: Any) -> AsyncIterator[httpx2.AsyncClient]:
-    spaces = Spaces(MEMORY, store, Settings())
-    app = build_app(build_server(None, ALL), spaces, verifier, HttpOptions(), Ending())
+async def serving(store: Engine, verifier: Any) -> AsyncIterator[httpx2.AsyncClient]:
+    spaces = Tenants(MEMORY, store, Settings())
+    app = build_app(build_server(None, ALL), spaces, verifier, HttpOptions(), Shutdown())
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1:8420") as client:
         yield client
     await spaces.close()
@@ -81,7 +81,7 @@ async def put(client: httpx2.AsyncClient, token: str, name: str, key: str = "k")
         "jwt:ann",
     ],
 )
-async def test_names_of_the_servers_user_and_of_other_tokens_are_refused(store: Opened, name: str) -> None:
+async def test_names_of_the_servers_user_and_of_other_tokens_are_refused(store: Engine, name: str) -> None:
     ci, _ = issue(store, "ci"), issue(store, "dev")
     async with serving(store, Verifier(store)) as client:
         refused = await put(client, ci, name)
@@ -94,16 +94,16 @@ async def test_names_of_the_servers_user_and_of_other_tokens_are_refused(store: 
 @pytest.mark.parametrize(
     "name", ["ci", "CI", "ci/tests", "token:ci", "token:ci/x", "claude", "devel", f"x{USER}", "x/dev"]
 )
-async def test_a_token_may_use_its_own_name_and_any_free_one(store: Opened, name: str) -> None:
+async def test_a_token_may_use_its_own_name_and_any_free_one(store: Engine, name: str) -> None:
     ci, _ = issue(store, "ci"), issue(store, "dev")
     async with serving(store, Verifier(store)) as client:
         assert (await put(client, ci, name)).status_code == 201
 
 
-async def test_every_call_that_names_an_author_refuses_the_name_of_another(store: Opened) -> None:
+async def test_every_call_that_names_an_author_refuses_the_name_of_another(store: Engine) -> None:
     ci = issue(store, "ci")
-    store.write(store.calls.set("n", "k", "v", "ann", None), NOBODY)
-    store.write(store.calls.thread_start("ann", "t"), NOBODY)
+    store.write(store.requests.set("n", "k", "v", "ann", None), NOBODY)
+    store.write(store.requests.thread_start("ann", "t"), NOBODY)
     calls: list[tuple[str, str, Any]] = [
         ("PUT", "/kv/n/k", "v"),
         ("DELETE", "/kv/n/k", None),
@@ -113,14 +113,14 @@ async def test_every_call_that_names_an_author_refuses_the_name_of_another(store
         ("PATCH", "/threads/t/data", {"plan": 1}),
         ("DELETE", "/threads/t/data/plan", None),
     ]
-    position = store.read(store.calls.events(store.calls.choice())).bookmark
+    position = store.read(store.requests.events(store.requests.choice())).bookmark
     async with serving(store, Verifier(store)) as client:
         for method, path, body in calls:
             content = None if body is None else json.dumps(body)
             headers = JSON | AS_JSON | {"x-token": ci, "x-agent": USER}
             refused = await client.request(method, path, content=content, headers=headers)
             assert (refused.status_code, "choose a name" in refused.text) == (400, True), (method, path, refused.text)
-    assert store.read(store.calls.events(store.calls.choice())).bookmark == position
+    assert store.read(store.requests.events(store.requests.choice())).bookmark == position
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -150,7 +150,7 @@ async def test_tools_over_http_refuse_the_name_of_another(tmp_path: Any, mode: A
     store.close()
 
 
-async def test_the_static_token_and_jwt_may_not_use_the_users_name_either(store: Opened) -> None:
+async def test_the_static_token_and_jwt_may_not_use_the_users_name_either(store: Engine) -> None:
     rule = OwnNames(store, [USER])
     for principal in ("static", "jwt:ann"):
         with pytest.raises(InvalidError):
@@ -159,7 +159,7 @@ async def test_the_static_token_and_jwt_may_not_use_the_users_name_either(store:
         await rule.require(AcquireClaim(resource="a", agent=principal), Caller(principal=principal))
 
 
-async def test_the_local_user_may_use_every_name(store: Opened) -> None:
+async def test_the_local_user_may_use_every_name(store: Engine) -> None:
     issue(store, "dev")
     rule = OwnNames(store, [USER])
     for name in (USER, "dev", "token:dev"):
@@ -168,34 +168,34 @@ async def test_the_local_user_may_use_every_name(store: Opened) -> None:
         assert (await client.put("/kv/n/k", content="v", headers={"x-agent": USER})).status_code == 201
 
 
-async def test_a_token_that_has_the_users_name_keeps_it(store: Opened) -> None:
+async def test_a_token_that_has_the_users_name_keeps_it(store: Engine) -> None:
     own, other = issue(store, first_part(USER)), issue(store, "ci")
     async with serving(store, Verifier(store)) as client:
         assert (await put(client, own, USER)).status_code == 201
         assert (await put(client, other, USER)).status_code == 400
 
 
-async def test_names_of_tokens_are_refused_in_spaces_too(store: Opened) -> None:
+async def test_names_of_tokens_are_refused_in_spaces_too(store: Engine) -> None:
     ci, _ = issue(store, "ci", space="team"), issue(store, "dev")
     async with serving(store, Verifier(store)) as client:
         assert (await put(client, ci, "dev")).status_code == 400
         assert (await put(client, ci, "ci")).status_code == 201
 
 
-async def test_a_claim_under_a_name_that_a_token_got_later_stays_releasable(store: Opened) -> None:
+async def test_a_claim_under_a_name_that_a_token_got_later_stays_releasable(store: Engine) -> None:
     caller = Caller(principal="token:ci", session="s1", server="calls")
     store.own_names = OwnNames(store, [USER]).require
-    await store.claim_async(store.calls.claim("a", "dev"), caller)
+    await store.claim_async(store.requests.claim("a", "dev"), caller)
     issue(store, "dev")
     with pytest.raises(InvalidError):
-        await store.claim_async(store.calls.claim("b", "dev"), caller)
-    released = await store.write_async(store.calls.release("a", "dev"), caller)
+        await store.claim_async(store.requests.claim("b", "dev"), caller)
+    released = await store.write_async(store.requests.release("a", "dev"), caller)
     assert released.body()["status"] == "released"
     with pytest.raises(InvalidError):
-        await store.write_async(store.calls.release("a", "dev", note="why", forced=True), caller)
+        await store.write_async(store.requests.release("a", "dev", note="why", forced=True), caller)
 
 
-async def test_names_of_tokens_are_read_once_in_a_while(store: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_names_of_tokens_are_read_once_in_a_while(store: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     rule, caller = OwnNames(store, []), Caller(principal="token:ci")
     await rule.require(AcquireClaim(resource="a", agent="dev"), caller)
     monkeypatch.setattr(store, "read_async", None)  # a further read would fail

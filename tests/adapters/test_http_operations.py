@@ -36,18 +36,18 @@ from holdlog.adapters.access.principal import Principal
 from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.http.app import build_app
-from holdlog.adapters.http.ending import Ending
+from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.openapi.document import DESCRIBED, document
-from holdlog.adapters.http.operations.access_log import AccessLog, Entry
+from holdlog.adapters.http.operations.access_log import AccessLog, AccessLogEntry
 from holdlog.adapters.http.operations.metrics import Metrics, exposed
-from holdlog.adapters.http.operations.observed import Observed
+from holdlog.adapters.http.operations.observed import MetricsMiddleware
 from holdlog.adapters.http.operations.tracing import Traces
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.groups import GROUPS
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.nats.relay import Status
-from holdlog.adapters.opened import Opened
-from holdlog.adapters.spaces import Spaces
+from holdlog.adapters.opened import Engine
+from holdlog.adapters.spaces import Tenants
 from holdlog.adapters.stores.memory import MemoryReader, MemoryStore
 from holdlog.domain.claims.commands import Sweep
 from holdlog.domain.message import NOBODY, Caller
@@ -63,10 +63,10 @@ Numbers = Callable[..., float]
 
 
 @asynccontextmanager
-async def serving(store: Opened, verifier: Any = None, **options: Any) -> AsyncIterator[httpx2.AsyncClient]:
+async def serving(store: Engine, verifier: Any = None, **options: Any) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of the whole application."""
-    relay, ending = options.pop("relay", None), options.pop("ending", Ending())
-    spaces = options.pop("spaces", None) or Spaces(":memory:", store, Settings())
+    relay, ending = options.pop("relay", None), options.pop("ending", Shutdown())
+    spaces = options.pop("spaces", None) or Tenants(":memory:", store, Settings())
     mcp = build_server(None, tuple(GROUPS))
     app: Any = build_app(mcp, spaces, verifier, HttpOptions(**options), ending, relay)
     transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
@@ -196,7 +196,7 @@ async def test_probes_within_a_second_ask_the_store_once(stuck: Stuck) -> None:
 
 
 async def test_a_server_that_is_about_to_end_says_that_it_takes_no_more() -> None:
-    ending = Ending()
+    ending = Shutdown()
     with opened() as store:
         async with serving(store, ending=ending) as client:
             ending.began = True
@@ -250,15 +250,15 @@ async def test_commands_are_counted_by_kind_and_outcome_whoever_sent_them() -> N
     with opened() as store:
         async with serving(store) as client:
             ann = Caller(session="s1")
-            await store.write_async(store.calls.set("n", "k", 1, "ann", 0), ann)
+            await store.write_async(store.requests.set("n", "k", 1, "ann", 0), ann)
             with pytest.raises(ConflictError):
-                await store.write_async(store.calls.set("n", "k", 2, "ann", 0), ann)
-            await asyncio.to_thread(store.write, store.calls.delete("n", "k", "ann", None), ann)
-            await store.claim_async(store.calls.claim("a.md", "ann"), ann)
-            await store.claim_async(store.calls.claim("a.md", "ann"), ann)
+                await store.write_async(store.requests.set("n", "k", 2, "ann", 0), ann)
+            await asyncio.to_thread(store.write, store.requests.delete("n", "k", "ann", None), ann)
+            await store.claim_async(store.requests.claim("a.md", "ann"), ann)
+            await store.claim_async(store.requests.claim("a.md", "ann"), ann)
             with pytest.raises(BusyError):
-                await store.claim_async(store.calls.claim("a.md", "ben"), ann)
-            await store.write_async(store.calls.release("a.md", "ann"), ann)
+                await store.claim_async(store.requests.claim("a.md", "ben"), ann)
+            await store.write_async(store.requests.release("a.md", "ann"), ann)
             number = await figures(client)
             told = {
                 ("set", "ok"): 1,
@@ -284,10 +284,10 @@ async def test_an_error_of_the_store_is_counted_and_so_is_what_was_turned_away(m
         async with serving(store) as client:
             store.store.close()
             with pytest.raises(Exception, match="closed"):
-                await store.write_async(store.calls.set("n", "k", 1, "ann", 0), NOBODY)
+                await store.write_async(store.requests.set("n", "k", 1, "ann", 0), NOBODY)
             monkeypatch.setattr("holdlog.adapters.stores.writer.MAX_WAITING", 0)
             with pytest.raises(UnavailableError):
-                await store.write_async(store.calls.set("n", "k", 1, "ann", 0), NOBODY)
+                await store.write_async(store.requests.set("n", "k", 1, "ann", 0), NOBODY)
             number = await figures(client)
             assert number("holdlog_commands_total", kind="set", outcome="store") == 1
             assert number("holdlog_commands_turned_away_total") == 1
@@ -298,7 +298,7 @@ async def test_a_watch_that_fails_harms_no_caller(monkeypatch: pytest.MonkeyPatc
     with opened() as store:
         async with serving(store):
             monkeypatch.setattr(Metrics, "ran", lambda *_: 1 / 0)
-            answer = await store.write_async(store.calls.set("n", "k", 1, "ann", 0), NOBODY)
+            answer = await store.write_async(store.requests.set("n", "k", 1, "ann", 0), NOBODY)
             assert answer.version == 1
             assert "could not be noted" in caplog.text
 
@@ -307,7 +307,7 @@ async def test_ends_of_leases_are_counted_when_they_are_noticed() -> None:
     clock = Clock()
     with opened(clock=clock) as store:
         async with serving(store) as client:
-            await store.claim_async(store.calls.claim("a.md", "ann", lease_seconds=1), Caller(session="s"))
+            await store.claim_async(store.requests.claim("a.md", "ann", lease_seconds=1), Caller(session="s"))
             clock.pass_by(2)
             await store.writer.run_async(Sweep(), NOBODY)
             number = await figures(client)
@@ -318,7 +318,7 @@ async def test_who_waits_is_shown() -> None:
     with opened() as store:
         async with serving(store) as client:
             assert (await figures(client))("holdlog_waiters") == 0
-            wait = asyncio.create_task(store.wait_async(store.calls.watch("n", "k", 0)))
+            wait = asyncio.create_task(store.wait_async(store.requests.watch("n", "k", 0)))
             await aside(lambda: store.upkeep.waiters == 1)
             assert (await figures(client))("holdlog_waiters") == 1
             wait.cancel()
@@ -328,8 +328,8 @@ async def test_how_far_the_relay_is_behind_is_told_once_it_is_known() -> None:
     status = [Status("connecting")]
     with opened() as store:
         async with serving(store, relay=lambda: status[0]) as client:
-            await store.write_async(store.calls.set("n", "k", 1, "ann", 0), NOBODY)
-            await store.write_async(store.calls.set("n", "k", 1, "ann", 1), NOBODY)
+            await store.write_async(store.requests.set("n", "k", 1, "ann", 0), NOBODY)
+            await store.write_async(store.requests.set("n", "k", 1, "ann", 1), NOBODY)
             assert "relay_lag" not in (await client.get("/metrics")).text
             status[0] = Status("failed", position=1)
             number = await figures(client)
@@ -342,10 +342,10 @@ async def test_how_far_the_relay_is_behind_is_told_once_it_is_known() -> None:
 
 async def test_spaces_are_counted_and_their_commands_too() -> None:
     with opened() as store:
-        spaces = Spaces(":memory:", store, Settings())
+        spaces = Tenants(":memory:", store, Settings())
         async with serving(store, spaces=spaces) as client:
             async with spaces.enter("team") as space:
-                await space.write_async(space.calls.set("n", "k", 1, "ann", 0), NOBODY)
+                await space.write_async(space.requests.set("n", "k", 1, "ann", 0), NOBODY)
             number = await figures(client)
             assert number("holdlog_spaces_open") == 1
             assert number("holdlog_commands_total", kind="set") == 1
@@ -365,7 +365,7 @@ async def test_streams_are_counted_while_they_are_open() -> None:
         return numbers(exposed(metrics.families()).decode())(name, route="/events")
 
     routes = [Route("/events", stream)]
-    app = Starlette(routes=routes, middleware=[Middleware(Observed, routes=routes, metrics=metrics)])
+    app = Starlette(routes=routes, middleware=[Middleware(MetricsMiddleware, routes=routes, metrics=metrics)])
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=BASE) as client:
         asked = asyncio.create_task(client.get("/events"))
         await aside(lambda: number("holdlog_http_streams") == 1)
@@ -443,8 +443,8 @@ async def test_a_token_for_metrics_reads_the_figures_and_nothing_else() -> None:
     known = Known(prometheus=Principal("token:prometheus", Grants.parse(["metrics:*"])))
     shown = {"x-token": "prometheus"}
     with opened() as store:
-        store.write(store.calls.set("n", "k", 1, "ann", None), NOBODY)
-        store.write(store.calls.register("ann", name="Ann"), NOBODY)
+        store.write(store.requests.set("n", "k", 1, "ann", None), NOBODY)
+        store.write(store.requests.register("ann", name="Ann"), NOBODY)
         async with serving(store, known) as client:
             assert (await figures(client, "prometheus"))("holdlog_store_up") == 1
             for path in ("/kv/n/k", "/kv/n", "/claims/a.py", "/threads/t", "/events?namespace=n"):
@@ -494,7 +494,7 @@ async def test_paths_below_one_route_are_told_apart_by_their_parts_and_never_nam
 
     routes = [Route("/kv", everything), Route("/kv/{rest:path}", everything)]
     metrics = Metrics()
-    watched = Observed(Starlette(routes=routes), routes, metrics)
+    watched = MetricsMiddleware(Starlette(routes=routes), routes, metrics)
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(watched), base_url=BASE) as client:
         for path in ("/kv", "/kv/a", "/kv/b%2Fc", "/kv/a/b", "/kv/a/%2F", "/kv/a/b/c/d"):
             await client.get(path)
@@ -547,7 +547,7 @@ def access_lines(server: HttpServer) -> list[str]:
 def test_a_name_forges_no_line_and_moves_no_cursor(form: Any) -> None:
     to = io.StringIO()
     name = 'jwt:ann" status=200\n\x1b[2J at=\u202e\u2028'
-    AccessLog(form, to).write(Entry("GET", "/kv/{group}/{key}", 200, 1.25, 3, name, "r", None))
+    AccessLog(form, to).write(AccessLogEntry("GET", "/kv/{group}/{key}", 200, 1.25, 3, name, "r", None))
     text = to.getvalue()
     assert text.count("\n") == 1
     assert text.endswith("\n")
@@ -624,10 +624,10 @@ async def test_a_command_is_a_span_within_its_request(spans: InMemorySpanExporte
         async with serving(store) as client:
             tracer = TracerProvider().get_tracer("test")
             with tracer.start_as_current_span("request") as request:
-                await store.write_async(store.calls.set("n", SECRET, SECRET, SECRET, 0), NOBODY)
+                await store.write_async(store.requests.set("n", SECRET, SECRET, SECRET, 0), NOBODY)
                 with pytest.raises(ConflictError):
-                    await store.write_async(store.calls.set("n", SECRET, 2, "ann", 7), NOBODY)
-            await store.write_async(store.calls.delete("n", SECRET, "ann", None), NOBODY)  # of nobody's trace
+                    await store.write_async(store.requests.set("n", SECRET, 2, "ann", 7), NOBODY)
+            await store.write_async(store.requests.delete("n", SECRET, "ann", None), NOBODY)  # of nobody's trace
             assert (await figures(client))("holdlog_commands_total") == 3
     written, refused = spans.get_finished_spans()
     assert written.name == "holdlog set"

@@ -14,11 +14,11 @@ from holdlog.adapters.access.grants import Grants
 from holdlog.adapters.access.principal import Principal
 from holdlog.adapters.call import Settings
 from holdlog.adapters.http.app import build_app
-from holdlog.adapters.http.ending import Ending
+from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Opened
-from holdlog.adapters.spaces import Spaces
+from holdlog.adapters.opened import Engine
+from holdlog.adapters.spaces import Tenants
 from tests.agent import opened
 from tests.curl import JSON, Curl
 from tests.endpoint import until
@@ -310,9 +310,9 @@ class Known:
 
 
 @asynccontextmanager
-async def guarded(store: Opened, known: Known) -> AsyncIterator[httpx2.AsyncClient]:
-    spaces = Spaces(":memory:", store, Settings())
-    app = build_app(build_server(None, ("threads",)), spaces, known, HttpOptions(), Ending())
+async def guarded(store: Engine, known: Known) -> AsyncIterator[httpx2.AsyncClient]:
+    spaces = Tenants(":memory:", store, Settings())
+    app = build_app(build_server(None, ("threads",)), spaces, known, HttpOptions(), Shutdown())
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1:8420") as client:
         yield client
 
@@ -336,7 +336,7 @@ async def test_each_route_needs_its_grant_and_says_which() -> None:
     some = {"reader": "read:t", "writer": "write:t", "other": "admin:other", "forker": "write:f-* read:other"}
     with opened() as store:
         for name in ("t", "other"):
-            store.write(store.calls.thread_start("ann", name, {"plan": 1}), store.caller)
+            store.write(store.requests.thread_start("ann", name, {"plan": 1}), store.caller)
         async with guarded(store, Known(**some)) as client:
 
             async def ask(token: str, method: str, path: str, body: Any) -> httpx2.Response:
@@ -364,20 +364,20 @@ async def test_each_route_needs_its_grant_and_says_which() -> None:
                 for token in some
             }
             assert listed == {"reader": ["t"], "writer": ["t"], "other": ["other"], "forker": ["f-1", "other"]}
-            (event,) = store.read(store.calls.events(store.calls.choice(agent="token:writer"), 0, 1)).events
+            (event,) = store.read(store.requests.events(store.requests.choice(agent="token:writer"), 0, 1)).events
             assert event.by == "token:writer"
 
 
 @pytest.mark.parametrize("path", ["/threads/t/items?after=1&wait=60", "/events?thread=t&after=1&wait=60"])
 async def test_a_long_poll_tells_nothing_once_its_token_was_revoked(path: str) -> None:
     with opened() as store:
-        store.write(store.calls.thread_start("ann", "t"), store.caller)
+        store.write(store.requests.thread_start("ann", "t"), store.caller)
         known = Known(reader="read:t")
         async with guarded(store, known) as client, asyncio.timeout(PATIENCE):
             waiting = asyncio.create_task(client.get(path, headers={"x-token": "reader"}))
             await until(lambda: store.upkeep._waiters)
             known.revoke("reader")
-            await store.write_async(store.calls.thread_append("t", "ann", [HELLO]), store.caller)
+            await store.write_async(store.requests.thread_append("t", "ann", [HELLO]), store.caller)
             told = await waiting
     assert (told.status_code, told.json()["message"]) == (401, "the token is not valid (any more)")
 

@@ -13,11 +13,11 @@ from holdlog.adapters.access.verifier import Verifier
 from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.http.app import build_app
-from holdlog.adapters.http.ending import Ending
+from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Opened
-from holdlog.adapters.spaces import Spaces
+from holdlog.adapters.opened import Engine
+from holdlog.adapters.spaces import Tenants
 from holdlog.domain.message import NOBODY
 from holdlog.domain.token import IssueToken
 
@@ -30,24 +30,24 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(place: Path) -> Iterator[Opened]:
+def store(place: Path) -> Iterator[Engine]:
     opened = open_holdlog(place)
     yield opened
     opened.close()
 
 
 @asynccontextmanager
-async def client(place: Path, store: Opened, open_tokens: bool) -> AsyncIterator[httpx2.AsyncClient]:
+async def client(place: Path, store: Engine, open_tokens: bool) -> AsyncIterator[httpx2.AsyncClient]:
     verifier = Verifier(store) if open_tokens else None
-    spaces = Spaces(place, store, Settings())
-    app = build_app(build_server(None, ("claims",)), spaces, verifier, HttpOptions(open_tokens=open_tokens), Ending())
+    spaces = Tenants(place, store, Settings())
+    app = build_app(build_server(None, ("claims",)), spaces, verifier, HttpOptions(open_tokens=open_tokens), Shutdown())
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1:8420") as it:
         yield it
     await spaces.close()
 
 
 @pytest.fixture
-async def curl(place: Path, store: Opened) -> AsyncIterator[httpx2.AsyncClient]:
+async def curl(place: Path, store: Engine) -> AsyncIterator[httpx2.AsyncClient]:
     async with client(place, store, open_tokens=True) as it:
         yield it
 
@@ -89,13 +89,13 @@ async def test_a_token_is_told_whose_it_is_and_nothing_of_itself(curl: httpx2.As
         assert text.split("_", 2)[2] not in answer.text
 
 
-async def test_a_token_stands_nowhere_but_in_its_answer(curl: httpx2.AsyncClient, store: Opened, place: Path) -> None:
+async def test_a_token_stands_nowhere_but_in_its_answer(curl: httpx2.AsyncClient, store: Engine, place: Path) -> None:
     secret = (await new_token(curl)).split("_", 2)[2]
     assert not any(secret.encode() in path.read_bytes() for path in place.parent.iterdir() if path.is_file())
 
 
 @pytest.mark.parametrize("body", ["", "token=old", "token=new&x=1", '{"token": "new"}'])
-async def test_what_asks_for_no_token_gets_none(curl: httpx2.AsyncClient, store: Opened, body: str) -> None:
+async def test_what_asks_for_no_token_gets_none(curl: httpx2.AsyncClient, store: Engine, body: str) -> None:
     assert (await curl.post("/token", content=body)).status_code == 400
     assert (await curl.post("/token?token=new", content="token=new")).status_code == 400
     with store.store.reader() as reader:
@@ -108,7 +108,7 @@ async def test_an_address_gets_so_many_tokens_and_is_told_when_to_come_back(curl
     assert int(answers[-1].headers["retry-after"]) > 0
 
 
-async def test_no_token_is_given_where_nobody_said_so(place: Path, store: Opened) -> None:
+async def test_no_token_is_given_where_nobody_said_so(place: Path, store: Engine) -> None:
     async with client(place, store, open_tokens=False) as curl:
         refused = await curl.post("/token", content="token=new")
         assert refused.status_code == 403
@@ -122,7 +122,7 @@ async def test_without_a_token_nobody_gets_in(curl: httpx2.AsyncClient) -> None:
         assert (await curl.get(f"{path}?token=x")).status_code == 401
 
 
-async def test_a_token_may_do_what_it_allows_and_no_more(curl: httpx2.AsyncClient, store: Opened) -> None:
+async def test_a_token_may_do_what_it_allows_and_no_more(curl: httpx2.AsyncClient, store: Engine) -> None:
     token = fresh("ci")
     command = IssueToken(name="ci", hash=token.hash, allow=("write:build-*", "read:docs", "claim:src/*"), by="ann")
     await store.change_token_async(command, NOBODY)

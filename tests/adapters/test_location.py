@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdlog.adapters.machine.location import LocationError, find_store, prepare_folder, require_local, without_password
-from holdlog.adapters.stores.postgres.place import place_of
+from holdlog.adapters.stores.postgres.place import database_target
 
 
 @pytest.fixture
@@ -305,4 +305,4 @@ def test_a_store_is_told_without_its_password(place: Path | str, told: str) -> N
     ],
 )
 def test_the_options_of_a_database_reach_libpq_as_they_were_written(given: str, kept: str) -> None:
-    assert place_of(f"postgresql://ann@h/d?{given}").url == f"postgresql://ann@h/d?{kept}"
+    assert database_target(f"postgresql://ann@h/d?{given}").url == f"postgresql://ann@h/d?{kept}"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from holdlog.adapters.looks import THREADS, Looks
+from holdlog.adapters.looks import THREADS, ReadBatcher
 from holdlog.adapters.stores.memory import MemoryReader, MemoryStore
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.ports import Reader
@@ -52,7 +52,7 @@ def free(reader: Reader) -> Claim:
 
 async def test_many_who_ask_the_same_cost_a_few_journeys_and_questions() -> None:
     store = Journeys()
-    looks = Looks(store)
+    looks = ReadBatcher(store)
     assert await asyncio.gather(*(looks.take(free) for _ in range(1_000))) == [FREE] * 1_000
     assert store.asked == store.made <= 1_000 // 64 + THREADS
 
@@ -61,7 +61,7 @@ async def test_a_question_may_name_its_arguments() -> None:
     store = Journeys()
     run(store, threads.start())
     run(store, threads.append(threads.message(1), threads.message(2)))
-    looks = Looks(store)
+    looks = ReadBatcher(store)
 
     def asked(newest: bool) -> Callable[[Reader], list[int]]:
         def look(reader: Reader) -> list[int]:
@@ -81,7 +81,7 @@ async def test_a_look_that_is_refused_refuses_nobody_else() -> None:
     def refused(reader: Reader) -> Claim:
         raise InvalidError("key: is not right")
 
-    looks = Looks(Journeys())
+    looks = ReadBatcher(Journeys())
     first, second, third = await asyncio.gather(
         looks.take(free), looks.take(refused), looks.take(free), return_exceptions=True
     )
@@ -92,7 +92,7 @@ async def test_a_look_that_is_refused_refuses_nobody_else() -> None:
 async def test_everybody_learns_that_the_store_is_lost_and_the_next_one_tries_again() -> None:
     store = Journeys()
     store.lost = True
-    looks = Looks(store)
+    looks = ReadBatcher(store)
     found = await asyncio.gather(*(looks.take(free) for _ in range(100)), return_exceptions=True)
     assert {type(it) for it in found} == {UnavailableError}
     store.lost = False
@@ -103,7 +103,7 @@ async def test_a_look_that_fails_by_a_bug_ends_and_so_do_those_that_come_later()
     def broken(reader: Reader) -> Claim:
         raise ZeroDivisionError
 
-    looks = Looks(Journeys())
+    looks = ReadBatcher(Journeys())
     with pytest.raises(ZeroDivisionError):
         await looks.take(broken)
     assert await looks.take(free) == FREE
@@ -112,7 +112,7 @@ async def test_a_look_that_fails_by_a_bug_ends_and_so_do_those_that_come_later()
 async def test_who_asks_while_others_look_gets_a_snapshot_of_its_own_later() -> None:
     store = Journeys()
     store.open.clear()
-    looks = Looks(store)
+    looks = ReadBatcher(store)
     asked = [asyncio.create_task(looks.take(free)) for _ in range(THREADS)]
     while store.made < THREADS:
         before = store.made
@@ -129,7 +129,7 @@ async def test_who_asks_while_others_look_gets_a_snapshot_of_its_own_later() -> 
 async def test_who_is_cancelled_takes_nobody_along() -> None:
     store = Journeys()
     store.open.clear()
-    looks = Looks(store)
+    looks = ReadBatcher(store)
     gone, stays = (asyncio.create_task(looks.take(free)) for _ in range(2))
     await until(lambda: store.made > 0)
     gone.cancel()

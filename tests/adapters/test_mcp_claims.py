@@ -50,7 +50,7 @@ async def test_what_a_person_took_is_told_with_the_reason() -> None:
     with opened() as store:
         async with connected(build_server(store, ALL)) as agent:
             version = (await agent("claim", resource="a.md", agent="ann"))["version"]
-            store.write(store.calls.release("a.md", "boss", note="it hangs", forced=True), store.caller)
+            store.write(store.requests.release("a.md", "boss", note="it hangs", forced=True), store.caller)
             fenced = await agent(
                 "set",
                 namespace="n",

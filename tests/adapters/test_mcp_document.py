@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from holdlog.adapters import results
 from holdlog.adapters.claims import results as claims
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.mcp.groups import GROUPS, Kind
+from holdlog.adapters.mcp.groups import GROUPS, ToolKind
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.threads import results as threads
 
@@ -32,7 +32,7 @@ ROWS = {
     "records` of export": results.ExportedRecord,
     "namespaces": results.ListedNamespace,
     "history": results.Past,
-    "guard": results.FencingCondition,
+    "guard": results.FencingConditionView,
     "items": threads.Item,
 }
 
@@ -57,7 +57,7 @@ def fields(model: type[BaseModel]) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_every_answer_of_a_tool_is_listed_with_its_fields(kind: Kind) -> None:
+def test_every_answer_of_a_tool_is_listed_with_its_fields(kind: ToolKind) -> None:
     told = [(first.split("`")[0], listed) for first, listed in items(kind.name)]
     assert told == [(model.model_fields["status"].default, fields(model)) for model in kind.answers]
 

@@ -18,13 +18,13 @@ from holdlog.adapters.access.principal import Principal
 from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import MEMORY
 from holdlog.adapters.http.app import build_app
-from holdlog.adapters.http.ending import Ending
+from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.resources import subscriptions
 from holdlog.adapters.mcp.resources.addresses import CLAIM, CLAIMS, NAMESPACES, STATE
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Opened
-from holdlog.adapters.spaces import Spaces
+from holdlog.adapters.opened import Engine
+from holdlog.adapters.spaces import Tenants
 from tests.agent import ALL, ERAS, opened
 from tests.endpoint import INITIALIZE, LEGACY, MODERN, Connection, request, until
 from tests.wire import PATIENCE
@@ -42,9 +42,9 @@ class Known:
 
 
 @asynccontextmanager
-async def serving(store: Opened, tokens: Known | None = None) -> AsyncIterator[str]:
-    spaces = Spaces(MEMORY, store, Settings())
-    app = build_app(build_server(None, ALL), spaces, tokens or Known(), HttpOptions(), Ending())
+async def serving(store: Engine, tokens: Known | None = None) -> AsyncIterator[str]:
+    spaces = Tenants(MEMORY, store, Settings())
+    app = build_app(build_server(None, ALL), spaces, tokens or Known(), HttpOptions(), Shutdown())
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1))
     running = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110
@@ -58,8 +58,8 @@ def client(url: str, allowed: str, mode: Any) -> "Client[Any]":
     return Client(StreamableHttpTransport(url, auth=allowed), mode=mode)
 
 
-async def write(store: Opened, namespace: str, key: str) -> None:
-    await store.write_async(store.calls.set(namespace, key, "STORED", "ann", None), store.caller)
+async def write(store: Engine, namespace: str, key: str) -> None:
+    await store.write_async(store.requests.set(namespace, key, "STORED", "ann", None), store.caller)
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -68,7 +68,7 @@ async def test_a_client_reads_and_completes_what_its_grants_allow(mode: str) -> 
         for namespace in ("a-1", "a-2", "b-1"):
             await write(store, namespace, "k")
         for name in ("src/a.py", "lib/b.py"):
-            await store.claim_async(store.calls.claim(name, "ann"), store.caller)
+            await store.claim_async(store.requests.claim(name, "ann"), store.caller)
         async with serving(store) as url, client(url, "read:a-*+claim:src/*", mode) as allowed:
             assert "STORED" in (await allowed.read_resource("state://a-1/k"))[0].text  # type: ignore[union-attr]
             assert "ann" in (await allowed.read_resource("claim://src/a.py"))[0].text  # type: ignore[union-attr]
@@ -99,10 +99,10 @@ async def test_a_client_is_told_of_nothing_that_it_may_not_read() -> None:
             ):
                 assert stream.honored.resource_subscriptions == uris[1:]
                 await write(store, "b-1", "k")
-                await store.claim_async(store.calls.claim("b.md", "ann"), store.caller)
+                await store.claim_async(store.requests.claim("b.md", "ann"), store.caller)
                 await write(store, "a-1", "other")
                 assert await anext(stream) == ResourceUpdated(NAMESPACES)
-                await store.claim_async(store.calls.claim("a-1.md", "ann"), store.caller)
+                await store.claim_async(store.requests.claim("a-1.md", "ann"), store.caller)
                 assert await anext(stream) == ResourceUpdated(CLAIMS)
                 await write(store, "a-1", "k")
                 assert {await anext(stream), await anext(stream)} == {

@@ -19,7 +19,7 @@ from holdlog.adapters.mcp.resources import subscriptions as limits
 from holdlog.adapters.mcp.resources.addresses import CLAIMS, NAMESPACES
 from holdlog.adapters.mcp.resources.feeds import Feed, Follow, Subscriber
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.adapters.package import StateStore
 from tests.agent import ALL, ERAS, opened, process
 from tests.slow import slow
@@ -72,7 +72,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-def nothing_is_left(store: Opened) -> bool:
+def nothing_is_left(store: Engine) -> bool:
     """Nobody listens to the bell, and nothing is swept for anybody."""
     return not store.bell._wakers and not store.upkeep._waiters
 
@@ -270,11 +270,11 @@ async def test_a_slow_client_holds_up_nobody_and_hears_once_of_many_changes() ->
         for subscriber in (quick, slow):
             for key in "ab":
                 await feed.add(subscriber, key, Follow(feed, (f"record:n/{key}",), EVERYTHING.sees))
-        await store.write_async(store.calls.set("n", "a", 0, "ann", None), store.caller)
+        await store.write_async(store.requests.set("n", "a", 0, "ann", None), store.caller)
         await until(lambda: told == {"quick": ["a"], "slow": ["a"]})
         for number in range(1, 6):
             for key in "ab":
-                await store.write_async(store.calls.set("n", key, number, "ann", None), store.caller)
+                await store.write_async(store.requests.set("n", key, number, "ann", None), store.caller)
             await until(lambda number=number: len(told["quick"]) > 2 * number)
         assert told["slow"] == ["a"]
         free.set()

@@ -7,7 +7,7 @@ import pytest
 
 from holdlog.adapters.call import Settings
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.adapters.threads.conversation import AgentResult, new_result
 from holdlog.domain.message import NOBODY
 from holdlog.domain.threads.commands import ReplaceResults
@@ -40,7 +40,7 @@ def said(page: dict[str, Any]) -> list[str]:
     return [it["content"] for it in items]
 
 
-def replace_results(store: Opened, thread: str, *found: dict[str, Any]) -> None:
+def replace_results(store: Engine, thread: str, *found: dict[str, Any]) -> None:
     new = tuple(new_result(AgentResult.model_validate(it)) for it in found)
     store.writer.run(ReplaceResults(thread=thread, results=new, by="ann"), NOBODY)
 
@@ -299,7 +299,7 @@ async def test_data_that_is_too_much_for_a_page_is_told_in_several() -> None:
 # --- pages
 
 
-async def filled(agent: Agent, store: Opened) -> None:
+async def filled(agent: Agent, store: Engine) -> None:
     """Messages m-0 to m-5 with results r-0 to r-5 in turn, of which the first four were replaced by r-9."""
     await agent("thread_start", agent="ann", thread_id="t")
     for number in range(4):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdlog.adapters.machine.presence import MAX_BYTES, MAX_TEXT, Connected, announce, connected
+from holdlog.adapters.machine.presence import MAX_BYTES, MAX_TEXT, ConnectedProcess, announce, connected
 from holdlog.domain.refusals import StoreError
 
 ANNOUNCE = """
@@ -142,7 +142,7 @@ def test_a_file_that_says_nothing_still_stands_for_somebody(path: Path, text: by
     presence = announce(path, "s-1", "mcp stdio")
     [file] = files(path)
     file.write_bytes(text)  # another file's lock is untouched: flock belongs to the open file description
-    assert [it._replace(server="") for it in connected(path)] == [Connected("", 0, "unknown", "")]
+    assert [it._replace(server="") for it in connected(path)] == [ConnectedProcess("", 0, "unknown", "")]
     presence.close()
 
 

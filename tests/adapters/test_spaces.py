@@ -13,9 +13,9 @@ import pytest
 from holdlog.adapters import spaces as module
 from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.opened import Opened
-from holdlog.adapters.spaces import Spaces
-from holdlog.adapters.stores.postgres.place import MAX_SCHEMA, place_of, place_of_space
+from holdlog.adapters.opened import Engine
+from holdlog.adapters.spaces import Tenants
+from holdlog.adapters.stores.postgres.place import MAX_SCHEMA, database_target, place_of_space
 from holdlog.domain.refusals import InvalidError, StoreError, UnavailableError
 
 Place = Path | str
@@ -29,9 +29,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 @asynccontextmanager
-async def opened_spaces(place: Place, most_open: int | None = None) -> AsyncIterator[Spaces]:
+async def opened_spaces(place: Place, most_open: int | None = None) -> AsyncIterator[Tenants]:
     main = open_holdlog(place)
-    spaces = Spaces(place, main, Settings(), most_open)
+    spaces = Tenants(place, main, Settings(), most_open)
     try:
         yield spaces
     finally:
@@ -39,9 +39,9 @@ async def opened_spaces(place: Place, most_open: int | None = None) -> AsyncIter
         main.close()
 
 
-async def add(opened: Opened, key: str = "k") -> int:
+async def add(opened: Engine, key: str = "k") -> int:
     """Write a value; its version."""
-    written = await opened.write_async(opened.calls.set("n", key, 1, "ann", None), opened.caller)
+    written = await opened.write_async(opened.requests.set("n", key, 1, "ann", None), opened.caller)
     return written.version
 
 
@@ -160,7 +160,7 @@ async def test_waits_in_all_spaces_are_answered_at_the_end_and_so_are_later_ones
 
         async def wait(name: str | None) -> str:
             async with spaces.enter(name) as opened:
-                answer = await opened.wait_async(opened.calls.watch("n", "k", 0, 40.0))
+                answer = await opened.wait_async(opened.requests.watch("n", "k", 0, 40.0))
                 return type(answer).__name__
 
         async with spaces.enter("one"), spaces.enter(None):
@@ -185,9 +185,9 @@ async def test_a_name_that_is_no_space_is_refused(tmp_path: Path, name: str) -> 
 
 
 async def test_in_postgres_each_space_has_a_schema(postgres: str) -> None:
-    schema = place_of(postgres).schema
+    schema = database_target(postgres).schema
     async with opened_spaces(postgres) as spaces, spaces.enter("one"):
-        with psycopg.connect(place_of(postgres).url) as connection:
+        with psycopg.connect(database_target(postgres).url) as connection:
             found = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE %s", (f"{schema}%",))
             assert {name for (name,) in found} == {schema, f"{schema}_space_one"}
             connection.execute(f'DROP SCHEMA "{schema}_space_one" CASCADE')
@@ -195,7 +195,7 @@ async def test_in_postgres_each_space_has_a_schema(postgres: str) -> None:
 
 def test_the_schema_of_a_space_with_a_long_name_fits_and_is_another_for_another_name() -> None:
     url = "postgresql://ann@db.example/team?connect_timeout=5&schema=project"
-    assert place_of(place_of_space(url, "one")) == place_of(url.replace("project", "project_space_one"))
+    assert database_target(place_of_space(url, "one")) == database_target(url.replace("project", "project_space_one"))
     long = {place_of_space(url, "x" * number) for number in range(1, 49)}
     assert len(long) == 48
-    assert all(len(place_of(it).schema) <= MAX_SCHEMA for it in long)
+    assert all(len(database_target(it).schema) <= MAX_SCHEMA for it in long)

@@ -10,7 +10,7 @@ import pytest
 from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.writer import Writer
-from holdlog.adapters.upkeep import Upkeep
+from holdlog.adapters.upkeep import LeaseMaintenance
 from holdlog.domain.claims.commands import ClaimAcquired
 from holdlog.domain.claims.lease import SECOND
 from tests.claim_calls import claim, left
@@ -50,21 +50,21 @@ def store(clock: WatchedClock) -> MemoryStore:
 
 
 @pytest.fixture
-def upkeep(store: MemoryStore, clock: WatchedClock) -> Iterator[Upkeep]:
+def upkeep(store: MemoryStore, clock: WatchedClock) -> Iterator[LeaseMaintenance]:
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)  # races are frequent then
-    kept = Upkeep(store, Writer(store, ProcessBell()), clock.steady, lambda server: True, GRACE, IDLE_LIMIT)
+    kept = LeaseMaintenance(store, Writer(store, ProcessBell()), clock.steady, lambda server: True, GRACE, IDLE_LIMIT)
     yield kept
     kept.close()
     sys.setswitchinterval(before)
 
 
 def held(store: MemoryStore) -> ClaimAcquired:
-    return claim(store, lease=300 * SECOND, told=True)
+    return claim(store, lease=300 * SECOND, explicit=True)
 
 
 def test_a_grant_is_kept_also_when_it_comes_just_as_the_thread_goes_to_sleep(
-    upkeep: Upkeep, clock: WatchedClock
+    upkeep: LeaseMaintenance, clock: WatchedClock
 ) -> None:
     for _ in range(3_000):
         upkeep.keep("a", 1)
@@ -76,7 +76,7 @@ def test_a_grant_is_kept_also_when_it_comes_just_as_the_thread_goes_to_sleep(
 
 
 def test_sessions_that_come_while_leases_are_renewed_end_no_renewals(
-    upkeep: Upkeep, store: MemoryStore, clock: WatchedClock
+    upkeep: LeaseMaintenance, store: MemoryStore, clock: WatchedClock
 ) -> None:
     held(store)
     upkeep.keep_sessions("v1", "s1")
@@ -88,7 +88,7 @@ def test_sessions_that_come_while_leases_are_renewed_end_no_renewals(
 
 
 def test_a_session_that_calls_again_after_the_idle_limit_is_renewed_again(
-    upkeep: Upkeep, store: MemoryStore, clock: WatchedClock
+    upkeep: LeaseMaintenance, store: MemoryStore, clock: WatchedClock
 ) -> None:
     held(store)
     upkeep.keep_sessions("v1", "s1")
@@ -100,7 +100,7 @@ def test_a_session_that_calls_again_after_the_idle_limit_is_renewed_again(
 
 
 def test_ctrl_c_as_the_thread_is_about_to_start_costs_nothing(
-    upkeep: Upkeep, store: MemoryStore, clock: WatchedClock, monkeypatch: pytest.MonkeyPatch
+    upkeep: LeaseMaintenance, store: MemoryStore, clock: WatchedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = held(store)
 

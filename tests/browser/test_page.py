@@ -41,8 +41,8 @@ def test_what_another_process_writes_appears_by_itself(visit: Visits, server: Ht
 def test_names_are_shown_with_the_principal_that_was_authenticated(visit: Visits, server: HttpServer) -> None:
     ci = Caller(principal="token:ci", session="s1", server="calls")
     opened = open_holdlog(Path(server.process.args[5]))  # type: ignore[index]
-    opened.write(opened.calls.set("signed", "key", 1, "boss", None), ci)
-    opened.claim(opened.calls.claim("signed.py", "boss"), ci)
+    opened.write(opened.requests.set("signed", "key", 1, "boss", None), ci)
+    opened.claim(opened.requests.claim("signed.py", "boss"), ci)
     opened.close()
     page = visit(server.url)
     shown = "boss (token ci)"

@@ -28,7 +28,7 @@ from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.mcp.groups import GROUPS
 from holdlog.adapters.mcp.http.endpoint import Endpoint
 from holdlog.adapters.mcp.server import FixedTools, build_server
-from holdlog.adapters.served import Served
+from holdlog.adapters.served import RequestContext
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 SOUND = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="
@@ -118,11 +118,11 @@ async def serve(port: int) -> None:
     store = open_holdlog(MEMORY)
     store.keeps = False
     for key in ("static-text", "123", "watched"):
-        await store.write_async(store.calls.set("conformance", key, {"key": key}, "suite", 0), store.caller)
+        await store.write_async(store.requests.set("conformance", key, {"key": key}, "suite", 0), store.caller)
     endpoint = Endpoint(fixture_server())
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        scope.setdefault("state", {})["served"] = Served(store, store.caller.model_copy(update={"server": ""}))
+        scope.setdefault("state", {})["served"] = RequestContext(store, store.caller.model_copy(update={"server": ""}))
         scope["headers"] = [(name, RENAMED.get(value, value)) for name, value in scope["headers"]]
         await endpoint(scope, renamed(receive), send)
 

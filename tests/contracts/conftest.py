@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdlog.adapters.compose import MEMORY, open_holdlog
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.postgres.opening import open_postgres
@@ -53,7 +53,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def opened(place: str) -> Iterator[Opened]:
+def opened(place: str) -> Iterator[Engine]:
     holdlog = open_holdlog(place)
     yield holdlog
     holdlog.close()

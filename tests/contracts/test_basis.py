@@ -12,16 +12,16 @@ import pytest
 
 from holdlog import StateStore
 from holdlog.adapters.access.grants import Grants
-from holdlog.adapters.events.telling import told
+from holdlog.adapters.events.telling import event_view
 from holdlog.adapters.nats import payload
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.domain.claims.commands import AcquireClaim
-from holdlog.domain.envelope import Envelope, FencingCondition, Recorded
+from holdlog.domain.envelope import CheckedClaim, Envelope, Recorded
 from holdlog.domain.message import Caller, Event
 from holdlog.domain.ports import Store
-from holdlog.domain.record import Guard, Merge, Transact, ValueWritten
+from holdlog.domain.record import FencingCondition, Merge, Transact, ValueWritten
 from holdlog.domain.refusals import StoreError
 from holdlog.domain.value import Json
 from tests.clock import SECOND, Clock
@@ -74,9 +74,9 @@ def test_a_merge_and_a_cleared_namespace_are_recorded_as_such(store: Store) -> N
 def test_a_write_records_the_claims_that_it_relied_on(store: Store) -> None:
     for resource in ("a.py", "ü b/"):
         run(store, AcquireClaim(resource=resource, agent="ann"))
-    guard = (Guard(resource="a.py", version=1), Guard(resource="ü b/", version=1))
+    guard = (FencingCondition(resource="a.py", version=1), FencingCondition(resource="ü b/", version=1))
     run(store, Transact(operations=(put("k", 1, 0), put("l", 2)), by="ann", guard=guard))
-    conditions = (FencingCondition("a.py", 1), FencingCondition("ü b/", 1))
+    conditions = (CheckedClaim("a.py", 1), CheckedClaim("ü b/", 1))
     found = [it.envelope for it in whole_log(store)[-2:]]
     assert [(it.based_on, it.forced, it.guard) for it in found] == [(0, False, conditions), (None, True, conditions)]
     assert json.loads(rows(store)[-1][20]) == [{"resource": "a.py", "version": 1}, {"resource": "ü b/", "version": 1}]
@@ -175,7 +175,7 @@ def test_a_redacted_reason_reads_as_none_and_the_chain_holds(kind: Kind) -> None
         assert recorded.envelope.caller.reason is None
         assert recorded.envelope.caller.principal == "token:ci"
         assert not recorded.redacted
-        assert "reason" not in told(recorded).model_dump()
+        assert "reason" not in event_view(recorded).model_dump()
         require_chained(store)
     kind.rebuilt()
     assert kind.bad() == {}
@@ -261,7 +261,7 @@ def sees(grants: str) -> Callable[[str], bool]:
 
 def a_guarded_write() -> Recorded[Event]:
     event = ValueWritten(value=Json.of(1), by="ann")
-    guard = (FencingCondition("a.py", 3), FencingCondition("secret.py", 4, "5f1a"))
+    guard = (CheckedClaim("a.py", 3), CheckedClaim("secret.py", 4, "5f1a"))
     envelope = Envelope(
         position=7, stream="record:n/k", version=2, topic="ValueWritten", at=5, caller=Caller(), digest=b"",
         format=2, operation="set", based_on=1, forced=False, guard=guard,
@@ -270,7 +270,7 @@ def a_guarded_write() -> Recorded[Event]:
 
 
 def test_an_event_tells_what_the_write_relied_on() -> None:
-    found = told(a_guarded_write()).model_dump()
+    found = event_view(a_guarded_write()).model_dump()
     assert (found["operation"], found["based_on"]) == ("set", 1)
     assert "forced" not in found
     assert found["guard"] == [
@@ -281,9 +281,11 @@ def test_an_event_tells_what_the_write_relied_on() -> None:
 
 def test_claims_that_the_caller_may_not_see_are_left_out_of_what_a_write_relied_on() -> None:
     recorded = a_guarded_write()
-    found = told(recorded, SPELLED.__getitem__, lambda stream: stream in ("record:n/k", "claim:a.py")).model_dump()
+    found = event_view(
+        recorded, SPELLED.__getitem__, lambda stream: stream in ("record:n/k", "claim:a.py")
+    ).model_dump()
     assert found["guard"] == [{"resource": "here/a.py", "version": 3}]
-    assert "guard" not in told(recorded, None, sees("read:n")).model_dump()
+    assert "guard" not in event_view(recorded, None, sees("read:n")).model_dump()
 
 
 def test_a_message_over_nats_tells_what_the_write_relied_on() -> None:
@@ -323,7 +325,7 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
     )
     with opened(found) as store:
         run(store, AcquireClaim(resource="a.py", agent="ann"), ANN.model_copy(update={"request_id": None}))
-        guard = (Guard(resource="a.py", version=1),)
+        guard = (FencingCondition(resource="a.py", version=1),)
         run(store, Transact(operations=(put("k", "true", 0),), by="ann", guard=guard), ANN)
         with format_1():
             change(store, put("old", "true", 0), caller=ANN.model_copy(update={"request_id": "r-2"}))

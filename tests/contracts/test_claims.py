@@ -6,24 +6,24 @@ import pytest
 
 from holdlog.domain.claims.claim import ClaimExpired, ClaimGranted
 from holdlog.domain.claims.commands import (
-    EndSession,
-    Let,
-    Queued,
-    Release,
-    Renew,
-    Sweep,
-    Swept,
     AcquireClaim,
     ClaimAcquired,
-    TellLosses,
-    Told,
+    CollectLostClaims,
+    EndSession,
+    LostClaims,
+    Queued,
+    ReleaseClaim,
+    ReleaseOutcome,
+    Renew,
+    Sweep,
+    SweepOutcome,
     TouchSessions,
 )
 from holdlog.domain.claims.lease import BY_CALLS, GRACE, SECOND
-from holdlog.domain.handle import Command
+from holdlog.domain.handle import AnyCommand
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
-from holdlog.domain.record import Guard, Transact
+from holdlog.domain.record import FencingCondition, Transact
 from holdlog.domain.refusals import BusyError, DeadlockError, ExpiredError, FencedError, InvalidError, NotHolderError
 from tests.claim_calls import HOUR, by, claim, holder, left, refused, wait, writes
 from tests.clock import Clock
@@ -39,7 +39,7 @@ def test_a_lease_ends_when_it_is_due_and_reads_see_it_at_once(store: Store, cloc
     clock.pass_by(0.000001)
     assert holder(store, clock) is None
     with pytest.raises(ExpiredError):
-        run(store, Release(resource="a", agent="ann"), by())
+        run(store, ReleaseClaim(resource="a", agent="ann"), by())
 
 
 @pytest.mark.parametrize(
@@ -48,16 +48,16 @@ def test_a_lease_ends_when_it_is_due_and_reads_see_it_at_once(store: Store, cloc
         AcquireClaim(resource="a", agent="bob"),
         AcquireClaim(resource="a/", agent="bob"),
         Sweep(),
-        Release(resource="a", agent="ann"),
-        writes(guard=(Guard(resource="a", version=1),)),
+        ReleaseClaim(resource="a", agent="ann"),
+        writes(guard=(FencingCondition(resource="a", version=1),)),
     ],
     ids=["claim", "claim of the subtree", "sweep", "release", "guard"],
 )
-def test_whoever_notices_the_end_tells_when_it_was(store: Store, clock: Clock, command: Command) -> None:
+def test_whoever_notices_the_end_tells_when_it_was(store: Store, clock: Clock, command: AnyCommand) -> None:
     taken = claim(store, lease=10 * SECOND)
     due = clock() + 10 * SECOND
     clock.pass_by(25)
-    if isinstance(command, Release | Transact):
+    if isinstance(command, ReleaseClaim | Transact):
         assert isinstance(refused(store, command), ExpiredError | FencedError)
     else:
         run(store, command, by("s2"))
@@ -67,28 +67,28 @@ def test_whoever_notices_the_end_tells_when_it_was(store: Store, clock: Clock, c
 
 def test_a_sweep_says_whether_there_was_anything_to_end(store: Store, clock: Clock) -> None:
     claim(store)
-    assert run(store, Sweep()) == Swept(False)
+    assert run(store, Sweep()) == SweepOutcome(False)
     clock.pass_by(300)
-    assert [run(store, Sweep()), run(store, Sweep())] == [Swept(True), Swept(False)]
+    assert [run(store, Sweep()), run(store, Sweep())] == [SweepOutcome(True), SweepOutcome(False)]
 
 
 def test_who_lost_a_claim_is_told_once(store: Store, clock: Clock) -> None:
     taken = claim(store)
     clock.pass_by(300)
     run(store, Sweep())
-    told = run(store, TellLosses(session="s1"))
-    assert isinstance(told, Told)
+    told = run(store, CollectLostClaims(session="s1"))
+    assert isinstance(told, LostClaims)
     assert [(it.resource, it.version, it.why, it.agent) for it in told.losses] == [
         ("a", taken.version, "expired", "ann")
     ]
-    assert run(store, TellLosses(session="s1")) == Told(())
+    assert run(store, CollectLostClaims(session="s1")) == LostClaims(())
 
 
 def test_a_thousand_leases_that_are_due_at_once_all_end(store: Store, clock: Clock) -> None:
     for number in range(1_001):
         claim(store, f"r{number}", most=2_000)
     clock.pass_by(300)
-    while run(store, Sweep()) == Swept(True):
+    while run(store, Sweep()) == SweepOutcome(True):
         pass
     with store.reader() as reader:
         assert reader.claims(None, -1) == []
@@ -98,8 +98,10 @@ def test_a_thousand_leases_that_are_due_at_once_all_end(store: Store, clock: Clo
 # --- what renews, and what does not
 
 
-@pytest.mark.parametrize("command", [writes(), AcquireClaim(resource="b", agent="ann"), Release(resource="b", agent="ann")])
-def test_whatever_names_the_agent_renews_what_it_holds(store: Store, clock: Clock, command: Command) -> None:
+@pytest.mark.parametrize(
+    "command", [writes(), AcquireClaim(resource="b", agent="ann"), ReleaseClaim(resource="b", agent="ann")]
+)
+def test_whatever_names_the_agent_renews_what_it_holds(store: Store, clock: Clock, command: AnyCommand) -> None:
     claim(store)
     claim(store, "b")
     clock.pass_by(200)
@@ -142,7 +144,7 @@ def test_the_last_end_of_what_covers_it_is_handed_on(store: Store, clock: Clock)
     for resource in ("src/a.py", "src/"):
         claim(store, resource)
         clock.pass_by(1)
-        run(store, Release(resource=resource, agent="ann", outcome="modified"), by())
+        run(store, ReleaseClaim(resource=resource, agent="ann", outcome="modified"), by())
     assert claim(store, "src/a.py").past_of == "src/"
 
 
@@ -163,7 +165,7 @@ def test_a_machine_that_sleeps_ends_nothing(store: Store, clock: Clock) -> None:
     run(store, Sweep())
     with pytest.raises(BusyError):
         run(store, AcquireClaim(resource="a", agent="bob"), by())
-    run(store, writes(guard=(Guard(resource="a", version=wait_for.version),)), by())
+    run(store, writes(guard=(FencingCondition(resource="a", version=wait_for.version),)), by())
 
 
 # --- sessions that end
@@ -171,8 +173,8 @@ def test_a_machine_that_sleeps_ends_nothing(store: Store, clock: Clock) -> None:
 
 def test_a_server_that_ended_leaves_its_claims_for_the_grace(store: Store, clock: Clock) -> None:
     claim(store)
-    claim(store, "told", told=True, lease=300 * SECOND)
-    assert run(store, Sweep(ended=("v1",))) == Swept(True)
+    claim(store, "told", explicit=True, lease=300 * SECOND)
+    assert run(store, Sweep(ended=("v1",))) == SweepOutcome(True)
     assert [left(store, clock), left(store, clock, "told")] == [GRACE / SECOND, 300]
     clock.pass_by(GRACE / SECOND)
     run(store, Sweep())
@@ -194,8 +196,8 @@ def test_an_ended_session_leaves_its_claim_to_a_claim_of_that_resource_only(stor
     assert (again.version, again.already, again.previous_session_ended_at) == (first.version + 1, False, ended_at)
     with pytest.raises(BusyError):
         claim(store)  # the old session is another now
-    told = run(store, TellLosses(session="s1"))
-    assert isinstance(told, Told)
+    told = run(store, CollectLostClaims(session="s1"))
+    assert isinstance(told, LostClaims)
     assert [(it.resource, it.version, it.why) for it in told.losses] == [("a", first.version, "resumed")]
 
 
@@ -247,7 +249,7 @@ def test_a_server_that_starts_again_adopts_its_session(store: Store, clock: Cloc
     assert left(store, clock) == 300
     with store.reader() as reader:
         assert reader.leases.servers() == ["v9"]
-    assert run(store, Sweep(ended=("v1",))) == Swept(False)
+    assert run(store, Sweep(ended=("v1",))) == SweepOutcome(False)
 
 
 def test_a_loss_of_an_ended_session_is_kept_for_that_session(store: Store, clock: Clock) -> None:
@@ -255,13 +257,13 @@ def test_a_loss_of_an_ended_session_is_kept_for_that_session(store: Store, clock
     run(store, Sweep(ended=("v1",)))
     clock.pass_by(60)
     run(store, Sweep())
-    assert run(store, TellLosses(session="s2")) == Told(())
+    assert run(store, CollectLostClaims(session="s2")) == LostClaims(())
     taken = claim(store, caller=by("s2"))
     assert (taken.is_former, taken.past and taken.past.outcome) == (True, "expired")
-    told = run(store, TellLosses(session="s1"))
-    assert isinstance(told, Told)
+    told = run(store, CollectLostClaims(session="s1"))
+    assert isinstance(told, LostClaims)
     assert [it.resource for it in told.losses] == ["a"]
-    assert run(store, TellLosses(session="s1")) == Told(())
+    assert run(store, CollectLostClaims(session="s1")) == LostClaims(())
 
 
 def test_a_loss_without_a_session_is_kept_for_the_receipt(store: Store, clock: Clock) -> None:
@@ -269,9 +271,9 @@ def test_a_loss_without_a_session_is_kept_for_the_receipt(store: Store, clock: C
     clock.pass_by(300)
     run(store, Sweep())
     for session, receipt in ((None, None), ("s1", None), (None, "r2")):
-        assert run(store, TellLosses(session=session, receipt=receipt)) == Told(())
-    told = run(store, TellLosses(session=None, receipt="r1"))
-    assert isinstance(told, Told)
+        assert run(store, CollectLostClaims(session=session, receipt=receipt)) == LostClaims(())
+    told = run(store, CollectLostClaims(session=None, receipt="r1"))
+    assert isinstance(told, LostClaims)
     assert [it.resource for it in told.losses] == ["a"]
 
 
@@ -289,8 +291,8 @@ def test_a_caller_without_a_session_is_known_by_its_receipt_alone(store: Store) 
     with pytest.raises(BusyError):
         claim(store, caller=NOBODY, receipt="r3", new_receipt="r4")
     assert claim(store, "b", caller=NOBODY, receipt="r1", new_receipt="r5").receipt == "r1"
-    let = run(store, Release(agent="ann", receipt="r1"), NOBODY)
-    assert isinstance(let, Let)
+    let = run(store, ReleaseClaim(agent="ann", receipt="r1"), NOBODY)
+    assert isinstance(let, ReleaseOutcome)
     assert [resource for resource, _ in let.released] == ["a", "b"]
 
 
@@ -307,7 +309,7 @@ def test_a_receipt_is_for_its_name_and_principal_alone(store: Store) -> None:
         with pytest.raises(BusyError):
             claim(store, agent=agent, caller=caller, receipt="r1", new_receipt="r2")
         with pytest.raises(NotHolderError):
-            run(store, Release(resource="a", agent=agent, receipt="r1"), caller)
+            run(store, ReleaseClaim(resource="a", agent=agent, receipt="r1"), caller)
 
 
 def test_a_receipt_that_is_not_the_holders_releases_nothing(store: Store, clock: Clock) -> None:
@@ -316,22 +318,24 @@ def test_a_receipt_that_is_not_the_holders_releases_nothing(store: Store, clock:
     clock.pass_by(300)
     current = claim(store, caller=NOBODY, new_receipt="r2")
     with pytest.raises(ExpiredError):
-        run(store, Release(resource="a", agent="ann", receipt="r1"), NOBODY)
+        run(store, ReleaseClaim(resource="a", agent="ann", receipt="r1"), NOBODY)
     with pytest.raises(ExpiredError):
-        run(store, Release(resource="a", agent="ann", receipt="made up"), NOBODY)
+        run(store, ReleaseClaim(resource="a", agent="ann", receipt="made up"), NOBODY)
     assert claim(store, caller=NOBODY, receipt="r2", new_receipt="r3").version == current.version
     claim(store, "b", caller=NOBODY, new_receipt="r4")
     with pytest.raises(NotHolderError) as refused:
-        run(store, Release(resource="b", agent="ann", receipt="r1"), NOBODY)
+        run(store, ReleaseClaim(resource="b", agent="ann", receipt="r1"), NOBODY)
     assert refused.value.cause == "receipt"
-    assert run(store, Release(agent="ann", receipt="r1"), NOBODY) == Let((), already=True)
+    assert run(store, ReleaseClaim(agent="ann", receipt="r1"), NOBODY) == ReleaseOutcome((), already=True)
 
 
 def test_a_receipt_that_is_not_the_waiters_leaves_its_place(store: Store) -> None:
     claim(store)
-    assert isinstance(run(store, AcquireClaim(resource="a", agent="bob", wait=SECOND, new_receipt="r1"), NOBODY), Queued)
+    assert isinstance(
+        run(store, AcquireClaim(resource="a", agent="bob", wait=SECOND, new_receipt="r1"), NOBODY), Queued
+    )
     with pytest.raises(NotHolderError):
-        run(store, Release(resource="a", agent="bob", receipt="made up"), NOBODY)
+        run(store, ReleaseClaim(resource="a", agent="bob", receipt="made up"), NOBODY)
     with store.reader() as reader:
         assert len(reader.claim("a").line) == 1
 
@@ -342,7 +346,7 @@ def test_a_turn_in_the_queue_is_collected_with_the_receipt(store: Store) -> None
     queued = run(store, waits, NOBODY)
     assert isinstance(queued, Queued)
     assert queued.receipt == "r1"
-    run(store, Release(resource="a", agent="ann"), by())
+    run(store, ReleaseClaim(resource="a", agent="ann"), by())
     with pytest.raises(BusyError):
         claim(store, agent="bob", caller=NOBODY, new_receipt="r2")
     assert claim(store, agent="bob", caller=NOBODY, receipt="r1", new_receipt="r3").receipt == "r1"
@@ -379,9 +383,9 @@ def test_a_repeated_claim_answers_as_the_first_did(store: Store, clock: Clock) -
 
 def test_a_repeated_release_answers_as_the_first_did_and_takes_nothing_from_the_next(store: Store) -> None:
     claim(store)
-    let = Release(resource="a", agent="ann", outcome="modified")
+    let = ReleaseClaim(resource="a", agent="ann", outcome="modified")
     first = run(store, let, by(request_id="r1"))
-    assert isinstance(first, Let)
+    assert isinstance(first, ReleaseOutcome)
     claim(store)  # the same agent, again
     assert run(store, let, by(request_id="r1")) == first
     assert claim(store).already
@@ -393,9 +397,9 @@ def test_busy_and_queued_are_not_remembered(store: Store) -> None:
         claim(store, agent="bob", caller=by(request_id="r1"))
     waits = AcquireClaim(resource="a", agent="cleo", wait=30 * SECOND)
     assert isinstance(run(store, waits, by(request_id="r2")), Queued)
-    run(store, Release(resource="a", agent="ann"), by())
+    run(store, ReleaseClaim(resource="a", agent="ann"), by())
     assert isinstance(run(store, waits, by(request_id="r2")), ClaimAcquired)
-    run(store, Release(resource="a", agent="cleo"), by())
+    run(store, ReleaseClaim(resource="a", agent="cleo"), by())
     assert not claim(store, agent="bob", caller=by(request_id="r1")).already
 
 
@@ -404,7 +408,7 @@ def test_a_claim_that_waited_is_repeated_by_the_call_that_waits(store: Store) ->
     claim(store)
     waits = AcquireClaim(resource="a", agent="bob", wait=30 * SECOND)
     run(store, waits, by(request_id="r1"))
-    run(store, Release(resource="a", agent="ann"), by())
+    run(store, ReleaseClaim(resource="a", agent="ann"), by())
     taken = run(store, waits.model_copy(update={"wait": 0}), by(request_id="r1"))
     assert isinstance(taken, ClaimAcquired)
     assert run(store, waits, by(request_id="r1")) == taken
@@ -418,7 +422,7 @@ def test_a_request_id_of_a_claim_is_for_its_session_alone(store: Store) -> None:
         claim(store, caller=by("s2", request_id="r1"))
     assert claim(store, caller=by(request_id="r1")).version == first.version
     with pytest.raises(NotHolderError):
-        run(store, Release(resource="a", agent="ann"), by("s2", request_id="r1"))
+        run(store, ReleaseClaim(resource="a", agent="ann"), by("s2", request_id="r1"))
 
 
 def test_a_repeated_claim_that_has_ended_is_refused(store: Store, clock: Clock) -> None:
@@ -447,7 +451,7 @@ def test_what_comes_out_of_the_line_has_the_position_of_its_grant(store: Store) 
     claim(store)
     wait(store, "a", "bob")
     claim(store, "b", agent="cleo")
-    run(store, Release(resource="a", agent="ann"), by())
+    run(store, ReleaseClaim(resource="a", agent="ann"), by())
     taken = claim(store, agent="bob")
     [granted] = [it for it in whole_log(store) if isinstance(it.event, ClaimGranted) and it.event.agent == "bob"]
     assert taken.position == granted.envelope.position == 5
@@ -457,7 +461,7 @@ def test_who_waits_twice_for_the_same_is_given_one(store: Store, clock: Clock) -
     claim(store, also=("d",))
     wait(store, "d", "bob")
     run(store, AcquireClaim(resource="a", agent="bob", alternatives=("d",), wait=30 * SECOND), by())
-    run(store, Release(agent="ann"), by())
+    run(store, ReleaseClaim(agent="ann"), by())
     assert [holder(store, clock, it) for it in ("d", "a")] == ["bob", None]
 
 
@@ -533,7 +537,7 @@ def test_who_is_offered_what_it_cannot_use_gets_what_is_free(store: Store) -> No
     claim(store, "d/", agent="cleo", mode="shared")
     claim(store, "e", agent="cleo")
     run(store, AcquireClaim(resource="e", also=("d",), agent="ann", mode="shared", wait=SECOND), by())
-    run(store, Release(resource="e", agent="cleo"), by())
+    run(store, ReleaseClaim(resource="e", agent="cleo"), by())
     assert claim(store, "a", alternatives=("d",)).resource == "a"
 
 

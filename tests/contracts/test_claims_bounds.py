@@ -9,9 +9,9 @@ import pytest
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.sqlite import SqliteStore
 from holdlog.domain.claims.claim import Claim, ClaimGranted, ClaimQueued
-from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL, Queued, Release, AcquireClaim
+from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL, AcquireClaim, Queued, ReleaseClaim
 from holdlog.domain.claims.lease import SECOND, Lease
-from holdlog.domain.claims.settling import load
+from holdlog.domain.claims.settling import load_board
 from holdlog.domain.claims.taking import MAX_TICKETS
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import ClaimChange, Store
@@ -31,7 +31,7 @@ def test_a_session_may_hold_so_many_and_no_more(store: Store) -> None:
     claim(store, "r3", agent="bob", caller=by("s2"), most=3)
     with pytest.raises(InvalidError):
         claim(store, "r4", agent="bob", most=3)  # another name of the same session
-    run(store, Release(resource="r0", agent="ann"), by())
+    run(store, ReleaseClaim(resource="r0", agent="ann"), by())
     with pytest.raises(InvalidError):
         claim(store, "r4", most=3, also=("r5",))
     claim(store, "r4", most=3)
@@ -42,7 +42,10 @@ def test_nor_may_a_session_wait_for_more_than_that(store: Store) -> None:
     for resource in ("r1", "r2", "r3"):
         claim(store, resource, agent="bob", caller=by("s2"))
     run(store, AcquireClaim(resource="r1", agent="ann", alternatives=("r2",), wait=SECOND, most=2), by())
-    for take in (AcquireClaim(resource="r3", agent="ann", wait=SECOND, most=2), AcquireClaim(resource="r4", agent="ann", most=2)):
+    for take in (
+        AcquireClaim(resource="r3", agent="ann", wait=SECOND, most=2),
+        AcquireClaim(resource="r4", agent="ann", most=2),
+    ):
         assert "would hold 3 claims, with those it waits for, and 2 at most" in str(refused(store, take))
     again = run(store, AcquireClaim(resource="r1", agent="ann", alternatives=("r2",), wait=SECOND, most=2), by())
     assert isinstance(again, Queued)  # its own place counts once
@@ -60,7 +63,9 @@ def test_one_call_names_a_hundred_resources_at_most() -> None:
     AcquireClaim(resource="a", agent="ann", also=tuple(f"r{number}" for number in range(99)))
     for field in ("also", "alternatives"):
         with pytest.raises(ValueError, match=field):
-            AcquireClaim.model_validate({"resource": "a", "agent": "ann", field: [f"r{number}" for number in range(100)]})
+            AcquireClaim.model_validate(
+                {"resource": "a", "agent": "ann", field: [f"r{number}" for number in range(100)]}
+            )
 
 
 @STORE_IN_A_FILE_IN_TIME
@@ -72,7 +77,7 @@ def test_a_line_that_is_full_takes_nobody_more_for_now(store: Store) -> None:
             agent = f"w{turn}"
             transaction.append([ClaimChange(before, ClaimQueued(agent=agent, turn=turn))], by())
             end = transaction.steady + HOUR * SECOND
-            lease = Lease("a", before.version + 1, "waits", agent, None, agent, "v1", end, SECOND, present_until=end)
+            lease = Lease("a", before.version + 1, "waits", agent, None, agent, "v1", end, SECOND, waiting_until=end)
             transaction.leases.put([lease])
     with pytest.raises(UnavailableError) as full:
         run(store, AcquireClaim(resource="a", agent="late", wait=SECOND), by())
@@ -101,7 +106,9 @@ def fill(store: Store, resources: list[str], principal: str | None = "token:fill
 def test_beside_ten_thousand_live_claims_only_those_that_bear_on_it_are_loaded(store: Store, clock: Clock) -> None:
     fill(store, [f"src/{number // 100}/{number}.py" for number in range(10_000)])
     with store.reader() as reader:
-        boards = {it: load(reader, [it], clock.steady(), clock()) for it in ("src/new.py", "src/7/700.py", "src/7/")}
+        boards = {
+            it: load_board(reader, [it], clock.steady(), clock()) for it in ("src/new.py", "src/7/700.py", "src/7/")
+        }
     assert {it: (len(board.claims), len(board.leases)) for it, board in boards.items()} == {
         "src/new.py": (0, 0),
         "src/7/700.py": (1, 1),

@@ -16,16 +16,16 @@ from holdlog import CopyReport, InvalidError, SealedError, StateStore, StoreErro
 from holdlog.adapters.compose import examine, open_holdlog
 from holdlog.adapters.copying import copy
 from holdlog.adapters.stores.copying import carried, file
-from holdlog.adapters.stores.copying.database import DatabaseTarget
+from holdlog.adapters.stores.copying.database import DatabaseCopyTarget
 from holdlog.adapters.stores.copying.file import FileTarget
-from holdlog.adapters.stores.postgres.place import name_of, place_of
+from holdlog.adapters.stores.postgres.place import database_target, name_of
 from holdlog.adapters.stores.postgres.rows import PostgresReader
 from holdlog.adapters.stores.rows import SqliteReader
 from holdlog.adapters.stores.sealing import SEAL, Seal
-from holdlog.domain.claims.commands import Release, Renew, AcquireClaim
+from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim, Renew
 from holdlog.domain.claims.lease import Lease
 from holdlog.domain.envelope import payload_hash
-from holdlog.domain.handle import Command
+from holdlog.domain.handle import AnyCommand
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Refusal, Store
 from holdlog.projections.fold import VIEWS
@@ -189,8 +189,9 @@ def test_a_claim_has_the_time_that_it_had_left_and_no_more(pair: tuple[Place, Pl
     for name, (_, left) in before.items():
         assert left - took - CLOCKS_DIFFER_BY < after[name][1] <= left
     assert {
-        name: it._replace(deadline=0, heard=0, seen=0, ended_at=0, server="") for name, (it, _) in before.items()
-    } == {name: it._replace(deadline=0, heard=0, seen=0, ended_at=0) for name, (it, _) in after.items()}
+        name: it._replace(deadline=0, last_call_at=0, last_seen_at=0, ended_at=0, server="")
+        for name, (it, _) in before.items()
+    } == {name: it._replace(deadline=0, last_call_at=0, last_seen_at=0, ended_at=0) for name, (it, _) in after.items()}
     assert all(it.ended_at for it, _ in after.values()), "no session of the source is one of the copy"
 
 
@@ -202,7 +203,7 @@ def test_time_stands_still_for_claims_between_the_seal_and_the_copy(
     with opened(source) as store:
         run(store, AcquireClaim(resource="a", agent="ann", lease=100_000_000), by())
     with monkeypatch.context() as patch:
-        for kind in (FileTarget, DatabaseTarget):
+        for kind in (FileTarget, DatabaseCopyTarget):
             patch.setattr(kind, "publish", _full)
         with pytest.raises(UnavailableError):
             copy(source, target, seal=True)
@@ -240,7 +241,7 @@ def test_who_stood_in_line_has_its_place_in_the_copy(pair: tuple[Place, Place]) 
     with opened(target) as store:
         run(store, AcquireClaim(resource="a", agent="eve", wait=30_000_000), by("s8", server="v8"))
         run(store, AcquireClaim(resource="a", agent="bob", wait=30_000_000), by("s9", server="v9"))
-        run(store, Release(resource="a", agent="ann"), by("s7", server="v7"))
+        run(store, ReleaseClaim(resource="a", agent="ann"), by("s7", server="v7"))
         with store.reader() as reader:
             assert [it.agent for it in reader.claim("a").grants] == ["bob"]
 
@@ -344,7 +345,7 @@ def test_an_answer_that_was_lost_after_the_move_is_learnt_by_moving_again(
 ) -> None:
     source, target = pair
     fill(source)
-    for kind in (FileTarget, DatabaseTarget):
+    for kind in (FileTarget, DatabaseCopyTarget):
         monkeypatch.setattr(kind, "publish", _then_interrupted(kind.publish))
     with pytest.raises(KeyboardInterrupt):
         copy(source, target, seal=True)
@@ -424,12 +425,12 @@ def test_builds_that_know_no_seals_are_refused_by_the_database(source: Place, so
         run(store, AcquireClaim(resource="a", agent="ann"), by("s1"))
         copy(source, somewhere("file"), seal=True)
         before = everything(source)
-        commands: list[Command] = [
+        commands: list[AnyCommand] = [
             transact(put("a", 2)),
             transact(drop("a")),
             AcquireClaim(resource="b", agent="bob"),
             AcquireClaim(resource="a", agent="ann"),
-            Release(resource="a", agent="ann"),
+            ReleaseClaim(resource="a", agent="ann"),
         ]
         for command in 5 * commands:
             with pytest.raises(SealedError, match="sealed on"):
@@ -551,7 +552,7 @@ def test_the_file_of_a_copy_is_its_owners_alone_and_nothing_lies_beside_it(sourc
 def test_what_arrives_otherwise_than_it_was_sent_is_no_copy(
     source: Place, somewhere: Somewhere, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for target_kind in (FileTarget, DatabaseTarget):
+    for target_kind in (FileTarget, DatabaseCopyTarget):
         monkeypatch.setattr(target_kind, "put", _losing_one(target_kind.put))
     with pytest.raises(StoreError, match="not what was sent"):
         copy(source, target := somewhere(kind), seal=True)
@@ -596,7 +597,7 @@ def test_the_copy_is_of_one_moment_while_others_write(pair: tuple[Place, Place],
         for number in range(30):
             store.set("n", f"k{number}", number, updated_by="ann")
         monkeypatch.setattr(carried, "PAGE_ROWS", 10)
-        put_before = {kind: kind.put for kind in (FileTarget, DatabaseTarget)}
+        put_before = {kind: kind.put for kind in (FileTarget, DatabaseCopyTarget)}
 
         def meanwhile(self: Any, table: Any, rows: Any) -> None:
             store.set("n", "k0", "meanwhile", updated_by="ann")
@@ -621,7 +622,7 @@ def test_the_source_may_keep_a_copy_waiting(pair: tuple[Place, Place], monkeypat
     monkeypatch.setattr("holdlog.adapters.stores.postgres.connection.STOPPED_SECONDS", 1)
     source, target = pair
     fill(source)
-    for kind in (FileTarget, DatabaseTarget):
+    for kind in (FileTarget, DatabaseCopyTarget):
         monkeypatch.setattr(kind, "steady", _slow(kind.steady))
     assert copy(source, target, seal=True).kept_id
 
@@ -655,7 +656,7 @@ def test_progress_is_told(source: Place, somewhere: Somewhere) -> None:
 )
 def test_a_url_is_told_with_its_user_and_without_what_has_to_be_hidden(url: str, told: str) -> None:
     assert name_of(url) == f"postgresql://{told}"
-    assert place_of(name_of(url)).schema == place_of(url).schema
+    assert database_target(name_of(url)).schema == database_target(url).schema
 
 
 def test_a_move_tells_whom_to_go_on_as_and_no_password(source: Place, postgres_server: str) -> None:
@@ -709,7 +710,7 @@ def test_two_copies_to_one_place_make_one(pair: tuple[Place, Place], monkeypatch
         assert go_on.wait(30)
         return 0
 
-    for kind in (FileTarget, DatabaseTarget):
+    for kind in (FileTarget, DatabaseCopyTarget):
         monkeypatch.setattr(kind, "steady", wait)
     first = threading.Thread(target=lambda: done.append(copy(source, target)))
     first.start()

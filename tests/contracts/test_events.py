@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from holdlog.adapters.access.grants import Grants
 from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.call import Settings
-from holdlog.adapters.calls import Calls
+from holdlog.adapters.calls import Requests
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.events import paging
 from holdlog.adapters.library import AsyncStateStore, StateStore
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.adapters.pages import MAX_PAGE_BYTES
-from holdlog.adapters.results import Events, HappenedEvent
+from holdlog.adapters.results import Events, EventView
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
@@ -34,11 +34,11 @@ from tests.commands import PATIENCE, aside, change, claim, drop, let_go, put, un
 LONG = 50.0
 
 
-def calls_of(store: Store) -> Calls:
-    return Calls(Settings(), lambda: 0, lambda: 0, lambda server: True, Identity("salt"))
+def calls_of(store: Store) -> Requests:
+    return Requests(Settings(), lambda: 0, lambda: 0, lambda server: True, Identity("salt"))
 
 
-def page(store: Store, after: int = 0, limit: int = 100, calls: Calls | None = None, **choice: Any) -> Events:
+def page(store: Store, after: int = 0, limit: int = 100, calls: Requests | None = None, **choice: Any) -> Events:
     calls = calls or calls_of(store)
     call = calls.events(calls.choice(**choice), after, limit)
     with store.snapshot() as reader:
@@ -56,11 +56,11 @@ def pages(store: Store, limit: int = 100, **choice: Any) -> Iterator[Events]:
         after = found.next_position
 
 
-def all_events(store: Store, limit: int = 100, **choice: Any) -> list[HappenedEvent]:
+def all_events(store: Store, limit: int = 100, **choice: Any) -> list[EventView]:
     return [event for it in pages(store, limit, **choice) for event in it.events]
 
 
-def positions(events: list[HappenedEvent]) -> list[int]:
+def positions(events: list[EventView]) -> list[int]:
     return [event.position for event in events]
 
 
@@ -99,13 +99,13 @@ def test_a_value_that_is_null_is_told_as_null(store: Store) -> None:
     assert (deleted["kind"], deleted["by"], "value" in deleted) == ("ValueDeleted", "bob", False)
 
 
-def test_claims_and_agents_are_told_too(opened: Opened) -> None:
-    opened.claim(opened.calls.claim("src/", "ann", also=["b.py"], note="ten minutes"), NOBODY)
-    opened.claim(opened.calls.claim("b.py", "bob", also=["c.py"], wait_seconds=0.01), NOBODY)
-    opened.write(opened.calls.release("src/", "ann", outcome="moved", moved_to="lib/"), NOBODY)
-    opened.write(opened.calls.release("b.py", "admin", forced=True, note="away"), NOBODY)
-    opened.write(opened.calls.register("ann", name="Ann", purpose="tests"), NOBODY)
-    events = opened.read(opened.calls.events(opened.calls.choice())).body()["events"]
+def test_claims_and_agents_are_told_too(opened: Engine) -> None:
+    opened.claim(opened.requests.claim("src/", "ann", also=["b.py"], note="ten minutes"), NOBODY)
+    opened.claim(opened.requests.claim("b.py", "bob", also=["c.py"], wait_seconds=0.01), NOBODY)
+    opened.write(opened.requests.release("src/", "ann", outcome="moved", moved_to="lib/"), NOBODY)
+    opened.write(opened.requests.release("b.py", "admin", forced=True, note="away"), NOBODY)
+    opened.write(opened.requests.register("ann", name="Ann", purpose="tests"), NOBODY)
+    events = opened.read(opened.requests.events(opened.requests.choice())).body()["events"]
     by_kind = {event["kind"]: event for event in events}
     assert [events[0][it] for it in ("kind", "resource", "by", "agent", "note")] == [
         "ClaimGranted",
@@ -290,7 +290,7 @@ def test_events_are_chosen_by_place_kind_and_agent(store: Store) -> None:
 @settings(max_examples=50, deadline=None)
 @given(*[st.sampled_from(["a", "a/", "a/b", "a/b/", "ab", "custom://a", "custom://a/"])] * 2)
 def test_a_resource_chooses_what_overlaps_it(changed: str, asked: str) -> None:
-    calls = Calls(Settings(), lambda: 0, lambda: 0, lambda server: True, Identity("salt"))
+    calls = Requests(Settings(), lambda: 0, lambda: 0, lambda server: True, Identity("salt"))
     with StateStore(":memory:") as memory:
         memory.claim(changed, agent="ann")
         with memory._opened.store.reader() as reader:
@@ -298,13 +298,13 @@ def test_a_resource_chooses_what_overlaps_it(changed: str, asked: str) -> None:
     assert bool(found.events) == overlap(changed, asked)
 
 
-def test_only_what_the_grants_let_see_is_told_and_no_other_name(opened: Opened) -> None:
-    opened.write(opened.calls.set("open", "k", 1, "ann", None), NOBODY)
-    opened.write(opened.calls.set("hidden", "k", "secret", "ann", None), NOBODY)
-    opened.claim(opened.calls.claim("docs/a.md", "ann"), NOBODY)
-    opened.claim(opened.calls.claim("docs/a.md", "bob", also=["hidden.py", "docs/b.md"], wait_seconds=0.01), NOBODY)
-    opened.write(opened.calls.release("docs/a.md", "ann", outcome="moved", moved_to="hidden/a.md"), NOBODY)
-    calls = opened.calls.within(Grants.parse(["read:open", "claim:docs/*"]))
+def test_only_what_the_grants_let_see_is_told_and_no_other_name(opened: Engine) -> None:
+    opened.write(opened.requests.set("open", "k", 1, "ann", None), NOBODY)
+    opened.write(opened.requests.set("hidden", "k", "secret", "ann", None), NOBODY)
+    opened.claim(opened.requests.claim("docs/a.md", "ann"), NOBODY)
+    opened.claim(opened.requests.claim("docs/a.md", "bob", also=["hidden.py", "docs/b.md"], wait_seconds=0.01), NOBODY)
+    opened.write(opened.requests.release("docs/a.md", "ann", outcome="moved", moved_to="hidden/a.md"), NOBODY)
+    calls = opened.requests.within(Grants.parse(["read:open", "claim:docs/*"]))
     found = opened.read(calls.events(calls.choice()))
     assert {event.stream for event in found.events} == {"record:open/k", "claim:docs/a.md"}
     assert [event.also for event in found.events if event.kind == "ClaimQueued"] == [["docs/b.md"]]  # type: ignore[attr-defined]
@@ -329,8 +329,8 @@ def test_nothing_is_missed_or_told_twice_while_others_write(place: str) -> None:
             if number == 0:
                 store.clear_namespace("n", deleted_by="w0")
 
-        def read() -> list[HappenedEvent]:
-            found: list[HappenedEvent] = []
+        def read() -> list[EventView]:
+            found: list[EventView] = []
             after = 0
             while True:
                 last = ended.is_set()
@@ -400,7 +400,7 @@ def test_a_long_poll_that_has_more_to_look_at_answers_at_once(place: str, monkey
 
 def test_a_long_poll_lasts_no_longer_than_any_wait(place: str) -> None:
     opened = open_holdlog(place, Settings(max_wait=0.01))
-    calls = opened.calls
+    calls = opened.requests
     assert opened.wait(calls.coming_events(calls.choice(), 0, 1, 3600.0)).events == []
     opened.close()
 

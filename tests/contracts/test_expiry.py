@@ -12,9 +12,9 @@ import pytest
 from holdlog.adapters import results
 from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.call import Settings
-from holdlog.adapters.calls import Calls
+from holdlog.adapters.calls import Requests
 from holdlog.adapters.machine.bells import ProcessBell
-from holdlog.adapters.opened import Opened, Server
+from holdlog.adapters.opened import Engine, Liveness
 from holdlog.adapters.stores import rows
 from holdlog.adapters.stores.aside import SqliteAside
 from holdlog.adapters.stores.opening import open_sqlite
@@ -51,10 +51,10 @@ SECOND = 1_000_000
 
 
 @pytest.fixture
-def opened(store: Store, clock: Clock) -> Iterator[Opened]:
-    server, settings = Server(), Settings()
-    calls = Calls(settings, clock, clock.steady, server.connected, IDENTITY)
-    holdlog = Opened(store, ProcessBell(), NOBODY, calls, server, settings, IDENTITY)
+def opened(store: Store, clock: Clock) -> Iterator[Engine]:
+    server, settings = Liveness(), Settings()
+    calls = Requests(settings, clock, clock.steady, server.connected, IDENTITY)
+    holdlog = Engine(store, ProcessBell(), NOBODY, calls, server, settings, IDENTITY)
     yield holdlog
     holdlog.close()
 
@@ -73,24 +73,24 @@ def next_end(store: Store) -> int | None:
         return reader.next_value_end()
 
 
-def get(opened: Opened, key: str = "k") -> results.StateRecord:
-    return opened.read(opened.calls.get("n", key))
+def get(opened: Engine, key: str = "k") -> results.StateRecord:
+    return opened.read(opened.requests.get("n", key))
 
 
-def missing(opened: Opened, key: str = "k") -> dict[str, Any]:
+def missing(opened: Engine, key: str = "k") -> dict[str, Any]:
     with pytest.raises(NotFoundError) as refusal:
         get(opened, key)
     return refusal.value.facts
 
 
-def listed(opened: Opened, deleted: bool = False) -> list[tuple[str, int]]:
-    found = opened.read(opened.calls.list_records("n", deleted=deleted))
+def listed(opened: Engine, deleted: bool = False) -> list[tuple[str, int]]:
+    found = opened.read(opened.requests.list_records("n", deleted=deleted))
     return [(it.key, it.version) for it in found.records]
 
 
-def seen_by_all_reads(opened: Opened) -> Any:
+def seen_by_all_reads(opened: Engine) -> Any:
     """Every answer that tells of a value, but for positions and for what history shows."""
-    calls = opened.calls
+    calls = opened.requests
     try:
         got: Any = get(opened)
     except NotFoundError as refusal:
@@ -110,21 +110,21 @@ def seen_by_all_reads(opened: Opened) -> Any:
 # --- what reads say
 
 
-def test_a_value_with_a_time_to_live_tells_its_end(opened: Opened, clock: Clock) -> None:
+def test_a_value_with_a_time_to_live_tells_its_end(opened: Engine, clock: Clock) -> None:
     change(opened.store, put_for("k", 1, seconds=60))
     clock.move(15.5)
     found = get(opened)
     assert (found.value, found.expires_at, found.expires_in_seconds) == (1, utc(START + 60 * SECOND), 44.5)
-    (kept,) = opened.read(opened.calls.all_records("n"))
+    (kept,) = opened.read(opened.requests.all_records("n"))
     assert kept == found
 
 
-def test_a_value_without_one_tells_none(opened: Opened) -> None:
+def test_a_value_without_one_tells_none(opened: Engine) -> None:
     write(opened.store, "k", 1)
     assert not {"expires_at", "expires_in_seconds"} & get(opened).body().keys()
 
 
-def test_a_due_value_reads_as_ended_to_the_microsecond(opened: Opened, clock: Clock) -> None:
+def test_a_due_value_reads_as_ended_to_the_microsecond(opened: Engine, clock: Clock) -> None:
     change(opened.store, put_for("k", 1, seconds=60))
     clock.now = START + 60 * SECOND - 1
     assert get(opened).expires_in_seconds == 0.000_001
@@ -139,22 +139,22 @@ def test_a_due_value_reads_as_ended_to_the_microsecond(opened: Opened, clock: Cl
     }
 
 
-def test_reads_write_nothing(opened: Opened, clock: Clock) -> None:
+def test_reads_write_nothing(opened: Engine, clock: Clock) -> None:
     change(opened.store, put_for("k", 1, seconds=60))
     clock.move(61)
     seen_by_all_reads(opened)
     assert len(whole_log(opened.store)) == 1
 
 
-def test_a_due_value_is_in_no_list_but_that_of_the_deleted(opened: Opened, clock: Clock) -> None:
+def test_a_due_value_is_in_no_list_but_that_of_the_deleted(opened: Engine, clock: Clock) -> None:
     change(opened.store, put("a", 1), put_for("k", 1, seconds=60), put_for("l", 1, seconds=61), put("z", 1))
     clock.move(60)
     assert listed(opened) == [("a", 1), ("l", 1), ("z", 1)]
     assert listed(opened, deleted=True) == [("k", 2)]
-    (namespace,) = opened.read(opened.calls.list_namespaces()).namespaces
+    (namespace,) = opened.read(opened.requests.list_namespaces()).namespaces
     assert namespace.count == 3
-    assert [it.key for it in opened.read(opened.calls.export("n")).records] == ["a", "l", "z"]
-    exported = opened.read(opened.calls.export("n", include_deleted=True)).records
+    assert [it.key for it in opened.read(opened.requests.export("n")).records] == ["a", "l", "z"]
+    exported = opened.read(opened.requests.export("n", include_deleted=True)).records
     assert [(it.key, it.version, it.value) for it in exported] == [
         ("a", 1, 1),
         ("k", 2, None),
@@ -163,13 +163,13 @@ def test_a_due_value_is_in_no_list_but_that_of_the_deleted(opened: Opened, clock
     ]
 
 
-def test_a_namespace_of_due_values_is_gone(opened: Opened, clock: Clock) -> None:
+def test_a_namespace_of_due_values_is_gone(opened: Engine, clock: Clock) -> None:
     change(opened.store, put_for("k", 1, seconds=60))
     clock.move(60)
-    assert opened.read(opened.calls.all_namespaces()) == []
+    assert opened.read(opened.requests.all_namespaces()) == []
 
 
-def test_that_an_end_is_noticed_changes_nothing_for_readers(opened: Opened, clock: Clock) -> None:
+def test_that_an_end_is_noticed_changes_nothing_for_readers(opened: Engine, clock: Clock) -> None:
     change(opened.store, put("a", 1), put_for("k", 1, seconds=60), put_for("l", 1, seconds=70))
     for seconds in (60, 5, 5):
         clock.move(seconds)
@@ -192,7 +192,7 @@ def test_a_snapshot_is_of_one_time(store: Store, clock: Clock) -> None:
 
 
 def test_a_value_that_is_renewed_while_it_is_read_is_not_taken_for_ended(
-    opened: Opened, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    opened: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Read, then renewed by another, then the log goes on beyond the old end: there was always a value."""
     change(opened.store, put_for("k", 1, seconds=60))
@@ -218,7 +218,7 @@ def test_a_value_that_is_renewed_while_it_is_read_is_not_taken_for_ended(
 # --- what writes do
 
 
-def test_the_end_is_an_event_of_its_own_before_what_follows(opened: Opened, clock: Clock) -> None:
+def test_the_end_is_an_event_of_its_own_before_what_follows(opened: Engine, clock: Clock) -> None:
     change(opened.store, put_for("k", 1, seconds=60), by="bob")
     clock.move(100)
     (written,) = change(opened.store, put("k", 2, expected=0))
@@ -231,7 +231,7 @@ def test_the_end_is_an_event_of_its_own_before_what_follows(opened: Opened, cloc
     require_views_equal_the_log(opened.store)
 
 
-def test_what_is_refused_does_not_notice_the_end_either(opened: Opened, clock: Clock) -> None:
+def test_what_is_refused_does_not_notice_the_end_either(opened: Engine, clock: Clock) -> None:
     change(opened.store, put_for("k", 1, seconds=60))
     clock.move(61)
     for operation in (put("k", 2, expected=1), put("k", 2, expected=2), drop("k", 1), check("k", 1), drop("k")):
@@ -240,7 +240,7 @@ def test_what_is_refused_does_not_notice_the_end_either(opened: Opened, clock: C
     assert len(whole_log(opened.store)) == 1
 
 
-def test_clearing_a_namespace_deletes_what_lives_and_not_what_is_due(opened: Opened, clock: Clock) -> None:
+def test_clearing_a_namespace_deletes_what_lives_and_not_what_is_due(opened: Engine, clock: Clock) -> None:
     change(opened.store, put_for("k", 1, seconds=60), put_for("l", 1, seconds=70))
     clock.move(61)
     outcome: Any = run(opened.store, clear())
@@ -262,7 +262,7 @@ def test_a_later_operation_of_a_transaction_sees_that_the_value_ended(store: Sto
     require_views_equal_the_log(store)
 
 
-def test_a_set_without_a_time_to_live_clears_it_and_one_with_it_sets_it_anew(opened: Opened, clock: Clock) -> None:
+def test_a_set_without_a_time_to_live_clears_it_and_one_with_it_sets_it_anew(opened: Engine, clock: Clock) -> None:
     change(opened.store, put_for("k", 1, seconds=60))
     change(opened.store, put_for("k", 2, seconds=90, expected=1))
     assert get(opened).expires_in_seconds == 90
@@ -272,11 +272,11 @@ def test_a_set_without_a_time_to_live_clears_it_and_one_with_it_sets_it_anew(ope
     assert next_end(opened.store) is None
 
 
-def test_an_end_is_told_in_history_and_export_at_its_own_time(opened: Opened, clock: Clock) -> None:
+def test_an_end_is_told_in_history_and_export_at_its_own_time(opened: Engine, clock: Clock) -> None:
     change(opened.store, put_for("k", 1, seconds=60), by="bob")
     clock.move(100)
     notice(opened.store)
-    newest, _ = opened.read(opened.calls.history("n", "k")).history
+    newest, _ = opened.read(opened.requests.history("n", "k")).history
     assert newest.body() == {
         "version": 2,
         "value": None,
@@ -285,20 +285,20 @@ def test_an_end_is_told_in_history_and_export_at_its_own_time(opened: Opened, cl
         "event_type": "expire",
         "position": 2,
     }
-    (record,) = opened.read(opened.calls.export("n", include_deleted=True)).records
+    (record,) = opened.read(opened.requests.export("n", include_deleted=True)).records
     assert record.history[0] == newest
 
 
-def test_an_end_that_nobody_noticed_is_in_no_history_yet(opened: Opened, clock: Clock) -> None:
+def test_an_end_that_nobody_noticed_is_in_no_history_yet(opened: Engine, clock: Clock) -> None:
     """As docs/answers.md says it: a read writes nothing, and a position cannot be told before there is one."""
     change(opened.store, put_for("k", 1, seconds=60))
     clock.move(100)
     with pytest.raises(NotFoundError) as gone:
         get(opened)
     assert gone.value.facts["version"] == 2
-    versions = [it.version for it in opened.read(opened.calls.history("n", "k")).history]
+    versions = [it.version for it in opened.read(opened.requests.history("n", "k")).history]
     notice(opened.store)
-    assert (versions, [it.version for it in opened.read(opened.calls.history("n", "k")).history]) == ([1], [2, 1])
+    assert (versions, [it.version for it in opened.read(opened.requests.history("n", "k")).history]) == ([1], [2, 1])
 
 
 def test_an_event_without_an_end_is_stored_as_it_was_before_there_were_any(store: Store) -> None:
@@ -361,7 +361,7 @@ def test_the_end_of_a_value_is_that_of_the_transactions_time(store: Store, clock
     assert next_end(store) == START + 110 * SECOND
 
 
-def test_reads_and_writes_agree_when_the_clock_is_set_back(opened: Opened, clock: Clock) -> None:
+def test_reads_and_writes_agree_when_the_clock_is_set_back(opened: Engine, clock: Clock) -> None:
     """Time is never before the newest event; behind that it is the clock's, so a value that was due may live on."""
     change(opened.store, put_for("k", 1, seconds=10))
     clock.move(20)
@@ -373,7 +373,7 @@ def test_reads_and_writes_agree_when_the_clock_is_set_back(opened: Opened, clock
     assert change(opened.store, put("k", 2, expected=0))[0].version == 3
 
 
-def test_a_value_whose_end_nobody_noticed_lives_on_when_the_clock_is_set_back(opened: Opened, clock: Clock) -> None:
+def test_a_value_whose_end_nobody_noticed_lives_on_when_the_clock_is_set_back(opened: Engine, clock: Clock) -> None:
     change(opened.store, put_for("k", 1, seconds=10))
     clock.move(20)
     assert missing(opened)
@@ -384,7 +384,7 @@ def test_a_value_whose_end_nobody_noticed_lives_on_when_the_clock_is_set_back(op
     assert change(opened.store, put("k", 2, expected=1))[0].version == 2
 
 
-def test_an_end_that_was_noticed_stays_when_the_clock_is_set_back(opened: Opened, clock: Clock) -> None:
+def test_an_end_that_was_noticed_stays_when_the_clock_is_set_back(opened: Engine, clock: Clock) -> None:
     change(opened.store, put_for("k", 1, seconds=10))
     clock.move(20)
     notice(opened.store)
@@ -414,9 +414,9 @@ def test_what_a_refused_begin_did_not_learn_is_learnt_by_the_next(tmp_path: Path
 # --- watching
 
 
-def test_a_watch_is_told_of_an_end_that_was_noticed(opened: Opened, clock: Clock, in_thread: Any) -> None:
+def test_a_watch_is_told_of_an_end_that_was_noticed(opened: Engine, clock: Clock, in_thread: Any) -> None:
     change(opened.store, put_for("k", 1, seconds=60), by="bob")
-    watching = in_thread(opened, opened.calls.watch("n", "k", 1, 50))
+    watching = in_thread(opened, opened.requests.watch("n", "k", 1, 50))
     clock.move(60)
     notice(opened.store)
     opened.bell.ring()
@@ -425,25 +425,25 @@ def test_a_watch_is_told_of_an_end_that_was_noticed(opened: Opened, clock: Clock
     assert answer.deleted_at == answer.expires_at == utc(START + 60 * SECOND)
 
 
-def test_a_watch_that_looks_sees_an_end_that_nobody_noticed_once(opened: Opened, clock: Clock, in_thread: Any) -> None:
+def test_a_watch_that_looks_sees_an_end_that_nobody_noticed_once(opened: Engine, clock: Clock, in_thread: Any) -> None:
     change(opened.store, put_for("k", 1, seconds=60))
-    watching = in_thread(opened, opened.calls.watch("n", "k", 1, 50))
+    watching = in_thread(opened, opened.requests.watch("n", "k", 1, 50))
     clock.move(60)
     opened.bell.ring()
     answer = watching.result(PATIENCE)
     assert (answer.status, answer.version) == ("deleted", 2)
-    assert opened.wait(opened.calls.watch("n", "k", answer.version, 0)).status == "timeout"
+    assert opened.wait(opened.requests.watch("n", "k", answer.version, 0)).status == "timeout"
     notice(opened.store)
-    assert opened.wait(opened.calls.watch("n", "k", answer.version, 0)).status == "timeout"
+    assert opened.wait(opened.requests.watch("n", "k", answer.version, 0)).status == "timeout"
     write(opened.store, "k", 2)
-    assert opened.wait(opened.calls.watch("n", "k", answer.version, 0)).version == 3
+    assert opened.wait(opened.requests.watch("n", "k", answer.version, 0)).version == 3
 
 
-def test_version_0_waits_until_what_ended_exists_again(opened: Opened, clock: Clock, in_thread: Any) -> None:
+def test_version_0_waits_until_what_ended_exists_again(opened: Engine, clock: Clock, in_thread: Any) -> None:
     change(opened.store, put_for("k", 1, seconds=60))
     clock.move(60)
-    assert opened.wait(opened.calls.watch("n", "k", 0, 0)).status == "timeout"
-    watching = in_thread(opened, opened.calls.watch("n", "k", 0, 50))
+    assert opened.wait(opened.requests.watch("n", "k", 0, 0)).status == "timeout"
+    watching = in_thread(opened, opened.requests.watch("n", "k", 0, 50))
     write(opened.store, "k", 2)
     opened.bell.ring()
     assert watching.result(PATIENCE).version == 3
@@ -454,7 +454,7 @@ def in_thread() -> Iterator[Callable[..., Any]]:
     """Start a wait in a thread; answers when it has begun."""
     pool = ThreadPoolExecutor(2)
 
-    def start(opened: Opened, call: Any) -> Any:
+    def start(opened: Engine, call: Any) -> Any:
         future = pool.submit(opened.wait, call)
         until(lambda: bool(opened.bell._wakers) or future.done())
         return future
@@ -470,12 +470,12 @@ def in_thread() -> Iterator[Callable[..., Any]]:
     "seconds",
     [0, -1, -0.0, 0.000_000_4, MAX_TTL_SECONDS + 1, float("inf"), float("nan"), 10**400, True, "60", b"1", []],
 )
-def test_a_time_to_live_out_of_its_bounds_is_refused_by_name(opened: Opened, seconds: Any) -> None:
+def test_a_time_to_live_out_of_its_bounds_is_refused_by_name(opened: Engine, seconds: Any) -> None:
     with pytest.raises(InvalidError, match=r"ttl_seconds: must be a number of seconds from 0\.000001 to 315360000"):
-        opened.calls.set("n", "k", 1, "ann", None, ttl_seconds=seconds)
+        opened.requests.set("n", "k", 1, "ann", None, ttl_seconds=seconds)
 
 
 @pytest.mark.parametrize(("seconds", "lasts"), [(0.000_001, 1), (1, SECOND), (MAX_TTL_SECONDS, 315_360_000 * SECOND)])
-def test_a_time_to_live_is_exact_to_the_microsecond(opened: Opened, seconds: float, lasts: int) -> None:
-    opened.write(opened.calls.set("n", "k", 1, "ann", None, ttl_seconds=seconds), NOBODY)
+def test_a_time_to_live_is_exact_to_the_microsecond(opened: Engine, seconds: float, lasts: int) -> None:
+    opened.write(opened.requests.set("n", "k", 1, "ann", None, ttl_seconds=seconds), NOBODY)
     assert next_end(opened.store) == START + lasts

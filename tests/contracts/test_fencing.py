@@ -2,11 +2,11 @@
 
 import pytest
 
-from holdlog.domain.claims.commands import Release, Sweep
-from holdlog.domain.envelope import FencingCondition
+from holdlog.domain.claims.commands import ReleaseClaim, Sweep
+from holdlog.domain.envelope import CheckedClaim
 from holdlog.domain.message import NOBODY
 from holdlog.domain.ports import Store
-from holdlog.domain.record import Guard
+from holdlog.domain.record import FencingCondition
 from holdlog.domain.refusals import ConflictError, FencedError, NotFoundError
 from tests.claim_calls import Change, by, claim, deletes, writes
 from tests.clock import Clock
@@ -16,7 +16,7 @@ from tests.commands import run, whole_log, write
 @pytest.mark.parametrize("change", [writes, deletes])
 def test_a_guarded_write_of_the_holder_succeeds(store: Store, change: Change) -> None:
     write(store, "k", 1)
-    run(store, change(guard=(Guard(resource="a", version=claim(store).version),)), by())
+    run(store, change(guard=(FencingCondition(resource="a", version=claim(store).version),)), by())
 
 
 @pytest.mark.parametrize("change", [writes, deletes])
@@ -25,18 +25,18 @@ def test_a_write_whose_claim_is_not_held_is_fenced_and_changes_nothing(
     store: Store, clock: Clock, change: Change, how: str
 ) -> None:
     write(store, "k", 1)
-    guard = (Guard(resource="a", version=claim(store).version),)
+    guard = (FencingCondition(resource="a", version=claim(store).version),)
     agent, caller = "ann", by()
     match how:
         case "expired":
             clock.pass_by(300)
         case "released":
-            run(store, Release(resource="a", agent="ann"), by())
+            run(store, ReleaseClaim(resource="a", agent="ann"), by())
         case "taken over":
             clock.pass_by(300)
             claim(store, agent="bob")
         case "forced":
-            run(store, Release(resource="a", agent="eve", forced=True, note="lunch"), by("s9"))
+            run(store, ReleaseClaim(resource="a", agent="eve", forced=True, note="lunch"), by("s9"))
         case "another agent":
             agent = "bob"
         case "another session":
@@ -54,27 +54,27 @@ def test_a_claim_got_back_is_another_and_its_old_version_stays_fenced(store: Sto
     clock.pass_by(300)
     new = claim(store).version
     with pytest.raises(FencedError) as fenced:
-        run(store, writes(guard=(Guard(resource="a", version=old),)), by())
+        run(store, writes(guard=(FencingCondition(resource="a", version=old),)), by())
     assert (fenced.value.version, fenced.value.current_version) == (old, new)
 
 
 def test_not_found_comes_before_fenced_and_fenced_before_conflict(store: Store) -> None:
-    lost = (Guard(resource="a", version=1),)
+    lost = (FencingCondition(resource="a", version=1),)
     with pytest.raises(NotFoundError):
         run(store, deletes(guard=lost, expected=7), by())
     write(store, "k", 1)
     for change in (writes, deletes):
         with pytest.raises(FencedError):
             run(store, change(guard=lost, expected=7), by())
-    held = (Guard(resource="a", version=claim(store).version),)
+    held = (FencingCondition(resource="a", version=claim(store).version),)
     with pytest.raises(ConflictError):
         run(store, writes(guard=held, expected=7), by())
 
 
 def test_all_guards_must_hold(store: Store) -> None:
-    guards = tuple(Guard(resource=name, version=claim(store, name).version) for name in ("a", "b"))
+    guards = tuple(FencingCondition(resource=name, version=claim(store, name).version) for name in ("a", "b"))
     run(store, writes(guard=guards), by())
-    run(store, Release(resource="b", agent="ann"), by())
+    run(store, ReleaseClaim(resource="b", agent="ann"), by())
     with pytest.raises(FencedError) as fenced:
         run(store, writes(guard=guards), by())
     assert fenced.value.resource == "b"
@@ -83,17 +83,17 @@ def test_all_guards_must_hold(store: Store) -> None:
 def test_a_guard_of_an_ended_session_is_recorded_with_that_session(store: Store) -> None:
     version = claim(store).version
     run(store, Sweep(ended=("v1",)))
-    run(store, writes(guard=(Guard(resource="a", version=version),)), by("s2"))
-    assert whole_log(store)[-1].envelope.guard == (FencingCondition("a", version, "s1"),)
-    run(store, writes(guard=(Guard(resource="a", version=version),)), by())
-    assert whole_log(store)[-1].envelope.guard == (FencingCondition("a", version),)
+    run(store, writes(guard=(FencingCondition(resource="a", version=version),)), by("s2"))
+    assert whole_log(store)[-1].envelope.guard == (CheckedClaim("a", version, "s1"),)
+    run(store, writes(guard=(FencingCondition(resource="a", version=version),)), by())
+    assert whole_log(store)[-1].envelope.guard == (CheckedClaim("a", version),)
 
 
 def test_a_guard_without_a_session_takes_the_receipt(store: Store) -> None:
     version = claim(store, caller=NOBODY, new_receipt="r1").version
     for receipt in (None, "r2"):
         with pytest.raises(FencedError) as refused:
-            run(store, writes(guard=(Guard(resource="a", version=version, receipt=receipt),)), NOBODY)
+            run(store, writes(guard=(FencingCondition(resource="a", version=version, receipt=receipt),)), NOBODY)
         assert refused.value.needs_receipt is (receipt is None)
-    run(store, writes(guard=(Guard(resource="a", version=version, receipt="r1"),)), NOBODY)
-    assert whole_log(store)[-1].envelope.guard == (FencingCondition("a", version),)
+    run(store, writes(guard=(FencingCondition(resource="a", version=version, receipt="r1"),)), NOBODY)
+    assert whole_log(store)[-1].envelope.guard == (CheckedClaim("a", version),)

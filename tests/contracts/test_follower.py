@@ -9,23 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdlog.adapters import follower
-from holdlog.adapters.call import Wait
+from holdlog.adapters.call import BlockingQuery
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.follower import Follower
+from holdlog.adapters.follower import LogTailer
 from holdlog.adapters.machine.bells import ProcessBell
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.message import NOBODY
 from holdlog.domain.names import claim_stream, record_stream
-from holdlog.domain.ports import Entry, Store
+from holdlog.domain.ports import HistoryEntry, Store
 from holdlog.projections.waiting import EVERYTHING, concerned, what_overlaps, whole_namespace
 from tests.commands import PATIENCE, aside, change, claim, put, whole_log, write
 
 LONG = 50.0
 
 
-def entries(store: Store, after: int, limit: int = -1) -> list[Entry]:
+def entries(store: Store, after: int, limit: int = -1) -> list[HistoryEntry]:
     with store.reader() as reader:
         return reader.entries(after, limit)
 
@@ -34,7 +34,7 @@ def test_entries_tell_where_every_event_of_the_log_stands(store: Store) -> None:
     for number in range(5):
         write(store, f"k{number}", number)
     claim(store, "src/a b.py")
-    expected = [Entry(*_place(it.envelope)) for it in whole_log(store)]
+    expected = [HistoryEntry(*_place(it.envelope)) for it in whole_log(store)]
     assert entries(store, 0) == expected
     assert (entries(store, 2, 2), entries(store, 6), entries(store, 0, 0)) == (expected[2:4], [], [])
 
@@ -70,7 +70,7 @@ def test_a_record_concerns_exactly_those_who_wait_for_its_namespace(waited: str,
 # --- what is told
 
 
-async def told(opened: Opened, *changes: Any) -> list[frozenset[str] | None]:
+async def told(opened: Engine, *changes: Any) -> list[frozenset[str] | None]:
     """What a subscriber is told of changes, each told before the next; it has been told something before."""
     heard: list[frozenset[str] | None] = []
     with opened.follower.subscribe(heard.append):
@@ -84,7 +84,7 @@ async def told(opened: Opened, *changes: Any) -> list[frozenset[str] | None]:
     return heard
 
 
-async def test_a_subscriber_is_told_which_streams_grew(opened: Opened) -> None:
+async def test_a_subscriber_is_told_which_streams_grew(opened: Engine) -> None:
     heard = await told(
         opened,
         lambda: change(opened.store, put("k", 1), put("l", 1)),
@@ -93,7 +93,7 @@ async def test_a_subscriber_is_told_which_streams_grew(opened: Opened) -> None:
     assert heard == [None, {"record:n/k", "record:n/l"}, {"claim:src/"}]
 
 
-async def test_rings_without_news_tell_nothing(opened: Opened) -> None:
+async def test_rings_without_news_tell_nothing(opened: Engine) -> None:
     def ring() -> None:
         for _ in range(50):
             opened.bell.ring()
@@ -102,7 +102,7 @@ async def test_rings_without_news_tell_nothing(opened: Opened) -> None:
     assert await told(opened, ring) == [None, {"record:n/k"}]
 
 
-async def test_more_events_than_are_read_at_once_are_all_told(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_events_than_are_read_at_once_are_all_told(opened: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower, "READ_AT_ONCE", 7)
     keys = [f"{number}" for number in range(100)]
     heard: set[str] = set()
@@ -122,7 +122,7 @@ async def test_a_log_that_was_set_back_makes_everybody_look() -> None:
     for number in range(3):
         write(store, "k", number)
     heard: list[frozenset[str] | None] = []
-    following = Follower(store, bell)
+    following = LogTailer(store, bell)
     with following.subscribe(heard.append):
         bell.ring()
         await aside(lambda: heard == [None])
@@ -142,13 +142,13 @@ class Looks:
 
     def __init__(self, concerns: tuple[str, ...]) -> None:
         self.count = 0
-        self.call: Wait[Any] = Wait(self._look, lambda reader, elapsed: "over", LONG, concerns)
+        self.call: BlockingQuery[Any] = BlockingQuery(self._look, lambda reader, elapsed: "over", LONG, concerns)
 
     def _look(self, reader: Any, elapsed: float) -> None:
         self.count += 1
 
 
-async def test_only_those_look_again_whom_an_event_concerns(opened: Opened) -> None:
+async def test_only_those_look_again_whom_an_event_concerns(opened: Engine) -> None:
     concerned_one, others = Looks((record_stream("n", "k"),)), Looks((record_stream("n", "other"), *what_overlaps("k")))
     all_of_it, everything = Looks(whole_namespace("n")), Looks(EVERYTHING)
     tasks = [
@@ -174,10 +174,10 @@ async def test_only_those_look_again_whom_an_event_concerns(opened: Opened) -> N
 
 async def test_others_have_their_turns_while_many_waiters_are_woken() -> None:
     opened = open_holdlog(":memory:")
-    opened.claim(opened.calls.claim("r", "ann"), NOBODY)
-    waiting = [asyncio.create_task(opened.wait_async(opened.calls.wait("r", LONG))) for _ in range(400)]
+    opened.claim(opened.requests.claim("r", "ann"), NOBODY)
+    waiting = [asyncio.create_task(opened.wait_async(opened.requests.wait("r", LONG))) for _ in range(400)]
     await aside(lambda: opened.upkeep.waiters == 400)
-    opened.write(opened.calls.release("r", "ann"), NOBODY)
+    opened.write(opened.requests.release("r", "ann"), NOBODY)
     turns = 0
     while any(not it.done() for it in waiting):
         await asyncio.sleep(0)
@@ -187,7 +187,7 @@ async def test_others_have_their_turns_while_many_waiters_are_woken() -> None:
     opened.close()
 
 
-async def test_many_listeners_are_one_waker_of_the_bell(opened: Opened) -> None:
+async def test_many_listeners_are_one_waker_of_the_bell(opened: Engine) -> None:
     with ExitStack() as stack:
         for _ in range(100):
             stack.enter_context(opened.follower.listen(EVERYTHING))
@@ -198,15 +198,17 @@ async def test_many_listeners_are_one_waker_of_the_bell(opened: Opened) -> None:
 # --- the end of all waits
 
 
-async def test_when_waiting_is_over_all_who_wait_are_answered_as_when_their_time_is_over(opened: Opened) -> None:
-    opened.claim(opened.calls.claim("r", "ann"), NOBODY)
-    in_line = opened.calls.claim("r", "bob", wait_seconds=LONG)
+async def test_when_waiting_is_over_all_who_wait_are_answered_as_when_their_time_is_over(opened: Engine) -> None:
+    opened.claim(opened.requests.claim("r", "ann"), NOBODY)
+    in_line = opened.requests.claim("r", "bob", wait_seconds=LONG)
     waiting = [
-        asyncio.create_task(opened.wait_async(opened.calls.wait("r", LONG))),
-        asyncio.create_task(opened.wait_async(opened.calls.watch("n", "k", 0, LONG))),
+        asyncio.create_task(opened.wait_async(opened.requests.wait("r", LONG))),
+        asyncio.create_task(opened.wait_async(opened.requests.watch("n", "k", 0, LONG))),
         asyncio.create_task(opened.claim_async(in_line, NOBODY)),
-        asyncio.create_task(asyncio.to_thread(opened.wait, opened.calls.wait("r", LONG))),
-        asyncio.create_task(asyncio.to_thread(opened.claim, opened.calls.claim("r", "cid", wait_seconds=LONG), NOBODY)),
+        asyncio.create_task(asyncio.to_thread(opened.wait, opened.requests.wait("r", LONG))),
+        asyncio.create_task(
+            asyncio.to_thread(opened.claim, opened.requests.claim("r", "cid", wait_seconds=LONG), NOBODY)
+        ),
     ]
     await aside(lambda: opened.upkeep.waiters == 5)
     opened.finish_waiting()
@@ -216,11 +218,11 @@ async def test_when_waiting_is_over_all_who_wait_are_answered_as_when_their_time
     assert answers[2].held_by == "ann"
 
 
-async def test_when_waiting_is_over_nobody_begins_to_wait(opened: Opened) -> None:
-    opened.claim(opened.calls.claim("r", "ann"), NOBODY)
+async def test_when_waiting_is_over_nobody_begins_to_wait(opened: Engine) -> None:
+    opened.claim(opened.requests.claim("r", "ann"), NOBODY)
     opened.finish_waiting()
     async with asyncio.timeout(PATIENCE):
-        assert (await opened.wait_async(opened.calls.wait("r", LONG))).status == "timeout"
-        assert (await opened.claim_async(opened.calls.claim("r", "bob", wait_seconds=LONG), NOBODY)).status == "busy"
-    assert opened.wait(opened.calls.watch("n", "k", 0, LONG)).status == "timeout"
-    assert opened.wait(opened.calls.wait("free", LONG)).status == "available"
+        assert (await opened.wait_async(opened.requests.wait("r", LONG))).status == "timeout"
+        assert (await opened.claim_async(opened.requests.claim("r", "bob", wait_seconds=LONG), NOBODY)).status == "busy"
+    assert opened.wait(opened.requests.watch("n", "k", 0, LONG)).status == "timeout"
+    assert opened.wait(opened.requests.wait("free", LONG)).status == "available"

@@ -7,9 +7,9 @@ from contextlib import aclosing
 import pytest
 
 from holdlog.adapters.events import following, tail
-from holdlog.adapters.events.choice import Choice
+from holdlog.adapters.events.choice import EventFilter
 from holdlog.adapters.events.following import Came, follow
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.domain.refusals import InvalidError, StoreError
 from tests.commands import PATIENCE, aside, change, put, write
 
@@ -33,17 +33,17 @@ async def some(coming: AsyncGenerator[Came, None], count: int) -> list[int]:
     return found
 
 
-def grow(opened: Opened, count: int, ring: bool = True) -> None:
+def grow(opened: Engine, count: int, ring: bool = True) -> None:
     for number in range(count):
         write(opened.store, f"k{number}", number)
     if ring:
         opened.bell.ring()
 
 
-async def test_all_is_told_from_pages_and_then_as_it_comes(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_is_told_from_pages_and_then_as_it_comes(opened: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "PAGE", 3)
     grow(opened, 10)
-    async with aclosing(follow(opened, Choice(), 2, LONG)) as coming:
+    async with aclosing(follow(opened, EventFilter(), 2, LONG)) as coming:
         assert await end_of(coming) == list(range(3, 11))
         waiting = asyncio.ensure_future(some(coming, 2))
         await aside(lambda: bool(tail._tails))
@@ -54,17 +54,17 @@ async def test_all_is_told_from_pages_and_then_as_it_comes(opened: Opened, monke
     assert opened.bell._wakers == []
 
 
-async def test_what_comes_between_the_last_page_and_the_waiting_is_told_without_a_ring(opened: Opened) -> None:
-    async with aclosing(follow(opened, Choice(), 0, LONG)) as coming:
+async def test_what_comes_between_the_last_page_and_the_waiting_is_told_without_a_ring(opened: Engine) -> None:
+    async with aclosing(follow(opened, EventFilter(), 0, LONG)) as coming:
         assert await end_of(coming) == []
         grow(opened, 3, ring=False)
         assert await some(coming, 3) == [1, 2, 3]
 
 
-async def test_who_comes_to_the_end_when_others_are_beyond_it_reads_what_lies_between(opened: Opened) -> None:
+async def test_who_comes_to_the_end_when_others_are_beyond_it_reads_what_lies_between(opened: Engine) -> None:
     async with (
-        aclosing(follow(opened, Choice(), 0, LONG)) as one,
-        aclosing(follow(opened, Choice(), 0, LONG)) as other,
+        aclosing(follow(opened, EventFilter(), 0, LONG)) as one,
+        aclosing(follow(opened, EventFilter(), 0, LONG)) as other,
     ):
         assert await end_of(one) == await end_of(other) == []
         waiting = asyncio.ensure_future(some(one, 5))
@@ -76,8 +76,11 @@ async def test_who_comes_to_the_end_when_others_are_beyond_it_reads_what_lies_be
         assert (await some(one, 1), await some(other, 1)) == ([6], [6])
 
 
-async def test_who_read_further_than_all_others_is_told_nothing_twice(opened: Opened) -> None:
-    async with aclosing(follow(opened, Choice(), 0, LONG)) as one, aclosing(follow(opened, Choice(), 0, 0.01)) as other:
+async def test_who_read_further_than_all_others_is_told_nothing_twice(opened: Engine) -> None:
+    async with (
+        aclosing(follow(opened, EventFilter(), 0, LONG)) as one,
+        aclosing(follow(opened, EventFilter(), 0, 0.01)) as other,
+    ):
         assert await end_of(one) == []
         waiting = asyncio.ensure_future(some(one, 4))
         await aside(lambda: bool(tail._tails))
@@ -89,9 +92,9 @@ async def test_who_read_further_than_all_others_is_told_nothing_twice(opened: Op
         assert found + await following_on == [1, 2, 3, 4]
 
 
-async def test_who_takes_too_slowly_reads_on_from_the_log(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_takes_too_slowly_reads_on_from_the_log(opened: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail, "BACKLOG_BYTES", 2_000)
-    async with aclosing(follow(opened, Choice(), 0, LONG)) as coming:
+    async with aclosing(follow(opened, EventFilter(), 0, LONG)) as coming:
         assert await end_of(coming) == []
         grow(opened, 1, ring=False)
         assert await some(coming, 1) == [1]
@@ -102,8 +105,8 @@ async def test_who_takes_too_slowly_reads_on_from_the_log(opened: Opened, monkey
         assert await some(coming, 50) == list(range(2, 52))
 
 
-async def test_an_answer_without_events_moves_the_position_on(opened: Opened) -> None:
-    async with aclosing(follow(opened, Choice(namespace="m"), 0, 0.01)) as coming:
+async def test_an_answer_without_events_moves_the_position_on(opened: Engine) -> None:
+    async with aclosing(follow(opened, EventFilter(namespace="m"), 0, 0.01)) as coming:
         assert await anext(coming) == Came([], 0)
         grow(opened, 3)
         async with asyncio.timeout(PATIENCE):
@@ -111,8 +114,8 @@ async def test_an_answer_without_events_moves_the_position_on(opened: Opened) ->
                 assert came.events == []
 
 
-async def test_it_ends_when_waiting_is_over_and_with_the_store(opened: Opened) -> None:
-    async with aclosing(follow(opened, Choice(), 0, LONG)) as coming:
+async def test_it_ends_when_waiting_is_over_and_with_the_store(opened: Engine) -> None:
+    async with aclosing(follow(opened, EventFilter(), 0, LONG)) as coming:
         await end_of(coming)
         waiting = asyncio.ensure_future(anext(coming, None))
         await aside(lambda: bool(tail._tails))
@@ -120,11 +123,11 @@ async def test_it_ends_when_waiting_is_over_and_with_the_store(opened: Opened) -
         with pytest.raises(StoreError, match="closed"):
             await asyncio.wait_for(waiting, PATIENCE)
     opened.finish_waiting()
-    async with aclosing(follow(opened, Choice(), 0, LONG)) as coming:
+    async with aclosing(follow(opened, EventFilter(), 0, LONG)) as coming:
         assert await anext(coming, None) is None
 
 
-async def test_a_position_beyond_the_end_is_refused(opened: Opened) -> None:
-    async with aclosing(follow(opened, Choice(), 1, LONG)) as coming:
+async def test_a_position_beyond_the_end_is_refused(opened: Engine) -> None:
+    async with aclosing(follow(opened, EventFilter(), 1, LONG)) as coming:
         with pytest.raises(InvalidError, match="beyond the end"):
             await anext(coming)

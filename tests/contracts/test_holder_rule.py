@@ -5,11 +5,19 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from holdlog.domain.claims.commands import EndSession, Let, Queued, Release, Sweep, AcquireClaim, ClaimAcquired
+from holdlog.domain.claims.commands import (
+    AcquireClaim,
+    ClaimAcquired,
+    EndSession,
+    Queued,
+    ReleaseClaim,
+    ReleaseOutcome,
+    Sweep,
+)
 from holdlog.domain.claims.lease import BY_CALLS, SECOND, SESSION_ENDS
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
-from holdlog.domain.record import Guard
+from holdlog.domain.record import FencingCondition
 from holdlog.domain.refusals import BusyError, FencedError, NotHolderError
 from tests import holder_rule
 from tests.claim_calls import HOUR, claim, writes
@@ -130,17 +138,23 @@ def act(store: Store, one: One, action: str, resource: str, version: int) -> obj
                     "already_claimed" if taken.already else "resumed" if taken.previous_session_ended_at else "claimed"
                 )
             case "release":
-                let = run(store, Release(resource=resource, agent="ann", receipt=one.receipt), one.caller)
-                assert isinstance(let, Let)
+                let = run(store, ReleaseClaim(resource=resource, agent="ann", receipt=one.receipt), one.caller)
+                assert isinstance(let, ReleaseOutcome)
                 return "released" if let.released else "already_free"
             case "guard":
-                run(store, writes(guard=(Guard(resource=resource, version=version, receipt=one.receipt),)), one.caller)
+                run(
+                    store,
+                    writes(guard=(FencingCondition(resource=resource, version=version, receipt=one.receipt),)),
+                    one.caller,
+                )
                 return "ok"
             case "nest":
                 run(store, AcquireClaim(resource=resource, agent="ann/task", most=MANY, **shown), one.caller)
                 return "claimed"
             case _:
-                queued = run(store, AcquireClaim(resource=resource, agent="ann", wait=SECOND, most=MANY, **shown), one.caller)
+                queued = run(
+                    store, AcquireClaim(resource=resource, agent="ann", wait=SECOND, most=MANY, **shown), one.caller
+                )
                 assert isinstance(queued, Queued)
                 return queued.ticket == version
     except BusyError:

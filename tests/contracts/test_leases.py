@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from holdlog.domain.claims.lease import BY_CALLS, SECOND, SESSION_ENDS, SESSION_IDLE, Held, Lease, Loss, Who
+from holdlog.domain.claims.lease import BY_CALLS, SECOND, SESSION_ENDS, SESSION_IDLE, HeldCounts, Lease, Loss, Who
 from holdlog.domain.ports import LeaseWrites, Store
 from tests.clock import Clock
 from tests.commands import PATIENCE
@@ -25,7 +25,7 @@ def leases(store: Store) -> Iterator[LeaseWrites]:
 def held(
     resource: str = "a", version: int = 1, agent: str = "ann", deadline: int = NOW + LENGTH, **more: object
 ) -> Lease:
-    fields: dict[str, object] = {"session": "s1", "server": "v1", "length": LENGTH, "principal": None} | more
+    fields: dict[str, object] = {"session": "s1", "server": "v1", "duration": LENGTH, "principal": None} | more
     kind = fields.pop("kind", "held")
     return Lease(resource, version, kind, agent, deadline=deadline, **fields)  # type: ignore[arg-type]
 
@@ -45,7 +45,13 @@ def of(store: Store, *resources: str) -> list[Lease]:
 
 def test_a_lease_is_found_as_it_was_put(store: Store) -> None:
     whole = held(
-        told=True, present_until=7, heard=8, position=9, note="ten more minutes", principal="org", kind="offered"
+        explicit=True,
+        waiting_until=7,
+        last_call_at=8,
+        position=9,
+        note="ten more minutes",
+        principal="org",
+        kind="offered",
     )
     bare = held("b", session=None, server="")
     put(store, whole, bare)
@@ -99,7 +105,7 @@ def test_held_counts_live_grants_and_no_tickets(store: Store) -> None:
         assert writes.held(ANN, NOW).by_session == 2
         assert writes.held(Who("ann", None, "s2"), NOW).by_session == 0
         assert 2 <= writes.held(ANN, NOW).by_principal <= 3
-        assert writes.held(Who("ann", "org", "s1"), NOW) == Held(0, 0)
+        assert writes.held(Who("ann", "org", "s1"), NOW) == HeldCounts(0, 0)
 
 
 def test_grants_without_a_session_count_for_their_agents_name(store: Store) -> None:
@@ -107,7 +113,7 @@ def test_grants_without_a_session_count_for_their_agents_name(store: Store) -> N
     put(store, held("a", receipt="r1", **bare), held("b", receipt="r2", **bare))
     put(store, held("c", agent="bob", receipt="r3", **bare), held("d"))
     with leases(store) as writes:
-        assert writes.held(Who("ann", None, None, "r1"), NOW) == Held(2, 4)
+        assert writes.held(Who("ann", None, None, "r1"), NOW) == HeldCounts(2, 4)
 
 
 def test_servers_are_those_that_keep_something_each_once(store: Store) -> None:
@@ -120,9 +126,9 @@ def test_servers_are_those_that_keep_something_each_once(store: Store) -> None:
 
 
 def test_due_is_what_is_over_earliest_first_and_then_whose_call_is(store: Store) -> None:
-    waits = held("waits", kind="waits", present_until=NOW)
+    waits = held("waits", kind="waits", waiting_until=NOW)
     last, first = held("last", deadline=NOW), held("first", deadline=NOW - 5)
-    put(store, last, held("not yet", deadline=NOW + 1), first, waits, held("w", kind="waits", present_until=NOW + 1))
+    put(store, last, held("not yet", deadline=NOW + 1), first, waits, held("w", kind="waits", waiting_until=NOW + 1))
     with leases(store) as writes:
         assert writes.due(NOW, 10) == [first, last, waits]
         assert writes.due(NOW, 1) == [first, waits]
@@ -132,10 +138,10 @@ def test_due_is_what_is_over_earliest_first_and_then_whose_call_is(store: Store)
 def test_the_next_end_is_a_deadline_or_the_end_of_a_call(store: Store) -> None:
     with store.reader() as reader:
         assert reader.leases.next_end() is None
-    put(store, held("a", deadline=30), held("b", deadline=50, present_until=0))
+    put(store, held("a", deadline=30), held("b", deadline=50, waiting_until=0))
     with store.reader() as reader:
         assert reader.leases.next_end() == 30
-    put(store, held("c", kind="waits", deadline=90, present_until=20))
+    put(store, held("c", kind="waits", deadline=90, waiting_until=20))
     with store.reader() as reader:
         assert reader.leases.next_end() == 20
 
@@ -154,7 +160,7 @@ def test_a_call_renews_once_an_eighth_of_the_lease_has_passed(store: Store) -> N
     assert of(store, "a") == [held()]
     heard(store, NOW + LENGTH // 8 + 1)
     (renewed,) = of(store, "a")
-    assert (renewed.deadline, renewed.heard) == (NOW + LENGTH // 8 + 1 + LENGTH, NOW + LENGTH // 8 + 1)
+    assert (renewed.deadline, renewed.last_call_at) == (NOW + LENGTH // 8 + 1 + LENGTH, NOW + LENGTH // 8 + 1)
 
 
 def test_a_call_never_shortens_a_lease_nor_revives_one_that_is_due(store: Store) -> None:
@@ -185,7 +191,7 @@ def test_a_call_brings_nothing_back_of_another_session_that_has_ended(store: Sto
 def test_a_session_that_returns_has_its_leases_again(store: Store) -> None:
     put(store, held("g", server="", ended_at=1), held("w", server="", kind="waits", ended_at=1))
     heard(store, NOW)
-    assert [(it.server, it.seen) for it in of(store, "g", "w")] == [("v1", NOW)] * 2
+    assert [(it.server, it.last_seen_at) for it in of(store, "g", "w")] == [("v1", NOW)] * 2
     assert of(store, "g")[0].ended_at == 0
 
 
@@ -199,7 +205,12 @@ def test_a_holder_without_a_session_is_heard_by_its_receipt(store: Store) -> Non
 
 
 def test_sessions_that_live_by_their_calls_are_touched_and_end(store: Store) -> None:
-    put(store, held("a", server=BY_CALLS, seen=NOW), held("b", session="s2", server=BY_CALLS, seen=NOW), held("c"))
+    put(
+        store,
+        held("a", server=BY_CALLS, last_seen_at=NOW),
+        held("b", session="s2", server=BY_CALLS, last_seen_at=NOW),
+        held("c"),
+    )
     with leases(store) as writes:
         assert sorted(writes.sessions_of(BY_CALLS)) == ["s1", "s2"]
         writes.touch([(None, "s1")], NOW + 30 * SECOND)
@@ -209,18 +220,18 @@ def test_sessions_that_live_by_their_calls_are_touched_and_end(store: Store) -> 
         at = 5_000 * SECOND
         assert writes.end_idle_sessions(NOW + SESSION_ENDS, at)
     a, b, c = of(store, "a", "b", "c")
-    assert (a.server, a.seen, c) == (BY_CALLS, NOW + 30 * SECOND, held("c"))
+    assert (a.server, a.last_seen_at, c) == (BY_CALLS, NOW + 30 * SECOND, held("c"))
     assert (b.server, b.ended_at, b.deadline) == ("", at - SESSION_ENDS + SESSION_IDLE, NOW + LENGTH)
 
 
 def test_a_session_that_its_client_ends_is_that_of_its_principal(store: Store) -> None:
-    waits = held("w", server=BY_CALLS, kind="waits", present_until=NOW + 50)
+    waits = held("w", server=BY_CALLS, kind="waits", waiting_until=NOW + 50)
     put(store, held("a", server=BY_CALLS), waits, held("b", principal="org", server=BY_CALLS), held("c"))
     with leases(store) as writes:
         writes.end_session("s1", None, NOW, 7)
     a, b, c, w = of(store, "a", "b", "c", "w")
     assert (a, c) == (held("a", server="", ended_at=7), held("c"))
-    assert (b.server, w.present_until) == (BY_CALLS, NOW)
+    assert (b.server, w.waiting_until) == (BY_CALLS, NOW)
 
 
 def test_a_call_without_a_server_leaves_the_server_that_is_known(store: Store) -> None:
@@ -231,12 +242,12 @@ def test_a_call_without_a_server_leaves_the_server_that_is_known(store: Store) -
 
 
 def test_a_server_renews_its_sessions_and_makes_them_its_own(store: Store) -> None:
-    put(store, held("a", server="v0"), held("b", agent="bob", server="", heard=NOW + 9), held("c", session="s2"))
+    put(store, held("a", server="v0"), held("b", agent="bob", server="", last_call_at=NOW + 9), held("c", session="s2"))
     with leases(store) as writes:
         writes.renew("v1", [("s1", NOW + 5)], [], NOW + 7)
     a, b, c = of(store, "a", "b", "c")
-    assert (a.server, a.deadline, a.heard) == ("v1", NOW + 7 + LENGTH, NOW + 5)
-    assert (b.server, b.deadline, b.heard) == ("v1", NOW + 7 + LENGTH, NOW + 9)
+    assert (a.server, a.deadline, a.last_call_at) == ("v1", NOW + 7 + LENGTH, NOW + 5)
+    assert (b.server, b.deadline, b.last_call_at) == ("v1", NOW + 7 + LENGTH, NOW + 9)
     assert c == held("c", session="s2")
 
 
@@ -265,9 +276,9 @@ def test_a_single_grant_is_renewed_by_its_key_and_keeps_its_server(store: Store)
 
 
 def test_the_end_of_a_server_cuts_its_leases_to_the_grace_but_for_those_whose_length_was_told(store: Store) -> None:
-    short, told = held("short", deadline=NOW + 5), held("told", told=True)
+    short, told = held("short", deadline=NOW + 5), held("told", explicit=True)
     put(store, held("long"), short, told, held("other", server="v2"), held("offer", kind="offered"))
-    put(store, held("waits", kind="waits", present_until=NOW + 50), held("away", kind="waits", present_until=0))
+    put(store, held("waits", kind="waits", waiting_until=NOW + 50), held("away", kind="waits", waiting_until=0))
     with leases(store) as writes:
         assert writes.end(["v1", "v0"], NOW, 3, 20)
     away, long, offer, other, short_after, told_after, waits = of(
@@ -279,8 +290,8 @@ def test_the_end_of_a_server_cuts_its_leases_to_the_grace_but_for_those_whose_le
         told._replace(server="", ended_at=3),
     )
     assert (offer.deadline, other) == (NOW + 20, held("other", server="v2"))
-    assert (waits.present_until, waits.deadline, waits.server) == (NOW, NOW + LENGTH, "")
-    assert away.present_until == 0
+    assert (waits.waiting_until, waits.deadline, waits.server) == (NOW, NOW + LENGTH, "")
+    assert away.waiting_until == 0
     with leases(store) as writes:
         assert not writes.end(["v1", "v0"], NOW, 3, 20)
 

@@ -222,7 +222,7 @@ def test_update_starts_again_when_somebody_wrote_in_between(state: Library, plac
 
     def count(value: int) -> int:
         if (theirs := next(others, None)) is not None:
-            writer.write(writer.calls.set("n", "k", theirs, "bob", None), writer.caller)
+            writer.write(writer.requests.set("n", "k", theirs, "bob", None), writer.caller)
         return value + 1
 
     assert state.update("n", "k", count, updated_by="ann").version == 4
@@ -237,7 +237,7 @@ def test_update_gives_up_after_a_hundred_attempts(state: Library) -> None:
     def disturbed(value: Any) -> int:
         nonlocal attempts
         attempts += 1
-        writer.write(writer.calls.set("n", "k", attempts, "bob", None), writer.caller)
+        writer.write(writer.requests.set("n", "k", attempts, "bob", None), writer.caller)
         return 0
 
     with pytest.raises(ConflictError):
@@ -461,12 +461,12 @@ def test_a_closed_store_says_so(kind: Callable[..., Library], place: str) -> Non
     state.close()
     opened.close()
     for call in (
-        lambda: opened.read(opened.calls.get("n", "k")),
-        lambda: opened.read(opened.calls.list_records("n")),
-        lambda: opened.write(opened.calls.set("n", "k", 1, "ann", None), opened.caller),
-        lambda: opened.wait(opened.calls.wait("r")),
-        lambda: asyncio.run(opened.claim_async(opened.calls.claim("r", "ann"), opened.caller)),
-        lambda: asyncio.run(opened.wait_async(opened.calls.watch("n", "k", 0))),
+        lambda: opened.read(opened.requests.get("n", "k")),
+        lambda: opened.read(opened.requests.list_records("n")),
+        lambda: opened.write(opened.requests.set("n", "k", 1, "ann", None), opened.caller),
+        lambda: opened.wait(opened.requests.wait("r")),
+        lambda: asyncio.run(opened.claim_async(opened.requests.claim("r", "ann"), opened.caller)),
+        lambda: asyncio.run(opened.wait_async(opened.requests.watch("n", "k", 0))),
     ):
         with pytest.raises(StoreError, match="closed"):
             call()

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.call import Write
+from holdlog.adapters.call import CommandRequest
 from holdlog.adapters.claims import results
-from holdlog.adapters.compose import MEMORY, examine, open_aside, open_holdlog
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.compose import MEMORY, examine, open_holdlog, open_shadow_tables
+from holdlog.adapters.opened import Engine
 from holdlog.adapters.stores.rebuilding import rebuild
-from holdlog.domain.claims.commands import Let, Release, Sweep, AcquireClaim, ClaimAcquired
-from holdlog.domain.handle import Changed
+from holdlog.domain.claims.commands import AcquireClaim, ClaimAcquired, ReleaseClaim, ReleaseOutcome, Sweep
+from holdlog.domain.handle import RecordsChanged
 from holdlog.domain.ports import Store
-from holdlog.domain.record import Guard
+from holdlog.domain.record import FencingCondition
 from holdlog.domain.refusals import InvalidError
 from tests.claim_calls import by, holder, writes
 from tests.clock import Clock
@@ -43,10 +43,10 @@ def test_an_existing_claim_under_a_refused_name_guards_and_is_released(
     taken = run(store, take_as_before(resource, note="old"), by())
     assert isinstance(taken, ClaimAcquired)
     assert holder(store, clock, resource) == "ann"
-    guarded = run(store, writes(guard=(Guard(resource=resource, version=taken.version),)), by())
-    assert isinstance(guarded, Changed)
-    released = run(store, Release(resource=resource, agent="ann"), by())
-    assert isinstance(released, Let)
+    guarded = run(store, writes(guard=(FencingCondition(resource=resource, version=taken.version),)), by())
+    assert isinstance(guarded, RecordsChanged)
+    released = run(store, ReleaseClaim(resource=resource, agent="ann"), by())
+    assert isinstance(released, ReleaseOutcome)
     assert [name for name, _ in released.released] == [resource]
     assert holder(store, clock, resource) is None
     assert [it.envelope.topic for it in whole_log(store)] == ["ClaimGranted", "ValueWritten", "ClaimReleased"]
@@ -64,17 +64,17 @@ def test_an_existing_claim_under_a_refused_name_expires(store: Store, clock: Clo
 def test_waiters_of_before_are_granted_what_they_wait_for(store: Store, clock: Clock) -> None:
     run(store, take_as_before("src/*.py"), by())
     run(store, take_as_before("src/*.py", OLD_AGENT, also=("custom:x",), wait=30_000_000), by("s2"))
-    run(store, Release(resource="src/*.py", agent="ann"), by())
+    run(store, ReleaseClaim(resource="src/*.py", agent="ann"), by())
     assert (holder(store, clock, "src/*.py"), holder(store, clock, "custom:x")) == (OLD_AGENT, OLD_AGENT)
 
 
-def before(opened: Opened, command: AcquireClaim) -> None:
-    opened.write(Write(command, lambda outcome: outcome), opened.caller)
+def before(opened: Engine, command: AcquireClaim) -> None:
+    opened.write(CommandRequest(command, lambda outcome: outcome), opened.caller)
 
 
 @pytest.mark.parametrize("resource", OLD_NAMES)
-def test_calls_that_read_or_release_accept_refused_names(opened: Opened, resource: str) -> None:
-    calls = opened.calls
+def test_calls_that_read_or_release_accept_refused_names(opened: Engine, resource: str) -> None:
+    calls = opened.requests
     before(opened, take_as_before(resource))
     assert opened.read(calls.status(resource)).status == "claimed"
     assert opened.wait(calls.wait(resource, 0)).status == "timeout"
@@ -87,8 +87,8 @@ def test_calls_that_read_or_release_accept_refused_names(opened: Opened, resourc
 
 
 @pytest.mark.parametrize("resource", [it for it in OLD_NAMES if it not in ("a.py, b.py", "src/parser.py:10-20")])
-def test_a_new_claim_under_a_refused_name_is_refused_by_its_argument(opened: Opened, resource: str) -> None:
-    claim, release = opened.calls.claim, opened.calls.release
+def test_a_new_claim_under_a_refused_name_is_refused_by_its_argument(opened: Engine, resource: str) -> None:
+    claim, release = opened.requests.claim, opened.requests.release
     calls: list[tuple[str, Callable[[], object]]] = [
         ("resource", lambda: claim(resource, "ann")),
         ("also[0]", lambda: claim("a", "ann", also=[resource])),
@@ -103,8 +103,8 @@ def test_a_new_claim_under_a_refused_name_is_refused_by_its_argument(opened: Ope
 
 
 @pytest.mark.parametrize("agent", LOOK_ALIKES)
-def test_every_write_refuses_an_agent_that_looks_like_another(opened: Opened, agent: str) -> None:
-    calls = opened.calls
+def test_every_write_refuses_an_agent_that_looks_like_another(opened: Engine, agent: str) -> None:
+    calls = opened.requests
     result = {"agent_name": agent, "output": [], "created_at": "2026-01-01T00:00:00Z"}
     message = {"type": "text", "role": "user", "content": "x"}
     writes: list[tuple[str, Callable[[], object]]] = [
@@ -124,8 +124,8 @@ def test_every_write_refuses_an_agent_that_looks_like_another(opened: Opened, ag
         assert str(refusal.value).startswith(f"{argument}: must not contain U+")
 
 
-def test_what_an_agent_of_a_refused_name_did_is_read_and_its_claim_taken(opened: Opened) -> None:
-    calls = opened.calls
+def test_what_an_agent_of_a_refused_name_did_is_read_and_its_claim_taken(opened: Engine) -> None:
+    calls = opened.requests
     before(opened, take_as_before("a.py", OLD_AGENT))
     (held,) = opened.read(calls.board(OLD_AGENT)).claims
     assert held.held_by == OLD_AGENT
@@ -144,16 +144,16 @@ def test_a_log_with_refused_names_is_sound_and_rebuilt(place: str) -> None:
             before(opened, take_as_before(resource, f"{OLD_AGENT}/{number}"))
     where = place if "://" in place else Path(place)
     assert [it for it in examine(where) if it.level == "bad"] == []
-    aside = open_aside(where, lambda line: None)
+    aside = open_shadow_tables(where, lambda line: None)
     assert aside is not None
     assert rebuild(aside[1]).events == len(OLD_NAMES)
     aside[0].close()
     with contextlib.closing(open_holdlog(place)) as opened:
-        assert {it.resource for it in opened.read(opened.calls.board()).claims} == set(OLD_NAMES)
+        assert {it.resource for it in opened.read(opened.requests.board()).claims} == set(OLD_NAMES)
 
 
-def test_names_in_all_scripts_are_claimed_under_their_own_name(opened: Opened) -> None:
+def test_names_in_all_scripts_are_claimed_under_their_own_name(opened: Engine) -> None:
     for resource in ("資料（最終）.docx", "my file.py", "app/[id]/page.tsx", "custom://слияние", "cafe\u0301.md"):
-        claimed = opened.claim(opened.calls.claim(resource, "日本"), opened.caller)
+        claimed = opened.claim(opened.requests.claim(resource, "日本"), opened.caller)
         assert isinstance(claimed, results.Claimed)
         assert claimed.resource == unicodedata.normalize("NFC", resource)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdlog.adapters.library import StateStore
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.adapters.results import Export, History, RecordList, Result
 from tests.contracts.conftest import IN_A_FILE_IN_TIME
 
@@ -17,42 +17,42 @@ LIMIT = 200 * 1000
 SIZES = [LIMIT, 1, 10, LIMIT, LIMIT, 3, LIMIT, LIMIT, LIMIT, LIMIT, LIMIT, 1, 1, LIMIT, LIMIT, 100_000, 100_000] * 3
 
 
-def write(opened: Opened, key: str, size: int) -> None:
-    opened.write(opened.calls.set("n", key, "é" * (size // 2), "ann", None), opened.caller)
+def write(opened: Engine, key: str, size: int) -> None:
+    opened.write(opened.requests.set("n", key, "é" * (size // 2), "ann", None), opened.caller)
 
 
 def size_of(page: Result) -> int:
     return len(json.dumps(page.body(), ensure_ascii=False).encode())
 
 
-def lists(opened: Opened, limit: int = 1000, deleted: bool = False) -> Iterator[RecordList]:
+def lists(opened: Engine, limit: int = 1000, deleted: bool = False) -> Iterator[RecordList]:
     after: str | None = None
     while True:
-        page = opened.read(opened.calls.list_records("n", "", limit, after, deleted))
+        page = opened.read(opened.requests.list_records("n", "", limit, after, deleted))
         yield page
         if (after := page.next_after) is None:
             return
 
 
-def histories(opened: Opened, limit: int = 1000) -> Iterator[History]:
+def histories(opened: Engine, limit: int = 1000) -> Iterator[History]:
     before: int | None = None
     while True:
-        page = opened.read(opened.calls.history("n", "k", limit, before))
+        page = opened.read(opened.requests.history("n", "k", limit, before))
         yield page
         if (before := page.next_before) is None:
             return
 
 
-def exports(opened: Opened, include_deleted: bool = False) -> Iterator[Export]:
+def exports(opened: Engine, include_deleted: bool = False) -> Iterator[Export]:
     after: str | None = None
     while True:
-        page = opened.read(opened.calls.export("n", include_deleted, after))
+        page = opened.read(opened.requests.export("n", include_deleted, after))
         yield page
         if (after := page.next_after) is None:
             return
 
 
-def test_lists_of_large_values_come_in_pages_that_make_the_whole(opened: Opened) -> None:
+def test_lists_of_large_values_come_in_pages_that_make_the_whole(opened: Engine) -> None:
     for number, size in enumerate(SIZES):
         write(opened, f"{number:03}", size)
     pages = list(lists(opened))
@@ -62,7 +62,7 @@ def test_lists_of_large_values_come_in_pages_that_make_the_whole(opened: Opened)
     assert [page.count for page in lists(opened, limit=1)] == [1] * len(SIZES)
 
 
-def test_histories_of_large_values_come_in_pages_that_make_the_whole(opened: Opened) -> None:
+def test_histories_of_large_values_come_in_pages_that_make_the_whole(opened: Engine) -> None:
     for size in SIZES:
         write(opened, "k", size)
     pages = list(histories(opened))
@@ -72,25 +72,25 @@ def test_histories_of_large_values_come_in_pages_that_make_the_whole(opened: Ope
 
 
 @pytest.mark.parametrize("include_deleted", [False, True])
-def test_exports_of_large_histories_come_in_pages_that_make_the_whole(opened: Opened, include_deleted: bool) -> None:
+def test_exports_of_large_histories_come_in_pages_that_make_the_whole(opened: Engine, include_deleted: bool) -> None:
     keys = [f"{number:03}" for number in range(30)]
     for number, key in enumerate(keys):
         for size in SIZES[: number % 9 + 1]:  # nine of them have more bytes than a page
             write(opened, key, size)
         if number % 4 == 0:
-            opened.write(opened.calls.delete("n", key, "ann", None), opened.caller)
+            opened.write(opened.requests.delete("n", key, "ann", None), opened.caller)
     pages = list(exports(opened, include_deleted))
     live = [key for number, key in enumerate(keys) if number % 4]
     assert [it.key for page in pages for it in page.records] == (keys if include_deleted else live)
     for page in pages:
         assert page.record_count == 1 or size_of(page) < BOUND
         assert all([it.version for it in record.history][-1] == 1 for record in page.records)
-    whole = opened.read(opened.calls.all_exported("n", include_deleted))
+    whole = opened.read(opened.requests.all_exported("n", include_deleted))
     assert whole.records == [record for page in pages for record in page.records]
     assert (whole.next_after, whole.history_count) == (None, sum(page.history_count for page in pages))
 
 
-def test_a_row_larger_than_a_page_is_a_page(opened: Opened) -> None:
+def test_a_row_larger_than_a_page_is_a_page(opened: Engine) -> None:
     for _ in range(9):
         write(opened, "b", LIMIT)
     for key in ("a", "c"):
@@ -99,7 +99,7 @@ def test_a_row_larger_than_a_page_is_a_page(opened: Opened) -> None:
 
 
 @IN_A_FILE_IN_TIME
-def test_many_small_entries_make_pages_too(opened: Opened) -> None:
+def test_many_small_entries_make_pages_too(opened: Engine) -> None:
     for number in range(7):
         for _ in range(1000):
             write(opened, str(number), 1)
@@ -109,7 +109,7 @@ def test_many_small_entries_make_pages_too(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 24, 25, 1000, 1001])
-def test_small_values_come_in_pages_of_rows(opened: Opened, count: int) -> None:
+def test_small_values_come_in_pages_of_rows(opened: Engine, count: int) -> None:
     for number in range(count):
         write(opened, f"{number:04}", 1)
     expected = [1000, 1] if count == 1001 else [count]

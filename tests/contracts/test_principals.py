@@ -5,11 +5,21 @@ from collections.abc import Sequence
 import pytest
 
 from holdlog.domain.claims.claim import ClaimReleased
-from holdlog.domain.claims.commands import Queued, Release, Renew, StepBack, Sweep, Swept, AcquireClaim, TellLosses, Told
+from holdlog.domain.claims.commands import (
+    AcquireClaim,
+    CollectLostClaims,
+    LostClaims,
+    Queued,
+    ReleaseClaim,
+    Renew,
+    StopWaiting,
+    Sweep,
+    SweepOutcome,
+)
 from holdlog.domain.claims.lease import BY_CALLS, SECOND, Who
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
-from holdlog.domain.record import Guard
+from holdlog.domain.record import FencingCondition
 from holdlog.domain.refusals import BusyError, ExpiredError, FencedError, HoldlogError, NotHolderError
 from tests.claim_calls import by, claim, left, writes
 from tests.clock import Clock
@@ -37,8 +47,8 @@ def other(request: pytest.FixtureRequest) -> Caller:
 
 
 def told(store: Store, caller: Caller, session: str | None = None) -> list[str]:
-    outcome = run(store, TellLosses(session=session or caller.session), caller)
-    assert isinstance(outcome, Told)
+    outcome = run(store, CollectLostClaims(session=session or caller.session), caller)
+    assert isinstance(outcome, LostClaims)
     return [it.resource for it in outcome.losses]
 
 
@@ -46,7 +56,7 @@ def test_a_principal_keeps_its_claim_over_its_calls(store: Store) -> None:
     taken = claim(store, caller=CI)
     again = claim(store, caller=CI)
     assert (again.already, again.version) == (True, taken.version)
-    assert run(store, Release(resource="a", agent="ann"), CI)
+    assert run(store, ReleaseClaim(resource="a", agent="ann"), CI)
 
 
 def test_another_is_not_granted_what_the_principal_holds(store: Store, other: Caller) -> None:
@@ -61,9 +71,9 @@ def test_another_is_not_granted_what_the_principal_holds(store: Store, other: Ca
 def test_another_releases_nothing(store: Store, other: Caller) -> None:
     claim(store, caller=CI)
     with pytest.raises(NotHolderError):
-        run(store, Release(resource="a", agent="ann"), other)
+        run(store, ReleaseClaim(resource="a", agent="ann"), other)
     if other.session is not None:
-        let = run(store, Release(agent="ann"), other)
+        let = run(store, ReleaseClaim(agent="ann"), other)
         assert let.already  # type: ignore[union-attr]
     assert not [it for it in whole_log(store) if isinstance(it.event, ClaimReleased)]
 
@@ -73,7 +83,7 @@ def test_another_renews_and_adopts_nothing(store: Store, clock: Clock, other: Ca
     clock.pass_by(200)
     run(store, writes("ann"), other)
     claim(store, "b", caller=other, new_receipt="r1")
-    run(store, Release(resource="b", agent="ann", receipt="r1"), other)
+    run(store, ReleaseClaim(resource="b", agent="ann", receipt="r1"), other)
     run(store, Renew(server="v1", sessions=(("s7", clock.steady()),)), LOCAL)
     with store.reader() as reader:
         (lease,) = reader.leases.of(["a"])
@@ -88,13 +98,13 @@ def test_a_server_renews_no_principals_claims_by_a_session_that_somebody_names(s
     clock.pass_by(200)
     run(store, Renew(server="v1", sessions=(("s1", clock.steady()),)), LOCAL)
     assert left(store, clock) == 100
-    assert run(store, Sweep(ended=("v1",))) == Swept(False)
+    assert run(store, Sweep(ended=("v1",))) == SweepOutcome(False)
     assert claim(store, caller=named).already
 
 
 def test_another_writes_nothing_under_the_principals_claim(store: Store, other: Caller) -> None:
     version = claim(store, caller=CI).version
-    guard = (Guard(resource="a", version=version),)
+    guard = (FencingCondition(resource="a", version=version),)
     with pytest.raises(FencedError):
         run(store, writes("ann", guard), other)
     run(store, writes("ann", guard), CI)
@@ -108,9 +118,9 @@ def test_another_takes_nobodys_place_in_line(store: Store, other: Caller) -> Non
     assert isinstance(mine, Queued)
     assert isinstance(theirs, Queued)
     assert (mine.position, theirs.position) == (1, 2)
-    run(store, StepBack(resource="a", agent="ann", ticket=mine.ticket), other)
-    run(store, Release(agent="ann", receipt="r1"), other)
-    run(store, Release(resource="a", agent="bob"), CI)
+    run(store, StopWaiting(resource="a", agent="ann", ticket=mine.ticket), other)
+    run(store, ReleaseClaim(agent="ann", receipt="r1"), other)
+    run(store, ReleaseClaim(resource="a", agent="bob"), CI)
     assert claim(store, caller=CI).also == ()  # it stood in line all the time, and was served
 
 
@@ -136,9 +146,9 @@ def test_a_local_loss_is_not_told_to_a_principal(store: Store, clock: Clock) -> 
 
 def test_who_forces_is_told_apart_by_principal(store: Store) -> None:
     claim(store, caller=CI)
-    run(store, Release(resource="a", agent="boss", forced=True, note="why"), ROBOT)
+    run(store, ReleaseClaim(resource="a", agent="boss", forced=True, note="why"), ROBOT)
     assert told(store, ROBOT) == []
     assert told(store, CI) == ["a"]
     with pytest.raises(HoldlogError) as refused:
-        run(store, Release(resource="a", agent="ann"), CI)
+        run(store, ReleaseClaim(resource="a", agent="ann"), CI)
     assert isinstance(refused.value, NotHolderError | ExpiredError)

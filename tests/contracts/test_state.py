@@ -27,7 +27,7 @@ from holdlog import (
     ToolResultMessage,
     create_state,
 )
-from holdlog.adapters.call import Write
+from holdlog.adapters.call import CommandRequest
 from holdlog.adapters.compose import MEMORY
 from holdlog.domain.names import thread_stream
 from holdlog.domain.threads.commands import Append, NewMessage
@@ -558,7 +558,7 @@ def test_what_a_later_holdlog_kept_is_told_by_an_error_of_one_line(shared: State
     state = create_state({"a": 1}, thread_id="t", store=shared)
     later = NewMessage(value=Json.of({"type": "hologram", "content": "secret"}))
     append = Append(thread="t", items=(later,), by="later")
-    shared._opened.write(Write(append, lambda outcome: outcome), shared._opened.caller)
+    shared._opened.write(CommandRequest(append, lambda outcome: outcome), shared._opened.caller)
     for read in (lambda: state.messages, state.format_history):
         with pytest.raises(InvalidError, match="a kept message") as refused:
             read()

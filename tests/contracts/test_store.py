@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 from eventsourcing.application import LocalNotificationLog
 
-from holdlog.adapters.machine.gate import Gate
+from holdlog.adapters.machine.gate import WriteLock
 from holdlog.adapters.stores import schema
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.rows import REFUSALS_KEPT, REQUEST_SECONDS
 from holdlog.adapters.stores.sqlite import SqliteStore
-from holdlog.domain.claims.claim import Claim, ClaimGranted, ClaimReleased, Grant, Past
-from holdlog.domain.handle import Changed
+from holdlog.domain.claims.claim import Claim, ClaimGranted, ClaimReleased, Grant, PastHold
+from holdlog.domain.handle import RecordsChanged
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import ClaimChange, RecordChange, Refusal, Store
 from holdlog.domain.record import Record, ValueDeleted, ValueWritten, Written
@@ -181,7 +181,7 @@ def test_one_refused_operation_undoes_its_whole_command(store: Store) -> None:
 def test_a_command_that_changes_nothing_answers_with_the_position(store: Store) -> None:
     write(store, "a", 1)
     outcome = run(store, transact(check("a", 1)))
-    assert isinstance(outcome, Changed)
+    assert isinstance(outcome, RecordsChanged)
     assert outcome.position == 1
     assert len(whole_log(store)) == 1
 
@@ -193,13 +193,13 @@ def test_clearing_a_namespace_deletes_what_lives_in_it_and_nothing_else(store: S
     write(store, "gone", 1)
     change(store, drop("gone"))
     outcome = run(store, clear(by="bob"))
-    assert isinstance(outcome, Changed)
+    assert isinstance(outcome, RecordsChanged)
     assert sorted(it.key for it in outcome.results) == sorted(ODD_KEYS)
     with store.reader() as reader:
         assert (keys(reader), keys(reader, "n2"), reader.namespaces(None, -1)) == ([], ["k"], [("n2", 1)])
         assert reader.record("n", "a").updated_by == "bob"
     again = run(store, clear())
-    assert isinstance(again, Changed)
+    assert isinstance(again, RecordsChanged)
     assert again.results == ()
 
 
@@ -313,7 +313,7 @@ def test_a_claim_reads_as_it_was_granted_and_released(store: Store, clock: Clock
     with store.reader() as reader:
         held = reader.claim("r")
     assert (held.version, held.grants) == (3, (Grant(3, "bob", None, "exclusive", 1_002_000_000, "here"),))
-    assert held.past == Past("ann", "released", 1_001_000_000, session="here", version=1)
+    assert held.past == PastHold("ann", "released", 1_001_000_000, session="here", version=1)
 
 
 def test_history_is_newest_first_and_comes_in_pages(store: Store) -> None:
@@ -538,7 +538,7 @@ def file(tmp_path: Path) -> Path:
 
 def doctor(path: Path, statement: str, *parameters: Any) -> None:
     """Change the file as another process would: through the gate."""
-    gate = Gate(path.with_name(path.name + ".gate"))
+    gate = WriteLock(path.with_name(path.name + ".gate"))
     gate.acquire(time.monotonic() + PATIENCE)
     connection = sqlite3.connect(path)
     with connection:

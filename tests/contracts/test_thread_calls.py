@@ -4,7 +4,7 @@ import threading
 import tracemalloc
 from typing import Any
 
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.adapters.threads.conversation import AgentResult, new_result
 from holdlog.adapters.threads.results import ThreadItems
 from holdlog.domain.message import NOBODY
@@ -19,13 +19,13 @@ def result(content: str) -> dict[str, Any]:
     return {"agent_name": "writer", "output": [text(content)], "created_at": "2026-11-21T12:00:00Z"}
 
 
-def replace_results(opened: Opened, *contents: str) -> None:
+def replace_results(opened: Engine, *contents: str) -> None:
     found = tuple(new_result(AgentResult.model_validate(result(it))) for it in contents)
     opened.writer.run(ReplaceResults(thread="t", results=found, by="ann"), NOBODY)
 
 
-def page(opened: Opened, **bounds: Any) -> ThreadItems:
-    found = opened.read(opened.calls.thread_read("t", **bounds))
+def page(opened: Engine, **bounds: Any) -> ThreadItems:
+    found = opened.read(opened.requests.thread_read("t", **bounds))
     assert isinstance(found, ThreadItems)
     return found
 
@@ -34,13 +34,13 @@ def said(found: ThreadItems) -> list[str]:
     return [(it.message or it.result["output"][0])["content"] for it in found.items]
 
 
-def append(opened: Opened, *messages: str, results: tuple[str, ...] = ()) -> None:
+def append(opened: Engine, *messages: str, results: tuple[str, ...] = ()) -> None:
     told = [text(it) for it in messages], [result(it) for it in results]
-    opened.write(opened.calls.thread_append("t", "ann", *told), NOBODY)
+    opened.write(opened.requests.thread_append("t", "ann", *told), NOBODY)
 
 
-def test_pages_hold_what_stands_from_either_end(opened: Opened) -> None:
-    opened.write(opened.calls.thread_start("ann", "t", {"k": 1}), NOBODY)
+def test_pages_hold_what_stands_from_either_end(opened: Engine) -> None:
+    opened.write(opened.requests.thread_start("ann", "t", {"k": 1}), NOBODY)
     for number in range(3):
         append(opened, f"m-{number}", results=(f"r-{number}",))
     replace_results(opened, "r-9")
@@ -58,16 +58,16 @@ def test_pages_hold_what_stands_from_either_end(opened: Opened) -> None:
     assert page(opened, after_version=after).items == []
 
 
-def test_a_page_between_bounds_that_leave_nothing_goes_no_way_back(opened: Opened) -> None:
-    opened.write(opened.calls.thread_start("ann", "t"), NOBODY)
+def test_a_page_between_bounds_that_leave_nothing_goes_no_way_back(opened: Engine) -> None:
+    opened.write(opened.requests.thread_start("ann", "t"), NOBODY)
     append(opened, *"abc")
     for bounds in ({"before_version": 0}, {"before_version": 1}, {"after_version": 3, "before_version": 2}):
         found = page(opened, **bounds)
         assert (found.items, found.version) == ([], bounds.get("after_version", 0))
 
 
-def test_whoever_follows_while_others_append_and_clear_sees_every_message_once(opened: Opened) -> None:
-    opened.write(opened.calls.thread_start("ann", "t"), NOBODY)
+def test_whoever_follows_while_others_append_and_clear_sees_every_message_once(opened: Engine) -> None:
+    opened.write(opened.requests.thread_start("ann", "t"), NOBODY)
 
     def write(name: str) -> None:
         for number in range(20):
@@ -81,7 +81,7 @@ def test_whoever_follows_while_others_append_and_clear_sees_every_message_once(o
     seen: list[str] = []
     after = 0
     while sum(not it.startswith("r") for it in seen) < 40:
-        found = opened.wait(opened.calls.thread_coming("t", after, 3, wait_seconds=30))
+        found = opened.wait(opened.requests.thread_coming("t", after, 3, wait_seconds=30))
         assert isinstance(found, ThreadItems)
         assert found.items or found.cleared > after
         seen += said(found)
@@ -92,12 +92,12 @@ def test_whoever_follows_while_others_append_and_clear_sees_every_message_once(o
         assert [it for it in seen if it.startswith(name)] == [f"{name}-{number}" for number in range(20)]
 
 
-def test_a_page_of_data_takes_no_more_memory_where_there_are_many_pages(opened: Opened) -> None:
+def test_a_page_of_data_takes_no_more_memory_where_there_are_many_pages(opened: Engine) -> None:
     data = {f"k{number:02}": "x" * 200_000 for number in range(60)}
-    opened.write(opened.calls.thread_start("ann", "t", data), NOBODY)
+    opened.write(opened.requests.thread_start("ann", "t", data), NOBODY)
     tracemalloc.start()
     try:
-        found = opened.read(opened.calls.thread_data("t", "k10"))
+        found = opened.read(opened.requests.thread_data("t", "k10"))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -105,9 +105,9 @@ def test_a_page_of_data_takes_no_more_memory_where_there_are_many_pages(opened: 
     assert (found.next_after, peak < 6_000_000) == ("k15", True)
 
 
-def test_threads_are_listed_by_name_in_pages(opened: Opened) -> None:
+def test_threads_are_listed_by_name_in_pages(opened: Engine) -> None:
     for name in ("b", "a/b", "Z", "ä"):
-        opened.write(opened.calls.thread_start("ann", name), NOBODY)
-    first = opened.read(opened.calls.threads(limit=3))
+        opened.write(opened.requests.thread_start("ann", name), NOBODY)
+    first = opened.read(opened.requests.threads(limit=3))
     assert [it.thread_id for it in first.threads] == ["Z", "a/b", "b"]
-    assert [it.thread_id for it in opened.read(opened.calls.threads(after=first.next_after)).threads] == ["ä"]
+    assert [it.thread_id for it in opened.read(opened.requests.threads(after=first.next_after)).threads] == ["ä"]

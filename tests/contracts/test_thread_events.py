@@ -8,9 +8,9 @@ import pytest
 
 from holdlog.adapters.access.grants import Grants
 from holdlog.adapters.events.following import follow
-from holdlog.adapters.events.tail import Happened
+from holdlog.adapters.events.tail import RenderedEvent
 from holdlog.adapters.library import AsyncStateStore, StateStore
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import DeniedError, InvalidError
@@ -112,7 +112,7 @@ def test_a_thread_is_seen_with_read_on_its_id_alone(store: Store) -> None:
 def test_a_stream_hides_the_parent_of_a_fork_too(store: Store) -> None:
     story(store)
     fork(store, "open-1")
-    happened = Happened(whole_log(store)[len(KINDS)], None)
+    happened = RenderedEvent(whole_log(store)[len(KINDS)], None)
     assert '"parent":"run-7"' in happened.text(None)
     assert "parent" not in happened.text(Grants.parse(["read:open-*"]).sees)
     assert '"parent":"run-7"' in happened.text(Grants.parse(["read:*"]).sees)
@@ -146,7 +146,7 @@ async def test_a_wait_in_a_thread_whose_data_alone_changed_ends_with_nothing(pla
         start(opened)
         append(opened, said("one"))
         change_data(opened, {"plan": 1})
-        page = await opened.wait_async(opened.calls.thread_coming("run-7", 2, wait_seconds=0.01))
+        page = await opened.wait_async(opened.requests.thread_coming("run-7", 2, wait_seconds=0.01))
         assert (page.version, page.body()["items"]) == (3, [])
 
 
@@ -157,17 +157,17 @@ def test_only_the_stream_of_the_thread_concerns_who_waits_for_it(store: Store) -
     assert calls.choice(agent="ann").concerns == ("*",)
 
 
-async def test_who_follows_a_thread_is_told_of_it_alone(opened: Opened) -> None:
+async def test_who_follows_a_thread_is_told_of_it_alone(opened: Engine) -> None:
     story(opened)
     start(opened, "other")
-    following = follow(opened, opened.calls.choice(thread="run-7"), 0, 0.01)
+    following = follow(opened, opened.requests.choice(thread="run-7"), 0, 0.01)
     async with asyncio.timeout(PATIENCE):
         came = await anext(following)
         assert [it.kind for it in came.events] == KINDS
         await anext(following)
         await asyncio.to_thread(append, opened, said("no"), thread="other")
         await asyncio.to_thread(append, opened, said("yes"))
-        found: list[Happened] = []
+        found: list[RenderedEvent] = []
         while not found:
             found += (await anext(following)).events
     assert [it.position for it in found] == [len(KINDS) + 3]

@@ -8,7 +8,7 @@ import pytest
 
 from holdlog import StateStore
 from holdlog.adapters.stores.memory import MemoryStore
-from holdlog.domain.handle import footprint, handle
+from holdlog.domain.handle import handle, prefetch
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import DataConflictError, HoldlogError, InvalidError, NotFoundError, ReusedError
@@ -16,7 +16,7 @@ from holdlog.domain.threads import changing
 from holdlog.domain.threads.changing import MAX_TOLD
 from holdlog.domain.threads.commands import ThreadChanged, ThreadCommand
 from holdlog.domain.threads.past import data_at, items_at
-from holdlog.domain.threads.thread import KINDS, Kind, Thread
+from holdlog.domain.threads.thread import KINDS, ItemKind, Thread
 from tests.clock import SECOND, Clock
 from tests.commands import (
     PATIENCE,
@@ -56,9 +56,7 @@ def holds(store: Store, thread: str = "t", version: int | None = None) -> Holds:
 def together(store: Store, *commands: ThreadCommand, ahead: bool = True) -> list[ThreadChanged]:
     """All in one transaction, as the writer runs a batch."""
     told = []
-    with store.transaction(
-        time.monotonic() + PATIENCE, (lambda: footprint(commands)) if ahead else None
-    ) as transaction:
+    with store.transaction(time.monotonic() + PATIENCE, (lambda: prefetch(commands)) if ahead else None) as transaction:
         for command in commands:
             outcome = handle(command, NOBODY, transaction)
             assert isinstance(outcome, ThreadChanged)
@@ -297,7 +295,7 @@ def test_the_version_at_a_position_and_at_a_time(store: Store, clock: Clock) -> 
 
 
 @pytest.mark.parametrize("kinds", [("message",), ("result",), ("message", "result"), ("data",), ("clear",), KINDS])
-def test_events_of_kinds_between_versions_as_many_as_asked_for(store: Store, kinds: tuple[Kind, ...]) -> None:
+def test_events_of_kinds_between_versions_as_many_as_asked_for(store: Store, kinds: tuple[ItemKind, ...]) -> None:
     a_long_story(store)
     topics = {
         "message": "MessageAppended",

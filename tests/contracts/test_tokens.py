@@ -13,7 +13,7 @@ from holdlog.adapters.nats import payload
 from holdlog.adapters.nats.patterns import pattern_of
 from holdlog.adapters.nats.subjects import subject_in
 from holdlog.adapters.stores import schema
-from holdlog.domain.handle import Command
+from holdlog.domain.handle import AnyCommand
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import InvalidError, NotFoundError
@@ -47,7 +47,7 @@ def revoke(name: str = "ci") -> RevokeToken:
     return RevokeToken(name=name, by="bob")
 
 
-def changed(store: Store, command: Command) -> TokenChanged:
+def changed(store: Store, command: AnyCommand) -> TokenChanged:
     outcome = run(store, command, Caller(principal="token:boss", session="s1"))
     assert isinstance(outcome, TokenChanged)
     return outcome

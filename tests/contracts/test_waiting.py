@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from holdlog.adapters import results
-from holdlog.adapters.call import Settings, Wait
+from holdlog.adapters.call import BlockingQuery, Settings
 from holdlog.adapters.compose import MEMORY, open_holdlog
-from holdlog.adapters.follower import Follower
+from holdlog.adapters.follower import LogTailer
 from holdlog.adapters.machine.bells import ProcessBell
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import InvalidError, StoreError
@@ -27,28 +27,28 @@ LONG = 50.0
 """Seconds that no wait of these tests should last; a wake-up that is lost ends in a timeout that the test sees."""
 
 
-def put(opened: Opened, value: Any, key: str = "k") -> results.SetResult:
-    return opened.write(opened.calls.set("n", key, value, "ann", None), NOBODY)
+def put(opened: Engine, value: Any, key: str = "k") -> results.SetResult:
+    return opened.write(opened.requests.set("n", key, value, "ann", None), NOBODY)
 
 
-def drop(opened: Opened, key: str = "k") -> results.DeleteResult:
-    return opened.write(opened.calls.delete("n", key, "bob", None), NOBODY)
+def drop(opened: Engine, key: str = "k") -> results.DeleteResult:
+    return opened.write(opened.requests.delete("n", key, "bob", None), NOBODY)
 
 
-def claim(opened: Opened, agent: str = "ann") -> Any:
-    return opened.claim(opened.calls.claim("r", agent), NOBODY)
+def claim(opened: Engine, agent: str = "ann") -> Any:
+    return opened.claim(opened.requests.claim("r", agent), NOBODY)
 
 
-def release(opened: Opened, agent: str = "ann") -> Any:
-    return opened.write(opened.calls.release("r", agent), NOBODY)
+def release(opened: Engine, agent: str = "ann") -> Any:
+    return opened.write(opened.requests.release("r", agent), NOBODY)
 
 
-def watch(opened: Opened, since: int, seconds: float = LONG) -> Wait[Any]:
-    return opened.calls.watch("n", "k", since, seconds)
+def watch(opened: Engine, since: int, seconds: float = LONG) -> BlockingQuery[Any]:
+    return opened.requests.watch("n", "k", since, seconds)
 
 
-def wait(opened: Opened, seconds: float = LONG) -> Wait[Any]:
-    return opened.calls.wait("r", seconds)
+def wait(opened: Engine, seconds: float = LONG) -> BlockingQuery[Any]:
+    return opened.requests.wait("r", seconds)
 
 
 class InThread:
@@ -57,7 +57,7 @@ class InThread:
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(8)
 
-    def start(self, opened: Opened, call: Wait[Any]) -> Future[Any]:
+    def start(self, opened: Engine, call: BlockingQuery[Any]) -> Future[Any]:
         before = len(opened.bell._wakers)
         future = self._pool.submit(opened.wait, call)
         until(lambda: len(opened.bell._wakers) > before or future.done())
@@ -75,7 +75,7 @@ class InCoroutine:
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
 
-    def start(self, opened: Opened, call: Wait[Any]) -> Future[Any]:
+    def start(self, opened: Engine, call: BlockingQuery[Any]) -> Future[Any]:
         before = listeners(opened)
         future = asyncio.run_coroutine_threadsafe(opened.wait_async(call), self._loop)
         until(lambda: listeners(opened) > before or future.done())
@@ -87,7 +87,7 @@ class InCoroutine:
         self._loop.close()
 
 
-def listeners(opened: Opened) -> int:
+def listeners(opened: Engine) -> int:
     """How many coroutines wait."""
     return sum(follower._listeners for follower in opened._followers.values())
 
@@ -106,7 +106,7 @@ Waiter = InThread | InCoroutine
 # --- what wakes
 
 
-def test_a_release_wakes_who_waits(opened: Opened, waiter: Waiter) -> None:
+def test_a_release_wakes_who_waits(opened: Engine, waiter: Waiter) -> None:
     claim(opened)
     waiting = waiter.start(opened, wait(opened))
     release(opened)
@@ -114,14 +114,14 @@ def test_a_release_wakes_who_waits(opened: Opened, waiter: Waiter) -> None:
     assert (answer.status, answer.previous_holder, answer.previous_outcome) == ("available", "ann", "released")
 
 
-def test_who_waits_for_what_is_free_need_not_wait(opened: Opened, waiter: Waiter) -> None:
+def test_who_waits_for_what_is_free_need_not_wait(opened: Engine, waiter: Waiter) -> None:
     assert waiter.start(opened, wait(opened)).result(PATIENCE).status == "available"
     claim(opened)
     release(opened)
     assert waiter.start(opened, wait(opened, seconds=0)).result(PATIENCE).previous_holder == "ann"
 
 
-def test_a_write_wakes_who_watches(opened: Opened, waiter: Waiter) -> None:
+def test_a_write_wakes_who_watches(opened: Engine, waiter: Waiter) -> None:
     version = put(opened, 1).version
     watching = waiter.start(opened, watch(opened, version))
     put(opened, {"a": 2})
@@ -129,7 +129,7 @@ def test_a_write_wakes_who_watches(opened: Opened, waiter: Waiter) -> None:
     assert (answer.status, answer.value, answer.version, answer.updated_by) == ("ok", {"a": 2}, 2, "ann")
 
 
-def test_a_deletion_wakes_who_watches(opened: Opened, waiter: Waiter) -> None:
+def test_a_deletion_wakes_who_watches(opened: Engine, waiter: Waiter) -> None:
     version = put(opened, 1).version
     watching = waiter.start(opened, watch(opened, version))
     drop(opened)
@@ -137,14 +137,14 @@ def test_a_deletion_wakes_who_watches(opened: Opened, waiter: Waiter) -> None:
     assert (answer.status, answer.version, answer.deleted_by) == ("deleted", 2, "bob")
 
 
-def test_clearing_the_namespace_wakes_who_watches(opened: Opened, waiter: Waiter) -> None:
+def test_clearing_the_namespace_wakes_who_watches(opened: Engine, waiter: Waiter) -> None:
     version = put(opened, 1).version
     watching = waiter.start(opened, watch(opened, version))
-    opened.write(opened.calls.clear_namespace("n", "bob"), NOBODY)
+    opened.write(opened.requests.clear_namespace("n", "bob"), NOBODY)
     assert watching.result(PATIENCE).status == "deleted"
 
 
-def test_a_re_creation_wakes_who_watches_from_the_tombstone_on(opened: Opened, waiter: Waiter) -> None:
+def test_a_re_creation_wakes_who_watches_from_the_tombstone_on(opened: Engine, waiter: Waiter) -> None:
     put(opened, 1)
     tombstone = drop(opened).version
     watching = waiter.start(opened, watch(opened, tombstone))
@@ -153,7 +153,7 @@ def test_a_re_creation_wakes_who_watches_from_the_tombstone_on(opened: Opened, w
     assert (answer.status, answer.value, answer.version) == ("ok", 3, 3)
 
 
-def test_a_deletion_and_a_re_creation_are_never_missed_however_fast(opened: Opened, waiter: Waiter) -> None:
+def test_a_deletion_and_a_re_creation_are_never_missed_however_fast(opened: Engine, waiter: Waiter) -> None:
     version = put(opened, 1).version
     watching = waiter.start(opened, watch(opened, version))
     drop(opened)
@@ -161,7 +161,7 @@ def test_a_deletion_and_a_re_creation_are_never_missed_however_fast(opened: Open
     assert watching.result(PATIENCE).version in (2, 3)
 
 
-def test_what_happened_before_the_watch_is_told_at_once(opened: Opened, waiter: Waiter) -> None:
+def test_what_happened_before_the_watch_is_told_at_once(opened: Engine, waiter: Waiter) -> None:
     put(opened, 1)
     put(opened, 2)
     assert waiter.start(opened, watch(opened, 1, seconds=0)).result(PATIENCE).version == 2
@@ -170,7 +170,7 @@ def test_what_happened_before_the_watch_is_told_at_once(opened: Opened, waiter: 
     assert waiter.start(opened, watch(opened, 1, seconds=0)).result(PATIENCE).version == 3
 
 
-def test_version_0_waits_until_the_key_exists(opened: Opened, waiter: Waiter) -> None:
+def test_version_0_waits_until_the_key_exists(opened: Engine, waiter: Waiter) -> None:
     watching = waiter.start(opened, watch(opened, 0))
     put(opened, 1, key="other")
     put(opened, 1)
@@ -178,7 +178,7 @@ def test_version_0_waits_until_the_key_exists(opened: Opened, waiter: Waiter) ->
     assert waiter.start(opened, watch(opened, 0, seconds=0)).result(PATIENCE).version == 1
 
 
-def test_version_0_waits_until_a_deleted_key_exists_again(opened: Opened, waiter: Waiter) -> None:
+def test_version_0_waits_until_a_deleted_key_exists_again(opened: Engine, waiter: Waiter) -> None:
     put(opened, 1)
     drop(opened)
     assert waiter.start(opened, watch(opened, 0, seconds=0)).result(PATIENCE).status == "timeout"
@@ -187,7 +187,7 @@ def test_version_0_waits_until_a_deleted_key_exists_again(opened: Opened, waiter
     assert watching.result(PATIENCE).version == 3
 
 
-def test_a_version_that_is_yet_to_come_is_waited_for(opened: Opened, waiter: Waiter) -> None:
+def test_a_version_that_is_yet_to_come_is_waited_for(opened: Engine, waiter: Waiter) -> None:
     put(opened, 1)
     watching = waiter.start(opened, watch(opened, 3))
     put(opened, 2)
@@ -197,7 +197,7 @@ def test_a_version_that_is_yet_to_come_is_waited_for(opened: Opened, waiter: Wai
     assert watching.result(PATIENCE).version == 4
 
 
-def test_one_change_wakes_all_who_wait_for_it(opened: Opened, waiter: Waiter) -> None:
+def test_one_change_wakes_all_who_wait_for_it(opened: Engine, waiter: Waiter) -> None:
     claim(opened)
     waiting = [waiter.start(opened, wait(opened)) for _ in range(4)]
     watching = [waiter.start(opened, watch(opened, 0)) for _ in range(4)]
@@ -207,7 +207,7 @@ def test_one_change_wakes_all_who_wait_for_it(opened: Opened, waiter: Waiter) ->
     assert {it.result(PATIENCE).status for it in watching} == {"ok"}
 
 
-def test_no_wake_up_is_lost_however_close_the_race(opened: Opened, waiter: Waiter) -> None:
+def test_no_wake_up_is_lost_however_close_the_race(opened: Engine, waiter: Waiter) -> None:
     """The write may come before the listening, between listening and looking, or after: each round by chance."""
     for version in range(150):
         call = watch(opened, version)
@@ -254,12 +254,12 @@ def _wait_until_async(look: Callable[[], str | None], bell: ProcessBell, store: 
         return look()
 
     async def wait() -> str | None:
-        return await wait_until_async(look_async, Follower(store, bell).listen(EVERYTHING), LONG)
+        return await wait_until_async(look_async, LogTailer(store, bell).listen(EVERYTHING), LONG)
 
     return asyncio.run(wait())
 
 
-def test_rings_for_no_reason_wake_nobody_up(opened: Opened, waiter: Waiter) -> None:
+def test_rings_for_no_reason_wake_nobody_up(opened: Engine, waiter: Waiter) -> None:
     claim(opened)
     waiting = waiter.start(opened, wait(opened))
     for _ in range(20):
@@ -272,20 +272,20 @@ def test_rings_for_no_reason_wake_nobody_up(opened: Opened, waiter: Waiter) -> N
 # --- the end of a wait
 
 
-def test_a_wait_that_is_over_says_who_holds_it(opened: Opened, waiter: Waiter) -> None:
+def test_a_wait_that_is_over_says_who_holds_it(opened: Engine, waiter: Waiter) -> None:
     claim(opened)
     answer = waiter.start(opened, wait(opened, seconds=0)).result(PATIENCE)
     assert (answer.status, answer.held_by, answer.capped_at_seconds) == ("timeout", "ann", None)
 
 
-def test_a_watch_that_is_over_says_since_when(opened: Opened, waiter: Waiter) -> None:
+def test_a_watch_that_is_over_says_since_when(opened: Engine, waiter: Waiter) -> None:
     put(opened, 1)
     answer = waiter.start(opened, watch(opened, 1, seconds=0.01)).result(PATIENCE)
     assert (answer.status, answer.since_version) == ("timeout", 1)
     assert answer.elapsed_seconds >= 0.01
 
 
-def test_who_waited_leaves_no_listener(opened: Opened, waiter: Waiter) -> None:
+def test_who_waited_leaves_no_listener(opened: Engine, waiter: Waiter) -> None:
     claim(opened)
     waiter.start(opened, wait(opened, seconds=0)).result(PATIENCE)
     waiting = waiter.start(opened, wait(opened))
@@ -294,7 +294,7 @@ def test_who_waited_leaves_no_listener(opened: Opened, waiter: Waiter) -> None:
     assert opened.bell._wakers == []
 
 
-async def test_a_cancelled_wait_leaves_no_listener(opened: Opened) -> None:
+async def test_a_cancelled_wait_leaves_no_listener(opened: Engine) -> None:
     claim(opened)
     for _ in range(3):
         waiting = [asyncio.create_task(opened.wait_async(wait(opened))) for _ in range(5)]
@@ -306,16 +306,16 @@ async def test_a_cancelled_wait_leaves_no_listener(opened: Opened) -> None:
         assert opened.bell._wakers == []
 
 
-def test_a_look_that_fails_ends_the_wait_and_leaves_no_listener(opened: Opened, waiter: Waiter) -> None:
+def test_a_look_that_fails_ends_the_wait_and_leaves_no_listener(opened: Engine, waiter: Waiter) -> None:
     def fail(reader: Any, elapsed: float) -> None:
         raise StoreError("cannot be read")
 
     with pytest.raises(StoreError, match="cannot be read"):
-        waiter.start(opened, Wait(fail, fail, LONG)).result(PATIENCE)
+        waiter.start(opened, BlockingQuery(fail, fail, LONG)).result(PATIENCE)
     assert opened.bell._wakers == []
 
 
-def test_closing_ends_the_waits(opened: Opened, waiter: Waiter) -> None:
+def test_closing_ends_the_waits(opened: Engine, waiter: Waiter) -> None:
     claim(opened)
     waiting = [waiter.start(opened, wait(opened)), waiter.start(opened, watch(opened, 0))]
     opened.close()
@@ -324,7 +324,7 @@ def test_closing_ends_the_waits(opened: Opened, waiter: Waiter) -> None:
             it.result(PATIENCE)
 
 
-def test_a_loop_that_is_gone_does_not_hold_up_the_writer(opened: Opened) -> None:
+def test_a_loop_that_is_gone_does_not_hold_up_the_writer(opened: Engine) -> None:
     claim(opened)
     loop = asyncio.new_event_loop()
     waiting = loop.create_task(opened.wait_async(wait(opened)))
@@ -347,13 +347,13 @@ def test_waits_are_cut_at_the_cap_and_say_so(place: str) -> None:
     assert (watched.status, watched.capped_at_seconds) == ("timeout", 0.01)
 
 
-def test_the_cap_is_50_seconds_unless_told_otherwise(opened: Opened) -> None:
+def test_the_cap_is_50_seconds_unless_told_otherwise(opened: Engine) -> None:
     assert wait(opened, seconds=3600).seconds == watch(opened, 0, seconds=1e9).seconds == 50
     assert wait(opened, seconds=50).seconds == 50
 
 
 @pytest.mark.parametrize("seconds", [-1, -0.001, float("nan"), float("inf"), "1", None, True, 1j])
-def test_a_timeout_is_a_finite_number_of_seconds(opened: Opened, seconds: Any) -> None:
+def test_a_timeout_is_a_finite_number_of_seconds(opened: Engine, seconds: Any) -> None:
     with pytest.raises(InvalidError, match="timeout_seconds"):
         wait(opened, seconds)
     with pytest.raises(InvalidError, match="timeout_seconds"):
@@ -361,7 +361,7 @@ def test_a_timeout_is_a_finite_number_of_seconds(opened: Opened, seconds: Any) -
 
 
 @pytest.mark.parametrize("version", [-1, 1.0, "1", None, True, 2**63, 2**70])
-def test_since_version_is_a_version(opened: Opened, version: Any) -> None:
+def test_since_version_is_a_version(opened: Engine, version: Any) -> None:
     with pytest.raises(InvalidError, match="since_version"):
         watch(opened, version)
 
@@ -375,7 +375,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def other(file: Path) -> Iterator[Opened]:
+def other(file: Path) -> Iterator[Engine]:
     """A second opening of the same file, as another process has it."""
     holdlog = open_holdlog(file)
     yield holdlog
@@ -383,13 +383,13 @@ def other(file: Path) -> Iterator[Opened]:
 
 
 @pytest.fixture
-def mine(file: Path) -> Iterator[Opened]:
+def mine(file: Path) -> Iterator[Engine]:
     holdlog = open_holdlog(file)
     yield holdlog
     holdlog.close()
 
 
-def test_another_opening_of_the_file_wakes_who_waits(mine: Opened, other: Opened, waiter: Waiter) -> None:
+def test_another_opening_of_the_file_wakes_who_waits(mine: Engine, other: Engine, waiter: Waiter) -> None:
     for version in range(1, 40, 3):
         watching = waiter.start(mine, watch(mine, version - 1))
         put(other, 1)
@@ -402,7 +402,7 @@ def test_another_opening_of_the_file_wakes_who_waits(mine: Opened, other: Opened
         assert watching.result(PATIENCE).version == version + 2
 
 
-def test_a_release_in_another_opening_wakes_who_waits(mine: Opened, other: Opened, waiter: Waiter) -> None:
+def test_a_release_in_another_opening_wakes_who_waits(mine: Engine, other: Engine, waiter: Waiter) -> None:
     for _ in range(10):
         claim(other)
         waiting = waiter.start(mine, wait(mine))
@@ -410,7 +410,7 @@ def test_a_release_in_another_opening_wakes_who_waits(mine: Opened, other: Opene
         assert waiting.result(PATIENCE).status == "available"
 
 
-def test_a_writer_that_does_not_ring_is_noticed(mine: Opened, other: Opened, waiter: Waiter) -> None:
+def test_a_writer_that_does_not_ring_is_noticed(mine: Engine, other: Engine, waiter: Waiter) -> None:
     """As when its datagram is lost."""
     watching = waiter.start(mine, watch(mine, 0))
     other.writer._bell = ProcessBell()
@@ -419,7 +419,7 @@ def test_a_writer_that_does_not_ring_is_noticed(mine: Opened, other: Opened, wai
 
 
 def test_no_wake_up_between_two_openings_is_lost_however_close_the_race(
-    mine: Opened, other: Opened, waiter: Waiter
+    mine: Engine, other: Engine, waiter: Waiter
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
         for version in range(60):
@@ -441,7 +441,7 @@ with StateStore(sys.argv[1]) as store:
 """
 
 
-def test_another_process_is_woken_and_wakes(mine: Opened, file: Path, waiter: Waiter) -> None:
+def test_another_process_is_woken_and_wakes(mine: Engine, file: Path, waiter: Waiter) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", ECHO, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -450,7 +450,7 @@ def test_another_process_is_woken_and_wakes(mine: Opened, file: Path, waiter: Wa
     try:
         assert process.stdout.readline() == "open\n"
         for version in range(10):
-            watching = waiter.start(mine, mine.calls.watch("n", "pong", version, LONG))
+            watching = waiter.start(mine, mine.requests.watch("n", "pong", version, LONG))
             process.stdin.write(f"{version}\n")
             process.stdin.flush()
             put(mine, f"ball {version}", key="ping")
@@ -466,7 +466,7 @@ def test_another_process_is_woken_and_wakes(mine: Opened, file: Path, waiter: Wa
         process.stdout.close()
 
 
-def test_who_waited_in_a_file_leaves_no_registration(mine: Opened, file: Path, waiter: Waiter) -> None:
+def test_who_waited_in_a_file_leaves_no_registration(mine: Engine, file: Path, waiter: Waiter) -> None:
     folder = file.with_name(file.name + ".bells")
     claim(mine)
     waiting = waiter.start(mine, wait(mine))

@@ -13,9 +13,9 @@ import pytest
 from holdlog.adapters.machine.bells import ProcessBell
 from holdlog.adapters.stores.writer import MAX_BATCH, MAX_WAITING, Writer
 from holdlog.domain.claims.commands import ClaimAcquired
-from holdlog.domain.handle import Changed, Command, Outcome
+from holdlog.domain.handle import AnyCommand, Outcome, RecordsChanged
 from holdlog.domain.message import Caller
-from holdlog.domain.ports import Footprint, Store, Transaction
+from holdlog.domain.ports import Prefetch, Store, Transaction
 from holdlog.domain.record import Record, Set
 from holdlog.domain.refusals import BusyError, ConflictError, NotFoundError, StoreError, UnavailableError
 from tests.commands import (
@@ -42,7 +42,7 @@ class Broken(Exception):
     """What no command expects."""
 
 
-Ahead = Callable[[], Footprint] | None
+Ahead = Callable[[], Prefetch] | None
 
 
 class Turnstile:
@@ -106,7 +106,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 Threads = list[Future[Outcome]]
 
 
-def in_one_batch(writer: Writer, turnstile: Turnstile, pool: ThreadPoolExecutor, *commands: Command) -> Threads:
+def in_one_batch(writer: Writer, turnstile: Turnstile, pool: ThreadPoolExecutor, *commands: AnyCommand) -> Threads:
     """Run the commands in threads, all in one batch and in this order: they gather behind one that is held up."""
     turnstile.begin.clear()
     begun = turnstile.begun
@@ -185,7 +185,7 @@ def test_an_interrupt_of_who_leads_leaves_the_others_answered(
     )
     assert [type(error) for error in outcomes] == [KeyboardInterrupt, UnavailableError, UnavailableError]
     assert whole_log(turnstile.store) == []
-    assert isinstance(writer.run(transact(put("a", 1)), HERE), Changed)
+    assert isinstance(writer.run(transact(put("a", 1)), HERE), RecordsChanged)
 
 
 async def test_an_error_that_no_future_takes_leaves_nobody_unanswered(writer: Writer, turnstile: Turnstile) -> None:
@@ -194,7 +194,7 @@ async def test_an_error_that_no_future_takes_leaves_nobody_unanswered(writer: Wr
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(RuntimeError, match="StopIteration"):
             await bad
-        assert isinstance(await good, Changed)
+        assert isinstance(await good, RecordsChanged)
 
 
 def test_a_lone_caller_gets_its_error_and_the_next_one_works(writer: Writer, turnstile: Turnstile) -> None:
@@ -220,7 +220,7 @@ async def test_coroutines_share_a_commit_and_each_has_its_own_outcome(writer: Wr
     turnstile.begin.set()
     await first
     outcomes = await asyncio.gather(*others, return_exceptions=True)
-    assert [type(outcome) for outcome in outcomes] == [Changed, ConflictError, Broken, ClaimAcquired]
+    assert [type(outcome) for outcome in outcomes] == [RecordsChanged, ConflictError, Broken, ClaimAcquired]
     assert len(whole_log(turnstile.store)) == 3
 
 

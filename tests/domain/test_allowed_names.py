@@ -9,10 +9,10 @@ from pydantic import ValidationError
 
 from holdlog.domain.agent import Register
 from holdlog.domain.claims.claim import ClaimGranted, ClaimReleased
-from holdlog.domain.claims.commands import Release, AcquireClaim
+from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim
 from holdlog.domain.claims.resource import canonical, claimable
 from holdlog.domain.names import agent_name, allowed_agent_name, mixed_scripts, name
-from holdlog.domain.record import ClearNamespace, Guard, Transact
+from holdlog.domain.record import ClearNamespace, FencingCondition, Transact
 from holdlog.domain.threads.commands import NewResult, StartThread
 from holdlog.domain.value import NULL
 
@@ -100,7 +100,7 @@ def test_agents_and_new_claims_keep_the_rules_for_names() -> None:
 def test_every_command_refuses_an_agent_that_looks_like_another(text: str) -> None:
     for make in (
         lambda: AcquireClaim(resource="a.py", agent=text),
-        lambda: Release(resource="a.py", agent=text),
+        lambda: ReleaseClaim(resource="a.py", agent=text),
         lambda: Transact(operations=(), by=text),
         lambda: ClearNamespace(namespace="n", by=text),
         lambda: Register(agent=text, name="Ann"),
@@ -116,7 +116,7 @@ def test_a_new_claim_is_refused_under_a_name_that_an_old_one_may_have(text: str)
         lambda: AcquireClaim(resource=text, agent="ann"),
         lambda: AcquireClaim(resource="a", agent="ann", also=(text,)),
         lambda: AcquireClaim(resource="a", agent="ann", alternatives=(text,)),
-        lambda: Release(resource="a", agent="ann", outcome="moved", moved_to=text),
+        lambda: ReleaseClaim(resource="a", agent="ann", outcome="moved", moved_to=text),
     ):
         with pytest.raises(ValidationError, match="must"):
             make()
@@ -124,8 +124,8 @@ def test_a_new_claim_is_refused_under_a_name_that_an_old_one_may_have(text: str)
 
 @pytest.mark.parametrize("text", ["a\u3164.py", "src/*.py", "custom:merge"])
 def test_stored_names_that_break_the_rules_load_and_are_released(text: str) -> None:
-    assert Release(resource=text, agent="ann", also=(text,)).resource == text
-    assert Guard(resource=text, version=1).resource == text
+    assert ReleaseClaim(resource=text, agent="ann", also=(text,)).resource == text
+    assert FencingCondition(resource=text, version=1).resource == text
     granted = ClaimGranted(agent="ann\u3164", mode="exclusive")
     assert ClaimGranted.model_validate_json(granted.model_dump_json()) == granted
     assert ClaimReleased(agent="ann\u3164", grant=1, outcome="moved", moved_to=text).moved_to == text

@@ -10,7 +10,7 @@ from holdlog.domain.claims.claim import (
     ClaimReleased,
     ClaimUnqueued,
     Grant,
-    Past,
+    PastHold,
     Ticket,
 )
 from tests.given import SECOND, given
@@ -46,35 +46,37 @@ def test_a_release_ends_its_grant_alone() -> None:
     shared = granted("ann", mode="shared"), granted("bob", mode="shared")
     claim = given(*shared, ClaimReleased(agent="ann", grant=1)).claim
     assert [it.agent for it in claim.grants] == ["bob"]
-    assert claim.past == Past("ann", "released", 3 * SECOND, version=1)
+    assert claim.past == PastHold("ann", "released", 3 * SECOND, version=1)
 
 
 def test_a_release_from_before_grants_had_versions_ends_the_one_there_was() -> None:
     claim = given(granted(), ClaimReleased(agent="ann")).claim
-    assert (claim.grants, claim.past) == ((), Past("ann", "released", 2 * SECOND))
+    assert (claim.grants, claim.past) == ((), PastHold("ann", "released", 2 * SECOND))
 
 
 @pytest.mark.parametrize("outcome", ["released", "modified", "created", "deleted"])
 def test_the_past_tells_the_outcome_and_the_note(outcome: str) -> None:
     ending = ClaimReleased.model_validate({"agent": "ann", "grant": 1, "outcome": outcome, "note": "half done"})
-    assert given(granted(), ending).claim.past == Past("ann", ending.outcome, 2 * SECOND, "half done", version=1)
+    assert given(granted(), ending).claim.past == PastHold("ann", ending.outcome, 2 * SECOND, "half done", version=1)
 
 
 def test_the_past_tells_where_it_went() -> None:
     moved = ClaimReleased(agent="ann", grant=1, outcome="moved", moved_to="src/coffee.py")
-    assert given(granted(), moved).claim.past == Past("ann", "moved", 2 * SECOND, moved_to="src/coffee.py", version=1)
+    assert given(granted(), moved).claim.past == PastHold(
+        "ann", "moved", 2 * SECOND, moved_to="src/coffee.py", version=1
+    )
 
 
 def test_the_past_tells_who_took_it_away_and_why() -> None:
     forced = ClaimReleased(agent="ann", grant=1, forced_by="eve", note="off duty")
-    assert given(granted(), forced).claim.past == Past(
+    assert given(granted(), forced).claim.past == PastHold(
         "ann", "forced", 2 * SECOND, "off duty", forced_by="eve", version=1
     )
 
 
 def test_a_lease_that_ran_out_ended_when_it_was_due_not_when_it_was_noticed() -> None:
     claim = given(granted(), ClaimExpired(agent="ann", grant=1, due=1_500_000)).claim
-    assert (claim.grants, claim.past) == ((), Past("ann", "expired", 1_500_000, version=1))
+    assert (claim.grants, claim.past) == ((), PastHold("ann", "expired", 1_500_000, version=1))
 
 
 def test_an_offer_that_nobody_collected_leaves_the_past_alone() -> None:
@@ -82,7 +84,7 @@ def test_an_offer_that_nobody_collected_leaves_the_past_alone() -> None:
     uncollected = ClaimExpired(agent="bob", grant=4, due=9, collected=False)
     claim = given(granted(), queued("bob"), modified, granted("bob", ticket=2), uncollected).claim
     assert (claim.grants, claim.line) == ((), ())
-    assert claim.past == Past("ann", "modified", 3 * SECOND, version=1)
+    assert claim.past == PastHold("ann", "modified", 3 * SECOND, version=1)
 
 
 def test_a_ticket_holds_all_that_was_asked_for() -> None:

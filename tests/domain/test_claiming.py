@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from holdlog.domain.claims.claim import Past
-from holdlog.domain.claims.commands import MAX_RESOURCES, Release, AcquireClaim
+from holdlog.domain.claims.claim import PastHold
+from holdlog.domain.claims.commands import MAX_RESOURCES, AcquireClaim, ReleaseClaim
 from holdlog.domain.claims.lease import SECOND, Loss
 from holdlog.domain.refusals import BusyError, ExpiredError, InvalidError, NotFoundError, NotHolderError
 from tests.boards import (
@@ -57,11 +57,11 @@ def test_claiming_what_one_holds_changes_nothing_and_renews() -> None:
 
 
 def test_a_length_that_was_chosen_once_stays_until_another_is_chosen() -> None:
-    chosen = board().when(take("a.py", by="ann", lease=7 * SECOND, told=True))
+    chosen = board().when(take("a.py", by="ann", lease=7 * SECOND, explicit=True))
     assert chosen.taken.expires_in == 7 * SECOND
     again = chosen.when(take("a.py", by="ann"))
     assert again.taken.expires_in == 7 * SECOND
-    assert again.when(take("a.py", by="ann", lease=9 * SECOND, told=True)).taken.expires_in == 9 * SECOND
+    assert again.when(take("a.py", by="ann", lease=9 * SECOND, explicit=True)).taken.expires_in == 9 * SECOND
 
 
 def test_a_note_is_for_the_others_and_stays_until_the_next() -> None:
@@ -238,7 +238,7 @@ def test_another_principal_is_another_agent_even_when_the_session_is_gone() -> N
 
 
 def test_after_an_end_that_was_noticed_a_lease_lasts_for_the_grace() -> None:
-    scene = board(held("a.py", by="ann"), held("b.py", by="ann", told=True)).after_the_end_of("here")
+    scene = board(held("a.py", by="ann"), held("b.py", by="ann", explicit=True)).after_the_end_of("here")
     assert scene.after(59).holders("a.py") == ["ann"]
     later = scene.after(60).then(expired("a.py", of="ann", grant=1, due=START + 60 * SECOND))
     assert (later.holders("a.py"), later.holders("b.py")) == ([], ["ann"])
@@ -387,7 +387,7 @@ def test_what_was_done_is_handed_to_the_next_holder(said: dict[str, Any]) -> Non
     free.then(released("a.py", by="ann", grant=1, **said))
     assert (free.let.released, free.let.already, free.let.outcome) == ((("a.py", 2),), False, said["outcome"])
     taken = free.when(take("a.py", by="bob")).taken
-    assert taken.past == Past(
+    assert taken.past == PastHold(
         "ann", said["outcome"], START, said.get("note"), said.get("moved_to"), session="here", version=1
     )
 
@@ -401,26 +401,29 @@ def test_what_was_done_last_to_any_of_several_is_handed_on() -> None:
     taken = scene.when(take("one", by="bob", also=("two", "three"))).taken
     assert (taken.past_of, taken.past) == (
         "two",
-        Past("ann", "modified", START + SECOND, "half", session="here", version=1),
+        PastHold("ann", "modified", START + SECOND, "half", session="here", version=1),
     )
 
 
 def test_what_was_done_last_to_what_covers_it_is_handed_on() -> None:
     scene = board(held("src/a.py", by="ann"), ended("src/a.py", of="ann")).after(1).when(take("src/", by="bob"))
     taken = scene.when(release("src/", by="bob", outcome="modified")).when(take("src/a.py", by="cleo")).taken
-    assert (taken.past_of, taken.past) == ("src/", Past("bob", "modified", START + SECOND, session="here", version=1))
+    assert (taken.past_of, taken.past) == (
+        "src/",
+        PastHold("bob", "modified", START + SECOND, session="here", version=1),
+    )
     own = board(held("src/", by="bob"), ended("src/", of="bob"), held("src/a.py", by="ann")).after(1)
     taken = own.when(release("src/a.py", by="ann")).when(take("src/a.py", by="cleo")).taken
     assert (taken.past_of, taken.past) == (
         "src/a.py",
-        Past("ann", "released", START + SECOND, session="here", version=1),
+        PastHold("ann", "released", START + SECOND, session="here", version=1),
     )
 
 
 def test_moved_to_belongs_to_moved() -> None:
     for said in ({"outcome": "moved"}, {"moved_to": "b.py"}, {"outcome": "deleted", "moved_to": "b.py"}):
         with pytest.raises(ValueError, match="moved_to"):
-            Release.model_validate({"resource": "a.py", "agent": "ann", **said})
+            ReleaseClaim.model_validate({"resource": "a.py", "agent": "ann", **said})
 
 
 def test_a_stranger_releases_nothing() -> None:
@@ -485,7 +488,7 @@ def test_without_a_resource_only_this_sessions_things_go() -> None:
 
 def test_also_needs_a_resource() -> None:
     with pytest.raises(ValueError, match="also: needs a resource"):
-        Release(agent="ann", also=("a",))
+        ReleaseClaim(agent="ann", also=("a",))
 
 
 def test_a_release_bound_to_a_grant_never_ends_a_later_one() -> None:
@@ -502,7 +505,7 @@ def test_a_lease_that_ran_out_is_told_to_its_former_holder() -> None:
     assert scene.losses == [Loss("a", 1, "expired", "ann", None, "here", "server of here", scene.now)]
     assert scene.when(release("a", by="ann")).refused(ExpiredError).held_by is None
     taken = scene.when(take("a", by="bob"))
-    assert taken.taken.past == Past("ann", "expired", START + LEASE, session="here", version=1)
+    assert taken.taken.past == PastHold("ann", "expired", START + LEASE, session="here", version=1)
     assert taken.when(release("a", by="ann")).refused(ExpiredError).held_by == "bob"
 
 
@@ -517,7 +520,7 @@ def test_what_a_person_took_away_is_told_with_the_reason() -> None:
     refusal = scene.when(release("a", by="ann")).refused(NotHolderError)
     assert (refusal.held_by, refusal.reason) == (None, "off duty")
     taken = scene.when(take("a", by="bob"))
-    assert taken.taken.past == Past("ann", "forced", START, "off duty", forced_by="eve", session="here", version=1)
+    assert taken.taken.past == PastHold("ann", "forced", START, "off duty", forced_by="eve", session="here", version=1)
     assert taken.when(release("a", by="ann")).refused(NotHolderError).held_by == "bob"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from holdlog.domain.claims import taking
-from holdlog.domain.claims.claim import Past
+from holdlog.domain.claims.claim import PastHold
 from holdlog.domain.claims.lease import ABSENCE, OFFER, SECOND
 from holdlog.domain.refusals import BusyError, DeadlockError, UnavailableError
 from tests.boards import (
@@ -78,13 +78,13 @@ def test_who_calls_again_has_its_old_place() -> None:
     scene = board(held("a", by="ann"), waits("a", by="bob", present=False), waits("a", by="cleo"))
     again = scene.when(stand("a", by="bob")).then()
     assert (again.queued.ticket, again.queued.position) == (2, 1)
-    assert again.lease("a", of="bob").present_until == START + WAIT
+    assert again.lease("a", of="bob").waiting_until == START + WAIT
 
 
 def test_who_calls_again_without_waiting_keeps_its_place_for_a_while() -> None:
     again = board(held("a", by="ann"), waits("a", by="bob")).when(take("a", by="bob")).then()
     assert (again.queued.ticket, again.queued.position) == (2, 1)
-    assert (again.lease("a", of="bob").present_until, again.lease("a", of="bob").deadline) == (0, START + ABSENCE)
+    assert (again.lease("a", of="bob").waiting_until, again.lease("a", of="bob").deadline) == (0, START + ABSENCE)
 
 
 @pytest.mark.parametrize("other", [{"mode": "shared"}, {"also": ("b",)}, {"alternatives": ("b",)}])
@@ -106,12 +106,12 @@ def test_nobody_steps_back_for_another() -> None:
     scene = board(held("a", by="ann"), waits("a", by="bob"))
     for name, ticket in (("cleo", 2), ("bob@there", 2), ("bob", 7), ("ann", 1)):
         after = scene.when(step_back("a", by=name, ticket=ticket)).then()
-        assert after.lease("a", of="bob").present_until == START + WAIT
+        assert after.lease("a", of="bob").waiting_until == START + WAIT
 
 
 def test_a_call_that_did_not_say_that_it_ended_is_over_in_time() -> None:
     scene = board(held("a", by="ann", deadline=START + 2 * LEASE), waits("a", by="bob")).after(50).then()
-    assert scene.lease("a", of="bob").present_until == 0
+    assert scene.lease("a", of="bob").waiting_until == 0
     scene.when(release("a", by="ann")).then(released("a", by="ann", grant=1))
 
 
@@ -123,7 +123,7 @@ def test_a_waiter_leaves_by_releasing() -> None:
 
 def test_who_waits_in_a_session_that_is_gone_has_its_place_in_the_next() -> None:
     scene = board(held("a", by="ann@there"), waits("a", by="bob")).after_the_end_of("here")
-    assert scene.lease("a", of="bob").present_until <= scene.now
+    assert scene.lease("a", of="bob").waiting_until <= scene.now
     again = scene.when(stand("a", by="bob@next")).then()
     assert (again.queued.ticket, again.lease("a", of="bob").session) == (2, "next")
 
@@ -247,7 +247,7 @@ def test_what_comes_out_of_the_line_lasts_30_seconds_until_it_is_collected() -> 
     assert (offered.lease("a", of="bob").kind, offered.lease("a", of="bob").deadline) == ("offered", START + OFFER)
     collected = offered.after(29).when(take("a", by="bob")).then()
     assert (collected.taken.already, collected.taken.version, collected.taken.expires_in) == (False, 5, LEASE)
-    assert collected.taken.past == Past("ann", "modified", START, "half", session="here", version=1)
+    assert collected.taken.past == PastHold("ann", "modified", START, "half", session="here", version=1)
     assert collected.lease("a", of="bob").kind == "held"
     assert collected.when(take("a", by="bob")).taken.already
 
@@ -263,7 +263,7 @@ def test_an_offer_that_nobody_collects_goes_to_the_next_and_is_no_loss() -> None
     late.then(expired("a", of="bob", grant=5, due=START + OFFER, collected=False), granted("a", to="cleo", ticket=3))
     assert late.losses == []
     taken = late.when(take("a", by="cleo")).taken
-    assert taken.past == Past("ann", "modified", START, "half", session="here", version=1)
+    assert taken.past == PastHold("ann", "modified", START, "half", session="here", version=1)
 
 
 def test_who_did_not_collect_is_told_busy_like_anybody() -> None:

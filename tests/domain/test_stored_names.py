@@ -15,7 +15,7 @@ ONE = Json.of(1)
 RESULT = threads.NewResult(value=ONE, agent="ann", checksum="0" * 32)
 SET = Set(namespace="n", key="k", value=ONE)
 
-REMEMBERED: list[tuple[handle.Command, str, str]] = [
+REMEMBERED: list[tuple[handle.AnyCommand, str, str]] = [
     (Transact(operations=(SET,), by="ann"), "c94a5fc775b0a6bb", "set"),
     (
         Transact(operations=(SET, Delete(namespace="n", key="o", expected_version=3)), by="ann"),
@@ -24,12 +24,14 @@ REMEMBERED: list[tuple[handle.Command, str, str]] = [
     ),
     (ClearNamespace(namespace="n", by="ann"), "4ad459391c13b8ce", "clear_namespace"),
     (
-        claims.AcquireClaim(resource="a.py", agent="ann", also=("b.py",), told=True, wait=5, receipt="x", new_receipt="y"),
+        claims.AcquireClaim(
+            resource="a.py", agent="ann", also=("b.py",), explicit=True, wait=5, receipt="x", new_receipt="y"
+        ),
         "113a289c1b7bbf96",
         "claim",
     ),
     (
-        claims.Release(resource="a.py", agent="ann", outcome="modified", note="done", receipt="x"),
+        claims.ReleaseClaim(resource="a.py", agent="ann", outcome="modified", note="done", receipt="x"),
         "f6bd1ed709c1c422",
         "release",
     ),
@@ -45,11 +47,11 @@ REMEMBERED: list[tuple[handle.Command, str, str]] = [
         "change_data",
     ),
 ]
-OTHERS: list[tuple[handle.Command, str]] = [
-    (claims.StepBack(resource="a", agent="ann", ticket=1), "step_back"),
+OTHERS: list[tuple[handle.AnyCommand, str]] = [
+    (claims.StopWaiting(resource="a", agent="ann", ticket=1), "step_back"),
     (claims.Sweep(), "sweep"),
     (claims.Renew(server="v"), "renew"),
-    (claims.TellLosses(session=None), "tell_losses"),
+    (claims.CollectLostClaims(session=None), "tell_losses"),
     (claims.TouchSessions(sessions=()), "touch_sessions"),
     (claims.EndSession(session="s"), "end_session"),
     (RevokeToken(name="ci", by="ann"), "revoke_token"),
@@ -57,11 +59,11 @@ OTHERS: list[tuple[handle.Command, str]] = [
 
 
 @pytest.mark.parametrize(("command", "digest", "word"), REMEMBERED, ids=lambda it: type(it).__name__)
-def test_request_is_recognised_by_its_stored_fingerprint(command: handle.Command, digest: str, word: str) -> None:
+def test_request_is_recognised_by_its_stored_fingerprint(command: handle.AnyCommand, digest: str, word: str) -> None:
     assert handle.fingerprint(command).hex().startswith(digest)
     assert kind_of(command) == word
 
 
 @pytest.mark.parametrize(("command", "word"), OTHERS, ids=lambda it: type(it).__name__)
-def test_command_keeps_its_name_in_metrics(command: handle.Command, word: str) -> None:
+def test_command_keeps_its_name_in_metrics(command: handle.AnyCommand, word: str) -> None:
     assert kind_of(command) == word

@@ -18,7 +18,7 @@ from holdlog.domain.threads.commands import (
     ReplaceResults,
     ThreadCommand,
 )
-from holdlog.domain.threads.deciding import Copy, Standing
+from holdlog.domain.threads.deciding import Copy, DecisionContext
 from holdlog.domain.threads.thread import (
     MessageAppended,
     ResultAppended,
@@ -66,7 +66,7 @@ class given:
     ) -> "given":
         """What stands, a letter for each: results by name, keys that have a value, keys changed since."""
         self._command, self._copy = command, copy
-        self._standing = Standing([checksum(it) for it in checksums], set(keys), list(since))
+        self._standing = DecisionContext([checksum(it) for it in checksums], set(keys), list(since))
         return self
 
     def then(self, *expected: Event) -> None:

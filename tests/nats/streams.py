@@ -12,7 +12,7 @@ from nats.errors import TimeoutError as Empty
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from holdlog.adapters.nats.options import NatsOptions
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from tests.nats.conftest import store_id
 
 PATIENCE = 30.0
@@ -27,7 +27,7 @@ async def client(options: NatsOptions) -> AsyncIterator[Client]:
         await connection.close()
 
 
-async def messages(options: NatsOptions, opened: Opened) -> list[Any]:
+async def messages(options: NatsOptions, opened: Engine) -> list[Any]:
     """All messages of a store's stream, in the stream's order."""
     root, stream = options.root(store_id(opened)), options.stream(store_id(opened))
     async with client(options) as connection:
@@ -44,7 +44,7 @@ async def messages(options: NatsOptions, opened: Opened) -> list[Any]:
         return found
 
 
-async def positions(options: NatsOptions, opened: Opened) -> list[int]:
+async def positions(options: NatsOptions, opened: Engine) -> list[int]:
     return [int(message.headers["Log-Position"]) for message in await messages(options, opened)]
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.compose import open_holdlog, tell_nats
+from holdlog.adapters.compose import open_holdlog, publish_to_nats
 from holdlog.adapters.nats.background import NatsBeside
 from holdlog.adapters.nats.options import NatsOptions, nats_options
 from holdlog.adapters.nats.subscriber import Subscription
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.domain.message import NOBODY
 from tests.commands import put, transact
 from tests.nats.conftest import store_id
@@ -119,16 +119,16 @@ def test_a_server_with_wrong_credentials_works_and_says_so(path: Path, tmp_path:
 
 
 @pytest.fixture
-def beside(options: NatsOptions) -> Iterator[tuple[Opened, NatsBeside]]:
+def beside(options: NatsOptions) -> Iterator[tuple[Engine, NatsBeside]]:
     """A store in memory, and NATS beside it."""
     opened = open_holdlog(":memory:")
-    nats = tell_nats(opened, ":memory:", options)
+    nats = publish_to_nats(opened, ":memory:", options)
     yield opened, nats
     nats.stop()
     opened.close()
 
 
-async def test_what_nats_tells_wakes_who_waits(options: NatsOptions, beside: tuple[Opened, NatsBeside]) -> None:
+async def test_what_nats_tells_wakes_who_waits(options: NatsOptions, beside: tuple[Engine, NatsBeside]) -> None:
     opened, nats = beside
     until(lambda: nats.status.state == "current")
     rung = threading.Event()
@@ -147,17 +147,17 @@ async def test_what_nats_tells_wakes_who_waits(options: NatsOptions, beside: tup
 def test_stopping_leaves_nothing_behind(options: NatsOptions) -> None:
     opened = open_holdlog(":memory:")
     before = threading.active_count()
-    nats = tell_nats(opened, ":memory:", options)
+    nats = publish_to_nats(opened, ":memory:", options)
     opened.writer.run(transact(put("k", 1)), NOBODY)
     until(lambda: nats.status.position == 1)
     nats.stop()
     until(lambda: threading.active_count() <= before)
-    tell_nats(opened, ":memory:", options).stop()
+    publish_to_nats(opened, ":memory:", options).stop()
     opened.close()
 
 
 def test_a_foreign_stream_is_told_and_tried_again(
-    options: NatsOptions, beside: tuple[Opened, NatsBeside], caplog: pytest.LogCaptureFixture
+    options: NatsOptions, beside: tuple[Engine, NatsBeside], caplog: pytest.LogCaptureFixture
 ) -> None:
     _, first = beside
     until(lambda: first.status.state == "current")
@@ -166,7 +166,7 @@ def test_a_foreign_stream_is_told_and_tried_again(
         stores = [open_holdlog(":memory:") for _ in range(2)]
         nats = []
         for store in stores:
-            nats.append(tell_nats(store, ":memory:", named))
+            nats.append(publish_to_nats(store, ":memory:", named))
             until(lambda: nats[-1].status.state != "connecting" or bool(caplog.messages))
         until(lambda: any("belongs to another store" in text for text in caplog.messages))
     for it, store in zip(nats, stores, strict=True):

@@ -18,7 +18,7 @@ import pytest
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.nats.errors import NatsError
 from holdlog.adapters.nats.options import NatsOptions, nats_options
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.domain.message import NOBODY
 from tests.commands import put, transact
 from tests.nats.conftest import publish_all
@@ -90,7 +90,7 @@ def test_without_nkeys_it_says_what_to_install(tmp_path: Path, monkeypatch: pyte
         nats_options("nats://one", nkey=tmp_path / "seed").arguments()
 
 
-async def reaches(opened: Opened, path: Path, options: NatsOptions) -> bool:
+async def reaches(opened: Engine, path: Path, options: NatsOptions) -> bool:
     """Whether events get there."""
     opened.writer.run(transact(put("k", 1)), NOBODY)
     await publish_all(opened, path, options)
@@ -105,7 +105,7 @@ async def reaches(opened: Opened, path: Path, options: NatsOptions) -> bool:
     ],
 )
 async def test_who_is_known_gets_in_and_nobody_else(
-    opened: Opened, path: Path, tmp_path: Path, config: str, right: str, wrong: tuple[str, ...]
+    opened: Engine, path: Path, tmp_path: Path, config: str, right: str, wrong: tuple[str, ...]
 ) -> None:
     (tmp_path / "c.conf").write_text(config)
     with nats_server(tmp_path / "nats", "-c", str(tmp_path / "c.conf")) as server:
@@ -116,7 +116,7 @@ async def test_who_is_known_gets_in_and_nobody_else(
         assert await reaches(opened, path, nats_options(server.url.replace("//", f"//{right}")))
 
 
-async def test_a_server_that_hears_us_too_late_is_asked_again(opened: Opened, path: Path, tmp_path: Path) -> None:
+async def test_a_server_that_hears_us_too_late_is_asked_again(opened: Engine, path: Path, tmp_path: Path) -> None:
     config = tmp_path / "hasty.conf"
     config.write_text("authorization { token: abc, timeout: 0.2 }")
     late: list[bool] = []
@@ -144,7 +144,7 @@ async def test_a_server_that_hears_us_too_late_is_asked_again(opened: Opened, pa
     assert late
 
 
-async def test_an_nkey_gets_in(opened: Opened, path: Path, tmp_path: Path) -> None:
+async def test_an_nkey_gets_in(opened: Engine, path: Path, tmp_path: Path) -> None:
     seed = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
     other = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
     (tmp_path / "seed").write_bytes(seed)
@@ -175,7 +175,7 @@ def signed(claims: dict[str, object], signer: bytes) -> str:
     return f"{body}.{part(pair.sign(body.encode()))}"
 
 
-async def test_a_credentials_file_gets_in(opened: Opened, path: Path, tmp_path: Path) -> None:
+async def test_a_credentials_file_gets_in(opened: Engine, path: Path, tmp_path: Path) -> None:
     kinds = (nkeys.PREFIX_BYTE_OPERATOR, nkeys.PREFIX_BYTE_ACCOUNT, nkeys.PREFIX_BYTE_USER, nkeys.PREFIX_BYTE_ACCOUNT)
     operator, account, user, system = (nkeys.encode_seed(os.urandom(32), kind) for kind in kinds)
     names = [nkeys.from_seed(bytearray(seed)).public_key.decode() for seed in (operator, account, user, system)]
@@ -212,7 +212,7 @@ def make_certificates(folder: Path) -> None:
         subprocess.run([*make, *who, *files], check=True, capture_output=True)
 
 
-async def test_tls_is_checked_both_ways(opened: Opened, path: Path, tmp_path: Path) -> None:
+async def test_tls_is_checked_both_ways(opened: Engine, path: Path, tmp_path: Path) -> None:
     make_certificates(tmp_path)
     (tmp_path / "c.conf").write_text(
         f'tls: {{cert_file: "{tmp_path}/server.pem", key_file: "{tmp_path}/server.key",'

@@ -12,7 +12,7 @@ from holdlog.adapters.nats import relay
 from holdlog.adapters.nats.options import NatsOptions
 from holdlog.adapters.nats.relay import Relay, Status
 from holdlog.adapters.nats.subscriber import Subscription
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from tests.nats.conftest import publish_all, relaying, store_id
 from tests.nats.streams import positions, until
 from tests.nats.test_relay import write
@@ -27,7 +27,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path, postgres_server: str)
 
 
 async def test_relay_and_subscriber_of_a_moved_store_go_on(
-    opened: Opened, path: Path, target: Place, options: NatsOptions
+    opened: Engine, path: Path, target: Place, options: NatsOptions
 ) -> None:
     write(opened, 20)
     told: list[Status] = []
@@ -52,7 +52,7 @@ async def test_relay_and_subscriber_of_a_moved_store_go_on(
 
 
 async def test_a_relay_of_a_sealed_store_keeps_its_place_and_rests(
-    opened: Opened, path: Path, tmp_path: Path, options: NatsOptions, monkeypatch: pytest.MonkeyPatch
+    opened: Engine, path: Path, tmp_path: Path, options: NatsOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relay, "ANCHOR_AFTER", 0.0)
     write(opened, 3)

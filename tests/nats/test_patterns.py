@@ -13,7 +13,7 @@ from holdlog.adapters.nats.options import NatsOptions
 from holdlog.adapters.nats.patterns import Pattern, pattern_of
 from holdlog.adapters.nats.subjects import subject_in
 from holdlog.adapters.nats.subscriber import Subscription
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.domain.names import agent_stream, claim_stream, record_stream, thread_stream
 from holdlog.domain.refusals import InvalidError
 from tests.nats.conftest import publish_all
@@ -120,7 +120,7 @@ def test_whatever_an_event_has_can_be_asked_for(one: str, other: str, named: boo
         assert pattern.fits(subject)
 
 
-async def test_the_subject_of_another_store_is_refused(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_the_subject_of_another_store_is_refused(opened: Engine, path: Path, options: NatsOptions) -> None:
     options = options._replace(name="one")
     write(opened, 1)
     await publish_all(opened, path, options)

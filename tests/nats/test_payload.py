@@ -14,7 +14,7 @@ from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.domain.agent import Register
 from holdlog.domain.claims.commands import AcquireClaim
 from holdlog.domain.envelope import Recorded
-from holdlog.domain.handle import Command
+from holdlog.domain.handle import AnyCommand
 from holdlog.domain.message import Caller, Event
 from tests.clock import Clock
 from tests.commands import HERE, put, run, transact, whole_log
@@ -32,7 +32,7 @@ VALUES = st.recursive(
 )
 
 
-def recorded(*commands: Command, caller: Caller | None = None) -> Recorded[Event]:
+def recorded(*commands: AnyCommand, caller: Caller | None = None) -> Recorded[Event]:
     """The newest event after these commands."""
     clock = Clock()
     store = MemoryStore(clock, clock.steady)
@@ -42,7 +42,7 @@ def recorded(*commands: Command, caller: Caller | None = None) -> Recorded[Event
         return reader.log(0, -1)[-1]
 
 
-def told(*commands: Command, caller: Caller | None = None, **more: Any) -> dict[str, Any]:
+def told(*commands: AnyCommand, caller: Caller | None = None, **more: Any) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(payload.text_of(ID, recorded(*commands, caller=caller), **more))
     return found
 

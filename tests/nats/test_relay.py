@@ -15,14 +15,14 @@ from holdlog.adapters.compose import open_holdlog, open_lead
 from holdlog.adapters.nats.connection import connect
 from holdlog.adapters.nats.errors import NatsError
 from holdlog.adapters.nats.lead import FileLead, SoleLead
-from holdlog.adapters.nats.options import Limits, NatsOptions, nats_options
+from holdlog.adapters.nats.options import NatsOptions, StreamLimits, nats_options
 from holdlog.adapters.nats.payload import read
 from holdlog.adapters.nats.publishing import FENCED, Publisher
 from holdlog.adapters.nats.relay import Relay, Status
 from holdlog.adapters.nats.sending import Sending
 from holdlog.adapters.nats.stream import Head, ensure_stream
 from holdlog.adapters.nats.subscriber import Subscription
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.domain.message import NOBODY
 from tests.commands import HERE, put, take, transact
 from tests.nats.conftest import publish_all, relaying, store_id
@@ -30,12 +30,12 @@ from tests.nats.streams import PATIENCE, client, messages, positions, until
 from tests.servers import NatsServer, free_port, nats_server
 
 
-def write(opened: Opened, count: int, first: int = 0) -> None:
+def write(opened: Engine, count: int, first: int = 0) -> None:
     for number in range(first, first + count):
         opened.writer.run(transact(put(f"k{number % 7}", number)), NOBODY)
 
 
-async def test_what_is_published_equals_the_log(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_what_is_published_equals_the_log(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 20)
     opened.writer.run(transact(put("a.b *>", "x", namespace="name space")), NOBODY)
     opened.writer.run(transact(put("🦊" * 512, "x")), NOBODY)
@@ -56,7 +56,7 @@ async def test_what_is_published_equals_the_log(opened: Opened, path: Path, opti
     assert found[22].subject == f"{root}.claim.path.src%2Fa%2Epy"
 
 
-async def test_a_second_run_goes_on_where_the_stream_ends(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_a_second_run_goes_on_where_the_stream_ends(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 3)
     await publish_all(opened, path, options)
     await publish_all(opened, path, options)
@@ -65,7 +65,7 @@ async def test_a_second_run_goes_on_where_the_stream_ends(opened: Opened, path: 
     assert await positions(options, opened) == [1, 2, 3, 4, 5]
 
 
-async def test_events_are_published_as_they_happen(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_events_are_published_as_they_happen(opened: Engine, path: Path, options: NatsOptions) -> None:
     told: list[Status] = []
     async with relaying(opened, path, options, told.append):
         await until(lambda: bool(told) and told[-1].state == "current")
@@ -74,7 +74,7 @@ async def test_events_are_published_as_they_happen(opened: Opened, path: Path, o
     assert await positions(options, opened) == [1, 2, 3]
 
 
-async def test_relays_that_all_publish_at_once_double_nothing(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_relays_that_all_publish_at_once_double_nothing(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 5)
     relays = [Relay(opened.store, opened.bell, SoleLead(), options) for _ in range(3)]
 
@@ -89,7 +89,7 @@ async def test_relays_that_all_publish_at_once_double_nothing(opened: Opened, pa
 
 
 async def test_a_stream_that_retention_emptied_is_gone_on_with(
-    opened: Opened, path: Path, options: NatsOptions
+    opened: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(opened, 5)
     await publish_all(opened, path, options)
@@ -101,7 +101,7 @@ async def test_a_stream_that_retention_emptied_is_gone_on_with(
 
 
 async def test_an_emptied_stream_is_gone_on_with_without_a_remark(
-    opened: Opened, path: Path, options: NatsOptions
+    opened: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(opened, 5)
     await publish_all(opened, path, options)
@@ -114,7 +114,7 @@ async def test_an_emptied_stream_is_gone_on_with_without_a_remark(
     assert await positions(options, opened) == [6, 7]
 
 
-async def test_a_stream_that_was_deleted_is_filled_again(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_a_stream_that_was_deleted_is_filled_again(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 5)
     await publish_all(opened, path, options)
     async with client(options) as connection:
@@ -123,7 +123,7 @@ async def test_a_stream_that_was_deleted_is_filled_again(opened: Opened, path: P
     assert await positions(options, opened) == [1, 2, 3, 4, 5]
 
 
-async def test_the_newest_message_may_be_deleted(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_the_newest_message_may_be_deleted(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 5)
     await publish_all(opened, path, options)
     async with client(options) as connection:
@@ -135,7 +135,7 @@ async def test_the_newest_message_may_be_deleted(opened: Opened, path: Path, opt
     assert await positions(options, opened) == [1, 2, 3, 6]
 
 
-async def test_what_a_stranger_published_is_passed_over(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_what_a_stranger_published_is_passed_over(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 2)
     await publish_all(opened, path, options)
     async with client(options) as connection:
@@ -148,10 +148,10 @@ async def test_what_a_stranger_published_is_passed_over(opened: Opened, path: Pa
     assert [(it.headers or {}).get("Log-Position") for it in found] == ["1", "2", None, None, "3", "4"]
 
 
-async def test_limits_of_the_stream_come_from_the_options(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_limits_of_the_stream_come_from_the_options(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 5)
     await publish_all(opened, path, options)
-    limited = options._replace(limits=Limits(max_age=3600.0, max_bytes=10_000_000, max_messages=3))
+    limited = options._replace(limits=StreamLimits(max_age=3600.0, max_bytes=10_000_000, max_messages=3))
     await publish_all(opened, path, limited)
     async with client(options) as connection:
         config = (await connection.jetstream().stream_info(options.stream(store_id(opened)))).config
@@ -161,7 +161,7 @@ async def test_limits_of_the_stream_come_from_the_options(opened: Opened, path: 
     assert await positions(options, opened) == [3, 4, 5]
 
 
-async def test_a_stream_of_another_store_is_refused(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_a_stream_of_another_store_is_refused(opened: Engine, path: Path, options: NatsOptions) -> None:
     named = options._replace(name="team")
     await publish_all(opened, path, named)
     other = open_holdlog(path.with_name("other.db"))
@@ -180,7 +180,7 @@ async def test_a_stream_of_another_store_is_refused(opened: Opened, path: Path, 
     ],
 )
 async def test_a_stream_that_holdlog_did_not_make_is_refused(
-    opened: Opened, path: Path, options: NatsOptions, config: StreamConfig, told: str
+    opened: Engine, path: Path, options: NatsOptions, config: StreamConfig, told: str
 ) -> None:
     async with client(options) as connection:
         js = connection.jetstream()
@@ -193,7 +193,7 @@ async def test_a_stream_that_holdlog_did_not_make_is_refused(
 
 
 async def test_a_store_that_is_older_than_its_stream_is_refused(
-    opened: Opened, path: Path, options: NatsOptions
+    opened: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(opened, 3)
     await publish_all(opened, path, options)
@@ -209,7 +209,7 @@ async def test_a_store_that_is_older_than_its_stream_is_refused(
 
 
 async def test_a_store_that_is_older_than_its_emptied_stream_is_refused(
-    opened: Opened, path: Path, options: NatsOptions
+    opened: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(opened, 5)
     await publish_all(opened, path, options)
@@ -238,7 +238,7 @@ async def test_a_value_that_is_too_large_for_nats_is_left_out(path: Path, tmp_pa
     assert (small.omitted, small.data["value"]) == (False, 0)
 
 
-async def test_large_values_are_published_in_short_pages(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_large_values_are_published_in_short_pages(opened: Engine, path: Path, options: NatsOptions) -> None:
     for number in range(60):
         opened.writer.run(transact(put(f"k{number}", "x" * 400_000)), NOBODY)
     write(opened, 600)
@@ -246,7 +246,7 @@ async def test_large_values_are_published_in_short_pages(opened: Opened, path: P
     assert await positions(options, opened) == list(range(1, 661))
 
 
-async def test_a_relay_waits_for_a_server_that_is_down(opened: Opened, path: Path, tmp_path: Path) -> None:
+async def test_a_relay_waits_for_a_server_that_is_down(opened: Engine, path: Path, tmp_path: Path) -> None:
     write(opened, 3)
     told: list[Status] = []
     server = NatsServer(tmp_path / "nats", port=free_port())
@@ -261,7 +261,7 @@ async def test_a_relay_waits_for_a_server_that_is_down(opened: Opened, path: Pat
         server.stop()
 
 
-async def test_a_relay_goes_on_after_its_server_was_killed(opened: Opened, path: Path, server: NatsServer) -> None:
+async def test_a_relay_goes_on_after_its_server_was_killed(opened: Engine, path: Path, server: NatsServer) -> None:
     told: list[Status] = []
     options = nats_options(server.url)
     async with relaying(opened, path, options, told.append):
@@ -275,7 +275,7 @@ async def test_a_relay_goes_on_after_its_server_was_killed(opened: Opened, path:
     assert await positions(options, opened) == [1, 2, 3, 4, 5, 6]
 
 
-async def test_a_stream_that_lost_its_end_is_filled_again(opened: Opened, path: Path, server: NatsServer) -> None:
+async def test_a_stream_that_lost_its_end_is_filled_again(opened: Engine, path: Path, server: NatsServer) -> None:
     options = nats_options(server.url)
     write(opened, 3)
     await publish_all(opened, path, options)
@@ -303,7 +303,7 @@ async def _next_two(events: Subscription) -> list[int]:
     return [(await anext(events)).position for _ in range(2)]
 
 
-async def until_read(options: NatsOptions, opened: Opened) -> None:
+async def until_read(options: NatsOptions, opened: Engine) -> None:
     """Until somebody reads the stream."""
     async with client(options) as connection:
         js = connection.jetstream()
@@ -314,7 +314,7 @@ async def until_read(options: NatsOptions, opened: Opened) -> None:
         raise AssertionError("nobody reads it")
 
 
-async def test_a_relay_that_is_behind_the_stream_is_fenced(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_a_relay_that_is_behind_the_stream_is_fenced(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 3)
     await publish_all(opened, path, options)
     async with connect(options, "test") as connection:
@@ -331,7 +331,7 @@ async def test_a_relay_that_is_behind_the_stream_is_fenced(opened: Opened, path:
 
 
 async def test_a_strangers_message_between_two_of_ours_makes_no_hole(
-    opened: Opened, path: Path, options: NatsOptions
+    opened: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(opened, 5)
     async with connect(options, "test") as connection:
@@ -348,7 +348,7 @@ async def test_a_strangers_message_between_two_of_ours_makes_no_hole(
     assert [(it.headers or {}).get("Log-Position") for it in found] == [None, "1", "2", "3", "4", "5"]
 
 
-async def test_without_jetstream_it_says_what_to_do(opened: Opened, path: Path, tmp_path: Path) -> None:
+async def test_without_jetstream_it_says_what_to_do(opened: Engine, path: Path, tmp_path: Path) -> None:
     config = tmp_path / "plain.conf"
     config.write_text('accounts: {A: {users: [{user: ann, password: "x"}]}}')  # an account without JetStream
     with nats_server(tmp_path / "nats", "-c", str(config)) as server:
@@ -357,7 +357,7 @@ async def test_without_jetstream_it_says_what_to_do(opened: Opened, path: Path, 
             await publish_all(opened, path, options)
 
 
-async def test_two_relays_may_make_the_stream_at_once(opened: Opened, options: NatsOptions) -> None:
+async def test_two_relays_may_make_the_stream_at_once(opened: Engine, options: NatsOptions) -> None:
 
     async def make() -> None:
         async with connect(options, "test") as connection:
@@ -382,7 +382,7 @@ def test_relays_of_one_store_to_two_names_lead_each(path: Path, options: NatsOpt
     other.leave()
 
 
-async def test_once_ends_while_another_relay_publishes(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_once_ends_while_another_relay_publishes(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 20)
     leading: list[Status] = []
     async with relaying(opened, path, options, leading.append):
@@ -399,7 +399,7 @@ async def test_once_ends_while_another_relay_publishes(opened: Opened, path: Pat
 
 
 async def test_once_publishes_itself_when_the_leading_relay_makes_no_progress(
-    opened: Opened, path: Path, options: NatsOptions, monkeypatch: pytest.MonkeyPatch
+    opened: Engine, path: Path, options: NatsOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdlog.adapters.nats.relay.STALLED_AFTER", 0.1)
     write(opened, 20)
@@ -413,7 +413,7 @@ async def test_once_publishes_itself_when_the_leading_relay_makes_no_progress(
 
 
 async def test_once_ends_at_the_position_of_its_start_however_fast_others_write(
-    opened: Opened, path: Path, options: NatsOptions
+    opened: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(opened, 20)
     ended = threading.Event()
@@ -436,7 +436,7 @@ async def test_once_ends_at_the_position_of_its_start_however_fast_others_write(
 
 
 async def test_once_fails_when_another_relay_leads_and_the_stream_is_not_of_this_store(
-    opened: Opened, path: Path, options: NatsOptions
+    opened: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(opened, 1)
     lead = open_lead(path, options)

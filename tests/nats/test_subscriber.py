@@ -7,10 +7,10 @@ import pytest
 
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.nats.errors import EventsLostError, NatsError
-from holdlog.adapters.nats.options import Limits, NatsOptions, nats_options
+from holdlog.adapters.nats.options import NatsOptions, StreamLimits, nats_options
 from holdlog.adapters.nats.payload import CloudEvent, read, text_of
 from holdlog.adapters.nats.subscriber import Subscription, subscribe
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import InvalidError
 from tests.commands import HERE, put, take, transact
@@ -28,12 +28,12 @@ async def some(events: Subscription, count: int) -> list[CloudEvent]:
         return [await anext(events) for _ in range(count)]
 
 
-def mine(options: NatsOptions, opened: Opened) -> NatsOptions:
+def mine(options: NatsOptions, opened: Engine) -> NatsOptions:
     """The options of a subscriber without the store."""
     return options._replace(name=store_id(opened))
 
 
-async def test_what_is_yielded_equals_the_log(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_what_is_yielded_equals_the_log(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 10)
     opened.writer.run(take("src/a.py"), HERE)
     await publish_all(opened, path, options)
@@ -44,7 +44,7 @@ async def test_what_is_yielded_equals_the_log(opened: Opened, path: Path, option
     assert events.position == 11
 
 
-async def test_it_begins_behind_a_position(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_it_begins_behind_a_position(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 30)
     await publish_all(opened, path, options)
     for after in (0, 1, 17, 29):
@@ -52,7 +52,7 @@ async def test_it_begins_behind_a_position(opened: Opened, path: Path, options: 
             assert [event.position for event in await some(events, 1)] == [after + 1]
 
 
-async def test_it_begins_now_when_nothing_is_said(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_it_begins_now_when_nothing_is_said(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 3)
     async with relaying(opened, path, options):
         await publish_all_known(opened, options)
@@ -63,7 +63,7 @@ async def test_it_begins_now_when_nothing_is_said(opened: Opened, path: Path, op
             assert [event.position for event in await coming] == [4, 5]
 
 
-async def publish_all_known(opened: Opened, options: NatsOptions) -> None:
+async def publish_all_known(opened: Engine, options: NatsOptions) -> None:
     """Wait until a running relay published all."""
     with opened.store.reader() as reader:
         newest = reader.position()
@@ -71,7 +71,7 @@ async def publish_all_known(opened: Opened, options: NatsOptions) -> None:
         await some(events, 1)
 
 
-async def test_subjects_pick_and_the_position_goes_on(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_subjects_pick_and_the_position_goes_on(opened: Engine, path: Path, options: NatsOptions) -> None:
     for number in range(5):
         opened.writer.run(transact(put("a.b", number, namespace="one"), put("k", number, namespace="two")), NOBODY)
     opened.writer.run(take("src/a.py"), HERE)
@@ -84,7 +84,7 @@ async def test_subjects_pick_and_the_position_goes_on(opened: Opened, path: Path
 
 
 async def test_bookmarks_tell_the_place_of_one_that_sees_nothing(
-    opened: Opened, path: Path, options: NatsOptions
+    opened: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(opened, 5)
     await publish_all(opened, path, options)
@@ -94,9 +94,9 @@ async def test_bookmarks_tell_the_place_of_one_that_sees_nothing(
     assert read(mark.text) == mark
 
 
-async def test_a_gap_is_closed_from_the_log(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_a_gap_is_closed_from_the_log(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 10)
-    limited = options._replace(limits=Limits(max_messages=3))
+    limited = options._replace(limits=StreamLimits(max_messages=3))
     await publish_all(opened, path, limited)
     assert await positions(options, opened) == [8, 9, 10]
     async with Subscription(options, after=2, opened=open_holdlog(path)) as events:
@@ -105,7 +105,7 @@ async def test_a_gap_is_closed_from_the_log(opened: Opened, path: Path, options:
         assert [event.position for event in await some(events, 1)] == [8]
 
 
-async def test_an_empty_stream_is_made_up_for_from_the_log(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_an_empty_stream_is_made_up_for_from_the_log(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 4)
     await publish_all(opened, path, options)
     async with client(options) as connection:
@@ -115,10 +115,10 @@ async def test_an_empty_stream_is_made_up_for_from_the_log(opened: Opened, path:
 
 
 async def test_without_the_store_a_gap_is_an_error_that_tells_the_place(
-    opened: Opened, path: Path, options: NatsOptions
+    opened: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(opened, 10)
-    await publish_all(opened, path, options._replace(limits=Limits(max_messages=3)))
+    await publish_all(opened, path, options._replace(limits=StreamLimits(max_messages=3)))
     async with Subscription(mine(options, opened), after=2) as events:
         with pytest.raises(EventsLostError, match="after position 2 up to 7") as lost:
             await some(events, 1)
@@ -139,7 +139,7 @@ async def test_what_was_too_large_for_nats_comes_from_the_log(path: Path, tmp_pa
     assert (event.omitted, event.data["value"]) == (False, "x" * 20_000)
 
 
-async def test_a_durable_name_goes_on_where_it_was(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_a_durable_name_goes_on_where_it_was(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 10)
     await publish_all(opened, path, options)
     async with Subscription(mine(options, opened), after=0, durable="robot") as events:
@@ -152,7 +152,7 @@ async def test_a_durable_name_goes_on_where_it_was(opened: Opened, path: Path, o
                 await anext(events)
 
 
-async def test_what_failed_comes_again_to_a_durable_name(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_what_failed_comes_again_to_a_durable_name(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 5)
     await publish_all(opened, path, options)
 
@@ -168,7 +168,7 @@ async def test_what_failed_comes_again_to_a_durable_name(opened: Opened, path: P
         assert [event.position for event in await some(events, 1)] == [3]
 
 
-async def test_one_durable_name_has_one_subscriber(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_one_durable_name_has_one_subscriber(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 3)
     await publish_all(opened, path, options)
     async with Subscription(mine(options, opened), after=0, durable="robot") as first:
@@ -179,7 +179,7 @@ async def test_one_durable_name_has_one_subscriber(opened: Opened, path: Path, o
                 await some(first, 5)
 
 
-async def test_a_server_that_dies_is_waited_for(opened: Opened, path: Path, server: NatsServer) -> None:
+async def test_a_server_that_dies_is_waited_for(opened: Engine, path: Path, server: NatsServer) -> None:
     options = nats_options(server.url)
     async with relaying(opened, path, options), Subscription(options, after=0, opened=open_holdlog(path)) as events:
         write(opened, 3)
@@ -192,7 +192,7 @@ async def test_a_server_that_dies_is_waited_for(opened: Opened, path: Path, serv
         assert [event.position for event in await some(events, 1)] == [7]
 
 
-async def test_a_stream_that_was_made_again_is_followed(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_a_stream_that_was_made_again_is_followed(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 3)
     await publish_all(opened, path, options)
     async with Subscription(mine(options, opened), after=0) as events:
@@ -204,7 +204,7 @@ async def test_a_stream_that_was_made_again_is_followed(opened: Opened, path: Pa
         assert [event.position for event in await some(events, 2)] == [4, 5]
 
 
-async def test_a_subscriber_may_come_before_the_stream(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_a_subscriber_may_come_before_the_stream(opened: Engine, path: Path, options: NatsOptions) -> None:
     async with Subscription(mine(options, opened), after=0) as events:
         coming = asyncio.create_task(some(events, 2))
         await asyncio.sleep(0)
@@ -213,7 +213,7 @@ async def test_a_subscriber_may_come_before_the_stream(opened: Opened, path: Pat
         assert [event.position for event in await coming] == [1, 2]
 
 
-async def test_one_store_needs_no_name_and_one_of_several_does(opened: Opened, path: Path, server: NatsServer) -> None:
+async def test_one_store_needs_no_name_and_one_of_several_does(opened: Engine, path: Path, server: NatsServer) -> None:
     options = nats_options(server.url)
     write(opened, 1)
     await publish_all(opened, path, options)
@@ -230,7 +230,7 @@ async def test_one_store_needs_no_name_and_one_of_several_does(opened: Opened, p
 
 
 async def test_it_stays_with_its_store_when_others_publish_after_an_outage(
-    opened: Opened, path: Path, server: NatsServer
+    opened: Engine, path: Path, server: NatsServer
 ) -> None:
     options = nats_options(server.url)
     write(opened, 1)
@@ -249,7 +249,7 @@ async def test_it_stays_with_its_store_when_others_publish_after_an_outage(
 
 
 async def test_a_stream_that_another_store_made_meanwhile_is_refused(
-    opened: Opened, path: Path, options: NatsOptions
+    opened: Engine, path: Path, options: NatsOptions
 ) -> None:
     named = options._replace(name="taken")
     write(opened, 1)
@@ -266,7 +266,7 @@ async def test_a_stream_that_another_store_made_meanwhile_is_refused(
     other.close()
 
 
-async def test_who_is_cancelled_ends_while_messages_pour_in(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_who_is_cancelled_ends_while_messages_pour_in(opened: Engine, path: Path, options: NatsOptions) -> None:
     write(opened, 300)
     await publish_all(opened, path, options)
 
@@ -290,7 +290,7 @@ async def test_who_is_cancelled_ends_while_messages_pour_in(opened: Opened, path
 
 @pytest.mark.parametrize("how", ["delete", "purge"])
 async def test_a_durable_name_whose_place_was_deleted_begins_anew(
-    how: str, opened: Opened, path: Path, options: NatsOptions
+    how: str, opened: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(opened, 3)
     await publish_all(opened, path, options)

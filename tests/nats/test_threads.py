@@ -9,7 +9,7 @@ from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.nats.options import NatsOptions, nats_options
 from holdlog.adapters.nats.payload import read
 from holdlog.adapters.nats.subscriber import Subscription
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from tests.nats.conftest import publish_all, store_id
 from tests.nats.streams import client, messages, until
 from tests.nats.test_subscriber import some
@@ -19,7 +19,7 @@ from tests.thread_story import KINDS, append, change_data, result, said, start, 
 DOCUMENT = (Path(__file__).parents[2] / "docs/nats.md").read_text()
 
 
-async def test_threads_are_published_below_their_ids(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_threads_are_published_below_their_ids(opened: Engine, path: Path, options: NatsOptions) -> None:
     story(opened, "run 7")
     story(opened, "run")
     await publish_all(opened, path, options)
@@ -34,9 +34,9 @@ async def test_threads_are_published_below_their_ids(opened: Opened, path: Path,
         assert [read(it.data.decode()).data["thread"] for it in await chosen.fetch(7, timeout=5)] == ["run"] * 7
 
 
-async def test_a_subscriber_picks_one_thread_or_all(opened: Opened, path: Path, options: NatsOptions) -> None:
+async def test_a_subscriber_picks_one_thread_or_all(opened: Engine, path: Path, options: NatsOptions) -> None:
     story(opened, "run 7")
-    opened.claim(opened.calls.claim("thread/7", "ann"), opened.caller)
+    opened.claim(opened.requests.claim("thread/7", "ann"), opened.caller)
     story(opened, "run")
     await publish_all(opened, path, options)
     options = options._replace(name=store_id(opened))
@@ -70,7 +70,7 @@ async def test_what_is_too_large_for_nats_is_left_out_and_comes_from_the_log(pat
 
 
 async def test_the_documented_subscriber_hears_of_its_thread(
-    opened: Opened, path: Path, shared_server: NatsServer, options: NatsOptions
+    opened: Engine, path: Path, shared_server: NatsServer, options: NatsOptions
 ) -> None:
     example = next(it for it in re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL) if "thread._." in it)
     example = example.replace("nats://127.0.0.1:4222", shared_server.url).replace("state.db", str(path))

@@ -29,7 +29,7 @@ from holdlog import (
     UnavailableError,
 )
 from holdlog.adapters.machine import bells
-from holdlog.adapters.machine.gate import Gate
+from holdlog.adapters.machine.gate import WriteLock
 from holdlog.adapters.stores import schema, writer
 from holdlog.adapters.stores.recorder import uri_of
 from holdlog.domain.message import NOBODY
@@ -317,7 +317,7 @@ def write_hastily(path: str, patience: str, how: str) -> None:
 
 def hold_gate(path: str) -> None:
     """Hold the gate until told to let go."""
-    gate = Gate(Path(path + ".gate"))
+    gate = WriteLock(Path(path + ".gate"))
     gate.acquire(time.monotonic() + 10)
     say(held=True)
     hear()
@@ -392,7 +392,7 @@ def queue_behind_a_slow_disk(path: str) -> None:
 def interrupted_at_the_gate(path: str) -> None:
     """Wait for the gate, be interrupted there, write again."""
     try:
-        gate = Gate(Path(path + ".gate"))
+        gate = WriteLock(Path(path + ".gate"))
         say(waits=True)
         gate.acquire(time.monotonic() + 30)
     except KeyboardInterrupt:
@@ -494,7 +494,7 @@ def wait_and_fork(path: str) -> None:
 
 def newer_major(path: str) -> None:
     """A newer build that changes the schema, through the gate."""
-    gate = Gate(Path(path + ".gate"))
+    gate = WriteLock(Path(path + ".gate"))
     gate.acquire(time.monotonic() + 10)
     connection = sqlite3.connect(uri_of(Path(path)), uri=True, isolation_level=None)
     connection.execute(f"PRAGMA user_version = {(schema.MAJOR + 1) * schema.MINORS_PER_MAJOR}")

@@ -324,7 +324,7 @@ class World:
     def free(self, resource: str) -> None:
         """End whatever is left of a case, as a person does."""
         opened = self.peer._opened
-        forced = opened.calls.release(resource, "janitor", note="end of a case", forced=True)
+        forced = opened.requests.release(resource, "janitor", note="end of a case", forced=True)
         opened.write(forced, opened.caller)
         self.ledger.believers.pop(_short(resource), None)
 

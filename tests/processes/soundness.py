@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from holdlog.adapters.stores.mapper import expected_digest, unseal
+from holdlog.adapters.stores.mapper import decode, expected_digest
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.postgres import schema as postgres
 from holdlog.adapters.stores.postgres.opening import open_postgres
@@ -50,7 +50,7 @@ def _followed(log: Iterable[Any]) -> list[Put]:
     digests: dict[str, bytes] = {}
     last = 0
     for row in log:
-        recorded = unseal(row)
+        recorded = decode(row)
         envelope = recorded.envelope
         stream = envelope.stream
         state = states.get(stream) or fold.initial(stream)
@@ -60,7 +60,7 @@ def _followed(log: Iterable[Any]) -> list[Put]:
         assert envelope.digest == expected_digest(row, digests.get(stream, NO_DIGEST))
         digests[stream] = envelope.digest
         states[stream] = fold.apply(state, envelope, recorded.event)
-        added += fold.also(states[stream], recorded.event, envelope.at)
+        added += fold.detail_rows(states[stream], recorded.event, envelope.at)
     return [*map(fold.put, states.values()), *added]
 
 

@@ -30,7 +30,7 @@ import os, sys
 from pathlib import Path
 from holdlog.adapters.copying import copy
 from holdlog.adapters.stores.copying import carried
-from holdlog.adapters.stores.copying.database import DatabaseTarget
+from holdlog.adapters.stores.copying.database import DatabaseCopyTarget
 from holdlog.adapters.stores.copying.file import FileTarget
 
 where, source, target = sys.argv[1:]
@@ -40,7 +40,7 @@ def stop():
     print("here", flush=True)
     sys.stdin.readline()
 
-for kind in (FileTarget, DatabaseTarget):
+for kind in (FileTarget, DatabaseCopyTarget):
     if where == "after publish":
         publish = kind.publish
         kind.publish = lambda *all, publish=publish: (publish(*all), stop())

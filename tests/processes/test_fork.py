@@ -131,9 +131,9 @@ def test_a_fork_in_the_middle_of_a_batch_leaves_the_gate_with_the_parent(path: P
 
         def disturb() -> None:
             refuses_everything(store)
-            from holdlog.adapters.machine.gate import Gate
+            from holdlog.adapters.machine.gate import WriteLock
 
-            gate = Gate(path.with_name(path.name + ".gate"))
+            gate = WriteLock(path.with_name(path.name + ".gate"))
             with pytest.raises(Exception, match="does not release it"):
                 gate.acquire(0.0)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore, UnavailableError
-from holdlog.adapters.machine.gate import Gate, unlock_file
+from holdlog.adapters.machine.gate import WriteLock, unlock_file
 from tests.processes.soundness import require_sound
 
 OURS = ("/adapters/", "/domain/", "/projections/")
@@ -75,7 +75,7 @@ def test_a_write_that_is_interrupted_anywhere_locks_nobody_out(path: Path) -> No
         put(store)
         number = 1
         while interrupted_after(number, lambda: put(store)):
-            gate = Gate(path.with_name(path.name + ".gate"))
+            gate = WriteLock(path.with_name(path.name + ".gate"))
             gate.acquire(time.monotonic() + 1)
             gate.release()
             gate.close()
@@ -104,7 +104,7 @@ def test_a_leader_that_is_interrupted_strands_none_of_those_who_wait(path: Path)
         number = 1
         interrupted = True
         while interrupted:
-            gate = Gate(path.with_name(path.name + ".gate"))
+            gate = WriteLock(path.with_name(path.name + ".gate"))
             gate.acquire(time.monotonic() + 5)
             answers: list[object] = []
             over = threading.Event()
@@ -141,7 +141,7 @@ def test_one_to_whom_the_lead_was_handed_strands_none_of_its_batch_when_interrup
         number = 1
         interrupted = True
         while interrupted:
-            gate = Gate(path.with_name(path.name + ".gate"))
+            gate = WriteLock(path.with_name(path.name + ".gate"))
             over, shut = threading.Event(), threading.Event()
 
             def follow(behind: int, over: threading.Event = over) -> None:
@@ -150,7 +150,7 @@ def test_one_to_whom_the_lead_was_handed_strands_none_of_its_batch_when_interrup
                 with suppress(UnavailableError):
                     put(store, "followed")
 
-            def shut_gate(gate: Gate = gate, over: threading.Event = over, shut: threading.Event = shut) -> None:
+            def shut_gate(gate: WriteLock = gate, over: threading.Event = over, shut: threading.Event = shut) -> None:
                 gate.acquire(time.monotonic() + 5)
                 shut.set()
                 while len(waiting._waiting) < 4 and not over.is_set():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdlog import AsyncStateStore, HoldlogError, StateStore, StoreError, UnavailableError
-from holdlog.adapters.machine.gate import Gate
+from holdlog.adapters.machine.gate import WriteLock
 from tests.processes.conftest import Start
 from tests.processes.soundness import require_sound
 from tests.processes.strace import STRACE
@@ -104,7 +104,7 @@ def test_behind_writers_that_take_turns_no_single_one_is_called_stuck(path: Path
     worker = start("write_hastily", path, PATIENCE, "thread")
     worker.hear()
     gate = path.with_name(path.name + ".gate")
-    holder = Gate(gate)
+    holder = WriteLock(gate)
     holder.acquire(time.monotonic() + 5)
     worker.tell()
     worker.hear()
@@ -220,7 +220,7 @@ def test_what_a_writer_learnt_through_a_deleted_gate_does_not_hold(path: Path, s
 def test_an_interrupt_while_waiting_for_the_gate_leaves_it_free(path: Path, start: Start) -> None:
     holder = start("hold_gate", path)
     holder.hear()
-    gate = Gate(path.with_name(path.name + ".gate"))
+    gate = WriteLock(path.with_name(path.name + ".gate"))
     interrupted = start("interrupted_at_the_gate", path)
     holder_knows = interrupted.hear()
     assert holder_knows["waits"]

@@ -24,14 +24,14 @@ from psycopg import sql
 from holdlog import AsyncStateStore, StateStore
 from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.call import Settings
-from holdlog.adapters.calls import Calls
+from holdlog.adapters.calls import Requests
 from holdlog.adapters.compose import open_lead
 from holdlog.adapters.machine.host import now, steady
 from holdlog.adapters.nats.options import nats_options
-from holdlog.adapters.opened import Server
+from holdlog.adapters.opened import Liveness
 from holdlog.adapters.stores.postgres.connection import is_over
 from holdlog.adapters.stores.postgres.opening import open_postgres
-from holdlog.adapters.stores.postgres.place import place_of
+from holdlog.adapters.stores.postgres.place import database_target
 from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.domain.handle import handle
 from holdlog.domain.message import NOBODY
@@ -255,7 +255,7 @@ def test_while_the_database_is_gone_callers_are_told_and_afterwards_it_works(ser
         with pytest.raises(UnavailableError) as refusal:
             store.get("n", "k")
         elsewhere, here = (
-            Calls(Settings(keeps=keeps), now, steady, Server().connected, Identity("salt"))
+            Requests(Settings(keeps=keeps), now, steady, Liveness().connected, Identity("salt"))
             .refused(refusal.value)
             .body()["message"]
             for keeps in (False, True)
@@ -498,7 +498,7 @@ def test_a_vacuum_of_the_log_holds_up_no_write(postgres: str) -> None:
 def test_a_store_of_schema_1_is_taken_over_when_its_writer_is_done(postgres: str) -> None:
     """Servers of that build lock the table of the log, and look at the version then."""
     lay_in_postgres(postgres)  # the tables of 1 and 2 are the same
-    place = place_of(postgres)
+    place = database_target(postgres)
     with psycopg.connect(place.url) as older, ThreadPoolExecutor(1) as pool:
         older.execute(f"UPDATE {place.schema}.meta SET value = '1' WHERE name = 'major'")  # type: ignore[call-overload]
         older.commit()

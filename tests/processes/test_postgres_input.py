@@ -16,7 +16,7 @@ from holdlog import StateStore
 from holdlog.adapters.cli.main import main
 from holdlog.adapters.machine.location import without_password
 from holdlog.adapters.stores.postgres.opening import open_postgres
-from holdlog.adapters.stores.postgres.place import place_of
+from holdlog.adapters.stores.postgres.place import database_target
 from holdlog.adapters.stores.postgres.schema import MAJOR
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 from tests.commands import until, write
@@ -169,8 +169,8 @@ def test_odd_characters_in_user_password_and_database_are_percent_encoded(server
 
 
 def test_a_url_without_a_host_keeps_its_form() -> None:
-    assert place_of("postgresql:///x?host=/run/pg&schema=s") == ("postgresql:///x?host=%2Frun%2Fpg", "s")
-    assert place_of("postgres://") == ("postgresql://", "holdlog")
+    assert database_target("postgresql:///x?host=/run/pg&schema=s") == ("postgresql:///x?host=%2Frun%2Fpg", "s")
+    assert database_target("postgres://") == ("postgresql://", "holdlog")
 
 
 @pytest.mark.parametrize(

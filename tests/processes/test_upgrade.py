@@ -27,16 +27,16 @@ from holdlog.adapters.stores.migrating import BEFORE_UPGRADE
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.postgres import migrating
 from holdlog.adapters.stores.postgres.opening import open_postgres
-from holdlog.adapters.stores.postgres.place import place_of
+from holdlog.adapters.stores.postgres.place import database_target
 from holdlog.adapters.stores.postgres.standing import TABLES
 from holdlog.adapters.stores.schema import MAJOR, SESSION_SALT
 from holdlog.adapters.stores.sealing import Seal, file_triggers, schema_triggers
 from holdlog.domain.claims.commands import AcquireClaim
 from holdlog.domain.claims.lease import Lease
-from holdlog.domain.handle import Changed, handle
+from holdlog.domain.handle import RecordsChanged, handle
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
-from holdlog.domain.record import Guard, Merge, Transact
+from holdlog.domain.record import FencingCondition, Merge, Transact
 from holdlog.domain.value import Json
 from tests.clock import SECOND, Clock
 from tests.commands import put, run, whole_log
@@ -132,9 +132,9 @@ def test_the_sessions_of_all_leases_have_ended_and_deadlines_stay(kind: Kind) ->
     assert {it.server for it in leases} == {""}
     assert {it.session for it in leases} == {*hashed(kind, "p-1", "p-2", "p-3", "h-1", "p-5"), BEFORE_UPGRADE}
     assert all(0 < now - it.ended_at + SECOND < 100 * SECOND for it in leases)
-    assert all(it.seen == it.heard and it.receipt is None for it in leases)
+    assert all(it.last_seen_at == it.last_call_at and it.receipt is None for it in leases)
     waits = next(it for it in leases if it.kind == "waits")
-    assert 0 < waits.present_until < waits.deadline
+    assert 0 < waits.waiting_until < waits.deadline
 
 
 def hashed(kind: Kind, *sessions: str) -> list[str]:
@@ -157,7 +157,7 @@ def test_a_request_of_the_older_release_is_still_remembered(kind: Kind) -> None:
     command = Transact(operations=(patch,), by="ann")
     with opened(kind) as store, store.transaction(time.monotonic() + 5) as transaction:
         outcome = handle(command, Caller(request_id="r-1", correlation_id="c"), transaction)
-    assert isinstance(outcome, Changed)
+    assert isinstance(outcome, RecordsChanged)
     assert outcome.position == 3
     assert len(kind.ask("SELECT 1 FROM stored_events")) == 48
 
@@ -355,7 +355,7 @@ def test_a_reader_that_stays_makes_it_unavailable_and_leaves_it_as_it_was(
 
 def test_whoever_does_not_own_the_tables_is_refused_with_one_line(in_postgres: InDatabase) -> None:
     before = everything(in_postgres)
-    place = place_of(str(in_postgres.place))
+    place = database_target(str(in_postgres.place))
     role = f"guest_{place.schema}"
     with psycopg.connect(place.url, autocommit=True) as connection:
         for statement in (
@@ -479,7 +479,7 @@ print(json.dumps([found.id, found.type, found.position, found.reason, found.data
 def test_a_subscriber_of_release_0_1_reads_the_messages_of_this_release(release_0_1: Path) -> None:
     with closing(MemoryStore()) as store:
         run(store, AcquireClaim(resource="a.py", agent="ann"), Caller(session="s-1"))
-        guard = (Guard(resource="a.py", version=1),)
+        guard = (FencingCondition(resource="a.py", version=1),)
         caller = Caller(session="s-1", reason="issue 7")
         run(store, Transact(operations=(put("k", {"n": 1}, 0),), by="ann", guard=guard), caller)
         message = text_of("4b0c3a5e-0000-4000-8000-000000000001", whole_log(store)[-1])
@@ -527,7 +527,7 @@ def test_a_connection_that_begins_as_release_0_1_does_finds_the_newer_schema(kin
                 older.execute("ROLLBACK")
                 assert older.execute("SELECT live, value, expires_at FROM current WHERE key = 'key 0'").fetchall()
         return
-    place = place_of(kind.place)
+    place = database_target(kind.place)
     with psycopg.connect(place.url, autocommit=True) as connection:
         connection.execute(f'SET search_path TO "{place.schema}"')  # type: ignore[call-overload]
         connection.execute(AHEAD_OF_0_1)

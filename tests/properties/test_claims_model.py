@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.domain.claims.claim import Claim
-from holdlog.domain.claims.commands import Queued, Release, AcquireClaim, ClaimAcquired
+from holdlog.domain.claims.commands import AcquireClaim, ClaimAcquired, Queued, ReleaseClaim
 from holdlog.domain.claims.lease import Lease
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import BusyError, DeadlockError, HoldlogError
@@ -198,8 +198,8 @@ def require_losses(turn: Turn) -> None:
         if any(claim_rule.agent_of(it) == claim_rule.agent_of(lease) for it in same):
             continue  # it got a grant of the other mode, which it waited for
         by = turn.by and Agent(turn.by.agent, turn.by.session)
-        own = by == claim_rule.agent_of(lease) and isinstance(turn.command, Release | AcquireClaim)
-        by_name = isinstance(turn.command, Release) and turn.command.receipt is None and lease.receipt is not None
+        own = by == claim_rule.agent_of(lease) and isinstance(turn.command, ReleaseClaim | AcquireClaim)
+        by_name = isinstance(turn.command, ReleaseClaim) and turn.command.receipt is None and lease.receipt is not None
         assert (own and not by_name) or lease.key in known, f"{lease.who} lost {lease.key} and learns nothing"
 
 

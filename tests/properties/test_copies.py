@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 
 from holdlog import HoldlogError
 from holdlog.adapters.copying import copy
-from holdlog.domain.claims.commands import Release, AcquireClaim
-from holdlog.domain.handle import Command
+from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim
+from holdlog.domain.handle import AnyCommand
 from tests.claim_calls import by
 from tests.commands import clear, drop, put, require_chained, require_views_equal_the_log, rows, run, transact
 from tests.contracts.test_copy import views
@@ -26,14 +26,14 @@ VALUES = st.recursive(
 )
 RESOURCES = st.sampled_from(["src/", "src/a.py", "custom://x"])
 AGENTS = st.sampled_from(["ann", "bob", "ann/tests"])
-COMMANDS: st.SearchStrategy[Command] = st.one_of(
+COMMANDS: st.SearchStrategy[AnyCommand] = st.one_of(
     st.builds(lambda key, value, ttl: transact(put(key, value, ttl=ttl)), NAMES, VALUES, st.none() | st.just(1e3)),
     st.builds(lambda key: transact(drop(key)), NAMES),
     st.builds(lambda one, two, value: transact(put(one, value), put(two, value)), NAMES, NAMES, VALUES),
     st.builds(clear),
     st.builds(lambda resource, agent, wait: AcquireClaim(resource=resource, agent=agent, wait=wait), RESOURCES, AGENTS,
               st.sampled_from([0, 10_000_000])),
-    st.builds(lambda resource, agent: Release(resource=resource, agent=agent), RESOURCES, AGENTS),
+    st.builds(lambda resource, agent: ReleaseClaim(resource=resource, agent=agent), RESOURCES, AGENTS),
     st.builds(lambda name, value: start(name, a=value), NAMES, VALUES),
     st.builds(lambda name, value: append(message(value), result("a"), thread=name), NAMES, VALUES),
     st.builds(lambda name, value, gone: change_data(None, gone, b=value, thread=name), NAMES, VALUES, NAMES),
@@ -46,7 +46,7 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=st.lists(COMMANDS, max_size=25))
 def test_a_history_copied_there_and_back_is_equal_at_every_position(
-    kinds: tuple[str, str, str], history: list[Command], postgres_server: str
+    kinds: tuple[str, str, str], history: list[AnyCommand], postgres_server: str
 ) -> None:
     with TemporaryDirectory() as folder, places(Path(folder), postgres_server) as somewhere:
         first, second, third = (somewhere(kind) for kind in kinds)

@@ -15,9 +15,9 @@ from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.domain.claims.claim import Claim
-from holdlog.domain.claims.commands import Let, ClaimAcquired
+from holdlog.domain.claims.commands import ClaimAcquired, ReleaseOutcome
 from holdlog.domain.claims.lease import Lease
-from holdlog.domain.handle import Changed, Command, handle
+from holdlog.domain.handle import AnyCommand, RecordsChanged, handle
 from holdlog.domain.ports import Reader, Store, Transaction
 from holdlog.domain.refusals import BusyError, ConflictError, NotFoundError, NotHolderError, UnavailableError
 from tests.commands import (
@@ -271,10 +271,10 @@ class SteppingStore:
             raise AssertionError("two write at once")
 
 
-Handler = Callable[[Command, SteppingStore], Any]
+Handler = Callable[[AnyCommand, SteppingStore], Any]
 
 
-def careful(command: Command, store: SteppingStore) -> Any:
+def careful(command: AnyCommand, store: SteppingStore) -> Any:
     """As the product does it: the decision and what it rests on are in one transaction."""
     with store.transaction() as transaction:
         return handle(command, HERE, transaction)
@@ -320,7 +320,7 @@ class StaleLeases:
         return getattr(self._leases, name)
 
 
-def careless(command: Command, store: SteppingStore) -> Any:
+def careless(command: AnyCommand, store: SteppingStore) -> Any:
     """The mistake that this test is there to find: decided on what was read before the transaction."""
     with store.reader() as reader:
         stale = Stale(reader)
@@ -328,7 +328,7 @@ def careless(command: Command, store: SteppingStore) -> Any:
         return handle(command, HERE, stale.within(transaction))
 
 
-def answer(handler: Handler, command: Command, store: SteppingStore) -> tuple[Any, ...]:
+def answer(handler: Handler, command: AnyCommand, store: SteppingStore) -> tuple[Any, ...]:
     try:
         outcome = handler(command, store)
     except ConflictError as conflict:
@@ -340,11 +340,11 @@ def answer(handler: Handler, command: Command, store: SteppingStore) -> tuple[An
     except NotHolderError as other:
         return "not_holder", other.held_by
     match outcome:
-        case Changed(results=results):
+        case RecordsChanged(results=results):
             return "ok", results[0].version
         case ClaimAcquired(version=version, already=already):
             return ("already" if already else "claimed"), version
-        case Let(released=released, already=already):
+        case ReleaseOutcome(released=released, already=already):
             return ("free",) if already else ("released", released[0][1])
         case _:
             raise AssertionError(outcome)

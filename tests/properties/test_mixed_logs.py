@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from holdlog import HoldlogError, copy
 from holdlog.adapters.stores.memory import MemoryStore
-from holdlog.domain.handle import Command
+from holdlog.domain.handle import AnyCommand
 from holdlog.domain.message import Caller
 from tests.commands import require_chained, require_views_equal_the_log, rows, run, whole_log
 from tests.contracts.test_copy import views
@@ -24,7 +24,7 @@ from tests.properties.test_copies import COMMANDS
 TEXTS = st.none() | st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=20)
 STEPS = st.lists(st.tuples(COMMANDS, st.booleans(), TEXTS), max_size=25)
 """Commands, whether release 0.1 runs them, and their reasons."""
-Step = tuple[Command, bool, str | None]
+Step = tuple[AnyCommand, bool, str | None]
 
 
 def follow(store: Any, steps: list[Step]) -> None:

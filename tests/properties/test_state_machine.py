@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.postgres.opening import open_postgres
-from holdlog.domain.claims.commands import Let, ClaimAcquired
-from holdlog.domain.handle import Changed, Command, expire_values
+from holdlog.domain.claims.commands import ClaimAcquired, ReleaseOutcome
+from holdlog.domain.handle import AnyCommand, RecordsChanged, expire_values
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import seen
@@ -182,18 +182,18 @@ class Model:
         return told._replace(events=self.events, checksums=tuple(map(checksum, told.checksums)))
 
 
-def answer(store: Store, command: Command, caller: Caller) -> tuple[Any, ...]:
+def answer(store: Store, command: AnyCommand, caller: Caller) -> tuple[Any, ...]:
     """What a store says, in the terms of the model."""
     try:
         outcome = run(store, command, caller)
     except HoldlogError as refusal:
         return (type(refusal), *_facts(refusal))
     match outcome:
-        case Changed(results=results, position=position):
+        case RecordsChanged(results=results, position=position):
             return (*map(tuple, results), position)
         case ClaimAcquired(version=version, already=already):
             return version, already
-        case Let(released=released, already=already):
+        case ReleaseOutcome(released=released, already=already):
             return sum(version for _, version in released), already
         case ThreadChanged():
             return outcome[1:]
@@ -243,7 +243,7 @@ class Stores(RuleBasedStateMachine):
     def stores(self) -> list[Store]:
         return [self.memory, *self.kept]
 
-    def agree(self, command: Command, expected: Any, *arguments: Any) -> None:
+    def agree(self, command: AnyCommand, expected: Any, *arguments: Any) -> None:
         """All say the same, now and when the same request is repeated."""
         self.requests += 1
         caller = HERE.model_copy(update={"request_id": f"r{self.requests}", "reason": "test"})

@@ -32,7 +32,7 @@ class Guards:
 
     def __init__(self, app: ASGIApp, options: HttpOptions) -> None:
         self._app = app
-        self._hosts = Names(options.allowed_hosts)
+        self._hosts = AllowedHosts(options.allowed_hosts)
         self._origins = frozenset(origin.lower().rstrip("/") for origin in options.allowed_origins)
         self._max_body = options.max_body_bytes
 
@@ -104,7 +104,7 @@ class Guards:
                 raise
 
 
-class Names:
+class AllowedHosts:
     """The names by which a server is called: loopback, the very address that a connection came to, and `allowed`: a
     name with or without a port, `*.example.com` for all below it, `*` for any."""
 

@@ -23,7 +23,7 @@ NEW_TOKENS: Final = 60
 """That one address may have per hour by POST /token: each brings a store along."""
 
 
-class Use:
+class ClientUsage:
     """What one principal does now, and did in the last minute."""
 
     __slots__ = ("in_flight", "requests", "tokens", "upload")
@@ -35,14 +35,14 @@ class Use:
         self.in_flight = 0
 
 
-class Limits:
+class RequestLimits:
     """Behind authentication. `clock`: seconds, never set back."""
 
     def __init__(self, app: ASGIApp, options: HttpOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._app = app
         self._options = options
         self._clock = clock
-        self._uses: OrderedDict[str, Use] = OrderedDict()
+        self._uses: OrderedDict[str, ClientUsage] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in UNHOSTED:
@@ -62,7 +62,7 @@ class Limits:
         finally:
             use.in_flight -= 1
 
-    def _over(self, use: Use, scope: Scope, now: float) -> tuple[str, int] | None:
+    def _over(self, use: ClientUsage, scope: Scope, now: float) -> tuple[str, int] | None:
         """What is too much, and after how many seconds it is not any more."""
         most = self._options.max_in_flight
         if most and use.in_flight >= most:
@@ -77,12 +77,12 @@ class Limits:
             use.tokens.take()
         return None
 
-    def _use(self, who: str, now: float) -> Use:
+    def _use(self, who: str, now: float) -> ClientUsage:
         use = self._uses.get(who)
         if use is None:
             if len(self._uses) >= MOST_REMEMBERED:
                 self._forget()
-            use = self._uses[who] = Use(self._options, now)
+            use = self._uses[who] = ClientUsage(self._options, now)
         else:
             self._uses.move_to_end(who)
         return use

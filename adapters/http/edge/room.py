@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from holdlog.adapters.opened import Opened
-from holdlog.domain.handle import Command
+from holdlog.adapters.opened import Engine
+from holdlog.domain.handle import AnyCommand
 from holdlog.domain.ports import Reader
 from holdlog.domain.record import Merge, Set, Transact, seen
 from holdlog.domain.refusals import HoldlogError, OverLimitError
@@ -22,7 +22,7 @@ _log = logging.getLogger("holdlog")
 class Room:
     """Of one store; `most`: keys. Values that stand there can be written and deleted however full it is."""
 
-    def __init__(self, opened: Opened, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, opened: Engine, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._opened = opened
         self._most = most
         self._clock = clock
@@ -30,13 +30,13 @@ class Room:
         self._counted_at: float | None = None
         self._counting: asyncio.Task[None] | None = None
 
-    async def require(self, command: Command) -> None:
+    async def require(self, command: AnyCommand) -> None:
         """Raises OverLimitError for what would add a key where there is no room."""
         if not isinstance(command, Transact):
             return
         if self._counting is None and (self._counted_at is None or self._clock() > self._counted_at + COUNTED_EVERY):
             self._counting = asyncio.create_task(self._count())
-        if self._full and await self._opened.aside(partial(self._adds, command)):
+        if self._full and await self._opened.run_off_loop(partial(self._adds, command)):
             raise OverLimitError(f"the store has its {self._most} keys (--max-keys); delete some", COUNTED_EVERY)
 
     async def _count(self) -> None:

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from holdlog.adapters import results
 from holdlog.adapters.claims import results as claims
 from holdlog.adapters.http.openapi.more import MORE
-from holdlog.adapters.http.openapi.parts import ANYBODY, PROMETHEUS, Schema, no_body, refusals, told
+from holdlog.adapters.http.openapi.parts import ANYBODY, PROMETHEUS, Schema, described_response, no_body, refusals
 from holdlog.adapters.http.openapi.threads import THREADS
 from holdlog.adapters.http.openapi.values import VALUES
 from holdlog.adapters.threads import results as threads
@@ -53,7 +53,7 @@ OPERATIONS: Final[Mapping[str, Schema]] = {
             "summary": "Whether the process serves",
             "description": "For a liveness probe: it asks nobody else, so that no outage of a database restarts it.",
             "security": ANYBODY,
-            "responses": {"200": told("It serves.", _WELL)},
+            "responses": {"200": described_response("It serves.", _WELL)},
         }
     },
     "/readyz": {
@@ -61,21 +61,24 @@ OPERATIONS: Final[Mapping[str, Schema]] = {
             "summary": "Whether it can take work now",
             "description": "For a readiness probe: the store can be read, and the server is not about to end.",
             "security": ANYBODY,
-            "responses": {"200": told("It can.", _WELL), "503": refusals(503)["503"]},
+            "responses": {"200": described_response("It can.", _WELL), "503": refusals(503)["503"]},
         }
     },
     "/metrics": {
         "get": {
             "summary": "Figures for Prometheus",
             "description": "Needs metrics:* where tokens are required. docs/operations.md names each figure.",
-            "responses": {"200": told("In the text format.", {"type": "string"}, PROMETHEUS), **refusals()},
+            "responses": {
+                "200": described_response("In the text format.", {"type": "string"}, PROMETHEUS),
+                **refusals(),
+            },
         }
     },
     "/openapi.json": {
         "get": {
             "summary": "This document",
             "security": ANYBODY,
-            "responses": {"200": told("OpenAPI 3.1.", {"type": "object"}), **refusals(429)},
+            "responses": {"200": described_response("OpenAPI 3.1.", {"type": "object"}), **refusals(429)},
         }
     },
 }

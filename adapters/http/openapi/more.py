@@ -13,12 +13,12 @@ from holdlog.adapters.http.openapi.parts import (
     SESSION,
     TEXT,
     Schema,
+    described_response,
     limit,
     model,
     path,
     query,
     refusals,
-    told,
 )
 from holdlog.projections.fold import EVENTS
 
@@ -83,7 +83,7 @@ MORE: Final[Mapping[str, Schema]] = {
             "summary": "Who holds and who waits for what",
             "description": "One snapshot of a page, ordered by resource.",
             "parameters": [query("agent", "Only of this one and its sub-agents", AGENT), _AFTER, limit(1000), SESSION],
-            "responses": {"200": told("A page of the board.", model("Board")), **refusals()},
+            "responses": {"200": described_response("A page of the board.", model("Board")), **refusals()},
         }
     },
     "/claims/{resource}": {
@@ -92,7 +92,9 @@ MORE: Final[Mapping[str, Schema]] = {
             "summary": "Who holds a resource",
             "parameters": [query("version", "Of a grant: `current` tells whether it is live", _POSITION), SESSION],
             "responses": {
-                "200": told("It is free, or somebody holds it.", {"anyOf": [model("Available"), model("Held")]}),
+                "200": described_response(
+                    "It is free, or somebody holds it.", {"anyOf": [model("Available"), model("Held")]}
+                ),
                 **refusals(),
             },
         },
@@ -119,7 +121,7 @@ MORE: Final[Mapping[str, Schema]] = {
     "/token": {
         "get": {
             "summary": "Whose token this is, and what it allows",
-            "responses": {"200": told("Nothing of the token itself.", _WHO), **refusals()},
+            "responses": {"200": described_response("Nothing of the token itself.", _WHO), **refusals()},
         },
         "post": {
             "summary": "A new token with a space of its own",
@@ -138,7 +140,7 @@ MORE: Final[Mapping[str, Schema]] = {
                     }
                 },
             },
-            "responses": {"200": told("The token, shown once.", {"type": "string"}, TEXT), **refusals()},
+            "responses": {"200": described_response("The token, shown once.", {"type": "string"}, TEXT), **refusals()},
         },
     },
 }

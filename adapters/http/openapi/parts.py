@@ -17,7 +17,7 @@ def model(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def told(description: str, schema: Schema, media: str = JSON, headers: Schema | None = None) -> Schema:
+def described_response(description: str, schema: Schema, media: str = JSON, headers: Schema | None = None) -> Schema:
     """A response with a body."""
     response: Schema = {"description": description, "content": {media: {"schema": schema}}}
     return response | ({"headers": headers} if headers else {})
@@ -53,7 +53,7 @@ def refusals(*statuses: int) -> Schema:
     for status in statuses or _ANY:
         description, models, headers = _REFUSALS[status]
         schema = model(models[0]) if len(models) == 1 else {"anyOf": [model(name) for name in models]}
-        found[str(status)] = told(description, schema, headers=headers)
+        found[str(status)] = described_response(description, schema, headers=headers)
     return found
 
 

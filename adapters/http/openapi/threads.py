@@ -11,13 +11,13 @@ from holdlog.adapters.http.openapi.parts import (
     NAME,
     SESSION,
     Schema,
+    described_response,
     header,
     limit,
     model,
     path,
     query,
     refusals,
-    told,
 )
 
 _TAGS: Final[Schema] = {
@@ -38,11 +38,15 @@ _WRITING: Final = [
     header("Idempotency-Key", "The same key and request again: the same answer, done once (24 h)", LABEL),
     SESSION,
 ]
-_MISSING: Final[Schema] = {"404": told("Nobody started the thread.", model("ThreadNotFound"))}
-_NO_KEY: Final[Schema] = {"404": told("There is no such thread, or no such key now.", model("ThreadNotFound"))}
+_MISSING: Final[Schema] = {"404": described_response("Nobody started the thread.", model("ThreadNotFound"))}
+_NO_KEY: Final[Schema] = {
+    "404": described_response("There is no such thread, or no such key now.", model("ThreadNotFound"))
+}
 _REFUSED: Final = {**refusals(), **_MISSING}
 _WRITE_REFUSED: Final = {**_REFUSED, **refusals(415, 422)}
-_CONFLICT: Final[Schema] = {"412": told("The condition does not hold; what changed.", model("DataConflict"))}
+_CONFLICT: Final[Schema] = {
+    "412": described_response("The condition does not hold; what changed.", model("DataConflict"))
+}
 
 
 def _object(required: list[str], **properties: Any) -> Schema:
@@ -112,14 +116,17 @@ _START: Final[Schema] = {
         _object(["parent"], thread_id=NAME, parent=NAME, parent_version={**_VERSION, "minimum": 1}),
     ]
 }
-_CHANGED: Final = told("Done; the keys that changed.", model("DataChanged"), headers=_ETAG)
+_CHANGED: Final = described_response("Done; the keys that changed.", model("DataChanged"), headers=_ETAG)
 
 THREADS: Final[Mapping[str, Schema]] = {
     "/threads": {
         "get": {
             "summary": "Threads, by their names",
             "parameters": [_AFTER, limit(1000), SESSION],
-            "responses": {"200": told("A page of those that may be read.", model("ThreadList")), **refusals()},
+            "responses": {
+                "200": described_response("A page of those that may be read.", model("ThreadList")),
+                **refusals(),
+            },
         },
         "post": {
             "summary": "Start a thread, resume one, or fork one",
@@ -128,8 +135,8 @@ THREADS: Final[Mapping[str, Schema]] = {
             "parameters": _WRITING,
             "requestBody": _body(_START),
             "responses": {
-                "200": told("It was started before, and is as it was.", model("Resumed")),
-                "201": told("It is new.", model("Started")),
+                "200": described_response("It was started before, and is as it was.", model("Resumed")),
+                "201": described_response("It is new.", model("Started")),
                 **_WRITE_REFUSED,
             },
         },
@@ -139,7 +146,7 @@ THREADS: Final[Mapping[str, Schema]] = {
         "get": {
             "summary": "What is known of a thread without reading it",
             "parameters": [SESSION],
-            "responses": {"200": told("Its versions and counts.", model("ThreadFacts")), **_REFUSED},
+            "responses": {"200": described_response("Its versions and counts.", model("ThreadFacts")), **_REFUSED},
         },
     },
     "/threads/{thread_id}/items": {
@@ -157,7 +164,7 @@ THREADS: Final[Mapping[str, Schema]] = {
                 SESSION,
             ],
             "responses": {
-                "200": told("A page.", {"anyOf": [model("ThreadItems"), model("ThreadMessages")]}),
+                "200": described_response("A page.", {"anyOf": [model("ThreadItems"), model("ThreadMessages")]}),
                 **_REFUSED,
             },
         },
@@ -167,7 +174,7 @@ THREADS: Final[Mapping[str, Schema]] = {
             "Without one it gets the time of now; then Idempotency-Key makes a repeat safe, as it does for messages.",
             "parameters": _WRITING,
             "requestBody": _body(_ITEMS),
-            "responses": {"200": told("Appended.", model("Appended")), **_WRITE_REFUSED},
+            "responses": {"200": described_response("Appended.", model("Appended")), **_WRITE_REFUSED},
         },
     },
     "/threads/{thread_id}/data": {
@@ -176,7 +183,7 @@ THREADS: Final[Mapping[str, Schema]] = {
             "summary": "The data of a thread, by key",
             "parameters": [_AFTER, *_CONDITIONS, SESSION],
             "responses": {
-                "200": told("All of it, or what fits a page.", model("ThreadData"), headers=_ETAG),
+                "200": described_response("All of it, or what fits a page.", model("ThreadData"), headers=_ETAG),
                 "304": {"description": "It has the data_version in If-None-Match still.", "headers": _ETAG},
                 **_CONFLICT,
                 **_REFUSED,
@@ -196,7 +203,7 @@ THREADS: Final[Mapping[str, Schema]] = {
             "summary": "The value of a key",
             "parameters": [*_CONDITIONS, SESSION],
             "responses": {
-                "200": told("The value.", {}, headers=_ETAG),
+                "200": described_response("The value.", {}, headers=_ETAG),
                 "304": {"description": "The data has the data_version in If-None-Match still.", "headers": _ETAG},
                 **_CONFLICT,
                 **_REFUSED,

@@ -11,13 +11,13 @@ from holdlog.adapters.http.openapi.parts import (
     SESSION,
     TEXT,
     Schema,
+    described_response,
     header,
     limit,
     model,
     path,
     query,
     refusals,
-    told,
 )
 
 _TAGS: Final[Schema] = {"type": "string", "pattern": r'^(\*|("[1-9][0-9]{0,17}")(, "[1-9][0-9]{0,17}")*)$'}
@@ -65,8 +65,8 @@ _MISSING: Final[Schema] = {
     "description": "There is no value: never, not any more, or deleted.",
     "content": {TEXT: {"schema": {"const": "Key Not Found"}}, "application/json": {"schema": model("NotFound")}},
 }
-_CONFLICT: Final = told("A condition does not hold; what stands there instead.", model("Conflict"))
-_FENCED: Final = told("A claim in X-Guard is not held (any more).", model("Fenced"))
+_CONFLICT: Final = described_response("A condition does not hold; what stands there instead.", model("Conflict"))
+_FENCED: Final = described_response("A claim in X-Guard is not held (any more).", model("Fenced"))
 _WRITE_REFUSED: Final[Schema] = {**_REFUSED, "409": _FENCED, "412": _CONFLICT, **refusals(415, 422)}
 
 
@@ -84,7 +84,7 @@ VALUES: Final[Mapping[str, Schema]] = {
         "get": {
             "summary": "Groups with values",
             "parameters": [query("after", "Of the page before: `next_after`", BEGINNING), _PAGE, SESSION],
-            "responses": {"200": told("A page of them.", model("NamespaceList")), **_REFUSED},
+            "responses": {"200": described_response("A page of them.", model("NamespaceList")), **_REFUSED},
         }
     },
     "/kv/{group}": {
@@ -98,7 +98,7 @@ VALUES: Final[Mapping[str, Schema]] = {
                 _PAGE,
                 SESSION,
             ],
-            "responses": {"200": told("A page of them.", model("RecordList")), **_REFUSED},
+            "responses": {"200": described_response("A page of them.", model("RecordList")), **_REFUSED},
         },
     },
     "/kv/{group}/{key}": {

@@ -13,7 +13,7 @@ Format = Literal["text", "json"]
 _PLAIN: Final = re.compile(r"[\w.:/{}@*+-]+", re.ASCII)
 
 
-class Entry(NamedTuple):
+class AccessLogEntry(NamedTuple):
     """`bytes`: of the answer's body. `request`: of the answer's header X-Request-Id; `trace`: of OpenTelemetry."""
 
     method: str
@@ -33,7 +33,7 @@ class AccessLog:
         self._line = _json if form == "json" else _text
         self._to = to or sys.stderr
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: AccessLogEntry) -> None:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         told = {"at": at} | {name: value for name, value in entry._asdict().items() if value is not None}
         try:

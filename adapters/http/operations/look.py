@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 Found = TypeVar("Found")
 
 
-class Look(Generic[Found]):
+class CachedProbe(Generic[Found]):
     """An answer that was asked for at most `fresh` seconds ago. For coroutines of one loop.
 
     One thread at a time asks, and it keeps nothing from ending: a store that hangs holds up nobody for longer than

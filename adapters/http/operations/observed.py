@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdlog.adapters.http.openapi.document import PATHS
 from holdlog.adapters.http.operations import tracing
-from holdlog.adapters.http.operations.access_log import AccessLog, Entry
+from holdlog.adapters.http.operations.access_log import AccessLog, AccessLogEntry
 from holdlog.adapters.http.operations.metrics import METHODS, Metrics
 from holdlog.adapters.http.operations.tracing import Traces
 from holdlog.adapters.stores.writer import Job
@@ -24,7 +24,7 @@ GONE: Final = 499
 REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-class Observed:
+class MetricsMiddleware:
     """ASGI middleware. `routes`: those of the application, for their names."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Observed:
         if self._log is not None:
             ms, trace = round(seconds * 1000, 2), None if span is None else tracing.trace_id(span)
             who = _principal_of(scope)
-            self._log.write(Entry(method, route, status, ms, seen.sent, who, seen.request_id, trace))
+            self._log.write(AccessLogEntry(method, route, status, ms, seen.sent, who, seen.request_id, trace))
 
     def _streams(self, scope: Scope, change: int) -> None:
         self._metrics.streams(self._route_of(scope), change)
@@ -123,7 +123,7 @@ class _Seen:
         await self._send(message)
 
 
-class Watching:
+class ObserverGroup:
     """What writers do, for figures and traces."""
 
     def __init__(self, metrics: Metrics, traces: Traces) -> None:

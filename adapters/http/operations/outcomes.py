@@ -1,13 +1,13 @@
 """What a command is called and what came of it, in the few words of the program: for labels and traces."""
 
 from holdlog.adapters.stores.writer import Job
-from holdlog.domain.claims.commands import Let, Queued, AcquireClaim, ClaimAcquired
-from holdlog.domain.handle import Command
+from holdlog.domain.claims.commands import AcquireClaim, ClaimAcquired, Queued, ReleaseOutcome
+from holdlog.domain.handle import AnyCommand
 from holdlog.domain.record import Transact
 from holdlog.domain.refusals import HoldlogError
 
 
-def kind_of(command: Command) -> str:
+def kind_of(command: AnyCommand) -> str:
     """As its call is named: `set`, `claim`, `clear_namespace`; `transact` for several operations."""
     if isinstance(command, Transact) and len(command.operations) == 1:
         return command.operations[0].kind
@@ -21,7 +21,7 @@ def outcome_of(job: Job) -> str:
             return "already_claimed" if already else "claimed"
         case Queued():
             return "queued" if isinstance(job.command, AcquireClaim) and job.command.wait else "busy"
-        case Let(already=already):
+        case ReleaseOutcome(already=already):
             return "already_free" if already else "released"
         case HoldlogError(code=code):
             return code

@@ -12,16 +12,16 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from holdlog.adapters.http.answers import failed, json_response
-from holdlog.adapters.http.authentication import served_of
-from holdlog.adapters.http.ending import Ending
+from holdlog.adapters.http.authentication import context_of
+from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.openapi.document import document
 from holdlog.adapters.http.operations.access_log import AccessLog
-from holdlog.adapters.http.operations.look import Look
+from holdlog.adapters.http.operations.look import CachedProbe
 from holdlog.adapters.http.operations.metrics import CONTENT_TYPE, Metrics, exposed
-from holdlog.adapters.http.operations.observed import Observed, Watching
+from holdlog.adapters.http.operations.observed import MetricsMiddleware, ObserverGroup
 from holdlog.adapters.http.operations.tracing import find_traces
 from holdlog.adapters.mcp.counts import ToolCounts
-from holdlog.adapters.spaces import Spaces
+from holdlog.adapters.spaces import Tenants
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import DeniedError, HoldlogError
 
@@ -37,7 +37,7 @@ FACTS_FRESH: Final = 5.0
 _log = logging.getLogger("holdlog")
 
 
-class Facts(NamedTuple):
+class ServerFacts(NamedTuple):
     """Of the main store: its newest position and its bytes; of the open spaces, bytes together."""
 
     position: int
@@ -51,9 +51,9 @@ class Operations:
     def __init__(
         self,
         mcp: FastMCP[Any],
-        spaces: Spaces,
+        spaces: Tenants,
         access_log: Literal["off", "text", "json"],
-        ending: Ending,
+        ending: Shutdown,
         relay: "Callable[[], Status] | None" = None,
     ) -> None:
         self._spaces = spaces
@@ -62,16 +62,16 @@ class Operations:
         self._log = None if access_log == "off" else AccessLog(access_log)
         self._ending = ending
         self._relay = relay
-        self._ready = Look(self._position, READY_FRESH, PATIENCE)
-        self._facts = Look(self._facts_now, FACTS_FRESH, PATIENCE)
+        self._ready = CachedProbe(self._position, READY_FRESH, PATIENCE)
+        self._facts = CachedProbe(self._facts_now, FACTS_FRESH, PATIENCE)
         self._said: str | None = None
         self._document: dict[str, Any] | None = None
-        spaces.watched(self._metrics if self._traces is None else Watching(self._metrics, self._traces))
+        spaces.watched(self._metrics if self._traces is None else ObserverGroup(self._metrics, self._traces))
         mcp.add_middleware(ToolCounts(self._metrics.called))
 
     def around(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> ASGIApp:
         """The application, watched. `routes`: all that it has."""
-        return Observed(app, routes, self._metrics, self._log, self._traces)
+        return MetricsMiddleware(app, routes, self._metrics, self._log, self._traces)
 
     @property
     def routes(self) -> list[Route]:
@@ -100,7 +100,7 @@ class Operations:
         return json_response({"status": "ok"})
 
     async def metrics(self, request: Request) -> Response:
-        served = served_of(request)
+        served = context_of(request)
         if served.opened is not self._spaces.main:  # a space's owner may do everything there, but not see all
             raise DeniedError("metrics:* without a space")
         served.grants.require("metrics", "*")
@@ -120,11 +120,11 @@ class Operations:
         with self._spaces.main.store.reader() as reader:
             return reader.position()
 
-    def _facts_now(self) -> Facts:
+    def _facts_now(self) -> ServerFacts:
         main, *others = [opened.store for opened in self._spaces.opened()]
-        return Facts(self._position(), main.size(), sum(map(_size, others)))
+        return ServerFacts(self._position(), main.size(), sum(map(_size, others)))
 
-    def _gauges(self, facts: Facts | None) -> Iterator[Metric]:
+    def _gauges(self, facts: ServerFacts | None) -> Iterator[Metric]:
         opened = self._spaces.opened()
         yield _gauge(
             "holdlog_writer_queue", "Commands that no batch took yet.", sum(it.writer.waiting for it in opened)
@@ -164,7 +164,7 @@ def _gauge(name: str, help_text: str, number: float) -> Metric:
     return GaugeMetricFamily(name, help_text, number)
 
 
-def _relayed(status: "Status", facts: Facts | None) -> Iterator[Metric]:
+def _relayed(status: "Status", facts: ServerFacts | None) -> Iterator[Metric]:
     from holdlog.adapters.nats.relay import State
 
     states = GaugeMetricFamily("holdlog_relay_state", "1 for what the relay does now.", labels=["state"])

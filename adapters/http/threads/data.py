@@ -6,42 +6,42 @@ from typing import Final, NamedTuple
 from starlette.responses import Response
 from starlette.routing import Route
 
-from holdlog.adapters.call import Read, Write
+from holdlog.adapters.call import CommandRequest, Query
 from holdlog.adapters.http.answers import json_response
 from holdlog.adapters.http.targets import arguments
 from holdlog.adapters.http.threads.routing import SAFE, RawRoute, answer, object_of, value_of
-from holdlog.adapters.http.values.asked import Asked
+from holdlog.adapters.http.values.asked import KeyValueRequest
 from holdlog.adapters.http.values.conditional import written_where
 from holdlog.adapters.http.values.conditions import Conditions, etag
 from holdlog.adapters.threads.results import DataChanged
 from holdlog.domain.ports import Reader
-from holdlog.domain.refusals import DataConflict, DataConflictError
+from holdlog.domain.refusals import DataConflictDetail, DataConflictError
 
 
-class Standing(NamedTuple):
+class EntityState(NamedTuple):
     """`there`: whether the key has a value; of all keys together: whether any was ever written."""
 
     version: int
     there: bool
 
 
-async def _all(asked: Asked) -> Response:
+async def _all(asked: KeyValueRequest) -> Response:
     given = arguments(asked.scope, "after")
     (name,), served = asked.names, asked.served
     found = await served.opened.read_async(served.calls.thread_data(name, given.get("after")))
-    standing, conditions = Standing(found.data_version, found.data_version > 0), _conditions(asked)
+    standing, conditions = EntityState(found.data_version, found.data_version > 0), _conditions(asked)
     if not _matches(conditions, standing):
         return _conflict(asked, standing, conditions)
     headers = {"etag": etag(found.data_version)}
     return _same(headers) if _is_known(conditions, standing) else answer(found, headers=headers)
 
 
-async def _get(asked: Asked) -> Response:
+async def _get(asked: KeyValueRequest) -> Response:
     """The value itself, as JSON."""
     arguments(asked.scope)
     name, key = asked.names
     datum, version = await asked.served.opened.read_async(asked.served.calls.thread_datum(name, key))
-    standing, conditions = Standing(version, True), _conditions(asked)
+    standing, conditions = EntityState(version, True), _conditions(asked)
     if not _matches(conditions, standing):
         return _conflict(asked, standing, conditions)
     headers = {"etag": etag(version), "cache-control": "no-store", **SAFE}
@@ -50,19 +50,19 @@ async def _get(asked: Asked) -> Response:
     return Response(datum.value.text, headers=headers, media_type="application/json")
 
 
-async def _put(asked: Asked) -> Response:
+async def _put(asked: KeyValueRequest) -> Response:
     arguments(asked.scope)
     (name, key), by, calls, value = asked.names, asked.by, asked.served.calls, await value_of(asked)
     return await _changed(asked, lambda version: calls.thread_set(name, key, value, by, version), _one_key)
 
 
-async def _delete(asked: Asked) -> Response:
+async def _delete(asked: KeyValueRequest) -> Response:
     arguments(asked.scope)
     (name, key), by, calls = asked.names, asked.by, asked.served.calls
     return await _changed(asked, lambda version: calls.thread_delete(name, key, by, version), _one_key)
 
 
-async def _patch(asked: Asked) -> Response:
+async def _patch(asked: KeyValueRequest) -> Response:
     """Keys as the body names them; null: to be deleted."""
     arguments(asked.scope)
     (name,), by, calls, body = asked.names, asked.by, asked.served.calls, await object_of(asked)
@@ -71,28 +71,30 @@ async def _patch(asked: Asked) -> Response:
     return await _changed(asked, lambda version: calls.thread_change(name, written, deleted, by, version), _any_key)
 
 
-def _any_key(asked: Asked) -> Read[Standing]:
+def _any_key(asked: KeyValueRequest) -> Query[EntityState]:
     facts = asked.served.calls.thread(*asked.names)
 
-    def standing(reader: Reader) -> Standing:
+    def standing(reader: Reader) -> EntityState:
         version = facts.answer(reader).data_version
-        return Standing(version, version > 0)
+        return EntityState(version, version > 0)
 
-    return Read(standing)
+    return Query(standing)
 
 
-def _one_key(asked: Asked) -> Read[Standing]:
+def _one_key(asked: KeyValueRequest) -> Query[EntityState]:
     has = asked.served.calls.thread_has(*asked.names)
 
-    def standing(reader: Reader) -> Standing:
+    def standing(reader: Reader) -> EntityState:
         found = has.answer(reader)
-        return Standing(found.data_version, found.has)
+        return EntityState(found.data_version, found.has)
 
-    return Read(standing)
+    return Query(standing)
 
 
 async def _changed(
-    asked: Asked, call: Callable[[int | None], Write[DataChanged]], standing: Callable[[Asked], Read[Standing]]
+    asked: KeyValueRequest,
+    call: Callable[[int | None], CommandRequest[DataChanged]],
+    standing: Callable[[KeyValueRequest], Query[EntityState]],
 ) -> Response:
     """`call`: makes the write for the data_version that it expects, None: any. `standing`: what there is."""
     served, conditions = asked.served, _conditions(asked)
@@ -116,10 +118,10 @@ def _same(headers: dict[str, str]) -> Response:
     return Response(status_code=304, headers=headers)
 
 
-def _conflict(asked: Asked, standing: Standing, conditions: Conditions) -> Response:
+def _conflict(asked: KeyValueRequest, standing: EntityState, conditions: Conditions) -> Response:
     """The answer 412."""
     expected = _only(conditions)
-    detail = DataConflict(
+    detail = DataConflictDetail(
         thread_id=asked.names[0],
         expected_data_version=expected or 0,
         actual_data_version=standing.version,
@@ -134,7 +136,7 @@ def _conflict(asked: Asked, standing: Standing, conditions: Conditions) -> Respo
 # --- conditions
 
 
-def _conditions(asked: Asked) -> Conditions:
+def _conditions(asked: KeyValueRequest) -> Conditions:
     return Conditions.of(asked.fields, least=0)
 
 
@@ -146,12 +148,12 @@ def _only(conditions: Conditions) -> int | None:
     return next(iter(match.versions))
 
 
-def _matches(conditions: Conditions, standing: Standing) -> bool:
+def _matches(conditions: Conditions, standing: EntityState) -> bool:
     match = conditions.if_match
     return match is None or (standing.there if match.any else standing.version in match.versions)
 
 
-def _is_known(conditions: Conditions, standing: Standing) -> bool:
+def _is_known(conditions: Conditions, standing: EntityState) -> bool:
     none = conditions.if_none_match
     return none is not None and (standing.there if none.any else standing.version in none.versions)
 

@@ -8,18 +8,18 @@ from starlette.routing import Route
 from holdlog.adapters.http.leaving import long_poll
 from holdlog.adapters.http.targets import arguments, number, seconds_of
 from holdlog.adapters.http.threads.routing import SAFE, RawRoute, answer, object_of
-from holdlog.adapters.http.values.asked import Asked
+from holdlog.adapters.http.values.asked import KeyValueRequest
 from holdlog.adapters.pages import MAX_PAGE
 from holdlog.adapters.threads.calls import READ_PAGE
 
 
-async def _list(asked: Asked) -> Response:
+async def _list(asked: KeyValueRequest) -> Response:
     given = arguments(asked.scope, "after", "limit")
     call = asked.served.calls.threads(number(given, "limit", MAX_PAGE), given.get("after"))
     return answer(await asked.served.opened.read_async(call))
 
 
-async def _start(asked: Asked) -> Response:
+async def _start(asked: KeyValueRequest) -> Response:
     arguments(asked.scope)
     body = await object_of(asked, "thread_id", "data", "parent", "parent_version")
     at = body.get("parent_version")
@@ -30,12 +30,12 @@ async def _start(asked: Asked) -> Response:
     return answer(result, 201 if result.created else 200)
 
 
-async def _facts(asked: Asked) -> Response:
+async def _facts(asked: KeyValueRequest) -> Response:
     arguments(asked.scope)
     return answer(await asked.served.opened.read_async(asked.served.calls.thread(*asked.names)))
 
 
-async def _append(asked: Asked) -> Response:
+async def _append(asked: KeyValueRequest) -> Response:
     arguments(asked.scope)
     body = await object_of(asked, "messages", "results")
     (name,) = asked.names
@@ -43,7 +43,7 @@ async def _append(asked: Asked) -> Response:
     return answer(await asked.served.opened.write_async(write, asked.served.caller))
 
 
-async def _read(asked: Asked) -> Response:
+async def _read(asked: KeyValueRequest) -> Response:
     given = arguments(asked.scope, "after", "before", "limit", "format", "wait")
     (name,), served = asked.names, asked.served
     after = number(given, "after", 0) if "after" in given else None

@@ -10,16 +10,16 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from holdlog.adapters.http.answers import json_response
-from holdlog.adapters.http.authentication import served_of
+from holdlog.adapters.http.authentication import context_of
 from holdlog.adapters.http.targets import decoded, fields
-from holdlog.adapters.http.values.asked import Asked
+from holdlog.adapters.http.values.asked import KeyValueRequest
 from holdlog.adapters.http.values.bodies import json_body
 from holdlog.adapters.results import Result
 from holdlog.domain.refusals import InvalidError
 
 SAFE: Final = {"x-content-type-options": "nosniff"}
 
-Handler = Callable[[Asked], Awaitable[Response]]
+Handler = Callable[[KeyValueRequest], Awaitable[Response]]
 
 
 class RawRoute(Route):
@@ -52,16 +52,16 @@ def _raw(scope: Scope) -> list[str]:
     return raw.decode("latin-1").removeprefix(scope.get("root_path", ""))[1:].split("/")
 
 
-def _asked(request: Request) -> Asked:
+def _asked(request: Request) -> KeyValueRequest:
     """Raises InvalidError."""
     names = [decoded(name) for name in request.path_params["names"]]
     found = fields(request.scope)
     if b"x-guard" in found:
         raise InvalidError("X-Guard: goes with values of /kv only")
-    return Asked(request.scope, request.receive, served_of(request), found, names)
+    return KeyValueRequest(request.scope, request.receive, context_of(request), found, names)
 
 
-async def object_of(asked: Asked, *known: str) -> dict[str, Any]:
+async def object_of(asked: KeyValueRequest, *known: str) -> dict[str, Any]:
     """The body, a JSON object with these members at most. Raises InvalidError, HTTPException (415)."""
     found = await value_of(asked)
     if not isinstance(found, dict):
@@ -72,7 +72,7 @@ async def object_of(asked: Asked, *known: str) -> dict[str, Any]:
     return found
 
 
-async def value_of(asked: Asked) -> Any:
+async def value_of(asked: KeyValueRequest) -> Any:
     """Raises InvalidError, HTTPException (415)."""
     return json_body(await asked.body(), asked.fields)
 

@@ -9,19 +9,19 @@ from starlette.types import Receive, Scope
 from holdlog.adapters.http.targets import decoded
 from holdlog.adapters.http.values.bodies import wants_json
 from holdlog.adapters.keyvalue import author
-from holdlog.adapters.served import Served
+from holdlog.adapters.served import RequestContext
 from holdlog.domain.refusals import InvalidError
 
 ANYBODY: Final = "http"
 """Who wrote, when neither the request nor its token says."""
 
 
-class Asked(NamedTuple):
+class KeyValueRequest(NamedTuple):
     """A request as its handler needs it."""
 
     scope: Scope
     receive: Receive
-    served: Served
+    served: RequestContext
     fields: dict[bytes, bytes]
     names: list[str]
 

@@ -6,12 +6,12 @@ from typing import Final, TypeVar
 from starlette.responses import Response
 
 from holdlog.adapters import results
-from holdlog.adapters.call import Write
+from holdlog.adapters.call import CommandRequest
 from holdlog.adapters.http.answers import answer, json_response
 from holdlog.adapters.http.values.conditions import UNCONDITIONAL, Conditions
-from holdlog.adapters.served import Served
+from holdlog.adapters.served import RequestContext
 from holdlog.domain.record import Record, not_found
-from holdlog.domain.refusals import Conflict, ConflictError, DataConflictError, InvalidError, UnavailableError
+from holdlog.domain.refusals import ConflictDetail, ConflictError, DataConflictError, InvalidError, UnavailableError
 from holdlog.domain.times import utc
 
 ATTEMPTS: Final = 20
@@ -21,10 +21,10 @@ Done = TypeVar("Done", bound=results.Result, covariant=True)
 
 
 async def written(
-    served: Served,
+    served: RequestContext,
     place: tuple[str, str],
     conditions: Conditions,
-    call: Callable[[int | None], Write[Done]],
+    call: Callable[[int | None], CommandRequest[Done]],
     creates: bool,
 ) -> Done | Response:
     """What the write did, or the answer 412. `call` makes the write that expects a version, None: any; `creates`:
@@ -42,10 +42,10 @@ async def written(
 
 
 async def written_where(
-    served: Served,
+    served: RequestContext,
     conditions: Conditions,
     expected: int | None,
-    call: Callable[[int | None], Write[Done]],
+    call: Callable[[int | None], CommandRequest[Done]],
     look: Callable[[], Awaitable[int | Response]],
     goes_with: str,
 ) -> Done | Response:
@@ -71,9 +71,9 @@ async def written_where(
     raise UnavailableError("others write here all the time; nothing was written")
 
 
-def conflict(served: Served, record: Record, conditions: Conditions) -> Response:
+def conflict(served: RequestContext, record: Record, conditions: Conditions) -> Response:
     """The answer 412, with what stands there instead."""
-    detail = Conflict(
+    detail = ConflictDetail(
         namespace=record.namespace,
         key=record.key,
         expected_version=conditions.expected or 0,

@@ -13,10 +13,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from holdlog.adapters.call import Write
+from holdlog.adapters.call import CommandRequest
 from holdlog.adapters.http.answers import answer, failed, json_response
 from holdlog.adapters.http.targets import arguments, below, fields, number, segments
-from holdlog.adapters.http.values.asked import Asked
+from holdlog.adapters.http.values.asked import KeyValueRequest
 from holdlog.adapters.http.values.bodies import patch_of, value_of
 from holdlog.adapters.http.values.conditional import conflict, written
 from holdlog.adapters.http.values.conditions import Conditions, etag
@@ -43,7 +43,7 @@ class KeyValue:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             names = segments(scope, "kv")
-            asked = Asked(scope, receive, scope["state"]["served"], fields(scope), names)
+            asked = KeyValueRequest(scope, receive, scope["state"]["served"], fields(scope), names)
             if len(names) == 2 and scope["method"] in ("GET", "HEAD") and not scope["query_string"]:
                 await _get(asked, send)
                 return
@@ -57,7 +57,7 @@ class KeyValue:
 routes: Final[list[Route]] = below("/kv", KeyValue(), ["GET", "POST", "PUT", "PATCH", "DELETE"])
 
 
-async def _answered(asked: Asked) -> Response:
+async def _answered(asked: KeyValueRequest) -> Response:
     method = asked.scope["method"]
     match len(asked.names), method:
         case 0, "GET" | "HEAD":
@@ -81,7 +81,7 @@ async def _answered(asked: Asked) -> Response:
 # --- reading
 
 
-async def _get(asked: Asked, send: Send) -> None:
+async def _get(asked: KeyValueRequest, send: Send) -> None:
     """The most frequent request, so without what a response object and a model of the answer cost."""
     group, key = asked.names
     record = await asked.served.opened.read_async(asked.served.calls.record(group, key))
@@ -123,13 +123,13 @@ def _time(at: int) -> bytes:
     return utc(at).isoformat(timespec="microseconds").encode()
 
 
-async def _groups(asked: Asked) -> Response:
+async def _groups(asked: KeyValueRequest) -> Response:
     given = arguments(asked.scope, "after", "limit")
     call = asked.served.calls.list_namespaces(number(given, "limit", MAX_PAGE), given.get("after"))
     return answer(await asked.served.opened.read_async(call))
 
 
-async def _list(asked: Asked) -> Response:
+async def _list(asked: KeyValueRequest) -> Response:
     given = arguments(asked.scope, "prefix", "after", "limit")
     call = asked.served.calls.list_records(
         asked.names[0], given.get("prefix", ""), number(given, "limit", MAX_PAGE), given.get("after")
@@ -137,7 +137,7 @@ async def _list(asked: Asked) -> Response:
     return answer(await asked.served.opened.read_async(call))
 
 
-async def _history(asked: Asked) -> Response:
+async def _history(asked: KeyValueRequest) -> Response:
     given = arguments(asked.scope, "history", "limit", "before")
     if given.get("history") not in ("", "1", "true"):
         raise InvalidError("history: must be there, as ?history=1, where limit or before are")
@@ -147,7 +147,7 @@ async def _history(asked: Asked) -> Response:
     return answer(await asked.served.opened.read_async(call))
 
 
-def _missing(asked: Asked, error: NotFoundError) -> Response:
+def _missing(asked: KeyValueRequest, error: NotFoundError) -> Response:
     if asked.json:
         return answer(asked.served.calls.refused(error), 404)
     return Response("Key Not Found", 404, {"cache-control": "no-store"}, "text/plain")
@@ -156,14 +156,14 @@ def _missing(asked: Asked, error: NotFoundError) -> Response:
 # --- writing
 
 
-async def _set(asked: Asked) -> Response:
+async def _set(asked: KeyValueRequest) -> Response:
     seconds = _seconds(arguments(asked.scope, "ttl").get("ttl"))
     value = value_of(await asked.body(), asked.fields)
     (group, key), by, guard, calls = asked.names, asked.by, asked.guard, asked.served.calls
     return await _written(asked, lambda version: calls.set(group, key, value, by, version, guard, seconds))
 
 
-async def _patch(asked: Asked) -> Response:
+async def _patch(asked: KeyValueRequest) -> Response:
     told = arguments(asked.scope, "ttl").get("ttl")
     seconds, keeps = _seconds(told), told is None
     patch = patch_of(await asked.body(), asked.fields)
@@ -171,13 +171,15 @@ async def _patch(asked: Asked) -> Response:
     return await _written(asked, lambda version: calls.merge(group, key, patch, by, version, guard, seconds, keeps))
 
 
-async def _delete(asked: Asked) -> Response:
+async def _delete(asked: KeyValueRequest) -> Response:
     arguments(asked.scope)
     (group, key), by, guard, calls = asked.names, asked.by, asked.guard, asked.served.calls
     return await _written(asked, lambda version: calls.delete(group, key, by, version, guard))
 
 
-async def _written(asked: Asked, call: Callable[[int | None], Write[SetResult] | Write[DeleteResult]]) -> Response:
+async def _written(
+    asked: KeyValueRequest, call: Callable[[int | None], CommandRequest[SetResult] | CommandRequest[DeleteResult]]
+) -> Response:
     """`call`: makes the write for the version that it expects."""
     group, key = asked.names
     conditions, creates = Conditions.of(asked.fields), asked.scope["method"] != "DELETE"

@@ -37,12 +37,12 @@ from starlette.types import Receive, Scope, Send
 from holdlog.adapters.mcp.calling import MCP_SESSION
 from holdlog.adapters.mcp.http.exchange import LISTEN, Exchange, answered, refused
 from holdlog.adapters.mcp.http.reply import Reply
-from holdlog.adapters.mcp.http.sessions import Key, Sessions
+from holdlog.adapters.mcp.http.sessions import HttpSessions, Key
 from holdlog.adapters.mcp.http.stream import stream
 from holdlog.adapters.mcp.reading import Unreadable, read_message
 from holdlog.adapters.mcp.salvage import answer, for_agent
 from holdlog.adapters.mcp.server import quiet_framework
-from holdlog.adapters.served import Served
+from holdlog.adapters.served import RequestContext
 from holdlog.domain.refusals import HoldlogError
 
 VERSION: Final = "mcp-protocol-version"
@@ -67,7 +67,7 @@ class Endpoint:
     `scope["state"]["served"]`."""
 
     def __init__(self, server: FastMCP[Any]) -> None:
-        self.sessions = Sessions()
+        self.sessions = HttpSessions()
         self._low = server._mcp_server
         self._lifespan: Any = None
 
@@ -157,7 +157,7 @@ class Endpoint:
 
     async def _delete(self, scope: Scope, session: str, send: Send) -> None:
         """The client ends its session; its claims last as long as their leases."""
-        served: Served = scope["state"]["served"]
+        served: RequestContext = scope["state"]["served"]
         self.sessions.end(_key(scope, session))
         ended = served.opened.identity.session("mcp", session)
         try:
@@ -228,7 +228,7 @@ class Endpoint:
         if not _accepted(headers.get("accept"))[1]:
             await _refuse(Reply(send), 406, "Accept must allow text/event-stream")
             return
-        served: Served = scope["state"]["served"]
+        served: RequestContext = scope["state"]["served"]
         caller = served.opened.identity.session("mcp", headers[SESSION])
         request = served.opened.upkeep.request_of(served.caller.principal, caller)
         with self.sessions.use(_key(scope, headers[SESSION])) as session, request:

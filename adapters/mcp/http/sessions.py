@@ -31,7 +31,7 @@ Key = tuple[str | None, str]
 """Principal and id: nobody has to do with the session of another."""
 
 
-class Session:
+class HttpSession:
     """What the SDK wants of a way to the client (its Outbound): notifications, in order, each waiting once."""
 
     def __init__(self, key: Key) -> None:
@@ -69,11 +69,11 @@ class Session:
         raise NoBackChannelError(method)
 
 
-class Sessions:
+class HttpSessions:
     """Of one replica, for coroutines of one loop."""
 
     def __init__(self, idle: float = IDLE_SECONDS) -> None:
-        self.open: dict[Key, Session] = {}
+        self.open: dict[Key, HttpSession] = {}
         self.calls: dict[tuple[Key, str | int], Exchange] = {}
         self._idle = idle
         self._ended: dict[Key, bool] = {}
@@ -90,7 +90,7 @@ class Sessions:
         return self._ended.get(key, False)
 
     @contextmanager
-    def use(self, key: Key) -> Iterator[Session | None]:
+    def use(self, key: Key) -> Iterator[HttpSession | None]:
         """The session while it is used; None: it ended, its subscriptions were given up, it is another replica's, or
         there are too many: the client has to begin anew."""
         session = self.open.get(key)
@@ -101,7 +101,7 @@ class Sessions:
             if self._over or key in self._ended or not self._is_ours(key[1]) or not self._room():
                 yield None
                 return
-            session = self.open[key] = Session(key)
+            session = self.open[key] = HttpSession(key)
         session.users += 1
         if session.timer is not None:
             session.timer.cancel()

@@ -8,11 +8,11 @@ from starlette.types import Receive, Send
 
 from holdlog.adapters.mcp.http.exchange import disconnected
 from holdlog.adapters.mcp.http.reply import PING, PING_EVERY, STALLED, event, start_stream
-from holdlog.adapters.mcp.http.sessions import Session
+from holdlog.adapters.mcp.http.sessions import HttpSession
 
 
 async def stream(
-    session: Session, headers: Mapping[str, str], receive: Receive, send: Send, still: Callable[[], Awaitable[bool]]
+    session: HttpSession, headers: Mapping[str, str], receive: Receive, send: Send, still: Callable[[], Awaitable[bool]]
 ) -> None:
     """Until the client is gone, takes nothing for STALLED seconds, may not hear more (`still`), or the session ends; a
     newer stream of the session takes over, since this one may be dead without anybody noticing."""

@@ -18,18 +18,18 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from holdlog.adapters.mcp.calling import served_by
+from holdlog.adapters.mcp.calling import context_of
 from holdlog.adapters.mcp.resources.addresses import templates
 from holdlog.adapters.mcp.resources.completions import Completions
 from holdlog.adapters.mcp.resources.reading import Context, Resources
 from holdlog.adapters.mcp.resources.subscriptions import Subscriptions
-from holdlog.adapters.opened import Opened
-from holdlog.adapters.served import Served
+from holdlog.adapters.opened import Engine
+from holdlog.adapters.served import RequestContext
 from holdlog.domain.refusals import InvalidError
 
 
 def serve_resources(
-    server: Server[Any], local: Opened | None, groups: Sequence[str], prefix: str
+    server: Server[Any], local: Engine | None, groups: Sequence[str], prefix: str
 ) -> Subscriptions | None:
     """Answer the requests about resources; None where no group has any. `local`: as for `build_server`."""
     server.notification_options = NotificationOptions()  # type: ignore[attr-defined]  # FastMCP's: all lists change
@@ -37,9 +37,9 @@ def serve_resources(
     if not templates(groups):
         return None
 
-    def served_of(ctx: Context) -> Served:
+    def served_of(ctx: Context) -> RequestContext:
         try:
-            return served_by(ctx, local)
+            return context_of(ctx, local)
         except InvalidError as error:
             raise MCPError(INVALID_PARAMS, str(error)) from None
 

@@ -7,12 +7,12 @@ from typing import Final
 from mcp_types import CompleteRequestParams, CompleteResult, Completion, ResourceTemplateReference
 
 from holdlog.adapters.arguments import BEGINNING, NAME, text
-from holdlog.adapters.call import Read
+from holdlog.adapters.call import Query
 from holdlog.adapters.mcp.errors import told
 from holdlog.adapters.mcp.resources.addresses import CLAIM, STATE, templates
 from holdlog.adapters.mcp.resources.reading import Context, ServedOf
 from holdlog.adapters.pages import chunks
-from holdlog.adapters.served import Served
+from holdlog.adapters.served import RequestContext
 from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Reader
 
@@ -54,13 +54,13 @@ class Completions:
         )
 
 
-def _namespaces(served: Served, start: str) -> Read[list[str]]:
+def _namespaces(served: RequestContext, start: str) -> Query[list[str]]:
     def answer(reader: Reader) -> list[str]:
         return list(
             islice((it for it in _beginning(reader, start) if served.grants.allows("read-values", it)), MOST + 1)
         )
 
-    return Read(answer, large=True)
+    return Query(answer, large=True)
 
 
 def _beginning(reader: Reader, start: str) -> Iterator[str]:
@@ -71,7 +71,7 @@ def _beginning(reader: Reader, start: str) -> Iterator[str]:
     yield from takewhile(lambda name: name.startswith(start), (name for name, _ in rows))
 
 
-def _keys(served: Served, namespace: str, start: str) -> Read[list[str]]:
+def _keys(served: RequestContext, namespace: str, start: str) -> Query[list[str]]:
     namespace = text(namespace, "namespace", NAME)
     served.grants.require("read-values", namespace)
 
@@ -81,10 +81,10 @@ def _keys(served: Served, namespace: str, start: str) -> Read[list[str]]:
         )
         return [record.key for record in islice(rows, MOST + 1)]
 
-    return Read(answer, large=True)
+    return Query(answer, large=True)
 
 
-async def _resources(served: Served, start: str) -> list[str]:
+async def _resources(served: RequestContext, start: str) -> list[str]:
     """Resources that somebody holds or waits for, by the names that this server tells."""
     found: set[str] = set()
     after: str | None = None

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from holdlog.adapters.mcp.resources.following import Changes
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.opened import Engine
 from holdlog.domain.claims.resource import covering
 from holdlog.domain.names import claim_stream
 
@@ -69,7 +69,7 @@ class Subscriber:
 class Feed:
     """Of one store, for all who follow something there. `idle`: called when nobody does any more, or nobody can."""
 
-    def __init__(self, opened: Opened, idle: Callable[["Feed"], None]) -> None:
+    def __init__(self, opened: Engine, idle: Callable[["Feed"], None]) -> None:
         self.opened = opened
         self._idle = idle
         self._followed: dict[str, set[tuple[Subscriber, str]]] = {}

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from typing import Final
 from urllib.parse import unquote
 
-from holdlog.adapters.call import Read
-from holdlog.adapters.opened import Opened
+from holdlog.adapters.call import Query
+from holdlog.adapters.opened import Engine
 from holdlog.domain.agent import AgentRegistered
 from holdlog.domain.claims.claim import ClaimGranted, ClaimQueued, ClaimResumed, ClaimUnqueued
 from holdlog.domain.envelope import Recorded
@@ -36,7 +36,7 @@ class Changes:
     What is due ends in time meanwhile.
     """
 
-    def __init__(self, opened: Opened, touched: Callable[[frozenset[str]], None], ended: Callable[[], None]) -> None:
+    def __init__(self, opened: Engine, touched: Callable[[frozenset[str]], None], ended: Callable[[], None]) -> None:
         self._opened = opened
         self._touched = touched
         self._ended = ended
@@ -49,7 +49,7 @@ class Changes:
         self._open.enter_context(self._opened.upkeep.waiting())
         self._open.enter_context(self._opened.follower.subscribe(lambda _: self._rung.set()))
         try:
-            after = await self._opened.read_async(Read(lambda reader: reader.position()))
+            after = await self._opened.read_async(Query(lambda reader: reader.position()))
         except BaseException:
             self._open.close()
             raise
@@ -81,7 +81,7 @@ class Changes:
         self._ended()
 
 
-def _page(after: int) -> Read[tuple[frozenset[str], int] | None]:
+def _page(after: int) -> Query[tuple[frozenset[str], int] | None]:
     """The streams that the next events bear on, and the position of the last of these."""
 
     def answer(reader: Reader) -> tuple[frozenset[str], int] | None:
@@ -94,7 +94,7 @@ def _page(after: int) -> Read[tuple[frozenset[str], int] | None]:
                 streams.update(it for event in reader.log(entry.position - 1, 1) for it in _bears_on(event, reader))
         return frozenset(streams), entries[-1].position
 
-    return Read(answer)
+    return Query(answer)
 
 
 def _bears_on(recorded: Recorded[Event], reader: Reader) -> Iterator[str]:

@@ -20,8 +20,8 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from holdlog.adapters.call import Read
-from holdlog.adapters.calls import Calls
+from holdlog.adapters.call import Query
+from holdlog.adapters.calls import Requests
 from holdlog.adapters.mcp.errors import told
 from holdlog.adapters.mcp.resources.addresses import (
     CLAIM,
@@ -36,10 +36,10 @@ from holdlog.adapters.mcp.resources.addresses import (
     templates,
 )
 from holdlog.adapters.results import Result
-from holdlog.adapters.served import Served
+from holdlog.adapters.served import RequestContext
 
 Context = ServerRequestContext[Any, Any]
-ServedOf = Callable[[Context], Served]
+ServedOf = Callable[[Context], RequestContext]
 
 JSON: Final = "application/json"
 
@@ -104,7 +104,7 @@ class Resources:
             return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, mime_type=JSON, text=text)])
 
 
-def reading(address: Address, calls: Calls) -> Read[Result]:
+def reading(address: Address, calls: Requests) -> Query[Result]:
     """What reads a resource. Raises InvalidError and DeniedError at once, NotFoundError when it runs."""
     match address:
         case OfValue(namespace=namespace, key=key):

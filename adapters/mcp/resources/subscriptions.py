@@ -26,8 +26,8 @@ from holdlog.adapters.mcp.errors import told
 from holdlog.adapters.mcp.resources.addresses import CLAIMS, Address, OfClaim, OfValue, address_of
 from holdlog.adapters.mcp.resources.feeds import ALL_CLAIMS, ALL_RECORDS, Feed, Follow, Subscriber
 from holdlog.adapters.mcp.resources.reading import Context, ServedOf, reading
-from holdlog.adapters.opened import Opened
-from holdlog.adapters.served import Served
+from holdlog.adapters.opened import Engine
+from holdlog.adapters.served import RequestContext
 from holdlog.domain.names import claim_stream, name, record_stream
 from holdlog.domain.refusals import DeniedError, InvalidError
 
@@ -53,7 +53,7 @@ class Subscriptions:
         self._served_of = served_of
         self._groups = groups
         self._prefix = prefix
-        self._feeds: dict[Opened, Feed] = {}
+        self._feeds: dict[Engine, Feed] = {}
         self._clients: set[Subscriber] = set()
         self._serving: set[asyncio.Task[None]] = set()
 
@@ -105,12 +105,12 @@ class Subscriptions:
         for subscriber in self._clients:
             subscriber.end()
 
-    def _served(self, ctx: Context) -> Served:
+    def _served(self, ctx: Context) -> RequestContext:
         served = self._served_of(ctx)
         served.opened.upkeep.heard(served.caller.session)
         return served
 
-    def _connected(self, ctx: Context, served: Served) -> Subscriber:
+    def _connected(self, ctx: Context, served: RequestContext) -> Subscriber:
         """The subscriber that a connection is, from its first subscription to its end."""
         connection = ctx.session._connection
         found: Subscriber | None = connection.state.get(_STATE)
@@ -157,7 +157,7 @@ class Subscriptions:
         for uri in list(subscriber.follows):
             subscriber.unfollow(uri)
 
-    async def _follow(self, subscriber: Subscriber, uri: str, served: Served) -> None:
+    async def _follow(self, subscriber: Subscriber, uri: str, served: RequestContext) -> None:
         """Raises refusals, also for what the caller may not read."""
         address = address_of(uri, self._groups)
         reading(address, served.calls)
@@ -179,11 +179,11 @@ class Subscriptions:
             del self._feeds[feed.opened]
 
 
-def _places(address: Address, opened: Opened) -> tuple[str, ...]:
+def _places(address: Address, opened: Engine) -> tuple[str, ...]:
     match address:
         case OfValue(namespace=namespace, key=key):
             return (record_stream(name(namespace), name(key)),)
         case OfClaim(resource=resource):
-            return tuple(map(claim_stream, opened.calls.places(resource)))
+            return tuple(map(claim_stream, opened.requests.places(resource)))
         case _:
             return (ALL_CLAIMS if address.uri == CLAIMS else ALL_RECORDS,)

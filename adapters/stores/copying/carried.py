@@ -7,14 +7,14 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.stores.mapper import event_of, expected_digest
-from holdlog.adapters.stores.schema import EVENT_COLUMNS, EVENTS_TABLE
+from holdlog.adapters.stores.schema import EVENT_COLUMNS, EVENTS_TABLE, LEASE_COLUMNS
 from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.refusals import StoreError
 from holdlog.projections import fold
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Put
-from holdlog.projections.rebuild import Added, Step, following, initial
+from holdlog.projections.rebuild import DetailRows, FoldStep, following, initial
 
 PAGE_ROWS: Final = 4_000
 PAGE_CHARACTERS: Final = 16 * 1024 * 1024
@@ -40,7 +40,7 @@ REQUESTS: Final = Carried(
     "principal, session, request_id",
 )
 REFUSALS: Final = Carried("refusals", ("at", "code", "what", "by", "session"), "id")
-LEASES: Final = Carried("leases", Lease._fields, "resource, version")
+LEASES: Final = Carried("leases", LEASE_COLUMNS, "resource, version")
 LOSSES: Final = Carried("losses", Loss._fields, "resource, version")
 BEFORE_COPY: Final = "before-copy"
 """Recorded as the session of leases and losses that had none in the store that was copied."""
@@ -98,7 +98,7 @@ def _puts(events: Iterable[Row]) -> Iterator[Put]:
         state = initial(stream)
         if state.stream != stream:
             raise StoreError(f"the stream {stream[:80]!r} is not spelled as holdlog spells it; see holdlog doctor")
-        added = Added()
+        added = DetailRows()
         for row in of_stream:
             version, topic, body, at = row[2:6]
             if version != state.version + 1:
@@ -106,7 +106,7 @@ def _puts(events: Iterable[Row]) -> Iterator[Put]:
                     f"event {stream}@{version} follows version {state.version}: events are missing; see holdlog doctor"
                 )
             event = event_of(stream, version, topic, body, row[13])
-            state = following(state, Step(stream, version, at, row[11], event, row[6]))
+            state = following(state, FoldStep(stream, version, at, row[11], event, row[6]))
             yield from added.by(state, event, at)
         yield from added.at_the_end()
         yield fold.put(state)
@@ -142,10 +142,10 @@ def leases_at(now: int, rows: Sequence[Row], then: int, ended_at: int, moved: bo
     return [
         it._replace(
             server="",
-            present_until=0,
+            waiting_until=0,
             deadline=now + it.deadline - then,
-            heard=now + it.heard - then,
-            seen=now + it.seen - then,
+            last_call_at=now + it.last_call_at - then,
+            last_seen_at=now + it.last_seen_at - then,
             ended_at=it.ended_at or ended_at,
             session=it.session if moved or it.session is not None else BEFORE_COPY,
             receipt=it.receipt if moved else None,

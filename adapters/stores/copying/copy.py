@@ -49,7 +49,7 @@ class CopyReport(NamedTuple):
     already: bool = False
 
 
-class Look(Protocol):
+class Contents(Protocol):
     """A store as it was at one moment. `steady`: that moment, on its clock of leases."""
 
     steady: int
@@ -67,7 +67,7 @@ class Look(Protocol):
         """The events in order of streams and versions."""
 
 
-class Source(Protocol):
+class CopySource(Protocol):
     """A store that is opened. `name`: where it is, without passwords."""
 
     name: str
@@ -81,7 +81,7 @@ class Source(Protocol):
     def give(self, to: str, done: bool) -> None:
         """Give its id to the store at `to`. Raises StoreError where another has it."""
 
-    def look(self) -> AbstractContextManager[Look]:
+    def look(self) -> AbstractContextManager[Contents]:
         """Look at it as it is now."""
 
 
@@ -112,12 +112,12 @@ class Target(Protocol):
     def publish(self, store_id: str, meta: Mapping[str, str]) -> None:
         """Make it a store, on the disk when this returns."""
 
-    def as_source(self) -> AbstractContextManager[Source]:
+    def as_source(self) -> AbstractContextManager[CopySource]:
         """The store that stands here. Raises StoreError."""
 
 
 def copy_between(
-    source: Source,
+    source: CopySource,
     target: Target,
     seal: bool = False,
     progress: Progress = lambda done, total: None,
@@ -138,7 +138,9 @@ def copy_between(
         return _there_already(source, target, occupied, progress)
 
 
-def _copied(source: Source, target: Target, seal: bool, progress: Progress, tell: Callable[[str], None]) -> CopyReport:
+def _copied(
+    source: CopySource, target: Target, seal: bool, progress: Progress, tell: Callable[[str], None]
+) -> CopyReport:
     sealed = source.sealed()
     if seal:
         if sealed is None:
@@ -176,13 +178,13 @@ def _copied(source: Source, target: Target, seal: bool, progress: Progress, tell
     )
 
 
-def _require_sound(source: Source, progress: Progress) -> None:
+def _require_sound(source: CopySource, progress: Progress) -> None:
     with source.look() as look:
         steps = _Steps(look.count(), progress, passes=1)
         exhaust(view_pages(verified(steps.of(look.events_by_stream()), Fingerprint())))
 
 
-def _put_beside(look: Look, target: Target, then: int, moved: bool) -> None:
+def _put_beside(look: Contents, target: Target, then: int, moved: bool) -> None:
     for table in (REQUESTS, REFUSALS):
         for page in pages(look.rows(table)):
             target.put(table, page)
@@ -193,7 +195,7 @@ def _put_beside(look: Look, target: Target, then: int, moved: bool) -> None:
         target.put(LOSSES, unreported_losses(page, moved))
 
 
-def _there_already(source: Source, target: Target, occupied: OccupiedError, progress: Progress) -> CopyReport:
+def _there_already(source: CopySource, target: Target, occupied: OccupiedError, progress: Progress) -> CopyReport:
     """An earlier run got as far as that, and could not tell. What was written there since is left alone."""
     sealed = source.sealed()
     if sealed is None or not sealed.given or not is_same(sealed.to, target.name):

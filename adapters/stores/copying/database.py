@@ -8,12 +8,12 @@ import psycopg
 from psycopg import sql
 
 from holdlog.adapters.stores.copying.carried import BY_STREAM, EVENTS, POSITION, Carried, Row
-from holdlog.adapters.stores.copying.copy import OccupiedError, Source
+from holdlog.adapters.stores.copying.copy import CopySource, OccupiedError
 from holdlog.adapters.stores.copying.source import SealableSource
 from holdlog.adapters.stores.postgres.connection import connect
 from holdlog.adapters.stores.postgres.faults import is_lost, refusal_of
-from holdlog.adapters.stores.postgres.opening import create, lock_of, open_postgres, require_utf8, stands
-from holdlog.adapters.stores.postgres.place import Place, name_of, place_of
+from holdlog.adapters.stores.postgres.opening import create, lock_of, open_postgres, require_utf8, store_exists
+from holdlog.adapters.stores.postgres.place import DatabaseTarget, database_target, name_of
 from holdlog.adapters.stores.postgres.rows import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.adapters.stores.postgres.transaction import PostgresTransaction
@@ -33,15 +33,15 @@ class DatabaseSource(SealableSource[PostgresTransaction]):
         self._store = store
 
     @contextmanager
-    def look(self) -> Iterator["DatabaseLook"]:
+    def look(self) -> Iterator["DatabaseContents"]:
         with self._store.snapshot() as reader:
             reader.connection.execute(_FOR_LONG)
             reader.position()  # with the first read it begins
-            with closing(DatabaseLook(reader.connection, _now(reader.connection))) as look:
+            with closing(DatabaseContents(reader.connection, _now(reader.connection))) as look:
                 yield look
 
 
-class DatabaseLook:
+class DatabaseContents:
     def __init__(self, connection: Connection, steady: int = 0) -> None:
         self.steady = steady
         self._connection = connection
@@ -74,13 +74,13 @@ class DatabaseLook:
         return self._streams[-1]
 
 
-class DatabaseTarget:
+class DatabaseCopyTarget:
     def __init__(self, url: str) -> None:
         self.name = name_of(url)
         self._url = url
-        self._place: Place = place_of(url)
+        self._place: DatabaseTarget = database_target(url)
         self._connection: Connection | None = None
-        self._look: DatabaseLook | None = None
+        self._look: DatabaseContents | None = None
         self._publishing = False
 
     @contextmanager
@@ -88,7 +88,7 @@ class DatabaseTarget:
         try:
             with (
                 closing(connect(self._place)) as self._connection,
-                closing(DatabaseLook(self._connection)) as self._look,
+                closing(DatabaseContents(self._connection)) as self._look,
             ):
                 require_utf8(self._connection)
                 self._connection.execute("BEGIN")
@@ -126,7 +126,7 @@ class DatabaseTarget:
             connection.execute("ANALYZE")
 
     @contextmanager
-    def as_source(self) -> Iterator[Source]:
+    def as_source(self) -> Iterator[CopySource]:
         with open_source(self._url) as source:
             yield source
 
@@ -147,7 +147,7 @@ class DatabaseTarget:
 @contextmanager
 def open_source(url: str) -> Iterator[DatabaseSource]:
     """Raises StoreError where none stands: here, nothing is made that somebody only misspelled."""
-    if not stands(url):
+    if not store_exists(url):
         raise StoreError(f"there is no store at {name_of(url)}")
     with closing(open_postgres(url)) as store:
         yield DatabaseSource(url, store)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from holdlog.adapters.machine import host
-from holdlog.adapters.machine.gate import Gate
+from holdlog.adapters.machine.gate import WriteLock
 from holdlog.adapters.machine.location import LocationError, prepare_folder, require_local, shown
 from holdlog.adapters.machine.private import open_private, require_own, why_open
 from holdlog.adapters.stores.copying.carried import BY_STREAM, EVENTS, POSITION, Carried, Row
-from holdlog.adapters.stores.copying.copy import OccupiedError, Source
+from holdlog.adapters.stores.copying.copy import CopySource, OccupiedError
 from holdlog.adapters.stores.copying.source import SealableSource
 from holdlog.adapters.stores.faults import refusal_of
 from holdlog.adapters.stores.migrating import sync_folder
@@ -37,13 +37,13 @@ class FileSource(SealableSource[SqliteTransaction]):
         self._store = store
 
     @contextmanager
-    def look(self) -> Iterator["FileLook"]:
+    def look(self) -> Iterator["FileContents"]:
         with self._store.snapshot() as reader:
             reader.position()  # with the first read it begins
-            yield FileLook(reader.connection, host.steady())
+            yield FileContents(reader.connection, host.steady())
 
 
-class FileLook:
+class FileContents:
     def __init__(self, connection: sqlite3.Connection, steady: int = 0) -> None:
         self.steady = steady
         self._connection = connection
@@ -80,7 +80,7 @@ class FileTarget:
                 raise is_open
             gate_path = self.path.with_name(self.path.name + ".gate")
             guarded = gate_path.exists()
-            gate = Gate(gate_path)
+            gate = WriteLock(gate_path)
         except LocationError as error:
             raise StoreError(str(error)) from None
         except OSError as error:
@@ -115,7 +115,7 @@ class FileTarget:
         self._open().close()
         self._connection = self._connect()
         self._connection.execute("BEGIN IMMEDIATE")
-        return FileLook(self._connection).events_by_stream()
+        return FileContents(self._connection).events_by_stream()
 
     def steady(self) -> int:
         return host.steady()
@@ -131,7 +131,7 @@ class FileTarget:
         sync_folder(self.path.parent)
 
     @contextmanager
-    def as_source(self) -> Iterator[Source]:
+    def as_source(self) -> Iterator[CopySource]:
         with closing(open_sqlite(self.path)) as store:
             yield FileSource(store)
 
@@ -170,7 +170,7 @@ class FileTarget:
 
 
 @contextmanager
-def _held(gate: Gate, name: str) -> Iterator[None]:
+def _held(gate: WriteLock, name: str) -> Iterator[None]:
     with closing(gate):
         try:
             gate.acquire(time.monotonic() + GATE_PATIENCE)

@@ -24,7 +24,7 @@ from holdlog.adapters.stores.postgres.schema import (
 )
 from holdlog.adapters.stores.postgres.standing import OF_VIEWS, indexes_there, views_to_replace
 from holdlog.adapters.stores.postgres.store import PostgresStore
-from holdlog.adapters.stores.rebuilding import PATIENCE, STEP_COLUMNS, Row, fold_all, name_aside, taken_over
+from holdlog.adapters.stores.rebuilding import PATIENCE, STEP_COLUMNS, Row, fold_all, shadow_name, taken_over
 from holdlog.adapters.stores.schema import EVENTS_TABLE
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
@@ -120,7 +120,7 @@ class PostgresAside:
         with self._transaction():
             self._connection.execute(_READ_WHOLE_TABLES)
             for view in VIEWS:
-                self._connection.execute(f'ANALYZE "{name_aside(view.name)}"')
+                self._connection.execute(f'ANALYZE "{shadow_name(view.name)}"')
                 if view.name not in self._replaced:
                     self._connection.execute(_ADD_DIFFERENT[view.name])
                     self._connection.execute(f'ANALYZE "{_keys(view)}"')
@@ -181,7 +181,7 @@ def take_over_within(connection: Connection, view: Table) -> None:
 
 def _create_aside(connection: Connection) -> None:
     for view in VIEWS:
-        connection.execute(create_view(view, name_aside(view.name), "TEMP TABLE"))
+        connection.execute(create_view(view, shadow_name(view.name), "TEMP TABLE"))
         connection.execute(create_view(Table(_keys(view), key_of(view), view.key), kind="TEMP TABLE"))
 
 
@@ -213,14 +213,14 @@ def _add_different(view: Table) -> str:
     kept, told = (f"({', '.join(f'{table}.{name}' for name in rest)})" for table in ("kept", "told"))
     return (
         f'INSERT INTO "{_keys(view)}" SELECT {", ".join(key)} FROM "{view.name}" AS kept'
-        f' FULL JOIN "{name_aside(view.name)}" AS told USING ({", ".join(key)})'
+        f' FULL JOIN "{shadow_name(view.name)}" AS told USING ({", ".join(key)})'
         f" WHERE kept.{key[0]} IS NULL OR told.{key[0]} IS NULL OR {kept} IS DISTINCT FROM {told}"
     )
 
 
 def _mend(view: Table) -> tuple[str, ...]:
     names = _named(view)
-    from_aside = f'FROM "{name_aside(view.name)}" JOIN "{_keys(view)}" USING ({", ".join(names[: view.key])})'
+    from_aside = f'FROM "{shadow_name(view.name)}" JOIN "{_keys(view)}" USING ({", ".join(names[: view.key])})'
     same = " AND ".join(f"kept.{name} = touched.{name}" for name in names[: view.key])
     return (
         f'DELETE FROM "{view.name}" AS kept USING "{_keys(view)}" AS touched WHERE {same}',
@@ -234,7 +234,7 @@ def _replace(view: Table) -> tuple[str, ...]:
     return (
         f'DROP TABLE IF EXISTS "{view.name}"',
         create_view(view),
-        f'INSERT INTO "{view.name}" ({names}) SELECT {names} FROM "{name_aside(view.name)}"',
+        f'INSERT INTO "{view.name}" ({names}) SELECT {names} FROM "{shadow_name(view.name)}"',
     )
 
 
@@ -244,8 +244,8 @@ _WAIT_BRIEFLY: Final = "SET LOCAL lock_timeout = '1s'"
 _READ_WHOLE_TABLES: Final = "SET LOCAL enable_seqscan = on"
 """Where the planner finds that better; single rows come by their keys, however small the table was at first."""
 _PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-_PUT_ASIDE: Final = {view.name: put_into(name_aside(view.name), view.columns, view.key) for view in VIEWS}
-_SELECT_ASIDE: Final = {view.name: select_rows(view, name_aside(view.name)) for view in VIEWS}
+_PUT_ASIDE: Final = {view.name: put_into(shadow_name(view.name), view.columns, view.key) for view in VIEWS}
+_SELECT_ASIDE: Final = {view.name: select_rows(view, shadow_name(view.name)) for view in VIEWS}
 _ADD_KEYS: Final = {view.name: insert_into(_keys(view), key_of(view), " ON CONFLICT DO NOTHING") for view in VIEWS}
 _ADD_DIFFERENT: Final = {view.name: _add_different(view) for view in VIEWS}
 _MEND: Final = {view.name: _mend(view) for view in VIEWS}

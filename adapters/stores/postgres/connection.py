@@ -9,8 +9,8 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8Dumper
 
-from holdlog.adapters.stores.postgres.patience import PatientConnection
-from holdlog.adapters.stores.postgres.place import Place
+from holdlog.adapters.stores.postgres.patience import TimeoutConnection
+from holdlog.adapters.stores.postgres.place import DatabaseTarget
 from holdlog.adapters.stores.postgres.rows import Connection
 
 CONNECT_SECONDS: Final = 5
@@ -28,10 +28,10 @@ _PATIENCE: Final = {
 would leave callers without an answer for a quarter of an hour when the network is cut."""
 
 
-def connect(place: Place) -> PatientConnection:
+def connect(place: DatabaseTarget) -> TimeoutConnection:
     """A new connection in the store's schema. Raises psycopg.Error."""
     given = make_conninfo("", **{**_PATIENCE, **conninfo_to_dict(place.url)})
-    connection = PatientConnection.connect(
+    connection = TimeoutConnection.connect(
         given,
         autocommit=True,
         connect_timeout=CONNECT_SECONDS,

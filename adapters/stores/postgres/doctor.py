@@ -10,9 +10,9 @@ from holdlog.adapters.stores.findings import REBUILD_LEFT, Finding, contents, ke
 from holdlog.adapters.stores.postgres.aside import REBUILD
 from holdlog.adapters.stores.postgres.connection import connect
 from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
-from holdlog.adapters.stores.postgres.look import PostgresLook
+from holdlog.adapters.stores.postgres.look import PostgresInspection
 from holdlog.adapters.stores.postgres.migrating import OLDER
-from holdlog.adapters.stores.postgres.place import place_of
+from holdlog.adapters.stores.postgres.place import database_target
 from holdlog.adapters.stores.postgres.rows import Connection
 from holdlog.adapters.stores.postgres.schema import MAJOR, MINOR, added_since, is_behind, minor_of
 from holdlog.adapters.stores.postgres.session import connected
@@ -38,7 +38,7 @@ def examine(url: str, progress: Callable[[int, int], None] = lambda done, total:
     """Everything there is to say about the store; `progress` counts events. Never raises for what it finds."""
     findings: list[Finding] = []
     try:
-        place = place_of(url)
+        place = database_target(url)
         with connect(place) as connection:
             connection.execute(
                 "SELECT set_config('idle_in_transaction_session_timeout', %s, false),"
@@ -60,7 +60,7 @@ def examine(url: str, progress: Callable[[int, int], None] = lambda done, total:
 
 def _snapshot(connection: Connection, progress: Callable[[int, int], None]) -> Iterator[Finding]:
     """Everything as it was at one moment."""
-    look = PostgresLook(connection)
+    look = PostgresInspection(connection)
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     yield from _guarded(connection, "tables", lambda: [_tables(connection, look)])
     schema = list(_guarded(connection, "schema", lambda: _schema(look)))
@@ -134,7 +134,7 @@ def _connections(connection: Connection) -> Finding:
     return Finding("connections", "warn", f"{text}; a server that gets none is unavailable: raise max_connections")
 
 
-def _tables(connection: Connection, look: PostgresLook) -> Finding:
+def _tables(connection: Connection, look: PostgresInspection) -> Finding:
     there = tables_there(connection)
     if "meta" in there and look.meta("major") in OLDER:
         return Finding("tables", "warn", "not looked at: its schema is older")
@@ -154,7 +154,7 @@ def _tables(connection: Connection, look: PostgresLook) -> Finding:
     return Finding("tables", "bad", "; ".join(told))
 
 
-def _schema(look: PostgresLook) -> list[Finding]:
+def _schema(look: PostgresInspection) -> list[Finding]:
     major = look.meta("major")
     if major in OLDER:
         return [Finding("schema", "warn", f"{major} is older: whatever opens the store next migrates it to {MAJOR}")]

@@ -5,7 +5,7 @@ import zlib
 import psycopg
 
 from holdlog.adapters.stores.postgres.connection import connect, is_over
-from holdlog.adapters.stores.postgres.place import place_of
+from holdlog.adapters.stores.postgres.place import database_target
 from holdlog.adapters.stores.postgres.rows import Connection
 
 
@@ -13,7 +13,7 @@ class DatabaseLead:
     """`target`: of what the relays publish to, a number."""
 
     def __init__(self, url: str, target: int) -> None:
-        self._place = place_of(url)
+        self._place = database_target(url)
         self._number = (1 << 32) + zlib.crc32(f"holdlog relay {self._place.schema} {target}".encode())
         self._connection: Connection | None = None
 

@@ -6,12 +6,13 @@ from typing import Any, Final, Protocol
 from holdlog.adapters.stores.leases import LOSS_SECONDS
 from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.postgres.schema import PUT_LEASES, PUT_LOSSES
-from holdlog.domain.claims.lease import BY_CALLS, SESSION_ENDS, SESSION_IDLE, TOUCH_EVERY, Held, Lease, Loss, Who
+from holdlog.adapters.stores.schema import LEASE_COLUMNS
+from holdlog.domain.claims.lease import BY_CALLS, SESSION_ENDS, SESSION_IDLE, TOUCH_EVERY, HeldCounts, Lease, Loss, Who
 
 Rows = Callable[[str, Any], list[tuple[Any, ...]]]
 """Runs a statement and gives its rows."""
 
-_SELECT: Final = f"SELECT {', '.join(Lease._fields)} FROM leases"
+_SELECT: Final = f"SELECT {', '.join(LEASE_COLUMNS)} FROM leases"
 _SELECT_LOSSES: Final = (
     f"SELECT {', '.join(Loss._fields)} FROM losses WHERE principal IS NOT DISTINCT FROM %s"
     " AND (session = %s OR receipt = %s) ORDER BY at, resource"
@@ -115,8 +116,8 @@ class PostgresLeaseWrites(PostgresLeases):
         super().__init__(pending.rows)
         self._pending = pending
 
-    def held(self, who: Who, now: int) -> Held:
-        return Held(*self._rows(_HELD, {**who._asdict(), "now": now})[0])
+    def held(self, who: Who, now: int) -> HeldCounts:
+        return HeldCounts(*self._rows(_HELD, {**who._asdict(), "now": now})[0])
 
     def due(self, now: int, limit: int) -> list[Lease]:
         select = f"{_SELECT} WHERE deadline <= %s ORDER BY deadline LIMIT %s"
@@ -125,7 +126,7 @@ class PostgresLeaseWrites(PostgresLeases):
         return due + self._leases(select, (now, now, limit))
 
     def put(self, leases: Iterable[Lease]) -> None:
-        rows = [lease._replace(told=int(lease.told)) for lease in leases]  # type: ignore[arg-type]
+        rows = [lease._replace(explicit=int(lease.explicit)) for lease in leases]  # type: ignore[arg-type]
         for lease in rows:
             self._pending.has_lease(lease.agent)
         if rows:
@@ -186,4 +187,4 @@ class PostgresLeaseWrites(PostgresLeases):
 
 def _lease(row: tuple[Any, ...]) -> Lease:
     lease = Lease(*row)
-    return lease._replace(told=bool(lease.told))
+    return lease._replace(explicit=bool(lease.explicit))

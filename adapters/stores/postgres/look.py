@@ -18,7 +18,7 @@ FETCHED: Final = 200
 """Rows that come at once: what is looked at never stands in memory as a whole."""
 
 
-class PostgresLook:
+class PostgresInspection:
     """`connection`: in a transaction with one snapshot. All raise psycopg.Error."""
 
     def __init__(self, connection: Connection) -> None:

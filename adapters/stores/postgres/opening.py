@@ -9,7 +9,7 @@ from psycopg import sql
 
 from holdlog.adapters.stores.postgres.faults import refusal_of
 from holdlog.adapters.stores.postgres.migrating import OLDER, migrate
-from holdlog.adapters.stores.postgres.place import place_of
+from holdlog.adapters.stores.postgres.place import database_target
 from holdlog.adapters.stores.postgres.rows import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.schema import ADDED, CREATE, MAJOR, MINOR, is_behind, require_major
 from holdlog.adapters.stores.postgres.standing import MADE, indexes_there, tables_there
@@ -24,7 +24,7 @@ PATIENCE = 10.0
 def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = None) -> PostgresStore:
     """Open the store, or create it in its schema. Raises StoreError with one line that says what to do;
     UnavailableError when the database does not answer."""
-    place = place_of(url)
+    place = database_target(url)
     store = PostgresStore(place, clock, steady)
     connection = store.connect(time.monotonic() + PATIENCE)
     try:
@@ -66,9 +66,9 @@ def _add_what_is_new(connection: Connection) -> None:
     connection.execute(put, (str(MINOR),))
 
 
-def stands(url: str) -> bool:
+def store_exists(url: str) -> bool:
     """Whether there is a store. Raises as `open_postgres`."""
-    place = place_of(url)
+    place = database_target(url)
     connection = PostgresStore(place).connect(time.monotonic() + PATIENCE)
     try:
         require_utf8(connection)

@@ -12,7 +12,7 @@ SILENT_SECONDS: Final = 30.0
 """Longer than anything that the store asks for: locks are waited for 5 s."""
 
 
-class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
+class TimeoutConnection(psycopg.Connection[tuple[Any, ...]]):
     """Closes itself after `silence` seconds of waiting in which nothing came, and raises psycopg.OperationalError."""
 
     silence: float | None = None

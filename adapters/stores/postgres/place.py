@@ -26,7 +26,7 @@ _UNREADABLE: Final = (
 _WORD: Final = re.compile("[A-Za-z][A-Za-z0-9_-]{0,30}")
 
 
-class Place(NamedTuple):
+class DatabaseTarget(NamedTuple):
     """`url`: as libpq takes it."""
 
     url: str
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 def name_of(url: str) -> str:
     """Where that is and as whom, without anything that a person has to hide. Raises StoreError as `place_of`."""
-    place = place_of(url)
+    place = database_target(url)
     parts = urlsplit(place.url)
     options = parse_qsl(parts.query)
     who, _, host = parts.netloc.rpartition("@")
@@ -45,7 +45,7 @@ def name_of(url: str) -> str:
     return f"postgresql://{user}{'@' if user else ''}{host}{parts.path}?{query}"
 
 
-def place_of(url: str) -> Place:
+def database_target(url: str) -> DatabaseTarget:
     """Raises StoreError for a URL that libpq could not take either."""
     try:
         parts, options = _parsed(url)
@@ -56,13 +56,13 @@ def place_of(url: str) -> Place:
         raise StoreError(f"schema: must have 1 to {MAX_SCHEMA} bytes")
     if schema != schema.strip() or schema == "$user":  # taken for another by the library, by PostgreSQL
         raise StoreError("schema: must not start or end with a blank, nor be $user")
-    return Place(_without_schema(parts, options), schema)
+    return DatabaseTarget(_without_schema(parts, options), schema)
 
 
 def place_of_space(url: str, name: str) -> str:
     """The URL of a space of this store: in schema `<schema>_space_<name>`, or, where that is too long, one named by its
     hash. Raises StoreError as `place_of`."""
-    place = place_of(url)
+    place = database_target(url)
     schema = f"{place.schema}_space_{name}"
     if len(schema.encode()) > MAX_SCHEMA:
         schema = f"space_{hashlib.sha256(schema.encode()).hexdigest()[:32]}"

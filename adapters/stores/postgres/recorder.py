@@ -9,17 +9,17 @@ from psycopg import Connection
 from psycopg.rows import DictRow, dict_row
 from psycopg.sql import SQL, Identifier
 
-from holdlog.adapters.stores.mapper import Sealed
-from holdlog.adapters.stores.postgres.place import Place
+from holdlog.adapters.stores.mapper import EncodedEvent
+from holdlog.adapters.stores.postgres.place import DatabaseTarget
 from holdlog.adapters.stores.postgres.schema import INSERT_EVENTS, PUT
 from holdlog.adapters.stores.schema import EVENTS_TABLE
 from holdlog.projections.projection import Put
 
 
-class Datastore(PostgresDatastore):
+class OpenedPostgresDatastore(PostgresDatastore):
     """Its pool opens with the first read through the library; the store's own connections are not from there."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DatabaseTarget) -> None:
         super().__init__("", "", "", "", "", schema=place.schema, originator_id_type="text")
         self.pool = ConnectionPool(
             place.url,
@@ -34,11 +34,11 @@ class Datastore(PostgresDatastore):
         """None: events are inserted as arrays of columns, not of a composite type."""
 
 
-class EventRecorder(PostgresApplicationRecorder):
+class PostgresEventRecorder(PostgresApplicationRecorder):
     """Positions are given by the writer, who has the log's lock: they have no gaps, unlike those of a sequence."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(Datastore(place), events_table_name=EVENTS_TABLE)
+    def __init__(self, place: DatabaseTarget) -> None:
+        super().__init__(OpenedPostgresDatastore(place), events_table_name=EVENTS_TABLE)
         self.channel_name = channel_of(place.schema)
         # The log's own table is VACUUM's and ANALYZE's to lock, and they would hold up every write. Not this small one.
         self.lock = SQL("LOCK TABLE {}.meta IN EXCLUSIVE MODE").format(Identifier(place.schema)).as_string()
@@ -50,7 +50,7 @@ class EventRecorder(PostgresApplicationRecorder):
         curs: Any,
         stored_events: Sequence[StoredEvent],
         *,
-        sealed: Sequence[Sealed] = (),
+        sealed: Sequence[EncodedEvent] = (),
         puts: Sequence[Put] = (),
         first: int = 0,
         **_: Any,

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import psycopg
 
-from holdlog.adapters.stores.mapper import unseal
+from holdlog.adapters.stores.mapper import decode
 from holdlog.adapters.stores.postgres.leases import PostgresLeases
 from holdlog.adapters.stores.postgres.schema import SELECT_EVENTS
 from holdlog.adapters.stores.postgres.threads import PostgresThreads
@@ -16,7 +16,7 @@ from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.resource import covering
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
-from holdlog.domain.ports import Entry
+from holdlog.domain.ports import HistoryEntry
 from holdlog.domain.record import Record
 from holdlog.domain.token import Token
 from holdlog.projections.agents import AGENTS, profile_of
@@ -127,18 +127,18 @@ class PostgresReader(PostgresThreads):
             f"{SELECT_EVENTS} WHERE originator_id = %s AND originator_version < %s"
             " ORDER BY originator_version DESC LIMIT %s"
         )
-        return [unseal(row) for row in self.rows(select, (stream, below, _limit(limit)))]
+        return [decode(row) for row in self.rows(select, (stream, below, _limit(limit)))]
 
     def log(self, after: int, limit: int) -> list[Recorded[Event]]:
         select = f"{SELECT_EVENTS} WHERE notification_id > %s ORDER BY notification_id LIMIT %s"
-        return [unseal(row) for row in self.rows(select, (after, _limit(limit)))]
+        return [decode(row) for row in self.rows(select, (after, _limit(limit)))]
 
-    def entries(self, after: int, limit: int) -> list[Entry]:
+    def entries(self, after: int, limit: int) -> list[HistoryEntry]:
         select = (
             f"SELECT notification_id, originator_id, topic, at FROM {EVENTS_TABLE} WHERE notification_id > %s"
             " ORDER BY notification_id LIMIT %s"
         )
-        return [Entry(*row) for row in self.rows(select, (after, _limit(limit)))]
+        return [HistoryEntry(*row) for row in self.rows(select, (after, _limit(limit)))]
 
     def _claims(self, select: str, parameters: object) -> list[Claim]:
         return [claim_of(row) for row in self.rows(select, parameters)]

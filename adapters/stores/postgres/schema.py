@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.stores.postgres.arrays import arrays
-from holdlog.adapters.stores.schema import EVENT_COLUMNS, EVENTS_TABLE, select_from
-from holdlog.domain.claims.lease import Lease, Loss
+from holdlog.adapters.stores.schema import EVENT_COLUMNS, EVENTS_TABLE, LEASE_COLUMNS, select_from
+from holdlog.domain.claims.lease import Loss
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
@@ -47,7 +47,7 @@ EVENT_TYPES: Final = {
 }
 assert tuple(EVENT_TYPES) == EVENT_COLUMNS
 
-_LEASE_TYPES: Final = dict.fromkeys(Lease._fields, str) | dict.fromkeys(
+_LEASE_TYPES: Final = dict.fromkeys(LEASE_COLUMNS, str) | dict.fromkeys(
     ("version", "deadline", "length", "told", "present_until", "heard", "position", "seen", "ended_at"), int
 )
 _LEASE_NULLABLE: Final = ("principal", "session", "note", "receipt")
@@ -147,7 +147,7 @@ CREATE: Final = (
     f"""CREATE TABLE refusals (id bigserial PRIMARY KEY, at bigint NOT NULL, code {_TEXT} NOT NULL,
     what {_TEXT} NOT NULL, by {_TEXT} NOT NULL, session {_TEXT})""",
     f"""CREATE TABLE leases ({
-        _columns(_LEASE_TYPES, tuple(it for it in Lease._fields if it not in _LEASE_NULLABLE))
+        _columns(_LEASE_TYPES, tuple(it for it in LEASE_COLUMNS if it not in _LEASE_NULLABLE))
     }, PRIMARY KEY (resource, version))""",
     "CREATE INDEX leases_deadline ON leases (deadline)",
     "CREATE INDEX leases_agent ON leases (agent)",

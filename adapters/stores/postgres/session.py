@@ -15,7 +15,7 @@ from psycopg import sql
 
 from holdlog.adapters.claims.sessions import Process
 from holdlog.adapters.machine.bells import ProcessBell
-from holdlog.adapters.opened import Server
+from holdlog.adapters.opened import Liveness
 from holdlog.adapters.stores.postgres.connection import connect, readable
 from holdlog.adapters.stores.postgres.faults import refusal_of
 from holdlog.adapters.stores.postgres.recorder import channel_of
@@ -28,7 +28,7 @@ LOOK_EVERY: Final = 1.0
 JOIN_SECONDS: Final = 5.0
 
 
-class Session(Server):
+class PostgresLiveness(Liveness):
     """One connection in a thread of its own, made with the first waiter or claim, and again whenever it is lost.
 
     Its name is that of an advisory lock, which the database lets go with the connection: so others know who lives.
@@ -138,7 +138,7 @@ class SessionBell(ProcessBell):
 
     def __init__(self) -> None:
         super().__init__()
-        self.session: Session | None = None
+        self.session: PostgresLiveness | None = None
 
     @contextmanager
     def listen(self, wake: Callable[[], None]) -> Iterator[None]:
@@ -148,7 +148,7 @@ class SessionBell(ProcessBell):
             yield
 
 
-class Connected(NamedTuple):
+class ConnectedSession(NamedTuple):
     """`host`: an address; `started`: when its connection was made. The database tells both to its own user only."""
 
     server: str
@@ -156,11 +156,11 @@ class Connected(NamedTuple):
     started: str
 
 
-def connected(connection: Connection, schema: str) -> list[Connected]:
+def connected(connection: Connection, schema: str) -> list[ConnectedSession]:
     """The sessions of a store, those that began first first. Raises psycopg.Error."""
     number = _number_of(schema)
     rows = connection.execute(_SELECT_CONNECTED, (number >> 32, number & 0xFFFFFFFF))
-    return [Connected(f"pg-{high << 32 | low:014x}", host, started) for high, low, host, started, _ in rows]
+    return [ConnectedSession(f"pg-{high << 32 | low:014x}", host, started) for high, low, host, started, _ in rows]
 
 
 def _described(what: str) -> str:

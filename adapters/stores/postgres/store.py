@@ -15,14 +15,14 @@ from holdlog.adapters.machine import host
 from holdlog.adapters.machine.deadline import Deadline
 from holdlog.adapters.stores.postgres.connection import CONNECT_SECONDS, connect, has_failed, is_idle, is_over
 from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
-from holdlog.adapters.stores.postgres.patience import SILENT_SECONDS, PatientConnection
-from holdlog.adapters.stores.postgres.place import Place
-from holdlog.adapters.stores.postgres.recorder import EventRecorder
+from holdlog.adapters.stores.postgres.patience import SILENT_SECONDS, TimeoutConnection
+from holdlog.adapters.stores.postgres.place import DatabaseTarget
+from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.rows import Connection, PostgresReader
 from holdlog.adapters.stores.postgres.standing import SELECT_SIZE
 from holdlog.adapters.stores.postgres.transaction import PostgresTransaction
 from holdlog.adapters.stores.schema import EVENTS_TABLE
-from holdlog.domain.ports import Footprint
+from holdlog.domain.ports import Prefetch
 from holdlog.domain.refusals import StoreError, UnavailableError
 
 IDLE_READERS: Final = 16
@@ -43,15 +43,15 @@ class PostgresStore:
 
     remote = True
 
-    def __init__(self, place: Place, clock: Clock | None = None, steady: Clock | None = None) -> None:
+    def __init__(self, place: DatabaseTarget, clock: Clock | None = None, steady: Clock | None = None) -> None:
         self.place = place
-        self.recorder = EventRecorder(place)
+        self.recorder = PostgresEventRecorder(place)
         self._clock = clock
         self._steady = steady
         self._offset = 0
         self._idle: deque[Connection] = deque()
         self._writing: PostgresTransaction | None = None
-        self._lock = _Lock()
+        self._lock = _OwnedLock()
         self._owner = os.getpid()
         self._closed = False
 
@@ -70,17 +70,17 @@ class PostgresStore:
 
     # --- the port
 
-    def reader(self) -> "_Read":
+    def reader(self) -> "_PostgresRead":
         self._usable()
-        return _Read(self, snapshot=False)
+        return _PostgresRead(self, snapshot=False)
 
-    def snapshot(self) -> "_Read":
+    def snapshot(self) -> "_PostgresRead":
         self._usable()
-        return _Read(self, snapshot=True)
+        return _PostgresRead(self, snapshot=True)
 
-    def transaction(self, deadline: float, ahead: Callable[[], Footprint] | None = None) -> "_Write":
+    def transaction(self, deadline: float, ahead: Callable[[], Prefetch] | None = None) -> "_PostgresWrite":
         self._usable()
-        return _Write(self, deadline, ahead)
+        return _PostgresWrite(self, deadline, ahead)
 
     def size(self) -> int:
         with self.reader() as reader:
@@ -107,7 +107,7 @@ class PostgresStore:
 
     # --- connections
 
-    def connect(self, deadline: float) -> PatientConnection:
+    def connect(self, deadline: float) -> TimeoutConnection:
         """Again and again until the deadline (`time.monotonic` seconds). Raises UnavailableError, StoreError."""
         pause = FIRST_PAUSE
         while True:
@@ -139,7 +139,7 @@ class PostgresStore:
 
     # --- one write at a time
 
-    def begin(self, deadline: float, ahead: Footprint) -> PostgresTransaction:
+    def begin(self, deadline: float, ahead: Prefetch) -> PostgresTransaction:
         """Raises UnavailableError, StoreError, having let go again. Whoever begins calls `end`."""
         if self._lock.is_mine() or not Deadline(deadline).acquire(self._lock):
             raise UnavailableError("another thread holds the store")
@@ -239,7 +239,7 @@ _inherited: list[Any] = []
 
 def _stopped(writing: PostgresTransaction | None) -> float:
     """Seconds that this process was stopped while it waited for this connection."""
-    return writing.connection.stopped if writing and isinstance(writing.connection, PatientConnection) else 0.0
+    return writing.connection.stopped if writing and isinstance(writing.connection, TimeoutConnection) else 0.0
 
 
 def _cell(connection: Connection, select: str, parameter: object) -> object:
@@ -247,7 +247,7 @@ def _cell(connection: Connection, select: str, parameter: object) -> object:
     return row[0] if row else None
 
 
-class _Lock:
+class _OwnedLock:
     """A lock that knows whose it is from the instant on that it is taken, whatever interrupts then. Not reentrant."""
 
     def __init__(self) -> None:
@@ -263,13 +263,13 @@ class _Lock:
         return self._lock._is_owned()  # type: ignore[attr-defined, no-any-return]
 
 
-class _Write:
+class _PostgresWrite:
     """One write transaction for the length of a block."""
 
-    def __init__(self, store: PostgresStore, deadline: float, ahead: Callable[[], Footprint] | None) -> None:
+    def __init__(self, store: PostgresStore, deadline: float, ahead: Callable[[], Prefetch] | None) -> None:
         self._store = store
         self._deadline = deadline
-        self._ahead = ahead() if ahead else Footprint()
+        self._ahead = ahead() if ahead else Prefetch()
 
     def __enter__(self) -> PostgresTransaction:
         self._transaction = self._store.begin(self._deadline, self._ahead)
@@ -289,7 +289,7 @@ class _Write:
             raise refusal_of(error) from error
 
 
-class _Read:
+class _PostgresRead:
     """A borrowed connection for the length of a block; `snapshot`: in one read transaction."""
 
     def __init__(self, store: PostgresStore, snapshot: bool) -> None:

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from holdlog.adapters.stores.mapper import unseal
+from holdlog.adapters.stores.mapper import decode
 from holdlog.adapters.stores.postgres.leases import Rows
 from holdlog.adapters.stores.schema import EVENT_COLUMNS, EVENTS_TABLE, select_from
 from holdlog.adapters.stores.threads import seek
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import thread_stream
-from holdlog.domain.threads.thread import Datum, Kind, Thread
+from holdlog.domain.threads.thread import Datum, ItemKind, Thread
 from holdlog.projections.threads import DATA, ITEMS, THREADS, datum_of, thread_of
 
 _SELECT_THREAD: Final = f"{select_from(THREADS)} WHERE thread = %s"
@@ -55,7 +55,7 @@ class PostgresThreads:
     def thread_events(
         self,
         thread: str,
-        kinds: Sequence[Kind],
+        kinds: Sequence[ItemKind],
         after: int,
         before: int | None,
         limit: int,
@@ -69,7 +69,7 @@ class PostgresThreads:
             "before": sys.maxsize if before is None else before,
             "limit": None if limit < 0 else limit,
         } | ({} if key is None else {"key": key})
-        return [unseal(row) for row in self.rows(select_events(tuple(kinds), newest, key is not None), parameters)]
+        return [decode(row) for row in self.rows(select_events(tuple(kinds), newest, key is not None), parameters)]
 
     def checksums(self, thread: str, after: int, wanted: Sequence[str] | None) -> list[str]:
         if wanted is None:
@@ -103,7 +103,7 @@ class PostgresThreads:
 
 
 @cache
-def select_events(kinds: tuple[Kind, ...], newest: bool, with_key: bool) -> str:
+def select_events(kinds: tuple[ItemKind, ...], newest: bool, with_key: bool) -> str:
     """One statement, so that all kinds are read at the same moment; each by its own stretch of an index."""
     down = " DESC" if newest else ""
     if with_key:
@@ -127,6 +127,6 @@ def select_events(kinds: tuple[Kind, ...], newest: bool, with_key: bool) -> str:
     )
 
 
-def _version(kind: Kind, with_key: bool) -> str:
+def _version(kind: ItemKind, with_key: bool) -> str:
     """A change of data has a row for each key."""
     return "DISTINCT version" if kind == "data" and not with_key else "version"

@@ -6,17 +6,17 @@ from typing import Any, Final
 
 from psycopg import ClientCursor
 
-from holdlog.adapters.stores.mapper import Sealed, seal
+from holdlog.adapters.stores.mapper import EncodedEvent, encode
 from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.postgres.leases import PostgresLeaseWrites
-from holdlog.adapters.stores.postgres.recorder import EventRecorder
+from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.rows import SELECT_DUE, SELECT_NOW, Connection, PostgresReader
 from holdlog.adapters.stores.postgres.schema import require_major
 from holdlog.adapters.stores.postgres.threads import EXECUTE_THREADS, PREPARE_THREADS
 from holdlog.adapters.stores.schema import EVENTS_TABLE, select_from
 from holdlog.adapters.stores.sealing import SEAL, line_of
 from holdlog.domain.message import Caller
-from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Footprint, Refusal
+from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Prefetch, Refusal
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import UnavailableError
 from holdlog.domain.threads.thread import ResultAppended, Thread
@@ -51,7 +51,7 @@ class PostgresTransaction(PostgresReader):
     def __init__(
         self,
         connection: Connection,
-        recorder: EventRecorder,
+        recorder: PostgresEventRecorder,
         clock: Callable[[], int] | None,
         steady: Callable[[], int] | None,
     ) -> None:
@@ -73,7 +73,7 @@ class PostgresTransaction(PostgresReader):
         self.number = ""
         """PostgreSQL's own for the transaction: by it, and by the last event, its fate can be asked for later."""
 
-    def begin(self, deadline: float, ahead: Footprint) -> int:
+    def begin(self, deadline: float, ahead: Prefetch) -> int:
         """Take the log's lock, and read the clock and what the commands will read. The database's clock.
 
         Raises psycopg.Error; UnavailableError when the lock is not free in time; StoreError for another schema."""
@@ -106,7 +106,7 @@ class PostgresTransaction(PostgresReader):
         self._position = position or 0
         self.wrote = self.grew = False
         self.topics: list[str] = []
-        self._sealed: list[Sealed] = []
+        self._sealed: list[EncodedEvent] = []
         self._states: dict[str, State] = {}
         self._rows: list[Put] = []
         self._later: list[tuple[str, Any]] = []
@@ -123,7 +123,7 @@ class PostgresTransaction(PostgresReader):
             raise
         self._knows_threads = True
 
-    def _know_threads(self, ahead: Footprint, cursor: "ClientCursor[tuple[Any, ...]]") -> None:
+    def _know_threads(self, ahead: Prefetch, cursor: "ClientCursor[tuple[Any, ...]]") -> None:
         self._threads = {it: Thread(it) for it in ahead.threads}
         self._results: dict[tuple[str, str], int] = {}
         if ahead.threads:
@@ -205,7 +205,7 @@ class PostgresTransaction(PostgresReader):
         for change in changes:
             stream = change.before.stream
             before = self._states.get(stream, change.before)
-            event = seal(change, before, self.at, self.clock, caller)
+            event = encode(change, before, self.at, self.clock, caller)
             self._states[stream] = after = fold.evolve(before, change.event, self.at, event.digest, caller.principal)
             self._sealed.append(event)
             self.topics.append(event.stored.topic)
@@ -214,7 +214,7 @@ class PostgresTransaction(PostgresReader):
                 self._records[after.namespace, after.key] = after
             elif isinstance(after, Thread):
                 self._threads[after.thread] = after
-                self._rows += fold.also(after, change.event, self.at)
+                self._rows += fold.detail_rows(after, change.event, self.at)
                 if isinstance(change.event, ResultAppended):
                     self._results[after.thread, change.event.checksum] = after.version
         self._position += len(changes)
