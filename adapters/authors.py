@@ -6,13 +6,14 @@ Callers choose their names. Where somebody was authenticated, people see `root (
 
 import json
 import re
+import unicodedata
 from typing import Final
 
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 
 _STATIC: Final = "static"
-_IMITATES: Final = re.compile(r"\((token|jwt) |\(static token\)|^(token|jwt):|^static( token)?$")
+_IMITATES: Final = re.compile(r"\(\s*(static\s+)?(token|jwt)\b|^(token|jwt):|^static(\s+token)?$", re.IGNORECASE)
 
 
 def author(name: str, principal: str | None) -> str:
@@ -20,7 +21,7 @@ def author(name: str, principal: str | None) -> str:
     name that looks as if somebody had been authenticated is quoted."""
     if principal == name:
         return name
-    shown = json.dumps(name, ensure_ascii=False) if _IMITATES.search(name) else name
+    shown = json.dumps(name, ensure_ascii=False) if _IMITATES.search(unicodedata.normalize("NFKC", name)) else name
     return shown if principal is None else f"{shown} ({in_words(principal)})"
 
 

@@ -48,6 +48,8 @@ class StateStore:
         """Open or create the store. `session`: processes that give the same text are one holder of claims; without it,
         each store object is a separate session. Raises StoreError, with one line that says what to do."""
         self._opened = open_holdlog(path, settings, named_session(session))
+        if session is not None:
+            self._opened.join()
         self._calls = self._opened.requests
         weakref.finalize(self, self._opened.close)  # SQLite must not close by itself, outside the gate
 
@@ -305,6 +307,8 @@ class AsyncStateStore:
         """Open or create the store. `session`: processes that give the same text are one holder of claims; without it,
         each store object is a separate session. Raises StoreError, with one line that says what to do."""
         self._opened = open_holdlog(path, settings, named_session(session))
+        if session is not None:
+            self._opened.join()
         self._calls = self._opened.requests
         weakref.finalize(self, self._opened.close)  # SQLite must not close by itself, outside the gate
 

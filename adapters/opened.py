@@ -224,9 +224,13 @@ class Engine:
 
     # --- sessions
 
+    def join(self) -> None:
+        """Be one of the processes that keep the own session alive, from now on."""
+        self.caller = self._joined(self.caller)
+
     def keep_sessions(self) -> None:
         """This process lives as long as the sessions that call through it: renew what they hold."""
-        self.caller = self._joined(self.caller)
+        self.join()
         self.upkeep.keep_sessions(self.caller.server, self.caller.session)
 
     async def losses(self, caller: Caller, receipt: str | None = None) -> tuple[Loss, ...]:

@@ -57,7 +57,8 @@ class LeaseMaintenance:
         self._heard: dict[str, int] = {}
         self._grants: Counter[tuple[str, int]] = Counter()
         self._requests: Counter[tuple[str | None, str]] = Counter()
-        self._called: set[tuple[str | None, str]] = set()
+        self._called: dict[tuple[str | None, str], int] = {}
+        self._began: dict[tuple[str | None, str], int] = {}
 
     @contextmanager
     def request_of(self, principal: str | None, session: str) -> Iterator[None]:
@@ -65,7 +66,7 @@ class LeaseMaintenance:
         with self._news:
             key = (principal, session)
             self._requests[key] += 1
-            self._called.add(key)
+            self._called[key] = self._began[key] = self._steady()
             if self._next_look > time.monotonic() + TOUCH_SECONDS:
                 self._tell()
         try:
@@ -74,7 +75,7 @@ class LeaseMaintenance:
             with self._news:
                 self._requests[key] -= 1
                 if not self._requests[key]:
-                    del self._requests[key]
+                    del self._requests[key], self._began[key]
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -219,17 +220,17 @@ class LeaseMaintenance:
     def _touch(self) -> float:
         """Note that sessions which live by their calls are alive. Seconds until the next look."""
         with self._news:
-            called, self._called = self._called | set(self._requests), set()
+            called, self._called = self._called | self._began, {}
         if not called:
             return threading.TIMEOUT_MAX
         try:
             with self._store.reader() as reader:
                 held = {*reader.leases.sessions_of(BY_CALLS), *reader.leases.sessions_of("")}
-            if sessions := tuple(it for it in called if it[1] in held):
+            if sessions := tuple((*it, at) for it, at in called.items() if it[1] in held):
                 self._writer.run(TouchSessions(sessions=sessions), NOBODY)
         except HoldlogError:
             with self._news:
-                self._called |= called
+                self._called = called | self._called
             raise
         return TOUCH_SECONDS
 

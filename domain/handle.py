@@ -167,7 +167,8 @@ def handle(command: AnyCommand, caller: Caller, transaction: Transaction) -> Out
 def fingerprint(command: AnyCommand) -> bytes:
     """Identifies a request when it is repeated. Stored for 24 hours."""
     asked = getattr(command, "asked", None) or command.model_dump_json(exclude=_NOT_ASKED, by_alias=True)
-    return hashlib.sha256(f"{_REPEATABLE[type(command)].stored_name}{asked}".encode()).digest()
+    receipt = (command.receipt or "") if isinstance(command, ReleaseClaim) else ""  # it says whose claims are released
+    return hashlib.sha256(f"{_REPEATABLE[type(command)].stored_name}{asked}{receipt}".encode()).digest()
 
 
 def _scope(command: AnyCommand, caller: Caller) -> str | None:
@@ -188,6 +189,7 @@ def _still_held(outcome: ClaimAcquired, command: AnyCommand, caller: Caller, tra
         grant = next((hold.grant for hold in board.holds(outcome.resource)), None)
         held_by, principal = (grant.agent, grant.principal) if grant is not None else (None, None)
         raise ExpiredError(outcome.resource, held_by, replayed=True, held_by_principal=principal)
+    transaction.leases.heard(who, caller.server, transaction.steady)
     left = min(lease.deadline for lease in leases if lease is not None) - transaction.steady
     return outcome._replace(expires_in=left, at=transaction.at)
 
@@ -218,10 +220,10 @@ def _decide(command: AnyCommand, caller: Caller, transaction: Transaction) -> Ou
             return change_thread(command, caller, transaction)
         case Sweep(ended=servers, heirs=heirs, grace=grace, cut=cut):
             for heir in heirs:
-                transaction.leases.inherit(*heir)
+                transaction.leases.inherit(*heir, transaction.steady)
             now, at = transaction.steady, transaction.at
             ended = transaction.leases.end(servers, now, at, grace if cut else None)
-            ended = transaction.leases.end_idle_sessions(now, at) or ended
+            ended = transaction.leases.end_idle_sessions(now, at) or ended or bool(heirs)
             claims, values = end_due_leases(transaction, gone=ended), expire_values(transaction, MAX_DUE)
             return SweepOutcome(claims or values or ended)
         case Renew(server=server, sessions=sessions, grants=grants):

@@ -115,8 +115,9 @@ class LeaseWrites(Leases, Protocol):
         """How many live grants the session and the principal of a caller have. Below the bound of a principal, its
         count may include expired ones."""
 
-    def touch(self, sessions: Sequence[tuple[str | None, str]], now: int) -> None:
-        """These sessions, each with its principal, live by their calls and are alive, also if they had ended."""
+    def touch(self, sessions: Sequence[tuple[str | None, str, int]], now: int) -> None:
+        """Keep these sessions alive, which live by their calls: each with its principal and the time when its last call
+        began. A session that ended before that call is alive again."""
 
     def end_session(self, session: str, principal: str | None, now: int, at: int) -> None:
         """End a session that lived by its calls: its leases stay, its waiters are no longer in a call."""
@@ -127,8 +128,9 @@ class LeaseWrites(Leases, Protocol):
         """Renew what the sessions hold without a principal, and make it this server's; renew these grants. A session's
         name is what callers say: what an authenticated one holds, only its own calls renew."""
 
-    def inherit(self, server: str, session: str, heir: str) -> None:
-        """What this server kept alive of a session is kept alive by another server of the same session."""
+    def inherit(self, server: str, session: str, heir: str, now: int) -> None:
+        """Let another server keep alive what this one kept alive of a session. Calls that waited through this server
+        are over."""
 
     def end(self, servers: Sequence[str], now: int, at: int, grace: int | None) -> bool:
         """These servers are gone, as was noticed at `at` (microseconds UTC): cut what they held to `grace` unless its

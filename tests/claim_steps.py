@@ -235,7 +235,7 @@ class Touches(NamedTuple):
     session: str
 
     def take(self, world: World) -> Turn:
-        return world.run(TouchSessions(sessions=((None, self.session),)))
+        return world.run(TouchSessions(sessions=((None, self.session, world.clock.steady()),)))
 
 
 class Renews(NamedTuple):

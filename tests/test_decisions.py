@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters.stores.schema import CREATE_EVENTS
+from holdlog.adapters.stores.schema import CREATE_EVENTS, LEASE_COLUMNS
 from holdlog.domain.claims.claim import Grant, PastHold, Ticket
-from holdlog.adapters.stores.schema import LEASE_COLUMNS
 from holdlog.domain.claims.lease import Loss
 from holdlog.domain.envelope import NO_DIGEST, Digested, digest, digest_2, payload_hash
 from holdlog.domain.message import Caller

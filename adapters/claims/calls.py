@@ -325,7 +325,7 @@ class ClaimRequests:
 
     def _receipt(self, given: object) -> str:
         """The salted hash, as in leases. Raises InvalidError."""
-        if not isinstance(given, str) or not 1 <= len(given) <= MAX_RECEIPT:
+        if not isinstance(given, str) or not 1 <= len(given) <= MAX_RECEIPT or not given.isascii():
             raise InvalidError(
                 f"receipt: must be the text that was returned with your claim, of {MAX_RECEIPT} characters at most"
             )

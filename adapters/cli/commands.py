@@ -258,7 +258,7 @@ def _guards(options: argparse.Namespace) -> list[dict[str, Any]]:
     found = []
     for text in options.guard:
         resource, _, version = text.rpartition("@")
-        if not resource or not version.isdecimal():
+        if not resource or not re.fullmatch("[0-9]{1,18}", version):
             raise InvalidError("--guard: must be RESOURCE@VERSION, such as src/parser.py@3")
         found.append({"resource": resource, "version": int(version)})
     return found

@@ -30,8 +30,8 @@ _RELIED_ON: Final = frozenset({"operation", "based_on", "forced", "guard"})
 """What a write relied on is read with --json."""
 _SESSIONS: Final = ("session", "former_session")
 """Fields at the end of a line, where what an agent wrote leaves room for them."""
-_OF_OTHERS: Final = ("agent", "moved_to", "forced_by")
-"""Fields that name an agent or resource, too."""
+_AGENTS: Final = ("agent", "forced_by")
+"""Further fields that name an agent."""
 _SAID: Final = ("value", "checksum")
 """What stands in a thread is read by `holdlog thread`."""
 _EXAMPLES: Final = """\
@@ -143,7 +143,10 @@ def _line(event: dict[str, Any]) -> str:
 
 
 def _told(name: str, value: Any) -> str:
+    from holdlog.adapters.authors import author
     from holdlog.adapters.cli.texts import marked
 
     told = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-    return marked(told) if name in _OF_OTHERS else told
+    if name in _AGENTS:
+        return author(marked(told), None)
+    return marked(told) if name == "moved_to" else told

@@ -31,8 +31,10 @@ _HEARD: Final = f"""UPDATE leases SET seen = :now, ended_at = CASE kind WHEN 'of
     OR server = '{BY_CALLS}' AND seen < :now - {TOUCH_EVERY}))"""
 _TOUCH: Final = f"""UPDATE leases SET seen = MAX(seen, :now), server = '{BY_CALLS}',
     ended_at = CASE kind WHEN 'offered' THEN ended_at ELSE 0 END, present_until = {_WAITS_UNTIL}
-    WHERE session = :session AND principal IS :principal AND server IN ('', '{BY_CALLS}') AND deadline > :now"""
-_END_SESSION: Final = f"""UPDATE leases SET server = '', ended_at = :at, present_until = MIN(present_until, :now)
+    WHERE session = :session AND principal IS :principal AND deadline > :now
+    AND (server = '{BY_CALLS}' OR server = '' AND seen < :called_at)"""
+_END_SESSION: Final = f"""UPDATE leases SET server = '', ended_at = :at, seen = :now,
+    present_until = MIN(present_until, :now)
     WHERE session = :session AND principal IS :principal AND server = '{BY_CALLS}'"""
 _END_IDLE: Final = f"""UPDATE leases SET server = '', present_until = MIN(present_until, :now),
     ended_at = :at - MAX(0, :now - seen - {SESSION_IDLE})
@@ -50,7 +52,8 @@ _HELD: Final = f"""SELECT (SELECT COUNT(*) FROM leases
     (SELECT 1 FROM leases WHERE principal IS :principal AND kind != 'waits' LIMIT {MAX_OF_PRINCIPAL}))"""
 _RENEW_GRANT: Final = """UPDATE leases SET deadline = MAX(deadline, :now + length)
     WHERE resource = :resource AND version = :version AND kind = 'held' AND deadline > :now"""
-_INHERIT: Final = "UPDATE leases SET server = :heir WHERE server = :server AND session = :session"
+_INHERIT: Final = """UPDATE leases SET server = :heir, present_until = MIN(present_until, :now)
+    WHERE server = :server AND session = :session"""
 _END: Final = """UPDATE leases SET server = '', ended_at = :at, present_until = MIN(present_until, :now),
     deadline = CASE WHEN (kind = 'held' AND NOT told OR kind = 'offered') AND :until IS NOT NULL
     THEN MIN(deadline, :until) ELSE deadline END WHERE server = :server"""
@@ -134,9 +137,9 @@ class SqliteLeaseWrites(SqliteLeases):
         for resource, version in grants:
             self._update(_RENEW_GRANT, {"resource": resource, "version": version, "now": now})
 
-    def touch(self, sessions: Sequence[tuple[str | None, str]], now: int) -> None:
-        for principal, session in sessions:
-            self._update(_TOUCH, {"principal": principal, "session": session, "now": now})
+    def touch(self, sessions: Sequence[tuple[str | None, str, int]], now: int) -> None:
+        for principal, session, called_at in sessions:
+            self._update(_TOUCH, {"principal": principal, "session": session, "called_at": called_at, "now": now})
 
     def end_session(self, session: str, principal: str | None, now: int, at: int) -> None:
         self._update(_END_SESSION, {"session": session, "principal": principal, "now": now, "at": at})
@@ -144,8 +147,8 @@ class SqliteLeaseWrites(SqliteLeases):
     def end_idle_sessions(self, now: int, at: int) -> bool:
         return self._update(_END_IDLE, {"now": now, "at": at})
 
-    def inherit(self, server: str, session: str, heir: str) -> None:
-        self._update(_INHERIT, {"server": server, "session": session, "heir": heir})
+    def inherit(self, server: str, session: str, heir: str, now: int) -> None:
+        self._update(_INHERIT, {"server": server, "session": session, "heir": heir, "now": now})
 
     def end(self, servers: Sequence[str], now: int, at: int, grace: int | None) -> bool:
         facts = {"now": now, "at": at, "until": None if grace is None else now + grace}

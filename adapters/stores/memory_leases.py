@@ -85,16 +85,22 @@ class MemoryLeases:
                 )
         self._change(changed)
 
-    def touch(self, sessions: Sequence[tuple[str | None, str]], now: int) -> None:
-        theirs = [it for it in self.leases.values() if (it.principal, it.session) in sessions]
-        alive = [it for it in theirs if it.server in ("", BY_CALLS) and it.deadline > now]
+    def touch(self, sessions: Sequence[tuple[str | None, str, int]], now: int) -> None:
+        called_at = {(principal, session): at for principal, session, at in sessions}
+        theirs = [it for it in self.leases.values() if (it.principal, it.session) in called_at and it.deadline > now]
+        alive = [
+            it
+            for it in theirs
+            if it.server == BY_CALLS
+            or (it.server == "" and it.last_seen_at < called_at[it.principal, it.session or ""])
+        ]
         self._change({it.key: it.revived(BY_CALLS, max(it.last_seen_at, now)) for it in alive})
 
     def end_session(self, session: str, principal: str | None, now: int, at: int) -> None:
         ended = [
             it for it in self.leases.values() if (it.session, it.principal, it.server) == (session, principal, BY_CALLS)
         ]
-        self._change({it.key: _ended(it, now, at) for it in ended})
+        self._change({it.key: _ended(it, now, at)._replace(last_seen_at=now) for it in ended})
 
     def renew(self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[Key], now: int) -> None:
         heard, named = dict(sessions), set(grants)
@@ -113,9 +119,9 @@ class MemoryLeases:
         self._change({it.key: _ended(it, now, it.end_of_session(now, at)) for it in idle})
         return bool(idle)
 
-    def inherit(self, server: str, session: str, heir: str) -> None:
+    def inherit(self, server: str, session: str, heir: str, now: int) -> None:
         theirs = [it for it in self.leases.values() if (it.server, it.session) == (server, session)]
-        self._change({it.key: it._replace(server=heir) for it in theirs})
+        self._change({it.key: it._replace(server=heir, waiting_until=min(it.waiting_until, now)) for it in theirs})
 
     def end(self, servers: Sequence[str], now: int, at: int, grace: int | None) -> bool:
         changed = {}

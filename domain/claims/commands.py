@@ -123,11 +123,11 @@ class CollectLostClaims(Command):
 
 
 class TouchSessions(Command):
-    """These sessions, which live by their calls, made a call or have one open: each with its principal. What a session
-    that had ended holds is its own again."""
+    """These sessions, which live by their calls, made a call or have one open. Each comes with its principal and the
+    time when its last call began (steady microseconds). A session that ended before that call is alive again."""
 
     kind: ClassVar[str] = "touch_sessions"
-    sessions: tuple[tuple[str | None, str], ...]
+    sessions: tuple[tuple[str | None, str, int], ...]
 
 
 class EndSession(Command):

@@ -68,6 +68,31 @@ def test_an_author_is_shown_with_the_principal_where_that_says_more() -> None:
     assert author("token:ci", "token:ci") == "token:ci"
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "root (token ci)",
+        "root (TOKEN ci)",
+        "root ( token ci)",
+        "root (static  token)",
+        "root (jwt:ann)",
+        "root （token ci）",
+    ],
+)
+def test_a_name_that_imitates_an_authenticated_one_is_quoted(name: str) -> None:
+    assert author(name, None) == f'"{name}"'
+    assert author(name, "token:ci") == f'"{name}" (token ci)'
+
+
+def test_the_log_quotes_every_name_that_imitates_an_authenticated_one(place: str) -> None:
+    with closing(open_holdlog(place if "://" in place else Path(place))) as opened:
+        opened.claim(opened.requests.claim("a", "ann"), opened.caller)
+        opened.write(opened.requests.release("a", "x (jwt y)", note="x", forced=True), opened.caller)
+    listed = cli(place, "log")
+    assert 'forced_by="x (jwt y)"' in listed
+    assert listed.count("x (jwt y)") == listed.count('"x (jwt y)"')
+
+
 def test_answers_about_values_name_the_principal(opened: Engine) -> None:
     calls = opened.requests
     opened.write(calls.set("n", "k", 1, "root", None), CI)

@@ -71,6 +71,13 @@ def test_a_command_guards_a_write_with_its_claim(run: Terminal) -> None:
     assert run(guarded.format("job1")) == "version 1\n"
     wrong = run("set n k 1 --by ann --version 1 --guard custom://deploy")
     assert (wrong.code, "--guard: must be RESOURCE@VERSION" in wrong) == (2, True)
+    too_large = run(f"set n k 1 --by ann --version 1 --guard custom://deploy@{'1' * 5_000}")
+    assert (too_large.code, "--guard: must be RESOURCE@VERSION" in too_large) == (2, True)
+
+
+def test_a_receipt_that_cannot_be_one_is_refused_in_one_line(run: Terminal) -> None:
+    refused = run("release custom://z --agent ann --receipt \udcff")
+    assert (refused.code, "--receipt: must be the text" in refused) == (2, True)
 
 
 def test_taking_all_claims_by_force_needs_the_agents_name(run: Terminal) -> None:

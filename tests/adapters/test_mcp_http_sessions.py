@@ -1,5 +1,7 @@
 """Sessions over HTTP: what is no session, what names one, and sessions that end and return."""
 
+import asyncio
+import json
 import time
 from typing import Any
 
@@ -7,7 +9,8 @@ import pytest
 
 from holdlog.domain.claims.lease import BY_CALLS
 from tests.agent import opened
-from tests.endpoint import ERAS, LEGACY, replica
+from tests.endpoint import ERAS, LEGACY, replica, until
+from tests.wire import PATIENCE
 
 CLAIM = ("claim", {"resource": "custom://x", "agent": "ann"})
 
@@ -63,6 +66,20 @@ async def test_a_session_that_reads_again_has_its_claims_again() -> None:
             store.upkeep._touch()
         with store.store.reader() as reader:
             assert [lease.server for lease in reader.leases.of(["custom://x"])] == [BY_CALLS]
+
+
+async def test_the_end_of_a_session_ends_its_waiting_calls() -> None:
+    session = {"mcp-session-id": "s-1"}
+    with opened() as store:
+        store.keeps = False
+        async with replica(store) as here:
+            await here.call(LEGACY, "claim", {"resource": "custom://x", "agent": "hal"})
+            waits = {"resource": "custom://x", "agent": "ann", "wait_seconds": PATIENCE}
+            waiting = asyncio.ensure_future(here.call(LEGACY, "claim", waits, **session))
+            await until(lambda: here.waiters == 1)
+            assert (await here.raw(b"", session, "DELETE")).status == 200
+            assert "error" in json.loads((await asyncio.wait_for(waiting, PATIENCE / 2)).body)
+            assert not here.waiters
 
 
 def end_sessions(store: Any) -> None:

@@ -175,8 +175,8 @@ def test_a_block_stands_in_line_for_longer_than_one_call_may(kind: Callable[...,
 
         def another_call() -> bool:
             with state._opened.store.reader() as reader:
-                waits = [it for it in reader.leases.of(["a.md"]) if it.kind == "waits" and it.present_until]
-            if waits and (not seen or waits[0].present_until > seen[-1].waiting_until):
+                waits = [it for it in reader.leases.of(["a.md"]) if it.kind == "waits" and it.waiting_until]
+            if waits and (not seen or waits[0].waiting_until > seen[-1].waiting_until):
                 seen.append(waits[0])
             return len(seen) == 3
 

@@ -216,7 +216,7 @@ def test_a_session_that_lives_by_its_calls_ends_when_it_makes_none(store: Store,
     calls = by("c1", server=BY_CALLS)
     claim(store, caller=calls)
     clock.pass_by(60)
-    run(store, TouchSessions(sessions=((None, "c1"),)))
+    run(store, TouchSessions(sessions=((None, "c1", clock.steady()),)))
     clock.pass_by(69)
     with pytest.raises(BusyError):
         claim(store, caller=by("c2", server=BY_CALLS))
@@ -229,6 +229,40 @@ def test_a_session_that_lives_by_its_calls_ends_when_it_makes_none(store: Store,
         assert not reader.leases.has_idle_sessions(clock.steady())
     resumed = claim(store, caller=by("c2", server=BY_CALLS))
     assert resumed.previous_session_ended_at == last + 60 * SECOND
+
+
+def test_a_call_from_before_its_end_does_not_bring_a_session_back(store: Store, clock: Clock) -> None:
+    claim(store, caller=by("c1", server=BY_CALLS))
+    called_at = clock.steady()
+    clock.pass_by(1)
+    run(store, EndSession(session="c1"), by("c1", server=BY_CALLS))
+    run(store, TouchSessions(sessions=((None, "c1", called_at),)))
+    with store.reader() as reader:
+        assert [lease.server for lease in reader.leases.of(["a"])] == [""]
+    clock.pass_by(1)
+    run(store, TouchSessions(sessions=((None, "c1", clock.steady()),)))
+    with store.reader() as reader:
+        assert [lease.server for lease in reader.leases.of(["a"])] == [BY_CALLS]
+
+
+def test_a_waiter_whose_process_died_is_passed_over_though_its_session_lives_on(store: Store) -> None:
+    claim(store)
+    run(store, AcquireClaim(resource="a", agent="bob", wait=30 * SECOND), by("shared", server="v2"))
+    run(store, AcquireClaim(resource="a", agent="cat", wait=30 * SECOND), by("s3", server="v3"))
+    run(store, Sweep(ended=("v2",), heirs=(("v2", "shared", "v4"),)))
+    outcome = run(store, ReleaseClaim(resource="a", agent="ann"), by())
+    assert isinstance(outcome, ReleaseOutcome)
+    assert outcome.granted_to == "cat"
+
+
+def test_a_repeated_claim_keeps_its_session_alive(store: Store, clock: Clock) -> None:
+    repeated = by("c1", server=BY_CALLS).model_copy(update={"request_id": "r-1"})
+    claim(store, caller=repeated)
+    clock.pass_by(70)
+    run(store, Sweep())
+    claim(store, caller=repeated)
+    with pytest.raises(BusyError):
+        claim(store, caller=by("c2", server=BY_CALLS))
 
 
 def test_a_session_that_its_client_ends_leaves_its_leases_as_they_are(store: Store, clock: Clock) -> None:

@@ -213,7 +213,7 @@ def test_sessions_that_live_by_their_calls_are_touched_and_end(store: Store) -> 
     )
     with leases(store) as writes:
         assert sorted(writes.sessions_of(BY_CALLS)) == ["s1", "s2"]
-        writes.touch([(None, "s1")], NOW + 30 * SECOND)
+        writes.touch([(None, "s1", NOW + 29 * SECOND)], NOW + 30 * SECOND)
         assert not writes.has_idle_sessions(NOW + SESSION_ENDS - 1)
         assert not writes.end_idle_sessions(NOW + SESSION_ENDS - 1, 5)
         assert writes.has_idle_sessions(NOW + SESSION_ENDS)
@@ -230,7 +230,7 @@ def test_a_session_that_its_client_ends_is_that_of_its_principal(store: Store) -
     with leases(store) as writes:
         writes.end_session("s1", None, NOW, 7)
     a, b, c, w = of(store, "a", "b", "c", "w")
-    assert (a, c) == (held("a", server="", ended_at=7), held("c"))
+    assert (a, c) == (held("a", server="", ended_at=7, last_seen_at=NOW), held("c"))
     assert (b.server, w.waiting_until) == (BY_CALLS, NOW)
 
 

@@ -34,3 +34,10 @@ def test_the_library_reports_a_lost_claim_once(place: Path | str) -> None:
         assert lost is not None
         assert [(it.resource, it.why, it.reason) for it in lost] == [("custom://r", "forced", "off duty")]
         assert mine.claim("custom://r", agent="x").lost is None
+
+
+def test_a_process_keeps_its_named_session_alive_from_the_moment_it_opens_the_store(place: Path | str) -> None:
+    with StateStore(place, session="job"), StateStore(place, session="other") as other:
+        with StateStore(place, session="job") as short:
+            short.claim("custom://r", agent="x")
+        assert other.claim("custom://r", agent="x").status == "busy"

@@ -31,7 +31,7 @@ REMEMBERED: list[tuple[handle.AnyCommand, str, str]] = [
         "claim",
     ),
     (
-        claims.ReleaseClaim(resource="a.py", agent="ann", outcome="modified", note="done", receipt="x"),
+        claims.ReleaseClaim(resource="a.py", agent="ann", outcome="modified", note="done"),
         "f6bd1ed709c1c422",
         "release",
     ),
@@ -67,3 +67,8 @@ def test_request_is_recognised_by_its_stored_fingerprint(command: handle.AnyComm
 @pytest.mark.parametrize(("command", "word"), OTHERS, ids=lambda it: type(it).__name__)
 def test_command_keeps_its_name_in_metrics(command: handle.AnyCommand, word: str) -> None:
     assert kind_of(command) == word
+
+
+def test_a_release_under_another_receipt_is_another_request() -> None:
+    one, other = (claims.ReleaseClaim(agent="ann", receipt=receipt) for receipt in ("x", "y"))
+    assert handle.fingerprint(one) != handle.fingerprint(other)

@@ -31,6 +31,7 @@ A_TICKET_WHOSE_SESSION_RETURNS_AND_ENDS: list[Step] = [
     Claims(By("x"), "a"),
     Claims(By("x", "c1"), "a", wait=30),
     EndsSession("c1"),
+    Passes(1),
     Touches("c1"),
     Passes(121, swept=True),
 ]

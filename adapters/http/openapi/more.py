@@ -42,7 +42,7 @@ _EVENT: Final[Schema] = {
         "guard": {
             "type": "array",
             "description": "The claims that the write relied on",
-            "items": model("FencingCondition"),
+            "items": model("FencingConditionView"),
         },
     },
     "required": ["position", "id", "stream", "version", "kind", "at", "by"],

@@ -115,9 +115,11 @@ class HttpSessions:
                 session.timer = asyncio.get_running_loop().call_later(self._idle, self.forget, key)
 
     def end(self, key: Key) -> None:
-        """As its client wishes: every later request with the id is told so."""
+        """End the session for its client: cancel its calls, and refuse every later request with its id."""
         self.forget(key)
         self._remember(key, True)
+        for exchange in [it for (owner, _), it in self.calls.items() if owner == key]:
+            exchange.cancel()  # a claim that it waited for would have a holder that can no longer release it
 
     def forget(self, key: Key) -> None:
         """Give up what belongs to it. Calls go on; who had subscribed learns it when it asks for its stream."""

@@ -32,9 +32,9 @@ _HEARD: Final = f"""UPDATE leases SET seen = %(now)s, ended_at = CASE kind WHEN 
     OR server = '{BY_CALLS}' AND seen < %(now)s - {TOUCH_EVERY}))"""
 _TOUCH: Final = f"""UPDATE leases SET seen = GREATEST(seen, %(now)s), server = '{BY_CALLS}',
     ended_at = CASE kind WHEN 'offered' THEN ended_at ELSE 0 END, present_until = {_WAITS_UNTIL}
-    WHERE session = %(session)s AND principal IS NOT DISTINCT FROM %(principal)s AND server IN ('', '{BY_CALLS}')
-    AND deadline > %(now)s"""
-_END_SESSION: Final = f"""UPDATE leases SET server = '', ended_at = %(at)s,
+    WHERE session = %(session)s AND principal IS NOT DISTINCT FROM %(principal)s AND deadline > %(now)s
+    AND (server = '{BY_CALLS}' OR server = '' AND seen < %(called_at)s)"""
+_END_SESSION: Final = f"""UPDATE leases SET server = '', ended_at = %(at)s, seen = %(now)s,
     present_until = LEAST(present_until, %(now)s)
     WHERE session = %(session)s AND principal IS NOT DISTINCT FROM %(principal)s AND server = '{BY_CALLS}'"""
 _HELD: Final = """SELECT COUNT(*) FILTER (WHERE session IS NOT DISTINCT FROM %(session)s
@@ -50,7 +50,8 @@ _RENEW_SESSION: Final = f"""UPDATE leases SET heard = GREATEST(heard, %(heard)s)
     WHERE session = %(session)s AND principal IS NULL AND deadline > %(now)s"""
 _RENEW_GRANT: Final = """UPDATE leases SET deadline = GREATEST(deadline, %(now)s + length)
     WHERE resource = %(resource)s AND version = %(version)s AND kind = 'held' AND deadline > %(now)s"""
-_INHERIT: Final = "UPDATE leases SET server = %(heir)s WHERE server = %(server)s AND session = %(session)s"
+_INHERIT: Final = """UPDATE leases SET server = %(heir)s, present_until = LEAST(present_until, %(now)s)
+    WHERE server = %(server)s AND session = %(session)s"""
 _END: Final = """UPDATE leases SET server = '', ended_at = %(at)s, present_until = LEAST(present_until, %(now)s),
     deadline = CASE WHEN (kind = 'held' AND told = 0 OR kind = 'offered') AND %(until)s::bigint IS NOT NULL
     THEN LEAST(deadline, %(until)s) ELSE deadline END WHERE server = %(server)s RETURNING 1"""
@@ -149,9 +150,9 @@ class PostgresLeaseWrites(PostgresLeases):
         for resource, version in grants:
             self._later(_RENEW_GRANT, {"resource": resource, "version": version, "now": now})
 
-    def touch(self, sessions: Sequence[tuple[str | None, str]], now: int) -> None:
-        for principal, session in sessions:
-            self._later(_TOUCH, {"principal": principal, "session": session, "now": now})
+    def touch(self, sessions: Sequence[tuple[str | None, str, int]], now: int) -> None:
+        for principal, session, called_at in sessions:
+            self._later(_TOUCH, {"principal": principal, "session": session, "called_at": called_at, "now": now})
 
     def end_session(self, session: str, principal: str | None, now: int, at: int) -> None:
         self._later(_END_SESSION, {"session": session, "principal": principal, "now": now, "at": at})
@@ -161,8 +162,8 @@ class PostgresLeaseWrites(PostgresLeases):
         self._pending.wrote = self._pending.wrote or ended
         return ended
 
-    def inherit(self, server: str, session: str, heir: str) -> None:
-        self._later(_INHERIT, {"server": server, "session": session, "heir": heir})
+    def inherit(self, server: str, session: str, heir: str, now: int) -> None:
+        self._later(_INHERIT, {"server": server, "session": session, "heir": heir, "now": now})
 
     def end(self, servers: Sequence[str], now: int, at: int, grace: int | None) -> bool:
         facts = {"now": now, "at": at, "until": None if grace is None else now + grace}
