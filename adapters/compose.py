@@ -15,11 +15,11 @@ from holdlog.adapters.arguments import text as checked_text
 from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Requests
 from holdlog.adapters.claims.sessions import Process
+from holdlog.adapters.engine import Engine, Liveness
 from holdlog.adapters.machine import host
-from holdlog.adapters.machine.bells import MachineBell, ProcessBell
+from holdlog.adapters.machine.bells import MachineNotifier, ProcessNotifier
 from holdlog.adapters.machine.location import is_url
 from holdlog.adapters.machine.presence import Presence, announce, connected, is_connected
-from holdlog.adapters.opened import Engine, Liveness
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import StoreError
@@ -57,14 +57,14 @@ def open_holdlog(
         server = Liveness()
         caller, identity = _identified(memory, session)
         calls = Requests(settings, host.now, host.steady, server.connected, identity)
-        return _kept(Engine(memory, ProcessBell(), caller, calls, server, settings, identity))
+        return _kept(Engine(memory, ProcessNotifier(), caller, calls, server, settings, identity))
     if is_url(str(place)):
         return _kept(_open_database(str(place), session, settings, what))
     from holdlog.adapters.stores.opening import open_sqlite
 
     path = file_of(place)
     store = open_sqlite(path, tell=tell)
-    bell = MachineBell(path.with_name(path.name + ".bells"), store.changed)
+    bell = MachineNotifier(path.with_name(path.name + ".bells"), store.changed)
     caller, identity = _identified(store, session)
     server = ProcessLiveness(path, caller.session or "", what)
     calls = Requests(settings, host.now, host.steady, server.connected, identity)
@@ -172,14 +172,14 @@ def open_lead(place: str | Path, options: "NatsOptions") -> "Lead":
     return FileLead(path.with_name(f"{path.name}.relay-{options.target:08x}"))
 
 
-def publish_to_nats(opened: Engine, place: str | Path, options: "NatsOptions") -> "NatsBeside":
+def publish_to_nats(engine: Engine, place: str | Path, options: "NatsOptions") -> "NatsBeside":
     """Publish the store's events to NATS and be woken by it, beside everything else, until `stop` is called.
 
     NATS may be down. Raises NatsError for options that cannot be right.
     """
     from holdlog.adapters.nats.background import NatsBeside
 
-    beside = NatsBeside(opened.store, opened.bell, open_lead(place, options), options)
+    beside = NatsBeside(engine.store, engine.notifier, open_lead(place, options), options)
     beside.start()
     return beside
 
@@ -225,17 +225,17 @@ def process_session() -> str:
     return f"p-{secrets.token_hex(5)}"
 
 
-def _kept(opened: Engine) -> Engine:
-    _opened.add(opened)
-    return opened
+def _kept(engine: Engine) -> Engine:
+    _engine.add(engine)
+    return engine
 
 
-_opened: "weakref.WeakSet[Engine]" = weakref.WeakSet()
+_engine: "weakref.WeakSet[Engine]" = weakref.WeakSet()
 
 
 def _abandon_after_fork() -> None:
-    for opened in list(_opened):
-        opened.abandon()
+    for engine in list(_engine):
+        engine.detach_after_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -26,9 +26,9 @@ class LogTailer:
     """
 
     def __init__(self, store: Store, bell: Notifier) -> None:
-        self.looks = ReadBatcher(store)
+        self.read_batcher = ReadBatcher(store)
         self._store = store
-        self._bell = bell
+        self._notifier = bell
         self._loop = asyncio.get_running_loop()
         self._ear = ExitStack()
         self._listeners = 0
@@ -74,13 +74,13 @@ class LogTailer:
     def wake_all(self) -> None:
         """Everybody looks again, whatever there is. From any thread."""
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._tell, None)
+            self._loop.call_soon_threadsafe(self._notify, None)
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
         if not self._listeners:
             self._position, self._rung = None, False
-            self._ear.enter_context(self._bell.listen(self._hear))
+            self._ear.enter_context(self._notifier.listen(self._hear))
         self._listeners += 1
         try:
             yield
@@ -104,7 +104,7 @@ class LogTailer:
         try:
             while self._rung and self._listeners:
                 self._rung = False
-                self._tell(await asyncio.to_thread(self._news) if self._store.remote else self._news())
+                self._notify(await asyncio.to_thread(self._news) if self._store.remote else self._news())
                 await asyncio.sleep(0)
         finally:
             self._reading = None
@@ -126,7 +126,7 @@ class LogTailer:
             self._position = None
         return None
 
-    def _tell(self, streams: frozenset[str] | None) -> None:
+    def _notify(self, streams: frozenset[str] | None) -> None:
         if streams is None:
             concerns = list(self._waiters)
         else:

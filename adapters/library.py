@@ -47,11 +47,11 @@ class StateStore:
     def __init__(self, path: str | Path, *, settings: Settings | None = None, session: str | None = None) -> None:
         """Open or create the store. `session`: processes that give the same text are one holder of claims; without it,
         each store object is a separate session. Raises StoreError, with one line that says what to do."""
-        self._opened = open_holdlog(path, settings, named_session(session))
+        self._engine = open_holdlog(path, settings, named_session(session))
         if session is not None:
-            self._opened.join()
-        self._calls = self._opened.requests
-        weakref.finalize(self, self._opened.close)  # SQLite must not close by itself, outside the gate
+            self._engine.join()
+        self._requests = self._engine.requests
+        weakref.finalize(self, self._engine.close)  # SQLite must not close by itself, outside the gate
 
     def set(
         self,
@@ -73,12 +73,12 @@ class StateStore:
         FencedError when the writer does not hold one of the claims any more, ConflictError when the version is another;
         `.detail` tells what stands there.
         """
-        call = self._calls.set(namespace, key, value, updated_by, expected_version, guard, ttl_seconds)
+        call = self._requests.set(namespace, key, value, updated_by, expected_version, guard, ttl_seconds)
         return self._write(call, reason, request_id)
 
     def get(self, namespace: str, key: str) -> results.StateRecord:
         """The value now. Raises NotFoundError."""
-        return self._opened.read(self._calls.get(namespace, key))
+        return self._engine.read(self._requests.get(namespace, key))
 
     def delete(
         self,
@@ -92,13 +92,15 @@ class StateStore:
         request_id: str | None = None,
     ) -> results.DeleteResult:
         """Delete the value; its history stays and its version counts on. Raises NotFoundError, ConflictError."""
-        return self._write(self._calls.delete(namespace, key, deleted_by, expected_version, guard), reason, request_id)
+        return self._write(
+            self._requests.delete(namespace, key, deleted_by, expected_version, guard), reason, request_id
+        )
 
     def clear_namespace(
         self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
     ) -> results.ClearResult:
         """Delete every value of a namespace in one transaction, whatever the versions."""
-        return self._write(self._calls.clear_namespace(namespace, deleted_by), reason, request_id)
+        return self._write(self._requests.clear_namespace(namespace, deleted_by), reason, request_id)
 
     def update(
         self, namespace: str, key: str, function: Callable[[Any], Any], *, updated_by: str, reason: str | None = None
@@ -125,29 +127,29 @@ class StateStore:
 
         A page ends at 1 MiB, too, but holds one value at least.
         """
-        return self._opened.read(self._calls.list_records(namespace, prefix, limit, after_key, deleted))
+        return self._engine.read(self._requests.list_records(namespace, prefix, limit, after_key, deleted))
 
     def list_keys(self, namespace: str) -> list[results.StateRecord]:
         """All values of a namespace by key, at one position."""
-        return self._opened.read(self._calls.all_records(namespace))
+        return self._engine.read(self._requests.all_records(namespace))
 
     def list_namespaces(self) -> list[str]:
         """The namespaces that hold values, by name."""
-        return self._opened.read(self._calls.all_namespaces())
+        return self._engine.read(self._requests.all_namespaces())
 
     def history(
         self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
     ) -> list[results.Past]:
         """What happened to a key, newest first; empty when nothing did."""
-        return self._opened.read(self._calls.all_history(namespace, key, limit, before_version))
+        return self._engine.read(self._requests.all_history(namespace, key, limit, before_version))
 
     def export_namespace(self, namespace: str, *, include_deleted: bool = False) -> results.Export:
         """All values of a namespace with their whole histories, at one position."""
-        return self._opened.read(self._calls.all_exported(namespace, include_deleted))
+        return self._engine.read(self._requests.all_exported(namespace, include_deleted))
 
     def watch(self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10) -> WatchAnswer:
         """Block until the key has a version above `since_version` (0: until it exists), or the time is over."""
-        return self._opened.wait(self._calls.watch(namespace, key, since_version, timeout_seconds))
+        return self._engine.wait(self._requests.watch(namespace, key, since_version, timeout_seconds))
 
     def events(
         self,
@@ -168,10 +170,10 @@ class StateStore:
         until there is something. `namespace`, with the `prefix` of keys, `resource`, with what overlaps it, and
         `thread` choose places; `kinds`: such as `ValueWritten`, `claim`; `agent`: what it did, or its sub-agents.
         """
-        choice = self._calls.choice(namespace, prefix, kinds, resource, agent, thread)
+        choice = self._requests.choice(namespace, prefix, kinds, resource, agent, thread)
         if wait_seconds:
-            return self._opened.wait(self._calls.coming_events(choice, after, limit, wait_seconds))
-        return self._opened.read(self._calls.events(choice, after, limit))
+            return self._engine.wait(self._requests.coming_events(choice, after, limit, wait_seconds))
+        return self._engine.read(self._requests.events(choice, after, limit))
 
     def claim(
         self,
@@ -192,7 +194,7 @@ class StateStore:
         is. `wait_seconds`: stand in line so long. `mode`: `exclusive` or `shared`. `note`: told to others. The lease
         is renewed by whatever the agent writes; `claimed` renews by itself.
         """
-        call = self._calls.claim(resource, agent, also, alternatives, lease_seconds, wait_seconds, mode, note)
+        call = self._requests.claim(resource, agent, also, alternatives, lease_seconds, wait_seconds, mode, note)
         return self._claim(call, request_id)
 
     def claimed(
@@ -222,7 +224,7 @@ class StateStore:
         shall keep each other out need names of their own.
         """
         return held(
-            self._opened, _wish(self._calls, resource, agent, also, wait_seconds, lease_seconds, mode, note, outcome)
+            self._engine, _wish(self._requests, resource, agent, also, wait_seconds, lease_seconds, mode, note, outcome)
         )
 
     def release(
@@ -238,35 +240,35 @@ class StateStore:
     ) -> ReleaseAnswer:
         """Let go of a resource, or of everything; whoever waits gets it at once. `outcome`: what was done to it
         (`released`, `modified`, `created`, `deleted`, `moved`), told to the next holder with the `note`."""
-        call = self._calls.release(resource, agent, also, outcome, moved_to, note)
+        call = self._requests.release(resource, agent, also, outcome, moved_to, note)
         try:
             answer: ReleaseAnswer = self._write(call, None, request_id)
         except HoldlogError as refusal:
-            answer = self._calls.refused(refusal)  # type: ignore[assignment]
-        return _with_lost(answer, self._opened.lost())
+            answer = self._requests.refused(refusal)  # type: ignore[assignment]
+        return _with_lost(answer, self._engine.lost())
 
     def status(self, resource: str, version: int | None = None) -> claims.Available | claims.Held:
         """Who holds a resource; `current` tells whether the grant `version` does. As in responses to `claim` and
         `release`, `lost` lists once the claims that this session has lost."""
-        return _with_lost(self._opened.read(self._calls.status(resource, version)), self._opened.lost())
+        return _with_lost(self._engine.read(self._requests.status(resource, version)), self._engine.lost())
 
     def board(self, *, agent: str | None = None, limit: int = 100, after: str | None = None) -> claims.Board:
         """Everything that is held or waited for now, in pages by resource; of one agent and its sub-agents."""
-        return self._opened.read(self._calls.board(agent, limit, after))
+        return self._engine.read(self._requests.board(agent, limit, after))
 
     def register(
         self, agent: str, *, name: str | None = None, model: str | None = None, purpose: str | None = None
     ) -> claims.RegisteredAgent:
         """Say who an agent is; what is left out stays as it was."""
-        return self._write(self._calls.register(agent, name, model, purpose), None, None)
+        return self._write(self._requests.register(agent, name, model, purpose), None, None)
 
     def wait(self, resource: str, timeout_seconds: float = 30) -> claims.Available | claims.WaitTimeout:
         """Block until nobody holds the resource, or the time is over. Told, not granted."""
-        return self._opened.wait(self._calls.wait(resource, timeout_seconds))
+        return self._engine.wait(self._requests.wait(resource, timeout_seconds))
 
     def close(self) -> None:
         """Finish what runs and let go of the store."""
-        self._opened.close()
+        self._engine.close()
 
     def __enter__(self) -> Self:
         return self
@@ -278,19 +280,19 @@ class StateStore:
 
     def _claim(self, call: ClaimRequest[Any], request_id: str | None) -> ClaimAnswer:
         try:
-            answer: ClaimAnswer = self._opened.claim(call, caller(self._opened.caller, request_id=request_id))
+            answer: ClaimAnswer = self._engine.claim(call, caller(self._engine.caller, request_id=request_id))
         except HoldlogError as refusal:
-            answer = self._calls.refused(refusal)  # type: ignore[assignment]
-        return _with_lost(answer, self._opened.lost())
+            answer = self._requests.refused(refusal)  # type: ignore[assignment]
+        return _with_lost(answer, self._engine.lost())
 
     def _write(self, call: CommandRequest[Answered], reason: str | None, request_id: str | None) -> Answered:
-        return self._opened.write(call, caller(self._opened.caller, reason=reason, request_id=request_id))
+        return self._engine.write(call, caller(self._engine.caller, reason=reason, request_id=request_id))
 
     def _update_once(
         self, namespace: str, key: str, function: Callable[[Any], Any], by: str, reason: str | None
     ) -> results.SetResult:
         try:
-            record = self._opened.read(self._calls.get(namespace, key))
+            record = self._engine.read(self._requests.get(namespace, key))
             value, version = record.value, record.version
         except NotFoundError:
             value, version = None, 0
@@ -306,11 +308,11 @@ class AsyncStateStore:
     def __init__(self, path: str | Path, *, settings: Settings | None = None, session: str | None = None) -> None:
         """Open or create the store. `session`: processes that give the same text are one holder of claims; without it,
         each store object is a separate session. Raises StoreError, with one line that says what to do."""
-        self._opened = open_holdlog(path, settings, named_session(session))
+        self._engine = open_holdlog(path, settings, named_session(session))
         if session is not None:
-            self._opened.join()
-        self._calls = self._opened.requests
-        weakref.finalize(self, self._opened.close)  # SQLite must not close by itself, outside the gate
+            self._engine.join()
+        self._requests = self._engine.requests
+        weakref.finalize(self, self._engine.close)  # SQLite must not close by itself, outside the gate
 
     async def set(
         self,
@@ -325,11 +327,11 @@ class AsyncStateStore:
         reason: str | None = None,
         request_id: str | None = None,
     ) -> results.SetResult:
-        call = self._calls.set(namespace, key, value, updated_by, expected_version, guard, ttl_seconds)
+        call = self._requests.set(namespace, key, value, updated_by, expected_version, guard, ttl_seconds)
         return await self._write(call, reason, request_id)
 
     async def get(self, namespace: str, key: str) -> results.StateRecord:
-        return await self._opened.read_async(self._calls.get(namespace, key))
+        return await self._engine.read_async(self._requests.get(namespace, key))
 
     async def delete(
         self,
@@ -342,13 +344,13 @@ class AsyncStateStore:
         reason: str | None = None,
         request_id: str | None = None,
     ) -> results.DeleteResult:
-        call = self._calls.delete(namespace, key, deleted_by, expected_version, guard)
+        call = self._requests.delete(namespace, key, deleted_by, expected_version, guard)
         return await self._write(call, reason, request_id)
 
     async def clear_namespace(
         self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
     ) -> results.ClearResult:
-        return await self._write(self._calls.clear_namespace(namespace, deleted_by), reason, request_id)
+        return await self._write(self._requests.clear_namespace(namespace, deleted_by), reason, request_id)
 
     async def update(
         self, namespace: str, key: str, function: Callable[[Any], Any], *, updated_by: str, reason: str | None = None
@@ -369,24 +371,24 @@ class AsyncStateStore:
         after_key: str | None = None,
         deleted: bool = False,
     ) -> results.RecordList:
-        return await self._opened.read_async(self._calls.list_records(namespace, prefix, limit, after_key, deleted))
+        return await self._engine.read_async(self._requests.list_records(namespace, prefix, limit, after_key, deleted))
 
     async def list_keys(self, namespace: str) -> list[results.StateRecord]:
-        return await self._opened.read_async(self._calls.all_records(namespace))
+        return await self._engine.read_async(self._requests.all_records(namespace))
 
     async def list_namespaces(self) -> list[str]:
-        return await self._opened.read_async(self._calls.all_namespaces())
+        return await self._engine.read_async(self._requests.all_namespaces())
 
     async def history(
         self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
     ) -> list[results.Past]:
-        return await self._opened.read_async(self._calls.all_history(namespace, key, limit, before_version))
+        return await self._engine.read_async(self._requests.all_history(namespace, key, limit, before_version))
 
     async def export_namespace(self, namespace: str, *, include_deleted: bool = False) -> results.Export:
-        return await self._opened.read_async(self._calls.all_exported(namespace, include_deleted))
+        return await self._engine.read_async(self._requests.all_exported(namespace, include_deleted))
 
     async def watch(self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10) -> WatchAnswer:
-        return await self._opened.wait_async(self._calls.watch(namespace, key, since_version, timeout_seconds))
+        return await self._engine.wait_async(self._requests.watch(namespace, key, since_version, timeout_seconds))
 
     async def events(
         self,
@@ -401,10 +403,10 @@ class AsyncStateStore:
         limit: int = 100,
         wait_seconds: float = 0,
     ) -> results.Events:
-        choice = self._calls.choice(namespace, prefix, kinds, resource, agent, thread)
+        choice = self._requests.choice(namespace, prefix, kinds, resource, agent, thread)
         if wait_seconds:
-            return await self._opened.wait_async(self._calls.coming_events(choice, after, limit, wait_seconds))
-        return await self._opened.read_async(self._calls.events(choice, after, limit))
+            return await self._engine.wait_async(self._requests.coming_events(choice, after, limit, wait_seconds))
+        return await self._engine.read_async(self._requests.events(choice, after, limit))
 
     async def claim(
         self,
@@ -419,7 +421,7 @@ class AsyncStateStore:
         note: str | None = None,
         request_id: str | None = None,
     ) -> ClaimAnswer:
-        call = self._calls.claim(resource, agent, also, alternatives, lease_seconds, wait_seconds, mode, note)
+        call = self._requests.claim(resource, agent, also, alternatives, lease_seconds, wait_seconds, mode, note)
         return await self._claim(call, request_id)
 
     def claimed(
@@ -436,7 +438,7 @@ class AsyncStateStore:
     ) -> AbstractAsyncContextManager[HeldClaim]:
         """`async with store.claimed(…) as claim:`"""
         return held_async(
-            self._opened, _wish(self._calls, resource, agent, also, wait_seconds, lease_seconds, mode, note, outcome)
+            self._engine, _wish(self._requests, resource, agent, also, wait_seconds, lease_seconds, mode, note, outcome)
         )
 
     async def release(
@@ -450,30 +452,30 @@ class AsyncStateStore:
         note: str | None = None,
         request_id: str | None = None,
     ) -> ReleaseAnswer:
-        call = self._calls.release(resource, agent, also, outcome, moved_to, note)
+        call = self._requests.release(resource, agent, also, outcome, moved_to, note)
         try:
             answer: ReleaseAnswer = await self._write(call, None, request_id)
         except HoldlogError as refusal:
-            answer = self._calls.refused(refusal)  # type: ignore[assignment]
-        return _with_lost(answer, await self._opened.lost_async(self._opened.caller))
+            answer = self._requests.refused(refusal)  # type: ignore[assignment]
+        return _with_lost(answer, await self._engine.lost_async(self._engine.caller))
 
     async def status(self, resource: str, version: int | None = None) -> claims.Available | claims.Held:
-        answer = await self._opened.read_async(self._calls.status(resource, version))
-        return _with_lost(answer, await self._opened.lost_async(self._opened.caller))
+        answer = await self._engine.read_async(self._requests.status(resource, version))
+        return _with_lost(answer, await self._engine.lost_async(self._engine.caller))
 
     async def board(self, *, agent: str | None = None, limit: int = 100, after: str | None = None) -> claims.Board:
-        return await self._opened.read_async(self._calls.board(agent, limit, after))
+        return await self._engine.read_async(self._requests.board(agent, limit, after))
 
     async def register(
         self, agent: str, *, name: str | None = None, model: str | None = None, purpose: str | None = None
     ) -> claims.RegisteredAgent:
-        return await self._write(self._calls.register(agent, name, model, purpose), None, None)
+        return await self._write(self._requests.register(agent, name, model, purpose), None, None)
 
     async def wait(self, resource: str, timeout_seconds: float = 30) -> claims.Available | claims.WaitTimeout:
-        return await self._opened.wait_async(self._calls.wait(resource, timeout_seconds))
+        return await self._engine.wait_async(self._requests.wait(resource, timeout_seconds))
 
     async def close(self) -> None:
-        self._opened.close()
+        self._engine.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -485,21 +487,21 @@ class AsyncStateStore:
 
     async def _claim(self, call: ClaimRequest[Any], request_id: str | None) -> ClaimAnswer:
         try:
-            answer: ClaimAnswer = await self._opened.claim_async(
-                call, caller(self._opened.caller, request_id=request_id)
+            answer: ClaimAnswer = await self._engine.claim_async(
+                call, caller(self._engine.caller, request_id=request_id)
             )
         except HoldlogError as refusal:
-            answer = self._calls.refused(refusal)  # type: ignore[assignment]
-        return _with_lost(answer, await self._opened.lost_async(self._opened.caller))
+            answer = self._requests.refused(refusal)  # type: ignore[assignment]
+        return _with_lost(answer, await self._engine.lost_async(self._engine.caller))
 
     async def _write(self, call: CommandRequest[Answered], reason: str | None, request_id: str | None) -> Answered:
-        return await self._opened.write_async(call, caller(self._opened.caller, reason=reason, request_id=request_id))
+        return await self._engine.write_async(call, caller(self._engine.caller, reason=reason, request_id=request_id))
 
     async def _update_once(
         self, namespace: str, key: str, function: Callable[[Any], Any], by: str, reason: str | None
     ) -> results.SetResult:
         try:
-            record = await self._opened.read_async(self._calls.get(namespace, key))
+            record = await self._engine.read_async(self._requests.get(namespace, key))
             value, version = record.value, record.version
         except NotFoundError:
             value, version = None, 0

@@ -9,9 +9,9 @@ from typing import Final
 
 from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import MEMORY, file_of, open_holdlog
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.machine.location import is_url
 from holdlog.adapters.machine.private import require_private
-from holdlog.adapters.opened import Engine
 from holdlog.adapters.stores.watch import CommandObserver
 from holdlog.domain.handle import AnyCommand
 from holdlog.domain.message import Caller
@@ -38,7 +38,7 @@ class Tenants:
         main: Engine,
         settings: Settings,
         most_open: int | None = None,
-        prepare: Callable[[Engine], None] = lambda opened: None,
+        prepare: Callable[[Engine], None] = lambda engine: None,
     ) -> None:
         self.main = main
         self._place = place
@@ -55,21 +55,21 @@ class Tenants:
         self._watch: CommandObserver | None = None
         self._own_names: Callable[[AnyCommand, Caller], Awaitable[None]] | None = None
 
-    def opened(self) -> list[Engine]:
+    def engine(self) -> list[Engine]:
         """The main store, and the spaces that are open."""
-        return [self.main, *filter(None, (space.opened for space in list(self._spaces.values())))]
+        return [self.main, *filter(None, (space.engine for space in list(self._spaces.values())))]
 
     def watched(self, watch: CommandObserver) -> None:
         """Tell it from now on what all writers do, also those of spaces that are opened later."""
         self._watch = watch
-        for opened in self.opened():
-            opened.writer.watch = watch
+        for engine in self.engine():
+            engine.writer.watch = watch
 
     def require_own_names(self, require: Callable[[AnyCommand, Caller], Awaitable[None]]) -> None:
         """From now on, await it before each write and claim, also in spaces that are opened later."""
         self._own_names = require
-        for opened in self.opened():
-            opened.own_names = require
+        for engine in self.engine():
+            engine.own_names = require
 
     @asynccontextmanager
     async def enter(self, name: str | None) -> AsyncIterator[Engine]:
@@ -105,8 +105,8 @@ class Tenants:
     def finish_waiting(self) -> None:
         """Calls that wait, in whichever space, are answered at once, and so are those that would from now on."""
         self._ended = True
-        for opened in self.opened():
-            opened.finish_waiting()
+        for engine in self.engine():
+            engine.finish_waiting()
 
     async def close(self) -> None:
         """All but the main one."""
@@ -130,13 +130,13 @@ class Tenants:
     def _open(self, place: Path | str) -> Engine:
         if isinstance(place, Path):
             require_private(place.parent)  # before a link in its place is resolved
-        opened = open_holdlog(place, self._settings, what="http")
-        opened.writer.watch = self._watch
-        opened.own_names = self._own_names
-        self._prepare(opened)
+        engine = open_holdlog(place, self._settings, what="http")
+        engine.writer.watch = self._watch
+        engine.own_names = self._own_names
+        self._prepare(engine)
         if self._ended:
-            opened.finish_waiting()
-        return opened
+            engine.finish_waiting()
+        return engine
 
     def _left(self, name: str, space: "_Space") -> None:
         """Awaits nothing: whoever entered meanwhile would be in what is about to be closed."""
@@ -171,8 +171,8 @@ class Tenants:
 
     async def _closed(self, name: str, space: "_Space") -> None:
         try:
-            opened = await space.opening
-            await asyncio.to_thread(opened.close)
+            engine = await space.opening
+            await asyncio.to_thread(engine.close)
         except Exception as error:
             _log.warning("the space %s was not closed as it should be: %s", name, error)
         finally:
@@ -190,10 +190,10 @@ class _Space:
 
     @property
     def failed(self) -> bool:
-        return self.opening.done() and self.opened is None
+        return self.opening.done() and self.engine is None
 
     @property
-    def opened(self) -> Engine | None:
+    def engine(self) -> Engine | None:
         """None while it is being opened, and when that failed."""
         if not self.opening.done() or self.opening.cancelled() or self.opening.exception() is not None:
             return None

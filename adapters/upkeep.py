@@ -68,7 +68,7 @@ class LeaseMaintenance:
             self._requests[key] += 1
             self._called[key] = self._began[key] = self._steady()
             if self._next_look > time.monotonic() + TOUCH_SECONDS:
-                self._tell()
+                self._wake()
         try:
             yield
         finally:
@@ -83,7 +83,7 @@ class LeaseMaintenance:
         with self._news:
             self._waiters += 1
             if self._waiters == 1:
-                self._tell()
+                self._wake()
         try:
             yield
         finally:
@@ -102,7 +102,7 @@ class LeaseMaintenance:
             self._server = server
             if session is not None:
                 self._heard[session] = self._steady()
-            self._tell()
+            self._wake()
 
     def heard(self, session: str | None) -> None:
         """A call of this session came."""
@@ -111,22 +111,22 @@ class LeaseMaintenance:
                 now, before = self._steady(), self._heard.get(session)
                 self._heard[session] = now
                 if before is None or now - before >= self._idle_limit * SECOND:  # nothing of it is renewed any more
-                    self._tell()
+                    self._wake()
 
     def took(self, lease: int) -> None:
         """There may be a new lease to keep, of so many microseconds: the thread wakes if it would come too late."""
         if self._server:
             with self._news:
                 if self._next_look > time.monotonic() + lease / SECOND / PARTS:
-                    self._tell()
+                    self._wake()
 
     def keep(self, resource: str, version: int) -> None:
         """Renew this grant until it is let go as often as it was to be kept."""
         with self._news:
             self._grants[resource, version] += 1
-            self._tell()
+            self._wake()
 
-    def let_go(self, resource: str, version: int) -> None:
+    def stop_keeping(self, resource: str, version: int) -> None:
         with self._news:
             self._grants -= Counter({(resource, version): 1})
 
@@ -139,12 +139,12 @@ class LeaseMaintenance:
         if _began(thread) and thread is not threading.current_thread():
             thread.join()
 
-    def abandon(self) -> None:
+    def detach_after_fork(self) -> None:
         """In a forked child, where the thread is gone."""
         self._news = threading.Condition()
         self._ended = True
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         """With the condition held."""
         if not _began(self._thread) and not self._ended:
             self._thread = threading.Thread(target=self._run, name="holdlog-upkeep", daemon=True)

@@ -15,10 +15,10 @@ import nats
 from bench.bench import Bench
 from bench.figures import Figure, number, percentile
 from holdlog.adapters.compose import open_holdlog, open_lead
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.nats.options import NatsOptions, nats_options
 from holdlog.adapters.nats.relay import Relay
 from holdlog.adapters.nats.subscriber import Subscription
-from holdlog.adapters.opened import Engine
 from holdlog.domain.message import NOBODY
 from holdlog.domain.record import Set, Transact
 from holdlog.domain.value import Json
@@ -40,15 +40,15 @@ def run(bench: Bench) -> Iterator[Figure]:
 
 def _drained(bench: Bench, path: Path, options: NatsOptions) -> Figure:
     events = bench.pick(50_000, 5_000)
-    opened = open_holdlog(path)
+    engine = open_holdlog(path)
     for number_of in range(events // AT_ONCE):
         bench.progress(f"writing {number_of * AT_ONCE:,} of {events:,} events")
-        _write(opened, number_of, AT_ONCE)
+        _write(engine, number_of, AT_ONCE)
     bench.progress("draining")
     started = time.perf_counter()
-    asyncio.run(Relay(opened.store, opened.bell, open_lead(path, options), options).run(once=True))
+    asyncio.run(Relay(engine.store, engine.notifier, open_lead(path, options), options).run(once=True))
     seconds = time.perf_counter() - started
-    opened.close()
+    engine.close()
     plain = asyncio.run(_published(options, min(events, 20_000)))
     beside = f"nats-py's publish_async alone, without headers: {number(plain)}/s"
     return Figure(GROUP, f"a backlog of {events:,} drains", events / seconds, "/s", 10_000, True, beside)
@@ -70,8 +70,8 @@ async def _published(options: NatsOptions, count: int) -> float:
 
 def _timed(bench: Bench, path: Path, options: NatsOptions) -> Iterator[Figure]:
     commits = bench.pick(500, 60)
-    opened = open_holdlog(path)
-    with opened.store.reader() as reader:
+    engine = open_holdlog(path)
+    with engine.store.reader() as reader:
         named = options._replace(name=reader.meta("store_id"))
     relay = subprocess.Popen(
         [sys.executable, "-m", "holdlog", "relay", "--db", path, "--nats", options.place, "--json"],
@@ -90,14 +90,14 @@ def _timed(bench: Bench, path: Path, options: NatsOptions) -> Iterator[Figure]:
         done: dict[int, float] = {}
         for turn in range(commits + 1):
             bench.progress(f"commit {turn} of {commits}")
-            _write(opened, turn, 1)
+            _write(engine, turn, 1)
             done[turn + 1] = time.perf_counter()
             time.sleep(APART)
         listener.join(30)
     finally:
         relay.terminate()
         relay.wait()
-        opened.close()
+        engine.close()
     late = [(seen[position] - done[position]) * 1000 for position in seen if position > 1]
     for share, target in ((0.5, 3.0), (0.99, None)):
         what = f"from commit to subscriber, p{share * 100:.0f}"
@@ -113,7 +113,7 @@ async def _listen(options: NatsOptions, seen: dict[int, float], count: int, read
                 return
 
 
-def _write(opened: Engine, turn: int, count: int) -> None:
+def _write(engine: Engine, turn: int, count: int) -> None:
     value = Json.of({"turn": turn, "text": "x" * 60})
     operations = tuple(Set(namespace=f"n{turn % 7}", key=f"k{key}", value=value) for key in range(count))
-    opened.writer.run(Transact(operations=operations, by="ann"), NOBODY)
+    engine.writer.run(Transact(operations=operations, by="ann"), NOBODY)

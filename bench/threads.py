@@ -164,17 +164,17 @@ def _read(bench: Bench, path: Path, beside: Path) -> Iterator[Figure]:
         raw.executemany("INSERT INTO items VALUES (?, ?)", ((it, _text()) for it in range(READ)))
         state = create_state(thread_id="read", store=store)
 
-        def opened(name: str) -> list[AgentResult]:
+        def engine(name: str) -> list[AgentResult]:
             return create_state(thread_id=name, store=store).last_results(PAGE)
 
-        assert len(opened("long")) == PAGE
+        assert len(engine("long")) == PAGE
         last = {
             "holdlog": Turns(_nothing, lambda _: state.last_results(PAGE)),
             "raw": Turns(_nothing, lambda _: _last(raw)),
         }
         by_hand = _in_turns(bench, last, "last")
         names = ("long", "short")
-        lengths = _in_turns(bench, {name: Turns(lambda name=name: name, opened) for name in names}, "open")
+        lengths = _in_turns(bench, {name: Turns(lambda name=name: name, engine) for name in names}, "open")
     yield Figure(
         GROUP,
         f"last {PAGE} of {number(READ)} results, tmpfs",

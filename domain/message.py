@@ -29,7 +29,7 @@ class Event(Message):
 
     topic: ClassVar[str]
     payload_field: ClassVar[str | None] = None
-    kept_back: ClassVar[frozenset[str]] = frozenset()
+    private_fields: ClassVar[frozenset[str]] = frozenset()
 
 
 class Caller(Message):

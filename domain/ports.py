@@ -338,20 +338,20 @@ class Store(Protocol):
     def size(self) -> int:
         """Bytes that it takes where it is kept."""
 
-    def let_go(self) -> None:
+    def rollback_interrupted(self) -> None:
         """After an interrupt: undo and release whatever this thread still has of a transaction."""
 
     def close(self) -> None:
         """Let go of everything; what was acknowledged is kept."""
 
-    def abandon(self) -> None:
+    def detach_after_fork(self) -> None:
         """In a forked child: refuse all calls from now on, and touch nothing that the parent uses."""
 
 
 class Notifier(Protocol):
     """A hint that the log grew: may be lost, doubled or late. The log is the truth."""
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Tell everybody, here and in other processes, to look again."""
 
     def listen(self, wake: Callable[[], None]) -> AbstractContextManager[None]:

@@ -15,10 +15,10 @@ from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Requests
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.machine.bells import ProcessBell
+from holdlog.adapters.engine import Engine, Liveness
+from holdlog.adapters.machine.bells import ProcessNotifier
 from holdlog.adapters.mcp.groups import GROUPS
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Engine, Liveness
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.domain.message import Caller
 from tests.clock import Clock
@@ -90,7 +90,7 @@ async def connected(server: Any, prefix: str = "holdlog_", **options: Any) -> As
 
 
 @contextmanager
-def opened(
+def engine(
     settings: Settings | None = None, clock: Clock | None = None, store: MemoryStore | None = None
 ) -> Iterator[Engine]:
     """In memory. `clock`: the time that a test moves by hand; `store`: one that fails."""
@@ -100,7 +100,7 @@ def opened(
         settings, server, clock = settings or Settings(), Liveness(), clock or Clock()
         store = store or MemoryStore(clock, clock.steady)
         calls = Requests(settings, clock, clock.steady, server.connected, IDENTITY)
-        holdlog = Engine(store, ProcessBell(), Caller(session="here"), calls, server, settings, IDENTITY)
+        holdlog = Engine(store, ProcessNotifier(), Caller(session="here"), calls, server, settings, IDENTITY)
     yield holdlog
     holdlog.close()
 
@@ -113,14 +113,14 @@ async def served(
     clock: Clock | None = None,
     **options: Any,
 ) -> AsyncIterator[Agent]:
-    with opened(settings, clock) as store:
+    with engine(settings, clock) as store:
         async with connected(build_server(store, ALL, prefix, **options), prefix, mode=mode) as agent:
             yield agent
 
 
 async def listing(groups: tuple[str, ...], prefix: str = "holdlog_") -> tuple[list[dict[str, Any]], str]:
     """The tools and the instructions that a host gets."""
-    with opened() as store:
+    with engine() as store:
         async with Client(build_server(store, groups, prefix), mode="legacy") as client:
             tools = (await client.list_tools_mcp()).tools
             assert client.initialize_result is not None

@@ -3,11 +3,11 @@
 import httpx2
 
 from holdlog.adapters.call import Settings
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Engine
 from holdlog.adapters.results import StateRecord
 from holdlog.adapters.spaces import Tenants
 

@@ -57,9 +57,9 @@ class Kind:
         return self.all_tables()
 
     def rebuilt(self, progress: Progress = lambda done, total: None) -> RebuildReport:
-        opened = open_shadow_tables(self.place, lambda line: None)
-        assert opened is not None
-        store, aside = opened
+        engine = open_shadow_tables(self.place, lambda line: None)
+        assert engine is not None
+        store, aside = engine
         try:
             return rebuild(aside, progress)
         finally:

@@ -37,7 +37,7 @@ def places(folder: Path, server: str) -> Iterator[Somewhere]:
             connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
 
 
-def opened(place: Place) -> "AbstractContextManager[Store]":
+def engine(place: Place) -> "AbstractContextManager[Store]":
     """The store there, closed with the block."""
     return closing(open_sqlite(place) if isinstance(place, Path) else open_postgres(place))
 

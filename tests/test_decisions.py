@@ -198,24 +198,24 @@ def mixed_store(tmp_path: Path) -> Path:
     path = tmp_path / "mixed.db"
     with format_1():
         seven_events(path)
-    with StateStore(path) as opened:
-        opened.release("custom://merge", agent="日本")
-        opened.delete("order 1/ä", "status", deleted_by="bob", expected_version=4)
+    with StateStore(path) as engine:
+        engine.release("custom://merge", agent="日本")
+        engine.delete("order 1/ä", "status", deleted_by="bob", expected_version=4)
     seven_events(path, "r2", until=5)
     return path
 
 
 def seven_events(path: Path, request_id: str = "r1", until: int = 7) -> None:
-    with StateStore(path) as opened:
-        opened.set("order 1/ä", "status", "paid", updated_by="ann", reason='she said "ok"\n'.strip())
-        opened.set("order 1/ä", "status", {"état": "\u007f\u2028\\", "n": 1.5}, updated_by="bob", request_id=request_id)
-        version = opened.get("order 1/ä", "status").version
-        opened.delete("order 1/ä", "status", deleted_by="bob", expected_version=version)
-        opened.set("order 1/ä", "status", None, updated_by="ann", expected_version=0)
-        opened.claim("custom://merge", agent="ann")
+    with StateStore(path) as engine:
+        engine.set("order 1/ä", "status", "paid", updated_by="ann", reason='she said "ok"\n'.strip())
+        engine.set("order 1/ä", "status", {"état": "\u007f\u2028\\", "n": 1.5}, updated_by="bob", request_id=request_id)
+        version = engine.get("order 1/ä", "status").version
+        engine.delete("order 1/ä", "status", deleted_by="bob", expected_version=version)
+        engine.set("order 1/ä", "status", None, updated_by="ann", expected_version=0)
+        engine.claim("custom://merge", agent="ann")
         if until > 5:
-            opened.release("custom://merge", agent="ann")
-            opened.claim("custom://merge", agent="日本")
+            engine.release("custom://merge", agent="ann")
+            engine.claim("custom://merge", agent="日本")
 
 
 def redact(path: Path, column: str, salted: str, forged: str | None = None) -> None:

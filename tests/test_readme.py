@@ -102,9 +102,9 @@ async def test_the_answers_are_real() -> None:
     """A call that is not answered in the next line stands in line: its answer comes after those of the next call."""
     lines = README.split("<!-- transcript -->")[1].split("```")[1].splitlines()[1:]
     assert sum(line.startswith("holdlog_") for line in lines) == sum(line.startswith("{") for line in lines) == 7
-    opened = open_holdlog(":memory:")
+    engine = open_holdlog(":memory:")
     try:
-        async with Client(build_server(opened, ("claims", "state"))) as client:
+        async with Client(build_server(engine, ("claims", "state"))) as client:
 
             async def ask(question: str) -> CallToolResult:
                 tool, _, arguments = question.partition(" ")
@@ -122,7 +122,7 @@ async def test_the_answers_are_real() -> None:
                     assert_alike(json.loads(line), answer.structured_content)
             assert not asked
     finally:
-        opened.close()
+        engine.close()
 
 
 async def stands_in_line(client: Client[Any]) -> None:

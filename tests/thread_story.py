@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from holdlog.adapters.call import CommandRequest
-from holdlog.adapters.opened import Engine
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.threads.conversation import AgentResult, TextMessage, new_message, new_result
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store

@@ -7,7 +7,7 @@ from typing import Final
 
 from holdlog.adapters.access.verifier import MOST_REMEMBERED, REMEMBERED_SECONDS
 from holdlog.adapters.call import Query
-from holdlog.adapters.opened import Engine
+from holdlog.adapters.engine import Engine
 from holdlog.domain.agent import Register
 from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim
 from holdlog.domain.handle import AnyCommand
@@ -25,8 +25,8 @@ class OwnNames:
     """Safe for coroutines of one loop. `opened`: the main store, which has the tokens of all spaces. `local`: names of
     the user that runs the server."""
 
-    def __init__(self, opened: Engine, local: Iterable[str]) -> None:
-        self._opened = opened
+    def __init__(self, engine: Engine, local: Iterable[str]) -> None:
+        self._engine = engine
         self._local = frozenset(map(first_part, local))
         self._remembered: dict[str, tuple[bool, float, int]] = {}
 
@@ -53,11 +53,11 @@ class OwnNames:
             token_name(first)
         except ValueError:
             return False
-        now, changes = time.monotonic(), self._opened.token_changes
+        now, changes = time.monotonic(), self._engine.token_changes
         found = self._remembered.get(first)
         if found is not None and now < found[1] and changes == found[2]:
             return found[0]
-        is_taken = await self._opened.read_async(Query(lambda reader: reader.token(first).is_known))
+        is_taken = await self._engine.read_async(Query(lambda reader: reader.token(first).is_known))
         if len(self._remembered) >= MOST_REMEMBERED:
             self._remembered.clear()
         self._remembered[first] = (is_taken, now + REMEMBERED_SECONDS, changes)

@@ -10,7 +10,7 @@ from holdlog.adapters.access.principal import Principal
 from holdlog.adapters.access.static import static_token
 from holdlog.adapters.access.tokens import bearer, hash_of, name_in
 from holdlog.adapters.call import Query
-from holdlog.adapters.opened import Engine
+from holdlog.adapters.engine import Engine
 from holdlog.domain.token import Token
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ STATIC: Final = Principal("static", EVERYTHING)
 class Verifier:
     """Safe for coroutines of one loop. `opened`: the main store, which has the tokens of all spaces."""
 
-    def __init__(self, opened: Engine, static: str | None = None, jwt: "JwtBearers | None" = None) -> None:
-        self._opened = opened
+    def __init__(self, engine: Engine, static: str | None = None, jwt: "JwtBearers | None" = None) -> None:
+        self._engine = engine
         self._static = None if static is None else hash_of(static)
         self._jwt = jwt
         self._remembered: dict[str, _Found] = {}
@@ -40,9 +40,9 @@ class Verifier:
         hashed = hash_of(text)
         if self._static is not None and hmac.compare_digest(hashed, self._static):
             return STATIC
-        changes = self._opened.token_changes
+        changes = self._engine.token_changes
         found = self._remembered.get(hashed)
-        if found is not None and found.counts(time.monotonic(), changes, self._opened.requests.now()):
+        if found is not None and found.counts(time.monotonic(), changes, self._engine.requests.now()):
             return found.principal
         began = time.monotonic()
         if (name := name_in(text)) is not None:
@@ -66,11 +66,11 @@ class Verifier:
         return self._static is not None or self._jwt is not None or bool(self._tokens(1))
 
     def _tokens(self, limit: int) -> list[Token]:
-        with self._opened.store.reader() as reader:
+        with self._engine.store.reader() as reader:
             return reader.tokens(None, limit)
 
     async def _stored(self, name: str, hashed: str) -> Principal | None:
-        return await self._opened.read_async(Query(lambda reader: bearer(hashed, reader.token(name), reader.at)))
+        return await self._engine.read_async(Query(lambda reader: bearer(hashed, reader.token(name), reader.at)))
 
 
 class _Found(NamedTuple):
@@ -86,7 +86,7 @@ class _Found(NamedTuple):
 
 
 def build_verifier(
-    opened: Engine,
+    engine: Engine,
     environ: Mapping[str, str],
     auth_token_file: str | None,
     jwt: "JwtOptions | None",
@@ -99,4 +99,4 @@ def build_verifier(
         from holdlog.adapters.access.jwt import JwtBearers
 
         bearers = JwtBearers(jwt)
-    return Verifier(opened, static, bearers)
+    return Verifier(engine, static, bearers)

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from holdlog.adapters.arguments import checked
 from holdlog.adapters.call import ClaimRequest, CommandRequest
 from holdlog.adapters.claims import results
-from holdlog.adapters.opened import Engine
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.pages import chunks
 from holdlog.domain.claims.claim import ClaimGranted, ClaimReleased
 from holdlog.domain.claims.commands import ClaimAcquired, Queued, ReleaseClaim, ReleaseOutcome
@@ -102,21 +102,21 @@ class HoldOptions(NamedTuple):
 
 
 @contextmanager
-def held(opened: Engine, wish: HoldOptions) -> Iterator[HeldClaim]:
+def held(engine: Engine, wish: HoldOptions) -> Iterator[HeldClaim]:
     """Raises BusyError, DeadlockError; FencedError at the end, when the claim was lost and the block did not raise."""
-    block = _Block(opened, wish)
+    block = _Block(engine, wish)
 
     def let_go(releases: Sequence[ReleaseClaim], judge: bool) -> None:
         for command in releases:
             try:
-                block.left(command, opened.write(CommandRequest(command, _itself), opened.caller))
+                block.left(command, engine.write(CommandRequest(command, _itself), engine.caller))
             except HoldlogError as refusal:
                 block.refused(refusal, judge)
 
     try:
         claim = None
         while claim is None:
-            claim = block.asked(opened.claim(block.stand(), opened.caller))
+            claim = block.asked(engine.claim(block.stand(), engine.caller))
     except HoldlogError:
         let_go(block.leaving_the_line(), judge=False)
         raise
@@ -133,23 +133,23 @@ def held(opened: Engine, wish: HoldOptions) -> Iterator[HeldClaim]:
 
 
 @asynccontextmanager
-async def held_async(opened: Engine, wish: HoldOptions) -> AsyncIterator[HeldClaim]:
+async def held_async(engine: Engine, wish: HoldOptions) -> AsyncIterator[HeldClaim]:
     """As `held`. What a cancelled block held is released all the same."""
-    block = await opened.run_off_loop(partial(_Block, opened, wish))
+    block = await engine.run_off_loop(partial(_Block, engine, wish))
 
     async def let_go(releases: Sequence[ReleaseClaim], judge: bool) -> None:
         for command in releases:
             try:
-                block.left(command, await opened.write_async(CommandRequest(command, _itself), opened.caller))
+                block.left(command, await engine.write_async(CommandRequest(command, _itself), engine.caller))
             except HoldlogError as refusal:
                 block.refused(refusal, judge)
 
     try:
         claim = None
         while claim is None:
-            claim = block.asked(await opened.claim_async(block.stand(), opened.caller))
+            claim = block.asked(await engine.claim_async(block.stand(), engine.caller))
     except HoldlogError:
-        await _to_its_end(let_go(await opened.run_off_loop(block.leaving_the_line), judge=False))
+        await _to_its_end(let_go(await engine.run_off_loop(block.leaving_the_line), judge=False))
         raise
     except BaseException:  # cancelled
         await _to_its_end(let_go(block.undoing(), judge=False))
@@ -160,14 +160,14 @@ async def held_async(opened: Engine, wish: HoldOptions) -> AsyncIterator[HeldCla
         await _to_its_end(let_go(block.leaving(), judge=False))
         raise
     await _to_its_end(let_go(block.leaving(), judge=True))
-    await opened.run_off_loop(block.require_kept)
+    await engine.run_off_loop(block.require_kept)
 
 
 class _Block:
     """What the two kinds of blocks have in common: everything but awaiting."""
 
-    def __init__(self, opened: Engine, wish: HoldOptions) -> None:
-        self._opened = opened
+    def __init__(self, engine: Engine, wish: HoldOptions) -> None:
+        self._engine = engine
         self._wish = wish
         self._until = time.monotonic() + wish.seconds
         self._command = wish.stand(0).command
@@ -178,7 +178,7 @@ class _Block:
                 outcome=wish.outcome,  # type: ignore[arg-type]
             )
         )
-        self._who = Who(self._command.agent, opened.caller.principal, opened.caller.session)
+        self._who = Who(self._command.agent, engine.caller.principal, engine.caller.session)
         self._before = self._held()
         self._stood = False
         self._claim: HeldClaim | None = None
@@ -202,12 +202,12 @@ class _Block:
                 return None
             raise BusyError(outcome.hold)
         assert isinstance(outcome, ClaimAcquired)
-        self._claim = HeldClaim(self._ending, outcome, answer, self._opened.requests.claimable)
+        self._claim = HeldClaim(self._ending, outcome, answer, self._engine.requests.claimable)
         self._own = tuple(grant for grant in self._claim.grants if grant not in self._before)
         if outcome.already:
             self._own = ()
         for grant in self._claim.grants:
-            self._opened.upkeep.keep(*grant)
+            self._engine.lease_maintenance.keep(*grant)
         return self._claim
 
     def undoing(self) -> list[ReleaseClaim]:
@@ -224,7 +224,7 @@ class _Block:
         return [self._ending.model_copy(update={"resource": it, "outcome": None}) for it in asked if it not in kept]
 
     def _held(self) -> set[tuple[str, int]]:
-        with self._opened.store.reader() as reader:
+        with self._engine.store.reader() as reader:
             return {lease.key for lease in self._leases(reader) if lease.kind == "held"}
 
     def _leases(self, reader: Reader) -> list[Lease]:
@@ -234,7 +234,7 @@ class _Block:
     def leaving(self) -> list[ReleaseClaim]:
         assert self._claim is not None
         for grant in self._claim.grants:
-            self._opened.upkeep.let_go(*grant)
+            self._engine.lease_maintenance.stop_keeping(*grant)
         self._gone = [grant for grant in self._claim.grants if grant not in self._own]
         return [self._claim.release(*grant) for grant in self._own]
 
@@ -251,7 +251,7 @@ class _Block:
 
     def require_kept(self) -> None:
         """Raises FencedError when a grant ended before its block did, whatever else is refused after that."""
-        with self._opened.store.reader() as reader:
+        with self._engine.store.reader() as reader:
             for grant in self._gone:
                 lost = self._loss(reader, *grant)
                 if lost is not None:
@@ -274,7 +274,7 @@ class _Block:
                     return None
             if recorded.envelope.version <= version:
                 break
-        board = load_board(reader, [resource], self._opened.requests.steady(), at=0)
+        board = load_board(reader, [resource], self._engine.requests.steady(), at=0)
         return fence(FencingCondition(resource=resource, version=version), self._who, board)
 
 

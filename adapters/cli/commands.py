@@ -191,18 +191,18 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
     known = workspaces_of(options) if options.command in _OF_RESOURCES else None
     settings = Settings(workspaces=known, max_wait=LONGEST_WAIT)
     session = named_session(getattr(options, "session", None)) or SessionId("shell", process_session())
-    opened = open_holdlog(place, settings, session, f"holdlog {options.command}", texts.print_note)
-    opened.lives_by_leases = session.source == "option"
+    engine = open_holdlog(place, settings, session, f"holdlog {options.command}", texts.print_note)
+    engine.lives_by_leases = session.source == "option"
     try:
-        result = call(opened, options)
-        if getattr(options, "session", None) is not None and (lost := opened.lost()):
+        result = call(engine, options)
+        if getattr(options, "session", None) is not None and (lost := engine.lost()):
             result = result.model_copy(update={"lost": lost})
     except InvalidError as error:
         raise InvalidError(_by_the_names_here(str(error), options)) from None
     except HoldlogError as refusal:
-        result = opened.requests.refused(refusal)
+        result = engine.requests.refused(refusal)
     finally:
-        opened.close()
+        engine.close()
     good = result.body()["status"] in _GOOD and not getattr(result, "held_elsewhere", None)
     if options.json:
         print(texts.printable(json.dumps(_as_an_agent_sees_it(result), ensure_ascii=False)))
@@ -233,8 +233,8 @@ def _as_an_agent_sees_it(result: Result) -> dict[str, Any]:
     return body
 
 
-def _set(opened: Any, options: argparse.Namespace) -> Result:
-    call = opened.requests.set(
+def _set(engine: Any, options: argparse.Namespace) -> Result:
+    call = engine.requests.set(
         options.namespace,
         options.key,
         options.value,
@@ -243,12 +243,12 @@ def _set(opened: Any, options: argparse.Namespace) -> Result:
         _guards(options),
         ttl_seconds=options.ttl,
     )
-    return _write(opened, call, options)
+    return _write(engine, call, options)
 
 
-def _delete(opened: Any, options: argparse.Namespace) -> Result:
-    call = opened.requests.delete(options.namespace, options.key, options.by, _expected(options), _guards(options))
-    return _write(opened, call, options)
+def _delete(engine: Any, options: argparse.Namespace) -> Result:
+    call = engine.requests.delete(options.namespace, options.key, options.by, _expected(options), _guards(options))
+    return _write(engine, call, options)
 
 
 def _guards(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -264,27 +264,27 @@ def _guards(options: argparse.Namespace) -> list[dict[str, Any]]:
     return found
 
 
-def _write(opened: Any, call: Any, options: argparse.Namespace | None = None) -> Result:
+def _write(engine: Any, call: Any, options: argparse.Namespace | None = None) -> Result:
     from holdlog.adapters.arguments import caller
 
     facts = {} if options is None else {"reason": options.reason, "request_id": options.request_id}
-    result: Result = opened.write(call, caller(opened.caller, **facts))
+    result: Result = engine.write(call, caller(engine.caller, **facts))
     return result
 
 
-def _board(opened: Any, options: argparse.Namespace) -> Any:
+def _board(engine: Any, options: argparse.Namespace) -> Any:
     after = getattr(options, "after", None)
-    return opened.read(opened.requests.board(options.agent, 1000, after))
+    return engine.read(engine.requests.board(options.agent, 1000, after))
 
 
-def _agents(opened: Any, options: argparse.Namespace) -> Result:
+def _agents(engine: Any, options: argparse.Namespace) -> Result:
     """Return a row for each session, and for each connected process that holds nothing."""
-    found: Result = opened.read(opened.requests.agents(opened.server.processes(), options.agent))
+    found: Result = engine.read(engine.requests.agents(engine.liveness.processes(), options.agent))
     return found
 
 
-def _claim(opened: Any, options: argparse.Namespace) -> Result:
-    call = opened.requests.claim(
+def _claim(engine: Any, options: argparse.Namespace) -> Result:
+    call = engine.requests.claim(
         options.resource,
         options.agent,
         options.also,
@@ -295,11 +295,11 @@ def _claim(opened: Any, options: argparse.Namespace) -> Result:
         options.note,
         options.receipt,
     )
-    result: Result = opened.claim(call, opened.caller)
+    result: Result = engine.claim(call, engine.caller)
     return result
 
 
-def _release(opened: Any, options: argparse.Namespace) -> Result:
+def _release(engine: Any, options: argparse.Namespace) -> Result:
     from holdlog.domain.refusals import InvalidError
 
     if options.force and options.reason is None:
@@ -311,9 +311,9 @@ def _release(opened: Any, options: argparse.Namespace) -> Result:
     if options.force and options.resource is None:
         if options.agent is None:
             raise InvalidError("--force: name a RESOURCE, or the agent whose claims you take with --agent")
-        return _take_all(opened, options)
+        return _take_all(engine, options)
     options.agent = options.agent or user()
-    call = opened.requests.release(
+    call = engine.requests.release(
         options.resource,
         options.agent,
         options.also,
@@ -323,35 +323,35 @@ def _release(opened: Any, options: argparse.Namespace) -> Result:
         forced=options.force,
         receipt=options.receipt,
     )
-    result = _write(opened, call)
+    result = _write(engine, call)
     if options.resource is None and result.body()["status"] == "already_free":
-        sessions, held = _sessions_of(opened, options.agent)
+        sessions, held = _sessions_of(engine, options.agent)
         if held:
             _show_sessions(sessions)
             return result.model_copy(update={"held_elsewhere": held})
     return result
 
 
-def _take_all(opened: Any, options: argparse.Namespace) -> Result:
+def _take_all(engine: Any, options: argparse.Namespace) -> Result:
     """Take all claims of the agent that `--agent` names; who takes them is the user of this command."""
     from holdlog.adapters.claims.results import AlreadyFree
     from holdlog.domain.claims.commands import MAX_RESOURCES
 
-    sessions, held = _sessions_of(opened, options.agent)
+    sessions, held = _sessions_of(engine, options.agent)
     if not held:
         return AlreadyFree()
     _show_sessions(sessions)
     released: list[Any] = []
     for start in range(0, len(held), MAX_RESOURCES):
         first, *others = held[start : start + MAX_RESOURCES]
-        call = opened.requests.release(first, user(), others, note=options.reason, forced=True, holder=options.agent)
-        released += getattr(result := _write(opened, call), "released", None) or ()
+        call = engine.requests.release(first, user(), others, note=options.reason, forced=True, holder=options.agent)
+        released += getattr(result := _write(engine, call), "released", None) or ()
     return result.model_copy(update={"released": released}) if released else result
 
 
-def _sessions_of(opened: Any, agent: str) -> tuple[Any, list[str]]:
+def _sessions_of(engine: Any, agent: str) -> tuple[Any, list[str]]:
     """The sessions with exactly this agent name, and the resources that they hold."""
-    found = opened.read(opened.requests.agents(opened.server.processes(), agent))
+    found = engine.read(engine.requests.agents(engine.liveness.processes(), agent))
     held = list(dict.fromkeys(it.resource for it in found.claims if it.held_by == agent))
     rows = [it for it in found.agents if it.agent == agent and it.claims]
     return found.model_copy(update={"agents": rows}), held
@@ -364,22 +364,22 @@ def _show_sessions(sessions: Any) -> None:
     print(texts.printable(texts.text(sessions, "", "agents")), file=sys.stderr)
 
 
-def _list(opened: Any, options: argparse.Namespace) -> Result:
+def _list(engine: Any, options: argparse.Namespace) -> Result:
     if options.namespace is None:
-        listed: Result = opened.read(opened.requests.list_namespaces(after=options.after))
+        listed: Result = engine.read(engine.requests.list_namespaces(after=options.after))
     else:
-        listed = opened.read(opened.requests.list_records(options.namespace, options.prefix, after=options.after))
+        listed = engine.read(engine.requests.list_records(options.namespace, options.prefix, after=options.after))
     return listed
 
 
-def _history(opened: Any, options: argparse.Namespace) -> Result:
-    result: Result = opened.read(opened.requests.history(options.namespace, options.key, options.limit))
+def _history(engine: Any, options: argparse.Namespace) -> Result:
+    result: Result = engine.read(engine.requests.history(options.namespace, options.key, options.limit))
     return result
 
 
-def _watch(opened: Any, options: argparse.Namespace) -> Result:
-    call = opened.requests.watch(options.namespace, options.key, options.since, options.timeout)
-    result: Result = opened.wait(call)
+def _watch(engine: Any, options: argparse.Namespace) -> Result:
+    call = engine.requests.watch(options.namespace, options.key, options.since, options.timeout)
+    result: Result = engine.wait(call)
     return result
 
 

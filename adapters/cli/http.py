@@ -16,10 +16,10 @@ from holdlog.domain.refusals import InvalidError
 if TYPE_CHECKING:
     from holdlog.adapters.access.jwt import JwtOptions
     from holdlog.adapters.call import Settings
+    from holdlog.adapters.engine import Engine
     from holdlog.adapters.http.authentication import TokenVerifier
     from holdlog.adapters.http.options import HttpOptions
     from holdlog.adapters.nats.options import NatsOptions
-    from holdlog.adapters.opened import Engine
 
 _PATH: Final = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+)+/?")
 _HOST: Final = re.compile(r"\*|(\*\.)?[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
@@ -100,14 +100,14 @@ def serve_http(
     http = http_options_of(options)
     mcp = build_server(None, groups, options.tool_prefix)
     bound = bound_socket(http.host, http.port)
-    opened = beside = None
+    engine = beside = None
     try:
-        opened = open_holdlog(place, settings, what="http", tell=print_note)
-        prepare(opened)
-        verifier = _verifier_of(options, opened, print_note)
+        engine = open_holdlog(place, settings, what="http", tell=print_note)
+        prepare(engine)
+        verifier = _verifier_of(options, engine, print_note)
         _require_safe(options, bound.getsockname()[0], verifier is not None)
-        beside = publish_to_nats(opened, place, nats) if nats is not None else None
-        spaces = Tenants(place, opened, settings, http.max_spaces or None, prepare)
+        beside = publish_to_nats(engine, place, nats) if nats is not None else None
+        spaces = Tenants(place, engine, settings, http.max_spaces or None, prepare)
         ending = Shutdown()
         relay = None if beside is None else lambda: beside.status
         app = build_app(mcp, spaces, verifier, http, ending, relay)
@@ -123,8 +123,8 @@ def serve_http(
         bound.close()
         if beside is not None:
             beside.stop()
-        if opened is not None:
-            opened.close()
+        if engine is not None:
+            engine.close()
     return 0
 
 
@@ -166,11 +166,11 @@ def http_options_of(options: argparse.Namespace) -> "HttpOptions":
     )
 
 
-def _verifier_of(options: argparse.Namespace, opened: "Engine", tell: Callable[[str], None]) -> "TokenVerifier | None":
+def _verifier_of(options: argparse.Namespace, engine: "Engine", tell: Callable[[str], None]) -> "TokenVerifier | None":
     """None: no token is required. Raises InvalidError where one was asked for and nobody could have one."""
     from holdlog.adapters.access.verifier import build_verifier
 
-    verifier = build_verifier(opened, os.environ, options.auth_token_file, _jwt_of(options), tell)
+    verifier = build_verifier(engine, os.environ, options.auth_token_file, _jwt_of(options), tell)
     if options.auth and not options.open_tokens and not verifier.offers_any():
         raise InvalidError(
             "auth: there is no token; make one with holdlog token create --name me --allow 'admin:*',"

@@ -13,8 +13,8 @@ from holdlog.adapters.cli.nats import run_until_ended
 from holdlog.adapters.cli.settings import named_place, one_or_more, place_of, workspaces_of
 
 if TYPE_CHECKING:
+    from holdlog.adapters.engine import Engine
     from holdlog.adapters.events.choice import EventFilter
-    from holdlog.adapters.opened import Engine
     from holdlog.adapters.results import EventView
 
 WIDEST: Final = 60
@@ -74,40 +74,40 @@ def run_log(options: argparse.Namespace) -> int:
     place = place_of(options.db)
     if not store_exists(place):
         return no_store(place, expected=named_place(options.db) is not None)
-    opened = open_holdlog(place, Settings(workspaces=workspaces_of(options)), what="holdlog log", tell=print_note)
+    engine = open_holdlog(place, Settings(workspaces=workspaces_of(options)), what="holdlog log", tell=print_note)
     try:
         kinds = None if options.kinds is None else options.kinds.split(",")
         places = (options.namespace, options.prefix, kinds, options.resource, options.agent, options.thread)
-        choice = opened.requests.choice(*places)
+        choice = engine.requests.choice(*places)
         if options.follow:
-            return run_until_ended(_follow(opened, choice, options))
-        for event in islice(_all(opened, choice, options.after or 0), options.limit):
+            return run_until_ended(_follow(engine, choice, options))
+        for event in islice(_all(engine, choice, options.after or 0), options.limit):
             _show(event, options.json)
         return 0
     finally:
-        opened.close()
+        engine.close()
 
 
-def _all(opened: "Engine", choice: "EventFilter", after: int) -> "Iterable[EventView]":
+def _all(engine: "Engine", choice: "EventFilter", after: int) -> "Iterable[EventView]":
     while True:
-        page = opened.read(opened.requests.events(choice, after, PAGE))
+        page = engine.read(engine.requests.events(choice, after, PAGE))
         yield from page.events
         after = page.next_position
         if after >= page.bookmark:
             return
 
 
-async def _follow(opened: "Engine", choice: "EventFilter", options: argparse.Namespace) -> None:
+async def _follow(engine: "Engine", choice: "EventFilter", options: argparse.Namespace) -> None:
     from holdlog.adapters.events.following import follow
     from holdlog.adapters.events.telling import event_view
 
     left = options.limit
-    with opened.store.reader() as reader:
+    with engine.store.reader() as reader:
         after = reader.position() if options.after is None else options.after
-    async with aclosing(follow(opened, choice, after, HEARTBEAT)) as coming:
+    async with aclosing(follow(engine, choice, after, HEARTBEAT)) as coming:
         async for came in coming:
             for happened in islice(came.events, left):
-                _show(event_view(happened.recorded, opened.requests.spelled), options.json)
+                _show(event_view(happened.recorded, engine.requests.spelled), options.json)
             left = None if left is None else left - len(came.events)
             if left is not None and left <= 0:
                 return

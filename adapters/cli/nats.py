@@ -140,16 +140,16 @@ def run_subscribe(options: argparse.Namespace) -> int:
     nats = nats_options_of(options)
     named = named_place(options.db)
     place = place_of(options.db) if named or nats.name is None else None
-    opened = None
+    engine = None
     if place is not None and store_exists(place):
-        opened = open_holdlog(place, what="holdlog subscribe", tell=print_note)
+        engine = open_holdlog(place, what="holdlog subscribe", tell=print_note)
     elif place is not None and named:
         raise StoreError(f"there is no store at {without_password(place)}")
 
     async def show() -> None:
         left = options.limit
         subscription = Subscription(
-            nats, options.subject, options.after, options.durable, opened, options.bookmarks, print_note
+            nats, options.subject, options.after, options.durable, engine, options.bookmarks, print_note
         )
         async with subscription as events:
             async for event in events:
@@ -172,13 +172,13 @@ def run_relay(options: argparse.Namespace) -> int:
     place = place_of(options.db)
     if isinstance(place, Path) and not os.path.lexists(place):
         raise StoreError(f"there is no store at {place}")
-    opened = open_holdlog(place, what="holdlog relay", tell=print_note)
+    engine = open_holdlog(place, what="holdlog relay", tell=print_note)
     try:
         teller = _Teller(nats.place, options.json, options.once)
-        relay = Relay(opened.store, opened.bell, open_lead(place, nats), nats, teller.told)
+        relay = Relay(engine.store, engine.notifier, open_lead(place, nats), nats, teller.told)
         return run_until_ended(relay.run(options.once))
     finally:
-        opened.close()
+        engine.close()
 
 
 def run_until_ended(work: Coroutine[object, object, None]) -> int:

@@ -141,16 +141,16 @@ def run_serve(options: argparse.Namespace) -> int:
     nats = nats_options_of(options) if options.nats else None
     if over_http:
         return serve_http(options, place, settings, groups, nats)
-    opened = open_holdlog(place, settings, session=local_session(), what="mcp stdio", tell=print_note)
-    opened.keep_sessions()
-    beside = publish_to_nats(opened, place, nats) if nats is not None else None
+    engine = open_holdlog(place, settings, session=local_session(), what="mcp stdio", tell=print_note)
+    engine.keep_sessions()
+    beside = publish_to_nats(engine, place, nats) if nats is not None else None
 
     async def end() -> None:
         if beside is not None:
             beside.stop()
-        opened.close()
+        engine.close()
 
-    run_stdio(build_server(opened, groups, options.tool_prefix), end, longest_line(options.max_value_bytes))
+    run_stdio(build_server(engine, groups, options.tool_prefix), end, longest_line(options.max_value_bytes))
     return 0
 
 

@@ -62,10 +62,10 @@ def run_rebuild(options: argparse.Namespace) -> int:
     from holdlog.adapters.stores.rebuilding import rebuild
 
     place = lasting_place(options.db)
-    opened = open_shadow_tables(place, print_note)
-    if opened is None:
+    engine = open_shadow_tables(place, print_note)
+    if engine is None:
         return no_store(place)
-    store, aside = opened
+    store, aside = engine
     bar = Bar(sys.stderr, "rebuild")
     started = time.monotonic()
     try:

@@ -13,7 +13,7 @@ from holdlog.adapters.cli.settings import one_or_more, place_of
 from holdlog.domain.refusals import HoldlogError, InvalidError, NotFoundError, StoreError, UnavailableError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.opened import Engine
+    from holdlog.adapters.engine import Engine
     from holdlog.adapters.threads.results import ThreadData
     from holdlog.domain.ports import Reader
 
@@ -92,21 +92,21 @@ def _run(ask: Ask, options: argparse.Namespace) -> int:
     place = place_of(options.db)
     if not store_exists(place):
         return texts.no_store(place)
-    opened = open_holdlog(place, what="holdlog thread", tell=texts.print_note)
+    engine = open_holdlog(place, what="holdlog thread", tell=texts.print_note)
     try:
-        body = ask(opened, options)
+        body = ask(engine, options)
     except InvalidError as error:
         raise InvalidError(_by_the_names_here(str(error))) from None
     except (StoreError, UnavailableError):
         raise
     except HoldlogError as refusal:
         if options.json:
-            print(texts.printable(json.dumps(opened.requests.refused(refusal).body(), ensure_ascii=False)))
+            print(texts.printable(json.dumps(engine.requests.refused(refusal).body(), ensure_ascii=False)))
         else:
             texts.print_note(_what_to_do(refusal))
         return 1
     finally:
-        opened.close()
+        engine.close()
     if options.json:
         print(texts.printable(json.dumps(body, ensure_ascii=False)))
         return 0
@@ -139,32 +139,32 @@ def _by_the_names_here(message: str) -> str:
     return message if found is None else f"{_NAMES_HERE.get(found[1], found[1])}: {message[found.end() :]}"
 
 
-def _list(opened: "Engine", options: argparse.Namespace) -> Body:
-    return opened.read(opened.requests.threads(options.limit, options.after)).body()
+def _list(engine: "Engine", options: argparse.Namespace) -> Body:
+    return engine.read(engine.requests.threads(options.limit, options.after)).body()
 
 
-def _read(opened: "Engine", options: argparse.Namespace) -> Body:
-    return opened.read(opened.requests.thread_read(options.id, options.limit, options.after)).body()
+def _read(engine: "Engine", options: argparse.Namespace) -> Body:
+    return engine.read(engine.requests.thread_read(options.id, options.limit, options.after)).body()
 
 
-def _data(opened: "Engine", options: argparse.Namespace) -> Body:
+def _data(engine: "Engine", options: argparse.Namespace) -> Body:
     from holdlog.adapters.call import Query
 
     if options.key is not None:
-        return opened.read(opened.requests.thread_get(options.id, options.key)).body()
+        return engine.read(engine.requests.thread_get(options.id, options.key)).body()
 
     def whole(reader: "Reader") -> "ThreadData":
         """Of one snapshot, in however many pages."""
-        page = opened.requests.thread_data(options.id).answer(reader)
+        page = engine.requests.thread_data(options.id).answer(reader)
         while page.next_after is not None:
-            following = opened.requests.thread_data(options.id, page.next_after).answer(reader)
+            following = engine.requests.thread_data(options.id, page.next_after).answer(reader)
             page = following.model_copy(update={"data": page.data | following.data})
         return page
 
-    return opened.read(Query(whole, large=True)).body()
+    return engine.read(Query(whole, large=True)).body()
 
 
-def _history(opened: "Engine", options: argparse.Namespace) -> Body:
+def _history(engine: "Engine", options: argparse.Namespace) -> Body:
     from holdlog.adapters.arguments import NAME, text
     from holdlog.adapters.call import Query
     from holdlog.adapters.cli.thread_texts import past
@@ -178,7 +178,7 @@ def _history(opened: "Engine", options: argparse.Namespace) -> Body:
         changes = reader.thread_events(thread, ("data",), 0, None, options.limit + 1, newest=True, key=key)
         return [past(it, key) for it in changes]
 
-    found = opened.read(Query(answer, large=True))
+    found = engine.read(Query(answer, large=True))
     if not found:
         raise key_missing(thread, key)
     body: Body = {"status": "ok", "thread_id": thread, "key": key, "history": found[: options.limit]}

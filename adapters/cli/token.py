@@ -13,7 +13,7 @@ from holdlog.adapters.cli.commands import Parsers, user
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, UnavailableError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.opened import Engine
+    from holdlog.adapters.engine import Engine
     from holdlog.domain.token import TokenChanged, TokenCommand
 
 DEFAULT_LIFETIME: Final = "90d"
@@ -183,12 +183,12 @@ def _list(options: argparse.Namespace) -> int:
     place = lasting_place(options.db)
     if not store_exists(place):
         return texts.no_store(place)
-    opened = open_holdlog(place, what="holdlog token", tell=texts.print_note)
+    engine = open_holdlog(place, what="holdlog token", tell=texts.print_note)
     try:
-        with opened.store.reader() as reader:
+        with engine.store.reader() as reader:
             tokens, now = reader.tokens(None, -1), reader.at
     finally:
-        opened.close()
+        engine.close()
     if options.json:
         _print_json({"tokens": [described(token, now) for token in tokens]})
     else:
@@ -252,16 +252,16 @@ def _changed(options: argparse.Namespace, command: "TokenCommand", must_exist: b
     place = lasting_place(options.db)
     if must_exist and not store_exists(place):
         return texts.no_store(place)
-    opened: Engine = open_holdlog(place, what="holdlog token", tell=texts.print_note)
+    engine: Engine = open_holdlog(place, what="holdlog token", tell=texts.print_note)
     try:
-        return opened.change_token(command, opened.caller)
+        return engine.change_token(command, engine.caller)
     except (StoreError, UnavailableError):
         raise
     except HoldlogError as refusal:
         texts.print_note(str(refusal).removeprefix("name: "))
         return 1
     finally:
-        opened.close()
+        engine.close()
 
 
 def _print_json(body: dict[str, Any]) -> None:

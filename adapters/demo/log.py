@@ -22,7 +22,7 @@ EVENTS = 10
 async def replayed(screen: Screen, ada: Agent, ben: Agent, db: Path) -> None:
     """The log is read as a library would, the state is asked of the agents' servers. Raises Wrong."""
     screen.title("4  What happened: the log")
-    with closing(open_holdlog(db)) as opened, opened.store.snapshot() as reader:
+    with closing(open_holdlog(db)) as engine, engine.store.snapshot() as reader:
         log = reader.log(0, -1)
     heads = ("#", "time (UTC)", "event", "who", "stream and version", "what")
     screen.table(heads, [_row(recorded) for recorded in log], "><<<<<")

@@ -6,10 +6,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Final
 
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.events.choice import EventFilter
 from holdlog.adapters.events.telling import event_view, names_others
 from holdlog.adapters.follower import LogTailer
-from holdlog.adapters.opened import Engine
 from holdlog.adapters.pages import event_bytes
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
@@ -91,9 +91,9 @@ class Backlog:
 class Tail:
     """For coroutines of one loop; runs as long as somebody follows."""
 
-    def __init__(self, opened: Engine) -> None:
-        self._opened = opened
-        self._follower = opened.follower
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._follower = engine.log_tailer
         self._ear = ExitStack()
         self._backlogs: list[Backlog] = []
         self._position = 0
@@ -120,7 +120,7 @@ class Tail:
 
     def _hear(self, streams: frozenset[str] | None) -> None:
         self._news = True
-        if self._opened.waiting_is_over():
+        if self._engine.waiting_is_over():
             for backlog in self._backlogs:
                 backlog.wake()
         elif self._reading is None:
@@ -131,7 +131,7 @@ class Tail:
             while self._news and self._backlogs:
                 self._news = False
                 start = self._position
-                batch = await self._opened.run_off_loop(partial(self._above, start))
+                batch = await self._engine.run_off_loop(partial(self._above, start))
                 if start != self._position:
                     self._news = True  # all left meanwhile, and others came
                 elif batch:
@@ -147,16 +147,16 @@ class Tail:
             self._reading = None
 
     def _above(self, position: int) -> list[RenderedEvent]:
-        with self._opened.store.reader() as reader:
+        with self._engine.store.reader() as reader:
             return [
-                RenderedEvent(recorded, self._opened.requests.spelled)
+                RenderedEvent(recorded, self._engine.requests.spelled)
                 for recorded in reader.log(position, READ_AT_ONCE)
             ]
 
 
-def tail_of(opened: Engine) -> Tail:
+def tail_of(engine: Engine) -> Tail:
     """The one that runs on this loop, or a new one."""
-    return _tails.get(opened.follower) or Tail(opened)
+    return _tails.get(engine.log_tailer) or Tail(engine)
 
 
 _tails: dict[LogTailer, Tail] = {}

@@ -31,7 +31,7 @@ def event_view(
     envelope, event, payload = recorded.envelope, recorded.event, recorded.event.payload_field
     fields: dict[str, Any] = {**names_in(envelope.stream)}
     fields |= event.model_dump(
-        mode="json", exclude={"by", "principal", payload or "by", *event.kept_back}, exclude_none=True
+        mode="json", exclude={"by", "principal", payload or "by", *event.private_fields}, exclude_none=True
     )
     for name in _TIMES:
         if name in fields:

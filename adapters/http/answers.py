@@ -62,7 +62,7 @@ async def refused(request: Request, error: Exception) -> Response:
         return answer(results.Denied(needed=error.needed, message=str(error)), status)
     if isinstance(error, refusals.ReusedError):
         return failed("Idempotency-Key: was used for another request", status)
-    calls = request.scope["state"]["served"].calls
+    calls = request.scope["state"]["served"].requests
     try:
         return answer(calls.refused(error), status, headers)
     except HoldlogError:

@@ -13,12 +13,12 @@ from holdlog.adapters.access.grants import EVERYTHING
 from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.access.principal import Principal
 from holdlog.adapters.arguments import SESSION, caller, text
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.http.answers import failed
 from holdlog.adapters.http.edge.addresses import address_of
 from holdlog.adapters.http.edge.guesses import Guesses
 from holdlog.adapters.mcp.calling import OPEN_REQUEST
-from holdlog.adapters.opened import Engine
-from holdlog.adapters.served import RequestContext
+from holdlog.adapters.request_context import RequestContext
 from holdlog.adapters.spaces import Tenants
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError
@@ -58,12 +58,12 @@ class Authentication:
                 await principal(scope, receive, send)
                 return
             if principal is None or principal.space is None:
-                opened = self._spaces.main
+                engine = self._spaces.main
             else:
                 entered = self._spaces.enter(principal.space)
-                opened = await entered.__aenter__()
+                engine = await entered.__aenter__()
             who = _caller(
-                opened.identity,
+                engine.identity,
                 principal and principal.name,
                 headers.get(b"holdlog-session"),
                 headers.get(b"idempotency-key"),
@@ -76,12 +76,12 @@ class Authentication:
             await failed("the store or keys of this token cannot be had; try again", 503, _SOON)(scope, receive, send)
             return
         grants = principal.grants if principal is not None else EVERYTHING
-        served = RequestContext(opened, who, grants, partial(self._still, headers))
+        context = RequestContext(engine, who, grants, partial(self._still, headers))
         try:
             with ExitStack() as during:
                 if who.session is not None:
-                    during.enter_context(opened.upkeep.request_of(who.principal, who.session))
-                scope.setdefault("state", {}).update({"served": served, "principal": principal, OPEN_REQUEST: during})
+                    during.enter_context(engine.lease_maintenance.request_of(who.principal, who.session))
+                scope.setdefault("state", {}).update({"served": context, "principal": principal, OPEN_REQUEST: during})
                 await self._app(scope, receive, send)
         finally:
             if entered is not None:
@@ -165,5 +165,5 @@ def not_valid() -> Response:
 
 def context_of(request: HTTPConnection) -> RequestContext:
     """The call that a request makes."""
-    served: RequestContext = request.scope["state"]["served"]
-    return served
+    context: RequestContext = request.scope["state"]["served"]
+    return context

@@ -14,15 +14,15 @@ from holdlog.adapters.http.targets import arguments, behind, below, decoded, num
 
 async def claims(request: Request) -> Response:
     """`/claims`: the board. `/claims/src/a.py`: the claim of `src/a.py`; slashes may be encoded."""
-    served = context_of(request)
+    context = context_of(request)
     resource = behind(request.scope, "claims")
     if resource is not None:
         given = arguments(request.scope, "version")
         version = number(given, "version", 0) if "version" in given else None
-        return answer(await served.opened.read_async(served.calls.status(decoded(resource), version)))
+        return answer(await context.engine.read_async(context.requests.status(decoded(resource), version)))
     given = arguments(request.scope, "agent", "after", "limit")
-    board = served.calls.board(given.get("agent"), number(given, "limit", BOARD_PAGE), given.get("after"))
-    return answer(await served.opened.read_async(board))
+    board = context.requests.board(given.get("agent"), number(given, "limit", BOARD_PAGE), given.get("after"))
+    return answer(await context.engine.read_async(board))
 
 
 routes: Final[list[Route]] = below("/claims", claims, ["GET"])

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from holdlog.adapters.arguments import whole
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.events.calls import EVENTS_PAGE
 from holdlog.adapters.events.choice import EventFilter
 from holdlog.adapters.events.following import follow
@@ -25,8 +26,7 @@ from holdlog.adapters.http.answers import answer
 from holdlog.adapters.http.authentication import context_of
 from holdlog.adapters.http.leaving import long_poll, unless_gone
 from holdlog.adapters.http.targets import seconds_of, shown
-from holdlog.adapters.opened import Engine
-from holdlog.adapters.served import RequestContext
+from holdlog.adapters.request_context import RequestContext
 from holdlog.domain.refusals import HoldlogError, InvalidError
 
 HEARTBEAT: Final = 15.0
@@ -45,28 +45,28 @@ _log = logging.getLogger("holdlog")
 
 
 async def events(request: Request) -> Response:
-    served, asked = context_of(request), request.query_params
+    context, asked = context_of(request), request.query_params
     streams = STREAM in request.headers.get("accept", "") and request.method == "GET"
     _require_known(asked, () if streams else _PAGE)
     kinds = [kind for given in asked.getlist("kinds") for kind in given.split(",")] or None
-    choice = served.calls.choice(kinds=kinds, **{name: asked[name] for name in _PLACES if name in asked})
+    choice = context.requests.choice(kinds=kinds, **{name: asked[name] for name in _PLACES if name in asked})
     if streams:
-        return await _stream(request, served, choice)
+        return await _stream(request, context, choice)
     after, limit = _number(asked.get("after", "0"), "after"), _number(asked.get("limit", str(EVENTS_PAGE)), "limit")
     seconds = seconds_of(asked.get("wait", "0"), "wait")
     if not seconds:
-        return answer(await served.opened.read_async(served.calls.events(choice, after, limit)))
-    return await long_poll(request.receive, served, served.calls.coming_events(choice, after, limit, seconds))
+        return answer(await context.engine.read_async(context.requests.events(choice, after, limit)))
+    return await long_poll(request.receive, context, context.requests.coming_events(choice, after, limit, seconds))
 
 
-async def _stream(request: Request, served: RequestContext, choice: EventFilter) -> Response:
+async def _stream(request: Request, context: RequestContext, choice: EventFilter) -> Response:
     """Without a position: what comes from now on."""
-    end = await served.opened.run_off_loop(lambda: _end(served.opened))
+    end = await context.engine.run_off_loop(lambda: _end(context.engine))
     given = request.headers.get("last-event-id") or request.query_params.get("after")
     after = end if given is None else _number(given, "Last-Event-ID or after")
     if after > end:
         raise InvalidError(f"after: is {after}, beyond the end of the log, which is at {end}")
-    return EventStream(served, choice, after)
+    return EventStream(context, choice, after)
 
 
 class EventStream(Response):
@@ -74,10 +74,10 @@ class EventStream(Response):
 
     media_type = STREAM
 
-    def __init__(self, served: RequestContext, choice: EventFilter, after: int) -> None:
+    def __init__(self, context: RequestContext, choice: EventFilter, after: int) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
-        self._served = served
+        self._served = context
         self._choice = choice
         self._after = after
 
@@ -98,7 +98,7 @@ class EventStream(Response):
         """Raises TimeoutError when the client takes nothing."""
         position, marked = self._after, -1
         try:
-            async with aclosing(follow(self._served.opened, self._choice, position, HEARTBEAT)) as coming:
+            async with aclosing(follow(self._served.engine, self._choice, position, HEARTBEAT)) as coming:
                 async for came in coming:
                     if not await self._served.still():
                         break
@@ -110,7 +110,7 @@ class EventStream(Response):
                         marked = position
             await _say(send, _bookmark(position))
         except HoldlogError as error:
-            await _say(send, f"event: end\ndata: {json.dumps({'message': self._served.calls.line_of(error)})}\n\n")
+            await _say(send, f"event: end\ndata: {json.dumps({'message': self._served.requests.line_of(error)})}\n\n")
 
 
 async def _say(send: Send, text: str) -> None:
@@ -126,8 +126,8 @@ def _bookmark(position: int) -> str:
     return f'id: {position}\nevent: bookmark\ndata: {{"position":{position}}}\n\n'
 
 
-def _end(opened: Engine) -> int:
-    with opened.store.reader() as reader:
+def _end(engine: Engine) -> int:
+    with engine.store.reader() as reader:
         return reader.position()
 
 

@@ -10,18 +10,18 @@ from starlette.types import Receive, Scope, Send
 from holdlog.adapters.call import BlockingQuery
 from holdlog.adapters.http.answers import answer
 from holdlog.adapters.http.authentication import not_valid
+from holdlog.adapters.request_context import RequestContext
 from holdlog.adapters.results import Result
-from holdlog.adapters.served import RequestContext
 
 Done = TypeVar("Done")
 
 
-async def long_poll(receive: Receive, served: RequestContext, wait: BlockingQuery[Any]) -> Response:
+async def long_poll(receive: Receive, context: RequestContext, wait: BlockingQuery[Any]) -> Response:
     """What was waited for, but nothing that came after the token was revoked."""
-    found: Result | None = await unless_gone(receive, served.opened.wait_async(wait))
+    found: Result | None = await unless_gone(receive, context.engine.wait_async(wait))
     if found is None:
         return NoAnswer()
-    return answer(found) if await served.still() else not_valid()
+    return answer(found) if await context.still() else not_valid()
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, Done]) -> Done | None:

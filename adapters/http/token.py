@@ -13,7 +13,7 @@ from holdlog.adapters.access.tokens import fresh
 from holdlog.adapters.http.answers import failed, json_response
 from holdlog.adapters.http.authentication import context_of
 from holdlog.adapters.http.targets import arguments
-from holdlog.adapters.served import RequestContext
+from holdlog.adapters.request_context import RequestContext
 from holdlog.adapters.spaces import Tenants
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import InvalidError

@@ -53,16 +53,16 @@ class HoldlogStore(BaseStore):
             raise InvalidError("ttl: refresh_on_read is not there: a read changes nothing; put the item again")
         self.ttl_config = cast("TTLConfig", {**(ttl or {}), "refresh_on_read": False})
         self._own = None if isinstance(store, StateStore | AsyncStateStore) else StateStore(store)
-        self._opened = (self._own or cast("StateStore", store))._opened
+        self._engine = (self._own or cast("StateStore", store))._engine
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        batch = Batch(self._opened.requests, self._updated_by, ops)
+        batch = Batch(self._engine.requests, self._updated_by, ops)
         for attempt in range(1, DELETE_ATTEMPTS + 1):
             if (read := batch.read) is not None:
-                self._opened.read(read)
+                self._engine.read(read)
             try:
                 if (write := batch.write) is not None:
-                    self._opened.write(write, self._opened.caller)
+                    self._engine.write(write, self._engine.caller)
                 break
             except NotFoundError as refusal:
                 if attempt == DELETE_ATTEMPTS or not batch.met_a_deletion(refusal):
@@ -70,13 +70,13 @@ class HoldlogStore(BaseStore):
         return batch.results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        batch = Batch(self._opened.requests, self._updated_by, ops)
+        batch = Batch(self._engine.requests, self._updated_by, ops)
         for attempt in range(1, DELETE_ATTEMPTS + 1):
             if (read := batch.read) is not None:
-                await self._opened.read_async(read)
+                await self._engine.read_async(read)
             try:
                 if (write := batch.write) is not None:
-                    await self._opened.write_async(write, self._opened.caller)
+                    await self._engine.write_async(write, self._engine.caller)
                 break
             except NotFoundError as refusal:
                 if attempt == DELETE_ATTEMPTS or not batch.met_a_deletion(refusal):

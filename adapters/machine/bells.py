@@ -31,13 +31,13 @@ _FRESH: Final = 50_000_000
 _log = logging.getLogger("holdlog")
 
 
-class ProcessBell:
+class ProcessNotifier:
     """A bell within one process."""
 
     def __init__(self) -> None:
         self._wakers: list[Callable[[], None]] = []
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         self.wake()
 
     def wake(self) -> None:
@@ -56,11 +56,11 @@ class ProcessBell:
     def close(self) -> None:
         """Nothing to let go of."""
 
-    def abandon(self) -> None:
+    def detach_after_fork(self) -> None:
         """In a forked child: let go of what is the parent's, without a word to others."""
 
 
-class MachineBell(ProcessBell):
+class MachineNotifier(ProcessNotifier):
     """A bell over all processes of a machine that share `folder`.
 
     Whoever waits has one socket and a file named after its port in the folder; whoever wrote sends a datagram to each.
@@ -74,12 +74,12 @@ class MachineBell(ProcessBell):
         self._changed = changed
         self._namespace = network_namespace()
         self._lock = threading.Lock()
-        self._ear: _Ear | None = None
+        self._ear: _Listener | None = None
         self._mouth: socket.socket | None = None
         self._seen = -1
         self._ports: list[int] = []
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         self.wake()
         for port in self._others():
             with suppress(OSError):
@@ -93,7 +93,7 @@ class MachineBell(ProcessBell):
         with super().listen(wake):
             with self._lock:
                 if self._ear is None or not self._ear.keep():
-                    self._ear = _Ear(self._folder, self._namespace, self.wake, self._changed, self._is_awaited)
+                    self._ear = _Listener(self._folder, self._namespace, self.wake, self._changed, self._is_awaited)
             yield
 
     def close(self) -> None:
@@ -103,9 +103,9 @@ class MachineBell(ProcessBell):
             if self._mouth is not None:
                 self._mouth.close()
 
-    def abandon(self) -> None:
+    def detach_after_fork(self) -> None:
         if self._ear is not None:
-            self._ear.abandon()
+            self._ear.detach_after_fork()
 
     def _is_awaited(self) -> bool:
         return bool(self._wakers)
@@ -131,7 +131,7 @@ class MachineBell(ProcessBell):
                 yield int(port)
 
 
-class _Ear:
+class _Listener:
     """One socket and one thread that hears for all waiters of a process."""
 
     def __init__(
@@ -171,7 +171,7 @@ class _Ear:
                 self._socket.sendto(MAGIC, ("127.0.0.1", self.port))
         self._thread.join()
 
-    def abandon(self) -> None:
+    def detach_after_fork(self) -> None:
         if self._ended:
             return
         if self._socket is not None:
@@ -257,9 +257,9 @@ def _clear_away_the_dead(folder: Path) -> None:
 
 def _open_socket() -> socket.socket | None:
     try:
-        opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        opened.bind(("127.0.0.1", 0))
-        opened.settimeout(LOOK_EVERY)
+        engine = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        engine.bind(("127.0.0.1", 0))
+        engine.settimeout(LOOK_EVERY)
     except OSError:
         return None
-    return opened
+    return engine

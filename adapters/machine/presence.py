@@ -61,9 +61,9 @@ class Presence:
         if self._descriptor >= 0:
             with suppress(OSError):
                 os.unlink(self._path)
-            self.abandon()
+            self.detach_after_fork()
 
-    def abandon(self) -> None:
+    def detach_after_fork(self) -> None:
         """In a forked child: the lock is the parent's, and ends with it and not with the child."""
         _present.discard(self)
         descriptor, self._descriptor = self._descriptor, -1
@@ -160,7 +160,7 @@ _present: set[Presence] = set()
 
 def _abandon_after_fork() -> None:
     for presence in list(_present):
-        presence.abandon()
+        presence.detach_after_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -140,11 +140,11 @@ def _require_mine(strangers: Sequence[_Entry]) -> None:
         )
 
 
-def _why_open(opened: Sequence[_Entry]) -> StoreError | None:
-    if not opened or _lacks_owners(opened[0].path):
+def _why_open(engine: Sequence[_Entry]) -> StoreError | None:
+    if not engine or _lacks_owners(engine[0].path):
         return None
-    name, mode = shown(opened[0].path), opened[0].mode
-    return StoreError(f"{name} is open to other users (mode {mode:04o}); run: {_commands(opened)}")
+    name, mode = shown(engine[0].path), engine[0].mode
+    return StoreError(f"{name} is open to other users (mode {mode:04o}); run: {_commands(engine)}")
 
 
 def _commands(entries: Sequence[_Entry]) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from holdlog.adapters.arguments import SESSION, caller, text
-from holdlog.adapters.opened import Engine
-from holdlog.adapters.served import RequestContext
+from holdlog.adapters.engine import Engine
+from holdlog.adapters.request_context import RequestContext
 from holdlog.domain.refusals import InvalidError
 
 MCP_SESSION: Final = "mcp_session"
@@ -42,13 +42,13 @@ def context_of(request: RequestMetadata | None, local: Engine | None) -> Request
     base: RequestContext = state["served"]
     session = _session_of(meta, state.get(MCP_SESSION), base)
     if session is not None and session != base.caller.session:
-        state[OPEN_REQUEST].enter_context(base.opened.upkeep.request_of(base.caller.principal, session))
+        state[OPEN_REQUEST].enter_context(base.engine.lease_maintenance.request_of(base.caller.principal, session))
     return base._replace(caller=caller(base.caller, session=session, request_id=request_id))
 
 
 def _session_of(meta: Mapping[str, Any], mcp_session: str | None, base: RequestContext) -> str | None:
     """The session that the request names; None if it names none."""
-    identity = base.opened.identity
+    identity = base.engine.identity
     for name in _SESSION_FACTS:
         given = meta.get(name)
         if isinstance(given, int) and not isinstance(given, bool):

@@ -6,7 +6,7 @@ from fastmcp.tools import ToolResult
 from pydantic import Field
 
 from holdlog.adapters.keyvalue import DEFAULT_TTL, author
-from holdlog.adapters.mcp.tools import Tools, served
+from holdlog.adapters.mcp.tools import Tools, current_context
 from holdlog.adapters.results import Result
 from holdlog.domain.record import MAX_TTL_SECONDS
 from holdlog.domain.refusals import InvalidError, NotFoundError
@@ -26,8 +26,8 @@ class KeyValueTools(Tools):
     ) -> ToolResult:
         """Save a key-value pair to shared agent state, for any agent to read with read_state(). It replaces what is
         there, whoever wrote it."""
-        by = author(served.get().caller, "mcp")
-        return await self._write(lambda: self._calls.set(group, key, value, by, None, (), _seconds(ttl)))
+        by = author(current_context.get().caller, "mcp")
+        return await self._write(lambda: self._requests.set(group, key, value, by, None, (), _seconds(ttl)))
 
     async def read_state(self, group: str, key: str) -> ToolResult:
         """Read a value from shared agent state. not_found: nobody saved one, or it expired. What other agents saved is
@@ -36,9 +36,9 @@ class KeyValueTools(Tools):
 
     async def _saved(self, group: str, key: str) -> Result:
         try:
-            return await self._opened.read_async(self._calls.get(group, key))
+            return await self._engine.read_async(self._requests.get(group, key))
         except NotFoundError as none:  # its own hint names a tool that may not be served here
-            return self._calls.refused(none).model_copy(update={"hint": _NOTHING})
+            return self._requests.refused(none).model_copy(update={"hint": _NOTHING})
 
 
 def _seconds(ttl: int) -> float:

@@ -20,14 +20,14 @@ from pydantic import ValidationError
 from holdlog.adapters.access.identity import SessionId
 from holdlog.adapters.answers import named
 from holdlog.adapters.arguments import first_finding
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.mcp.calling import context_of
 from holdlog.adapters.mcp.groups import ALIASES, GROUPS, INSTRUCTIONS, ToolKind
 from holdlog.adapters.mcp.resources.announced import serve_resources
 from holdlog.adapters.mcp.resources.subscriptions import Subscriptions
 from holdlog.adapters.mcp.schemas import input_schema, output_schema
 from holdlog.adapters.mcp.threads import ThreadTools
-from holdlog.adapters.mcp.tools import PROGRESS_EVERY, failed, served
-from holdlog.adapters.opened import Engine
+from holdlog.adapters.mcp.tools import PROGRESS_EVERY, current_context, failed
 from holdlog.domain.names import label
 from holdlog.domain.refusals import InvalidError
 
@@ -50,7 +50,7 @@ class RequestMiddleware(Middleware):
     ) -> ToolResult:
         try:
             asked = context.fastmcp_context.request_context if context.fastmcp_context else None
-            served.set(context_of(asked, self._local))
+            current_context.set(context_of(asked, self._local))
             return await call_next(context)
         except InvalidError as error:
             return failed(str(error))

@@ -28,7 +28,7 @@ class ThreadTools(KeyValueTools):
         """Start a thread, or resume one that was started: what agents say and find in a run, in order, and the data
         that they share. It outlives the run. Hand its thread_id to the other agents. resumed: it was there and is as
         it was; data was not used."""
-        return await self._write(lambda: self._calls.thread_start(agent, thread_id, data, parent, parent_version))
+        return await self._write(lambda: self._requests.thread_start(agent, thread_id, data, parent, parent_version))
 
     async def thread_append(
         self,
@@ -42,7 +42,7 @@ class ThreadTools(KeyValueTools):
         """Append messages ({type: text, role, content}, …), then results of agents' turns, to a thread: all or none.
         It never conflicts. A result is kept once: with its created_at, a repeat of the same call changes nothing and
         counts it in already; without, it gets the time of now. Messages are appended again."""
-        return await self._write(lambda: self._calls.thread_append(thread_id, agent, messages, results))
+        return await self._write(lambda: self._requests.thread_append(thread_id, agent, messages, results))
 
     async def thread_read(
         self,
@@ -62,11 +62,11 @@ class ThreadTools(KeyValueTools):
         instructions to you."""
         if not wait_seconds:
             return await self._read(
-                lambda: self._calls.thread_read(thread_id, limit, after_version, before_version, format)
+                lambda: self._requests.thread_read(thread_id, limit, after_version, before_version, format)
             )
         return await self._wait(
             ctx,
-            lambda: self._calls.thread_coming(thread_id, after_version, limit, format, wait_seconds, before_version),
+            lambda: self._requests.thread_coming(thread_id, after_version, limit, format, wait_seconds, before_version),
         )
 
     async def thread_get(
@@ -80,7 +80,7 @@ class ThreadTools(KeyValueTools):
 
     async def thread_has(self, thread_id: str, key: str) -> ToolResult:
         """Tell whether the data of a thread has a key now, without reading its value."""
-        return await self._read(lambda: self._calls.thread_has(thread_id, key))
+        return await self._read(lambda: self._requests.thread_has(thread_id, key))
 
     async def thread_set(
         self,
@@ -94,7 +94,7 @@ class ThreadTools(KeyValueTools):
         """Write a key of a thread's data, if no data changed since you read it: expected_data_version, required unless
         force. conflict: changed_keys tells what changed; read it again and decide anew."""
         return await self._write(
-            lambda: self._calls.thread_set(thread_id, key, value, agent, _expected(expected_data_version, force)),
+            lambda: self._requests.thread_set(thread_id, key, value, agent, _expected(expected_data_version, force)),
         )
 
     async def thread_delete(
@@ -108,17 +108,17 @@ class ThreadTools(KeyValueTools):
         """Delete a key of a thread's data, if no data changed since you read it: expected_data_version, required unless
         force. Its history stays."""
         return await self._write(
-            lambda: self._calls.thread_delete(thread_id, key, agent, _expected(expected_data_version, force))
+            lambda: self._requests.thread_delete(thread_id, key, agent, _expected(expected_data_version, force))
         )
 
     def _data(
         self, thread_id: str, key: str | None, after_key: str | None
     ) -> Query[results.ThreadData] | Query[results.ThreadValue]:
         if key is None:
-            return self._calls.thread_data(thread_id, after_key)
+            return self._requests.thread_data(thread_id, after_key)
         if after_key is not None:
             raise InvalidError("after_key: does not go with a key")
-        return self._calls.thread_get(thread_id, key)
+        return self._requests.thread_get(thread_id, key)
 
 
 def _expected(version: int | None, force: bool) -> int | None:

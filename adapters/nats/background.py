@@ -8,7 +8,7 @@ from typing import Final
 
 from nats.aio.msg import Msg
 
-from holdlog.adapters.machine.bells import ProcessBell
+from holdlog.adapters.machine.bells import ProcessNotifier
 from holdlog.adapters.nats.connection import FAILURES, Pause, connect, reason
 from holdlog.adapters.nats.errors import NatsError
 from holdlog.adapters.nats.lead import Lead
@@ -30,11 +30,11 @@ _log = logging.getLogger("holdlog.nats")
 class NatsBeside:
     """Relay and bell of one server. What fails is logged, once per change, and tried again for ever."""
 
-    def __init__(self, store: Store, bell: ProcessBell, lead: Lead, options: NatsOptions) -> None:
+    def __init__(self, store: Store, bell: ProcessNotifier, lead: Lead, options: NatsOptions) -> None:
         """Raises NatsError for options that cannot be right, such as files that are not there."""
         options.arguments()
         self._store = store
-        self._bell = bell
+        self._notifier = bell
         self._lead = lead
         self._options = options
         self._loop = asyncio.new_event_loop()
@@ -77,7 +77,7 @@ class NatsBeside:
             group.create_task(self._hear())
 
     async def _relay(self) -> None:
-        relay = Relay(self._store, self._bell, self._lead, self._options, self._told)
+        relay = Relay(self._store, self._notifier, self._lead, self._options, self._told)
         while True:
             try:
                 await relay.run()
@@ -112,7 +112,7 @@ class NatsBeside:
         def ring() -> None:
             nonlocal ringing
             ringing = False
-            self._bell.wake()
+            self._notifier.wake()
 
         async def heard(_: Msg) -> None:
             nonlocal ringing

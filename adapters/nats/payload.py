@@ -141,7 +141,7 @@ def _data(recorded: Recorded[Event], omit: bool, lists: bool) -> str:
     event = recorded.event
     field = event.payload_field
     envelope = recorded.envelope
-    exclude = {*event.kept_back, *([field] if field else ())} or None
+    exclude = {*event.private_fields, *([field] if field else ())} or None
     if not lists:
         exclude = {*(exclude or ()), *(name for name, value in event if isinstance(value, tuple))}
     if any(getattr(event, name, None) is not None for name in _TIMES):

@@ -87,7 +87,7 @@ class Relay:
         tell: Callable[[Status], None] | None = None,
     ) -> None:
         self._store = store
-        self._bell = bell
+        self._notifier = bell
         self._lead = lead
         self._options = options
         self._tell = tell or (lambda status: None)
@@ -323,7 +323,7 @@ class Relay:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._rung.set)
 
-        with self._bell.listen(wake):
+        with self._notifier.listen(wake):
             yield
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.nats import payload
 from holdlog.adapters.nats.connection import FAILURES, Pause, connect, reason
 from holdlog.adapters.nats.errors import EventsLostError
@@ -22,7 +23,6 @@ from holdlog.adapters.nats.payload import CloudEvent
 from holdlog.adapters.nats.places import Checkpoints
 from holdlog.adapters.nats.source import EventSource, find
 from holdlog.adapters.nats.subjects import subject_in
-from holdlog.adapters.opened import Engine
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.refusals import InvalidError, UnavailableError
@@ -46,7 +46,7 @@ class Subscription:
         subjects: Sequence[str] = (),
         after: int | None = None,
         durable: str | None = None,
-        opened: Engine | None = None,
+        engine: Engine | None = None,
         bookmarks: float | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> None:
@@ -56,7 +56,7 @@ class Subscription:
         self._options = options
         self._patterns = [pattern_of(it, options.prefix) for it in subjects]
         self._places = Checkpoints(durable) if durable is not None else None
-        self._opened = opened
+        self._engine = engine
         self._bookmarks = bookmarks
         self._tell = tell or (lambda line: None)
         self._handled: int | None = None
@@ -89,8 +89,8 @@ class Subscription:
     async def aclose(self) -> None:
         """End; a durable place is kept, without the event at hand (with it when `async with` ends without an error)."""
         await self._events.aclose()
-        if self._opened is not None:
-            self._opened.close()
+        if self._engine is not None:
+            self._engine.close()
 
     async def _run(self) -> AsyncGenerator[CloudEvent, None]:
         pause = Pause()
@@ -124,7 +124,7 @@ class Subscription:
         if self._complaint is not None:
             self._complaint = None
             self._tell(f"{self._options.place} is there; going on after position {self.position}")
-        if self._opened is not None and not source.info.state.messages:
+        if self._engine is not None and not source.info.state.messages:
             async for event in self._from_log(source, None):
                 yield event
                 await self._finished()
@@ -167,7 +167,7 @@ class Subscription:
         """Know where to begin, the first time."""
         kept = await self._places.open(js, str(source.info.config.name)) if self._places is not None else None
         if self.position is None or (not self._worked and kept is not None):
-            if kept is None and self._opened is not None:
+            if kept is None and self._engine is not None:
                 kept = await asyncio.to_thread(self._log_position)
             if kept is None:
                 kept = await last_position(js, source.info, source.store_id)
@@ -182,7 +182,7 @@ class Subscription:
         if not self._wants(message.subject.removeprefix(source.root + ".")):
             return None
         event = payload.read(message.text)
-        if event.omitted and self._opened is not None:
+        if event.omitted and self._engine is not None:
             recorded = await asyncio.to_thread(self._page, event.position - 1, 1)
             if recorded and recorded[0].envelope.position == event.position:
                 event = payload.read(payload.text_of(source.store_id, recorded[0]))
@@ -197,7 +197,7 @@ class Subscription:
         if self._suspect != self.position:
             self._suspect = self.position
             raise ConnectionError("messages were lost on the way")  # look again first: it may be there after all
-        if self._opened is None:
+        if self._engine is None:
             raise EventsLostError(self.position, until)
         async for event in self._from_log(source, until):
             yield event
@@ -241,19 +241,19 @@ class Subscription:
     # --- the store; may block
 
     def _store_id(self) -> str | None:
-        if self._opened is None:
+        if self._engine is None:
             return self._followed
-        with self._opened.store.reader() as reader:
+        with self._engine.store.reader() as reader:
             return reader.meta("store_id")
 
     def _log_position(self) -> int:
-        assert self._opened is not None
-        with self._opened.store.reader() as reader:
+        assert self._engine is not None
+        with self._engine.store.reader() as reader:
             return reader.position()
 
     def _page(self, after: int, limit: int = PAGE) -> list[Recorded[Event]]:
-        assert self._opened is not None
-        with self._opened.store.reader() as reader:
+        assert self._engine is not None
+        with self._engine.store.reader() as reader:
             return reader.log(after, limit)
 
 
@@ -285,5 +285,5 @@ def subscribe(
     subjects = (subject,) if isinstance(subject, str) else tuple(subject)
     for each in subjects:
         pattern_of(each, prefix)  # before anything is opened
-    opened = open_holdlog(store, what="subscriber") if store is not None else None
-    return Subscription(options, subjects, after, durable, opened, bookmarks)
+    engine = open_holdlog(store, what="subscriber") if store is not None else None
+    return Subscription(options, subjects, after, durable, engine, bookmarks)

@@ -110,7 +110,7 @@ class AsyncThreadHistory(_Hooks):
 
     async def get(self, thread_id: str) -> list[AgentResult]:
         name = text(thread_id, "thread_id", NAME)
-        return await self._place.opened.read_async(Query(lambda reader: _results(reader, name), large=True))
+        return await self._place.engine.read_async(Query(lambda reader: _results(reader, name), large=True))
 
     async def append_user_message(self, thread_id: str, message: AnyUserMessage) -> bool:
         return await self._append(self._saying(thread_id, message)) == 1
@@ -137,5 +137,5 @@ class AsyncThreadHistory(_Hooks):
             return (await self._run(command)).appended
 
     async def _run(self, command: ThreadCommand) -> ThreadChanged:
-        opened = self._place.opened
-        return await opened.write_async(CommandRequest(command, thread_changed), opened.caller)
+        engine = self._place.engine
+        return await engine.write_async(CommandRequest(command, thread_changed), engine.caller)

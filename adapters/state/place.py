@@ -13,8 +13,8 @@ from pydantic import BaseModel, ValidationError
 from holdlog.adapters.arguments import AGENT, NAME, checked, text
 from holdlog.adapters.call import CommandRequest, Query, Settings
 from holdlog.adapters.compose import MEMORY, open_holdlog
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.library import AsyncStateStore, StateStore
-from holdlog.adapters.opened import Engine
 from holdlog.adapters.threads.conversation import (
     MESSAGE,
     AgentResult,
@@ -68,32 +68,32 @@ class ThreadRepository:
         _close_dropped()
         self._store = store  # as long as this lives, nobody else's end closes it
         if isinstance(store, StateStore | AsyncStateStore):
-            self.opened: Engine = store._opened
+            self.engine: Engine = store._engine
             self._own: weakref.finalize[..., Any] | None = None
         elif store is None:
-            self.opened = open_holdlog(MEMORY, _NO_LIMIT)
-            self._own = weakref.finalize(self, self.opened.close)
+            self.engine = open_holdlog(MEMORY, _NO_LIMIT)
+            self._own = weakref.finalize(self, self.engine.close)
         else:
-            self.opened = open_holdlog(store)
-            self._own = weakref.finalize(self, _dropped.append, self.opened)
+            self.engine = open_holdlog(store)
+            self._own = weakref.finalize(self, _dropped.append, self.engine)
             _used.add(self)
 
     def close(self) -> None:
         """Only what was opened here."""
         if self._own is not None and self._own.detach():
-            self.opened.close()
+            self.engine.close()
 
     def run(self, make: Callable[[], ThreadCommand]) -> ThreadChanged:
         """Raises refusals, InvalidError for a command that breaks a rule."""
-        return self.opened.write(CommandRequest(checked(make, by="agent"), thread_changed), self.opened.caller)
+        return self.engine.write(CommandRequest(checked(make, by="agent"), thread_changed), self.engine.caller)
 
     def read(self, answer: Callable[[Reader], Answer]) -> Answer:
         """From one snapshot."""
-        return self.opened.read(Query(answer, large=True))
+        return self.engine.read(Query(answer, large=True))
 
     def require_size(self, values: Mapping[str, Json] | Sequence[Json]) -> None:
         """Raises TooLargeError."""
-        limit = self.opened.settings.max_value_bytes
+        limit = self.engine.settings.max_value_bytes
         for value in values.values() if isinstance(values, Mapping) else values:
             if value.is_above(limit):
                 raise TooLargeError(limit)

@@ -16,7 +16,7 @@ from holdlog.adapters.machine.presence import connected
 from holdlog.adapters.machine.private import require_own, why_open
 from holdlog.adapters.stores.aside import left_over
 from holdlog.adapters.stores.faults import is_damage
-from holdlog.adapters.stores.findings import REBUILD_LEFT, Finding, contents, kept, leases, log
+from holdlog.adapters.stores.findings import REBUILD_LEFT, Finding, contents, leases, log, retained
 from holdlog.adapters.stores.look import SqliteInspection, any_text
 from holdlog.adapters.stores.opening import require_ours
 from holdlog.adapters.stores.schema import MAJOR, MINOR, MINORS_PER_MAJOR
@@ -47,7 +47,7 @@ def examine(path: Path, progress: Callable[[int, int], None] = lambda done, tota
             else:
                 findings += _guarded("log", lambda: log(look, progress))
                 findings += _guarded("leases", lambda: [leases(look)])
-                findings += _guarded("kept", lambda: [kept(look)])
+                findings += _guarded("kept", lambda: [retained(look)])
     except StoreError as error:
         findings.append(Finding("file", "bad", str(error)))
     except sqlite3.Error as error:

@@ -118,7 +118,7 @@ def leases(look: Contents) -> Finding:
     )
 
 
-def kept(look: Contents) -> Finding:
+def retained(look: Contents) -> Finding:
     requests, refusals = look.kept()
     return Finding("kept", "ok", f"answers to {requests:,} requests, {refusals:,} refusals")
 

@@ -83,14 +83,14 @@ class MemoryStore:
     def size(self) -> int:
         return 0  # nothing is kept
 
-    def let_go(self) -> None:
+    def rollback_interrupted(self) -> None:
         if self._lock._is_owned():  # type: ignore[attr-defined]
             self._lock.release()
 
     def close(self) -> None:
         self._closed = StoreError.closed
 
-    def abandon(self) -> None:
+    def detach_after_fork(self) -> None:
         self._closed = StoreError.forked
 
     def _usable(self) -> None:

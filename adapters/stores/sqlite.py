@@ -122,7 +122,7 @@ class SqliteStore:
             self.gate.release()
             self.gate.close()
 
-    def abandon(self) -> None:
+    def detach_after_fork(self) -> None:
         """In a forked child: use nothing of the parent's, and never close its connections.
 
         SQLite in the child believes that it has the locks of these connections, which stayed with the parent:
@@ -134,7 +134,7 @@ class SqliteStore:
         self._closed = True
         self.gate.close()
 
-    def let_go(self) -> None:
+    def rollback_interrupted(self) -> None:
         """After an interrupt: undo and release whatever this thread still has of a transaction."""
         if self.gate.is_mine():
             self.end()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 class CommandObserver(Protocol):
     """Told by whichever thread does it, before the callers are: it must be quick. What it raises is logged."""
 
-    def asked(self) -> object:
+    def received(self) -> object:
         """A command came; what its job carries along, for whoever watches."""
 
     def turned_away(self) -> None:

@@ -65,7 +65,7 @@ class Writer:
 
     def __init__(self, store: Store, bell: Notifier) -> None:
         self._store = store
-        self._bell = bell
+        self._notifier = bell
         self._lock = threading.Lock()
         self._waiting: deque[Job] = deque()
         self._led = False
@@ -143,7 +143,7 @@ class Writer:
             with suppress(HoldlogError), self._store.transaction(time.monotonic() + PATIENCE) as transaction:
                 transaction.note_refusals(tuple(self._refusals))
 
-    def abandon(self) -> None:
+    def detach_after_fork(self) -> None:
         """In a forked child, where the threads that held the lock are gone: take nothing more."""
         self._lock = threading.Lock()
         self._closed = StoreError.forked
@@ -154,7 +154,7 @@ class Writer:
         if len(self._waiting) >= MAX_WAITING:
             raise self._turned_away(UnavailableError(f"{MAX_WAITING} commands wait already", retry_after=1.0))
         if self.watch is not None:
-            job.seen = self.watch.asked()
+            job.seen = self.watch.received()
         self._waiting.append(job)
 
     def _turned_away(self, refusal: UnavailableError) -> UnavailableError:
@@ -183,7 +183,7 @@ class Writer:
 
     def _step_back(self, job: Job) -> None:
         """An interrupt: the command is withdrawn, and a lead that its caller has goes on to the next."""
-        self._store.let_go()
+        self._store.rollback_interrupted()
         self._withdraw(job)
         if job.leads and not job.done and self._lead_once():
             self._start_thread()
@@ -223,7 +223,7 @@ class Writer:
             _answer(batch)
         except BaseException:  # Ctrl-C in the thread that leads: it is not the neighbours' interrupt
             self._leader = 0
-            self._store.let_go()
+            self._store.rollback_interrupted()
             for job in batch:
                 if not job.done:
                     job.outcome = UnavailableError("the write was interrupted", retry_after=0.0, in_doubt=True)
@@ -285,7 +285,7 @@ class Writer:
             if wrote:
                 self._refusals.clear()
                 if grew:
-                    self._bell.ring()
+                    self._notifier.notify()
             else:
                 self._refusals.extend(refusals)
         self._show(batch, committed)

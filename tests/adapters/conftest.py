@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.agent import opened
+from tests.agent import engine
 from tests.clock import Clock
 from tests.curl import Curl
 
@@ -16,6 +16,6 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def curl(clock: Clock) -> AsyncIterator[Curl]:
-    with opened(clock=clock) as store:
+    with engine(clock=clock) as store:
         async with Curl(store) as client:
             yield client

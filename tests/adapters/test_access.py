@@ -21,7 +21,7 @@ from holdlog.adapters.arguments import checked
 from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Requests
 from holdlog.adapters.compose import MEMORY, open_holdlog
-from holdlog.adapters.opened import Engine
+from holdlog.adapters.engine import Engine
 from holdlog.domain import token
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import DeniedError, InvalidError
@@ -163,14 +163,14 @@ def test_what_is_no_grant_is_refused(texts: list[str]) -> None:
 
 
 @pytest.fixture
-def opened() -> Iterator[Engine]:
+def engine() -> Iterator[Engine]:
     holdlog = open_holdlog(MEMORY)
     yield holdlog
     holdlog.close()
 
 
-def within(opened: Engine, *texts: str) -> Requests:
-    return opened.requests.within(allowing(*texts))
+def within(engine: Engine, *texts: str) -> Requests:
+    return engine.requests.within(allowing(*texts))
 
 
 SAID = {"type": "text", "role": "user", "content": "hello"}
@@ -246,22 +246,22 @@ FREE = {
 
 @pytest.mark.parametrize(("name", "call", "needed"), NEEDS, ids=lambda it: it if isinstance(it, str) else "")
 def test_each_call_needs_its_grants_and_no_others(
-    opened: Engine, name: str, call: Callable[[Requests], Any], needed: list[str]
+    engine: Engine, name: str, call: Callable[[Requests], Any], needed: list[str]
 ) -> None:
-    call(opened.requests)
-    call(within(opened, *needed))
+    call(engine.requests)
+    call(within(engine, *needed))
     for missing in needed:
         rest = [it for it in needed if it != missing]
         with pytest.raises(DeniedError):
-            call(within(opened, *rest, "read:x", *(["write:x", "claim:x", "admin:x"] if name != "register" else [])))
+            call(within(engine, *rest, "read:x", *(["write:x", "claim:x", "admin:x"] if name != "register" else [])))
 
 
 @pytest.mark.parametrize(("name", "call", "needed"), NEEDS, ids=lambda it: it if isinstance(it, str) else "")
 def test_each_call_is_open_to_wide_grants_and_closed_to_grants_of_other_kinds(
-    opened: Engine, name: str, call: Callable[[Requests], Any], needed: list[str]
+    engine: Engine, name: str, call: Callable[[Requests], Any], needed: list[str]
 ) -> None:
     wide = [re.sub(r"^(read|write)-[a-z]+:", r"\1:", it) for it in needed]
-    call(within(opened, *wide))
+    call(within(engine, *wide))
     kinds = {it.partition(":")[0] for it in needed}
     names = {it.partition(":")[2] for it in needed}
     if "admin" in kinds or name == "register":
@@ -271,17 +271,17 @@ def test_each_call_is_open_to_wide_grants_and_closed_to_grants_of_other_kinds(
     if kinds & {"read-claims", "claim"} and name in ("status", "wait", "events", "choice"):
         others -= {"claim", "read-claims"}
     with pytest.raises(DeniedError):
-        call(within(opened, *(f"{scope}:{it}" for scope in others for it in names)))
+        call(within(engine, *(f"{scope}:{it}" for scope in others for it in names)))
 
 
-def test_where_a_resource_was_moved_is_told_to_those_who_may_see_it_there(opened: Engine) -> None:
-    opened.claim(opened.requests.claim("src/a.py", "ann"), opened.caller)
-    opened.write(opened.requests.release("src/a.py", "ann", outcome="moved", moved_to="hidden/a.py"), opened.caller)
-    some, all_ = within(opened, "claim:src/*"), within(opened, "claim:src/*", "read:hidden/*")
-    for told in (opened.read(some.status("src/a.py")), opened.claim(some.claim("src/a.py", "ben"), opened.caller)):
+def test_where_a_resource_was_moved_is_told_to_those_who_may_see_it_there(engine: Engine) -> None:
+    engine.claim(engine.requests.claim("src/a.py", "ann"), engine.caller)
+    engine.write(engine.requests.release("src/a.py", "ann", outcome="moved", moved_to="hidden/a.py"), engine.caller)
+    some, all_ = within(engine, "claim:src/*"), within(engine, "claim:src/*", "read:hidden/*")
+    for told in (engine.read(some.status("src/a.py")), engine.claim(some.claim("src/a.py", "ben"), engine.caller)):
         assert (told.body()["previous_outcome"], told.body().get("moved_to")) == ("moved", None)
-    opened.write(opened.requests.release("src/a.py", "ben", outcome="moved", moved_to="hidden/b.py"), opened.caller)
-    assert opened.read(all_.status("src/a.py")).body()["moved_to"] == "hidden/b.py"
+    engine.write(engine.requests.release("src/a.py", "ben", outcome="moved", moved_to="hidden/b.py"), engine.caller)
+    assert engine.read(all_.status("src/a.py")).body()["moved_to"] == "hidden/b.py"
 
 
 def test_no_call_is_left_out() -> None:
@@ -289,8 +289,8 @@ def test_no_call_is_left_out() -> None:
     assert calls | {"steady"} == {name for name, _, _ in NEEDS} | FREE.keys()
 
 
-def test_a_bad_argument_is_told_before_what_is_denied(opened: Engine) -> None:
-    calls = within(opened, "read:x")
+def test_a_bad_argument_is_told_before_what_is_denied(engine: Engine) -> None:
+    calls = within(engine, "read:x")
     for call in (
         lambda: calls.set("n", "k", 1, "", None),
         lambda: calls.get("n", ""),
@@ -311,8 +311,8 @@ def test_a_bad_argument_is_told_before_what_is_denied(opened: Engine) -> None:
             call()
 
 
-def test_a_name_is_judged_as_it_is_stored_however_it_is_spelled(opened: Engine) -> None:
-    calls = within(opened, "read:cafe*", "claim:src/*")
+def test_a_name_is_judged_as_it_is_stored_however_it_is_spelled(engine: Engine) -> None:
+    calls = within(engine, "read:cafe*", "claim:src/*")
     calls.get("cafe", "k")
     with pytest.raises(DeniedError):
         calls.get("cafe\u0301", "k")  # stored as café
@@ -322,44 +322,44 @@ def test_a_name_is_judged_as_it_is_stored_however_it_is_spelled(opened: Engine) 
             calls.claim(resource, "ann")
 
 
-def write_some(opened: Engine) -> None:
+def write_some(engine: Engine) -> None:
     for namespace in ("a-1", "a-2", "b", "c-1", "c-2"):
-        opened.write(opened.requests.set(namespace, "k", 1, "ann", None), NOBODY)
+        engine.write(engine.requests.set(namespace, "k", 1, "ann", None), NOBODY)
 
 
-def test_namespaces_that_may_not_be_read_are_not_listed(opened: Engine) -> None:
-    write_some(opened)
-    calls = within(opened, "read:a-*", "write:c-2", "claim:b")
-    assert opened.read(calls.all_namespaces()) == ["a-1", "a-2", "c-2"]
-    first = opened.read(calls.list_namespaces(limit=2))
+def test_namespaces_that_may_not_be_read_are_not_listed(engine: Engine) -> None:
+    write_some(engine)
+    calls = within(engine, "read:a-*", "write:c-2", "claim:b")
+    assert engine.read(calls.all_namespaces()) == ["a-1", "a-2", "c-2"]
+    first = engine.read(calls.list_namespaces(limit=2))
     assert ([it.namespace for it in first.namespaces], first.next_after) == (["a-1", "a-2"], "a-2")
-    rest = opened.read(calls.list_namespaces(limit=2, after=first.next_after))
+    rest = engine.read(calls.list_namespaces(limit=2, after=first.next_after))
     assert ([it.namespace for it in rest.namespaces], rest.next_after) == (["c-2"], None)
 
 
-def test_threads_that_may_not_be_read_are_neither_listed_nor_told_as_parents(opened: Engine) -> None:
+def test_threads_that_may_not_be_read_are_neither_listed_nor_told_as_parents(engine: Engine) -> None:
     for number, name in enumerate(("a-1", "a-2", "b", "c-1", "c-2")):
         parent = "b" if number > 2 else None
-        opened.write(opened.requests.thread_start("ann", name, parent=parent), NOBODY)
-    calls, all_ = within(opened, "read:a-*", "write:c-2"), within(opened, "read:*")
-    first = opened.read(calls.threads(limit=2))
+        engine.write(engine.requests.thread_start("ann", name, parent=parent), NOBODY)
+    calls, all_ = within(engine, "read:a-*", "write:c-2"), within(engine, "read:*")
+    first = engine.read(calls.threads(limit=2))
     assert ([it.thread_id for it in first.threads], first.next_after) == (["a-1", "a-2"], "a-2")
-    (last,) = opened.read(calls.threads(limit=2, after=first.next_after)).threads
+    (last,) = engine.read(calls.threads(limit=2, after=first.next_after)).threads
     assert (last.thread_id, last.parent) == ("c-2", None)
-    resumed = opened.write(calls.thread_start("ann", "c-2"), NOBODY)
-    for told in (opened.read(calls.thread("c-2")), resumed):
+    resumed = engine.write(calls.thread_start("ann", "c-2"), NOBODY)
+    for told in (engine.read(calls.thread("c-2")), resumed):
         assert {"parent", "parent_version"}.isdisjoint(told.body())
-    assert opened.read(all_.thread("c-2")).parent == "b"
-    assert [it.parent for it in opened.read(all_.threads()).threads] == [None, None, None, "b", "b"]
+    assert engine.read(all_.thread("c-2")).parent == "b"
+    assert [it.parent for it in engine.read(all_.threads()).threads] == [None, None, None, "b", "b"]
 
 
-def test_claims_that_may_not_be_seen_are_on_no_board(opened: Engine) -> None:
+def test_claims_that_may_not_be_seen_are_on_no_board(engine: Engine) -> None:
     for number in range(30):
         for name in ("src", "doc"):
-            opened.claim(opened.requests.claim(f"{name}/{number:02}", f"{name}-agent"), opened.caller)
-    calls = within(opened, "claim:src/*", "read:other")
-    first = opened.read(calls.board(limit=20))
-    rest = opened.read(calls.board(limit=20, after=first.next_after))
+            engine.claim(engine.requests.claim(f"{name}/{number:02}", f"{name}-agent"), engine.caller)
+    calls = within(engine, "claim:src/*", "read:other")
+    first = engine.read(calls.board(limit=20))
+    rest = engine.read(calls.board(limit=20, after=first.next_after))
     assert [it.resource for it in (*first.claims, *rest.claims)] == [f"src/{number:02}" for number in range(30)]
     assert rest.next_after is None
     assert [it.agent for it in first.agents] == ["src-agent"]
@@ -383,9 +383,9 @@ def test_other_workspaces_show_only_what_may_be_seen(tmp_path: Path) -> None:
 # --- tokens of the store
 
 
-def issue(opened: Engine, name: str = "ci", *allow: str, **more: Any) -> str:
+def issue(engine: Engine, name: str = "ci", *allow: str, **more: Any) -> str:
     made = fresh(name)
-    opened.change_token(IssueToken(name=name, hash=made.hash, allow=allow or ("read:*",), by="ann", **more), NOBODY)
+    engine.change_token(IssueToken(name=name, hash=made.hash, allow=allow or ("read:*",), by="ann", **more), NOBODY)
     return made.text
 
 
@@ -394,14 +394,14 @@ def verified(verifier: Verifier, text: str) -> str | None:
     return principal and principal.name
 
 
-def test_who_shows_the_token_is_its_principal_with_its_grants(opened: Engine) -> None:
-    text = issue(opened, "ci", "write:build-*", "read:*", space="team", lifetime_seconds=60)
-    principal = asyncio.run(Verifier(opened).verify(text))
+def test_who_shows_the_token_is_its_principal_with_its_grants(engine: Engine) -> None:
+    text = issue(engine, "ci", "write:build-*", "read:*", space="team", lifetime_seconds=60)
+    principal = asyncio.run(Verifier(engine).verify(text))
     assert principal is not None
     assert (principal.name, principal.space) == ("token:ci", "team")
     assert principal.grants == allowing("write:build-*", "read:*")
     assert principal.expires_at is not None
-    assert 0 < principal.expires_at - opened.requests.now() <= 60_000_000
+    assert 0 < principal.expires_at - engine.requests.now() <= 60_000_000
 
 
 def test_the_text_of_a_token_names_it_and_cannot_be_guessed() -> None:
@@ -412,9 +412,9 @@ def test_the_text_of_a_token_names_it_and_cannot_be_guessed() -> None:
     assert made.text not in made.hash
 
 
-def test_nobody_else_gets_in(opened: Engine) -> None:
-    text = issue(opened)
-    verifier = Verifier(opened)
+def test_nobody_else_gets_in(engine: Engine) -> None:
+    text = issue(engine)
+    verifier = Verifier(engine)
     wrong = text[:-1] + ("A" if text[-1] != "A" else "B")
     others = (
         wrong,
@@ -431,13 +431,13 @@ def test_nobody_else_gets_in(opened: Engine) -> None:
     assert verified(verifier, text) == "token:ci"
 
 
-def test_a_revoked_token_is_out_at_once(opened: Engine) -> None:
-    text = issue(opened)
-    verifier = Verifier(opened)
+def test_a_revoked_token_is_out_at_once(engine: Engine) -> None:
+    text = issue(engine)
+    verifier = Verifier(engine)
     assert verified(verifier, text) == "token:ci"
-    opened.change_token(RevokeToken(name="ci", by="ann"), NOBODY)
+    engine.change_token(RevokeToken(name="ci", by="ann"), NOBODY)
     assert verified(verifier, text) is None
-    again = issue(opened)
+    again = issue(engine)
     assert (verified(verifier, text), verified(verifier, again)) == (None, "token:ci")
 
 
@@ -452,24 +452,24 @@ def test_another_process_revoking_is_noticed_within_about_a_second(tmp_path: Pat
         assert time.monotonic() - began < 5.0, "1.0 s, and what the machine is late"
 
 
-def test_both_secrets_count_while_they_overlap(opened: Engine) -> None:
-    old = issue(opened)
-    verifier = Verifier(opened)
+def test_both_secrets_count_while_they_overlap(engine: Engine) -> None:
+    old = issue(engine)
+    verifier = Verifier(engine)
     assert verified(verifier, old) == "token:ci"
     new = fresh("ci")
-    opened.change_token(RotateToken(name="ci", hash=new.hash, overlap_seconds=60, by="ann"), NOBODY)
+    engine.change_token(RotateToken(name="ci", hash=new.hash, overlap_seconds=60, by="ann"), NOBODY)
     assert [verified(verifier, it) for it in (old, new.text)] == ["token:ci", "token:ci"]
     newest = fresh("ci")
-    opened.change_token(RotateToken(name="ci", hash=newest.hash, by="ann"), NOBODY)
+    engine.change_token(RotateToken(name="ci", hash=newest.hash, by="ann"), NOBODY)
     assert [verified(verifier, it) for it in (old, new.text, newest.text)] == [None, None, "token:ci"]
 
 
-def test_a_token_ends_to_the_moment_though_it_was_remembered(opened: Engine) -> None:
-    now = opened.requests.now
-    short = issue(opened, "short", lifetime_seconds=0.4)
-    old = issue(opened, "rotated")
-    opened.change_token(RotateToken(name="rotated", hash=fresh("x").hash, overlap_seconds=0.4, by="ann"), NOBODY)
-    verifier = Verifier(opened)
+def test_a_token_ends_to_the_moment_though_it_was_remembered(engine: Engine) -> None:
+    now = engine.requests.now
+    short = issue(engine, "short", lifetime_seconds=0.4)
+    old = issue(engine, "rotated")
+    engine.change_token(RotateToken(name="rotated", hash=fresh("x").hash, overlap_seconds=0.4, by="ann"), NOBODY)
+    verifier = Verifier(engine)
     ends: list[int] = []
     for text in (short, old):
         principal = asyncio.run(verifier.verify(text))
@@ -480,20 +480,20 @@ def test_a_token_ends_to_the_moment_though_it_was_remembered(opened: Engine) -> 
     assert [verified(verifier, it) for it in (short, old)] == [None, None]
 
 
-def test_a_store_that_ever_had_a_token_asks_for_one(opened: Engine) -> None:
-    verifier = Verifier(opened)
+def test_a_store_that_ever_had_a_token_asks_for_one(engine: Engine) -> None:
+    verifier = Verifier(engine)
     assert (verifier.offers_any(), verifier.is_asked_for()) == (False, False)
-    issue(opened)
+    issue(engine)
     assert (verifier.offers_any(), verifier.is_asked_for()) == (True, True)
-    opened.change_token(RevokeToken(name="ci", by="ann"), NOBODY)
+    engine.change_token(RevokeToken(name="ci", by="ann"), NOBODY)
     assert (verifier.offers_any(), verifier.is_asked_for()) == (False, True)
-    assert Verifier(opened, static="s" * 20).offers_any()
+    assert Verifier(engine, static="s" * 20).offers_any()
 
 
-def test_what_is_remembered_is_bounded(opened: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_is_bounded(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdlog.adapters.access.verifier.MOST_REMEMBERED", 3)
-    texts = [issue(opened, f"t{number}") for number in range(8)]
-    verifier = Verifier(opened)
+    texts = [issue(engine, f"t{number}") for number in range(8)]
+    verifier = Verifier(engine)
     assert [verified(verifier, it) for it in texts] == [f"token:t{number}" for number in range(8)]
     assert len(verifier._remembered) <= 3
     assert not any(text in repr(verifier._remembered) for text in texts)
@@ -516,8 +516,8 @@ def file_with(folder: Path, text: str, mode: int = 0o600) -> Path:
     return path
 
 
-def test_the_static_token_lets_in_whoever_shows_it(opened: Engine) -> None:
-    verifier = Verifier(opened, static=GOOD)
+def test_the_static_token_lets_in_whoever_shows_it(engine: Engine) -> None:
+    verifier = Verifier(engine, static=GOOD)
     principal = asyncio.run(verifier.verify(GOOD))
     assert principal is not None
     assert (principal.name, principal.grants) == ("static", EVERYTHING)

@@ -20,7 +20,7 @@ from holdlog.adapters.access.grants import Grants
 from holdlog.adapters.access.jwt import JwtBearers, JwtOptions
 from holdlog.adapters.access.verifier import Verifier, build_verifier
 from holdlog.adapters.compose import MEMORY, open_holdlog
-from holdlog.adapters.opened import Engine
+from holdlog.adapters.engine import Engine
 from holdlog.domain.refusals import InvalidError, UnavailableError
 
 ISSUER, AUDIENCE = "https://login.example", "holdlog"
@@ -73,16 +73,16 @@ def provider() -> Iterator[Provider]:
 
 
 @pytest.fixture
-def opened() -> Iterator[Engine]:
+def engine() -> Iterator[Engine]:
     holdlog = open_holdlog(MEMORY)
     yield holdlog
     holdlog.close()
 
 
 @pytest.fixture
-def verifier(provider: Provider, opened: Engine) -> Verifier:
+def verifier(provider: Provider, engine: Engine) -> Verifier:
     options = JwtOptions(ISSUER, AUDIENCE, provider.url)
-    return build_verifier(opened, {}, None, options, lambda line: None)
+    return build_verifier(engine, {}, None, options, lambda line: None)
 
 
 def signed(key: Any = MINE, algorithm: str = "RS256", header: dict[str, Any] | None = None, **claims: Any) -> str:
@@ -236,10 +236,10 @@ async def test_a_provider_that_never_comes_to_an_end_is_waited_for_no_longer_tha
 
 
 async def test_a_provider_that_is_back_is_asked_again(
-    provider: Provider, opened: Engine, monkeypatch: pytest.MonkeyPatch
+    provider: Provider, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdlog.adapters.access.jwt.REFRESH_SECONDS", 0.0)
-    verifier = Verifier(opened, jwt=JwtBearers(JwtOptions(ISSUER, AUDIENCE, provider.url)))
+    verifier = Verifier(engine, jwt=JwtBearers(JwtOptions(ISSUER, AUDIENCE, provider.url)))
     provider.status = 500
     with pytest.raises(UnavailableError):
         await verifier.verify(signed())
@@ -256,8 +256,8 @@ async def test_a_jwt_ends_to_the_moment_though_it_was_remembered(verifier: Verif
     assert await verifier.verify(text) is None
 
 
-async def test_without_jwt_options_no_jwt_lets_anybody_in(opened: Engine, provider: Provider) -> None:
-    assert await Verifier(opened).verify(signed()) is None
+async def test_without_jwt_options_no_jwt_lets_anybody_in(engine: Engine, provider: Provider) -> None:
+    assert await Verifier(engine).verify(signed()) is None
     assert provider.asked == 0
 
 

@@ -13,7 +13,7 @@ import pytest
 from holdlog.adapters.authors import author
 from holdlog.adapters.cli.main import main
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.opened import Engine
+from holdlog.adapters.engine import Engine
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import BusyError, ConflictError, DeadlockError, FencedError, NotHolderError
 from tests.commands import until
@@ -36,7 +36,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def opened(place: str) -> Iterator[Engine]:
+def engine(place: str) -> Iterator[Engine]:
     holdlog = open_holdlog(place if "://" in place else Path(place))
     yield holdlog
     holdlog.close()
@@ -52,12 +52,12 @@ def cli(place: str, *arguments: str, code: int = 0) -> str:
     return out.getvalue()
 
 
-def refused(opened: Engine, call: Any, caller: Caller, kind: type[Exception]) -> dict[str, Any]:
+def refused(engine: Engine, call: Any, caller: Caller, kind: type[Exception]) -> dict[str, Any]:
     """The answer to the refusal."""
-    run: Any = opened.claim if hasattr(call, "again") else opened.write
+    run: Any = engine.claim if hasattr(call, "again") else engine.write
     with pytest.raises(kind) as caught:
         run(call, caller)
-    return opened.requests.refused(caught.value).body()  # type: ignore[arg-type]
+    return engine.requests.refused(caught.value).body()  # type: ignore[arg-type]
 
 
 def test_an_author_is_shown_with_the_principal_where_that_says_more() -> None:
@@ -85,94 +85,94 @@ def test_a_name_that_imitates_an_authenticated_one_is_quoted(name: str) -> None:
 
 
 def test_the_log_quotes_every_name_that_imitates_an_authenticated_one(place: str) -> None:
-    with closing(open_holdlog(place if "://" in place else Path(place))) as opened:
-        opened.claim(opened.requests.claim("a", "ann"), opened.caller)
-        opened.write(opened.requests.release("a", "x (jwt y)", note="x", forced=True), opened.caller)
+    with closing(open_holdlog(place if "://" in place else Path(place))) as engine:
+        engine.claim(engine.requests.claim("a", "ann"), engine.caller)
+        engine.write(engine.requests.release("a", "x (jwt y)", note="x", forced=True), engine.caller)
     listed = cli(place, "log")
     assert 'forced_by="x (jwt y)"' in listed
     assert listed.count("x (jwt y)") == listed.count('"x (jwt y)"')
 
 
-def test_answers_about_values_name_the_principal(opened: Engine) -> None:
-    calls = opened.requests
-    opened.write(calls.set("n", "k", 1, "root", None), CI)
-    opened.write(calls.set("n", "own", 1, "root", None), Caller())
-    assert opened.read(calls.get("n", "k")).body()["principal"] == "token:ci"
-    assert "principal" not in opened.read(calls.get("n", "own")).body()
-    listed = opened.read(calls.list_records("n")).body()["records"]
+def test_answers_about_values_name_the_principal(engine: Engine) -> None:
+    calls = engine.requests
+    engine.write(calls.set("n", "k", 1, "root", None), CI)
+    engine.write(calls.set("n", "own", 1, "root", None), Caller())
+    assert engine.read(calls.get("n", "k")).body()["principal"] == "token:ci"
+    assert "principal" not in engine.read(calls.get("n", "own")).body()
+    listed = engine.read(calls.list_records("n")).body()["records"]
     assert [it.get("principal") for it in listed] == ["token:ci", None]
     assert ["principal" in it for it in listed] == [True, False]
-    conflict = refused(opened, calls.set("n", "k", 2, "ann", 7), Caller(), ConflictError)
+    conflict = refused(engine, calls.set("n", "k", 2, "ann", 7), Caller(), ConflictError)
     assert (conflict["actual_updated_by"], conflict["actual_principal"]) == ("root", "token:ci")
-    assert opened.wait(calls.watch("n", "k", 0, 0)).body()["principal"] == "token:ci"
-    opened.write(calls.delete("n", "k", "root", None), ANN)
-    assert [it["principal"] for it in opened.read(calls.history("n", "k")).body()["history"]] == [
+    assert engine.wait(calls.watch("n", "k", 0, 0)).body()["principal"] == "token:ci"
+    engine.write(calls.delete("n", "k", "root", None), ANN)
+    assert [it["principal"] for it in engine.read(calls.history("n", "k")).body()["history"]] == [
         "jwt:ann@example.org",
         "token:ci",
     ]
-    exported = opened.read(calls.export("n", include_deleted=True)).body()["records"]
+    exported = engine.read(calls.export("n", include_deleted=True)).body()["records"]
     assert exported[0]["principal"] == "jwt:ann@example.org"
     assert [it["principal"] for it in exported[0]["history"]] == ["jwt:ann@example.org", "token:ci"]
-    assert opened.wait(calls.watch("n", "k", 1, 0)).body()["principal"] == "jwt:ann@example.org"
+    assert engine.wait(calls.watch("n", "k", 1, 0)).body()["principal"] == "jwt:ann@example.org"
     with pytest.raises(LookupError) as missing:
-        opened.read(calls.get("n", "k"))
+        engine.read(calls.get("n", "k"))
     assert calls.refused(missing.value).body()["principal"] == "jwt:ann@example.org"  # type: ignore[arg-type]
 
 
-def test_a_value_that_expired_keeps_the_principal_of_its_writer(opened: Engine) -> None:
-    calls = opened.requests
-    opened.write(calls.set("n", "k", 1, "root", None, ttl_seconds=0.01), CI)
-    until(lambda: not opened.read(calls.record("n", "k")).live)
-    opened.write(calls.set("n", "k", 2, "ann", None), Caller())
-    history = opened.read(calls.history("n", "k")).body()["history"]
+def test_a_value_that_expired_keeps_the_principal_of_its_writer(engine: Engine) -> None:
+    calls = engine.requests
+    engine.write(calls.set("n", "k", 1, "root", None, ttl_seconds=0.01), CI)
+    until(lambda: not engine.read(calls.record("n", "k")).live)
+    engine.write(calls.set("n", "k", 2, "ann", None), Caller())
+    history = engine.read(calls.history("n", "k")).body()["history"]
     assert [(it["event_type"], it["updated_by"], it.get("principal")) for it in history] == [
         ("write", "ann", None),
         ("expire", "root", "token:ci"),
         ("write", "root", "token:ci"),
     ]
-    events = opened.read(calls.events(calls.choice(namespace="n"))).events
+    events = engine.read(calls.events(calls.choice(namespace="n"))).events
     assert [it.model_dump().get("principal") for it in events] == ["token:ci", "token:ci", None]
 
 
-def test_answers_about_claims_name_the_principals_of_holders_and_waiters(opened: Engine) -> None:
-    calls = opened.requests
-    opened.claim(calls.claim("a", "root"), CI)
-    busy = refused(opened, calls.claim("a", "ann"), ANN, BusyError)
+def test_answers_about_claims_name_the_principals_of_holders_and_waiters(engine: Engine) -> None:
+    calls = engine.requests
+    engine.claim(calls.claim("a", "root"), CI)
+    busy = refused(engine, calls.claim("a", "ann"), ANN, BusyError)
     assert (busy["held_by"], busy["held_by_principal"]) == ("root", "token:ci")
-    assert opened.read(calls.status("a")).body()["held_by_principal"] == "token:ci"
-    assert opened.wait(calls.wait("a", 0)).body()["held_by_principal"] == "token:ci"
-    not_holder = refused(opened, calls.release("a", "ann"), ANN, NotHolderError)
+    assert engine.read(calls.status("a")).body()["held_by_principal"] == "token:ci"
+    assert engine.wait(calls.wait("a", 0)).body()["held_by_principal"] == "token:ci"
+    not_holder = refused(engine, calls.release("a", "ann"), ANN, NotHolderError)
     assert not_holder["held_by_principal"] == "token:ci"
     fenced = refused(
-        opened, calls.set("n", "k", 1, "ann", None, guard=[{"resource": "a", "version": 1}]), ANN, FencedError
+        engine, calls.set("n", "k", 1, "ann", None, guard=[{"resource": "a", "version": 1}]), ANN, FencedError
     )
     assert fenced["held_by_principal"] == "token:ci"
-    opened.claim(calls.claim("s", "root", mode="shared"), CI)
-    opened.claim(calls.claim("s", "root", mode="shared"), ANN)
-    shared = opened.read(calls.status("s")).body()
+    engine.claim(calls.claim("s", "root", mode="shared"), CI)
+    engine.claim(calls.claim("s", "root", mode="shared"), ANN)
+    shared = engine.read(calls.status("s")).body()
     assert (shared["holders"], shared["holder_principals"]) == (["root", "root"], ["token:ci", "jwt:ann@example.org"])
-    busy = refused(opened, calls.claim("s", "ben"), Caller(session="s3", server="calls"), BusyError)
+    busy = refused(engine, calls.claim("s", "ben"), Caller(session="s3", server="calls"), BusyError)
     assert busy["holder_principals"] == ["token:ci", "jwt:ann@example.org"]
-    released = opened.write(calls.release("a", "root", outcome="modified"), CI).body()
+    released = engine.write(calls.release("a", "root", outcome="modified"), CI).body()
     assert "granted_to_principal" not in released
-    again = opened.claim(calls.claim("a", "ann"), ANN).body()
+    again = engine.claim(calls.claim("a", "ann"), ANN).body()
     assert (again["previous_holder"], again["previous_holder_principal"]) == ("root", "token:ci")
 
 
-def test_the_board_tells_namesakes_of_two_principals_apart(opened: Engine) -> None:
-    calls = opened.requests
-    opened.claim(calls.claim("a", "root"), CI)
-    opened.claim(calls.claim("b", "root"), ANN)
-    opened.write(calls.register("root", name="Root", model="gpt"), CI)
-    board = opened.read(calls.board()).body()
+def test_the_board_tells_namesakes_of_two_principals_apart(engine: Engine) -> None:
+    calls = engine.requests
+    engine.claim(calls.claim("a", "root"), CI)
+    engine.claim(calls.claim("b", "root"), ANN)
+    engine.write(calls.register("root", name="Root", model="gpt"), CI)
+    board = engine.read(calls.board()).body()
     assert [(it["held_by"], it["held_by_principal"]) for it in board["claims"]] == [
         ("root", "token:ci"),
         ("root", "jwt:ann@example.org"),
     ]
     agents = [(it["agent"], it["principal"], it["claims"], it.get("name")) for it in board["agents"]]
     assert agents == [("root", "jwt:ann@example.org", 1, None), ("root", "token:ci", 1, "Root")]
-    assert opened.read(calls.status("a")).body()["agent_name"] == "Root"
-    assert "agent_name" not in opened.read(calls.status("b")).body()
+    assert engine.read(calls.status("a")).body()["agent_name"] == "Root"
+    assert "agent_name" not in engine.read(calls.status("b")).body()
 
 
 def test_agents_have_a_row_for_each_session(place: str) -> None:
@@ -197,28 +197,28 @@ def test_agents_have_a_row_for_each_session(place: str) -> None:
 
 
 def test_a_row_of_a_session_marks_a_name_that_mixes_scripts(place: str) -> None:
-    with closing(open_holdlog(place if "://" in place else Path(place))) as opened:
-        opened.claim(opened.requests.claim("a", "\u0430nn"), opened.caller)
-        opened.claim(opened.requests.claim("b", "анна"), opened.caller)
+    with closing(open_holdlog(place if "://" in place else Path(place))) as engine:
+        engine.claim(engine.requests.claim("a", "\u0430nn"), engine.caller)
+        engine.claim(engine.requests.claim("b", "анна"), engine.caller)
         rows = json.loads(cli(place, "agents", "--json"))["agents"]
     assert {it["agent"]: it.get("mixed_scripts") for it in rows} == {"\u0430nn": True, "анна": None}
 
 
-def test_a_ring_of_waiters_and_a_grant_from_the_queue_name_principals(opened: Engine) -> None:
+def test_a_ring_of_waiters_and_a_grant_from_the_queue_name_principals(engine: Engine) -> None:
     from holdlog.domain.claims.commands import AcquireClaim, Queued, ReleaseClaim
     from holdlog.domain.claims.lease import SECOND
 
-    calls, run = opened.requests, opened.writer.run
-    opened.claim(calls.claim("a", "root"), CI)
-    opened.claim(calls.claim("b", "root"), ANN)
+    calls, run = engine.requests, engine.writer.run
+    engine.claim(calls.claim("a", "root"), CI)
+    engine.claim(calls.claim("b", "root"), ANN)
     assert isinstance(run(AcquireClaim(resource="b", agent="root", wait=30 * SECOND), CI), Queued)
-    ring = refused(opened, calls.claim("a", "root", wait_seconds=1), ANN, DeadlockError)
+    ring = refused(engine, calls.claim("a", "root", wait_seconds=1), ANN, DeadlockError)
     assert sorted(it["principal"] for it in ring["cycle"]) == ["jwt:ann@example.org", "token:ci"]
-    queue = opened.read(calls.board()).body()["queues"][0]
+    queue = engine.read(calls.board()).body()["queues"][0]
     assert [(it["agent"], it["principal"]) for it in queue["line"]] == [("root", "token:ci")]
-    released = opened.write(calls.release("b", "root"), ANN).body()
+    released = engine.write(calls.release("b", "root"), ANN).body()
     assert (released["granted_to"], released["granted_to_principal"]) == ("root", "token:ci")
-    events = opened.read(calls.events(calls.choice(resource="b"))).events
+    events = engine.read(calls.events(calls.choice(resource="b"))).events
     assert [(it.kind, it.model_dump()["principal"]) for it in events] == [
         ("ClaimGranted", "jwt:ann@example.org"),
         ("ClaimQueued", "token:ci"),
@@ -226,7 +226,7 @@ def test_a_ring_of_waiters_and_a_grant_from_the_queue_name_principals(opened: En
         ("ClaimGranted", "token:ci"),
     ]
     run(ReleaseClaim(resource="b", agent="boss", forced=True, note="why"), Caller())
-    (taken,) = opened.read(calls.events(calls.choice(resource="b"), after=events[-1].position)).events
+    (taken,) = engine.read(calls.events(calls.choice(resource="b"), after=events[-1].position)).events
     assert (taken.by, "principal" in taken.model_dump(), taken.model_dump()["holder_principal"]) == (
         "boss",
         False,
@@ -234,31 +234,31 @@ def test_a_ring_of_waiters_and_a_grant_from_the_queue_name_principals(opened: En
     )
 
 
-def test_a_subject_with_slashes_can_claim(opened: Engine) -> None:
+def test_a_subject_with_slashes_can_claim(engine: Engine) -> None:
     caller = Caller(principal="jwt:spiffe://cluster//agent/", session="s1", server="calls")
-    opened.claim(opened.requests.claim("a", "ann"), caller)
-    assert opened.read(opened.requests.status("a")).body()["held_by_principal"] == caller.principal
+    engine.claim(engine.requests.claim("a", "ann"), caller)
+    assert engine.read(engine.requests.status("a")).body()["held_by_principal"] == caller.principal
 
 
-def test_answers_about_threads_name_the_principals(opened: Engine) -> None:
-    calls = opened.requests
-    opened.write(calls.thread_start("root", "t"), CI)
-    opened.write(calls.thread_append("t", "root", [SAID]), ANN)
-    (item,) = opened.read(calls.thread_read("t")).body()["items"]
+def test_answers_about_threads_name_the_principals(engine: Engine) -> None:
+    calls = engine.requests
+    engine.write(calls.thread_start("root", "t"), CI)
+    engine.write(calls.thread_append("t", "root", [SAID]), ANN)
+    (item,) = engine.read(calls.thread_read("t")).body()["items"]
     assert (item["by"], item["principal"]) == ("root", "jwt:ann@example.org")
-    facts = opened.read(calls.thread("t")).body()
+    facts = engine.read(calls.thread("t")).body()
     assert (facts["started_by_principal"], facts["updated_by_principal"]) == ("token:ci", "jwt:ann@example.org")
-    listed = opened.read(calls.threads()).body()["threads"]
+    listed = engine.read(calls.threads()).body()["threads"]
     assert listed[0]["updated_by_principal"] == "jwt:ann@example.org"
 
 
 def test_the_command_line_shows_the_principal_next_to_every_name(place: str) -> None:
-    with closing(open_holdlog(place if "://" in place else Path(place))) as opened:
-        calls = opened.requests
-        opened.write(calls.set("n", "k", {"long": "x" * 100}, "root", None), CI)
-        opened.claim(calls.claim("a", "root"), CI)
-        opened.write(calls.thread_start("root", "t", {"plan": 1}), CI)
-        opened.write(calls.thread_append("t", "root", [SAID]), CI)
+    with closing(open_holdlog(place if "://" in place else Path(place))) as engine:
+        calls = engine.requests
+        engine.write(calls.set("n", "k", {"long": "x" * 100}, "root", None), CI)
+        engine.claim(calls.claim("a", "root"), CI)
+        engine.write(calls.thread_start("root", "t", {"plan": 1}), CI)
+        engine.write(calls.thread_append("t", "root", [SAID]), CI)
     shown = "root (token ci)"
     assert shown in cli(place, "history", "n", "k")
     assert shown in cli(place, "list", "n")

@@ -47,8 +47,8 @@ def test_scripts_get_each_event_as_json(db: Path, capsys: pytest.CaptureFixture[
 
 def test_threads_are_told_on_a_line_each_without_what_was_said(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with StateStore(db) as store:
-        story(store._opened, "run 7")
-        fork(store._opened, "run 8", "run 7", by="bob")
+        story(store._engine, "run 7")
+        fork(store._engine, "run 8", "run 7", by="bob")
     lines = [line.split("  ") for line in run(capsys, db, "--thread", "run 7")]
     assert [(it[2], it[3], it[4]) for it in lines] == [("ann", kind, "run 7") for kind in KINDS]
     assert [it[5:] for it in lines] == [

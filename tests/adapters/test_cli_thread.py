@@ -9,7 +9,7 @@ import pytest
 
 from holdlog import StateStore
 from holdlog.adapters.cli.main import main
-from holdlog.adapters.opened import Engine
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.threads.conversation import (
     AgentResult,
     TextContent,
@@ -33,9 +33,9 @@ def db(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def opened(db: str) -> Any:
+def engine(db: str) -> Any:
     with StateStore(db) as store:
-        yield store._opened
+        yield store._engine
 
 
 def run(capsys: pytest.CaptureFixture[str], db: str, *words: str, code: int = 0) -> list[str]:
@@ -60,11 +60,11 @@ def asked(capsys: pytest.CaptureFixture[str], db: str, *words: str) -> dict[str,
 
 
 def test_threads_are_listed_by_id_with_what_they_hold(
-    db: str, opened: Engine, capsys: pytest.CaptureFixture[str]
+    db: str, engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    story(opened)
-    fork(opened, "run 8", by="bob")
-    start(opened, "a")
+    story(engine)
+    fork(engine, "run 8", by="bob")
+    start(engine, "a")
     lines = [fields(line) for line in run(capsys, db, "list")]
     assert [tuple(it[:5]) for it in lines] == [
         ("a", "v1", "0 messages", "0 results", "ann"),
@@ -77,15 +77,15 @@ def test_threads_are_listed_by_id_with_what_they_hold(
     assert listed["next_after"] == "run 8"
 
 
-def test_where_no_thread_was_started_it_says_so(db: str, opened: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_no_thread_was_started_it_says_so(db: str, engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, db, "list") == ["no thread was started yet"]
 
 
 # --- read
 
 
-def test_a_thread_reads_as_a_conversation(db: str, opened: Engine, capsys: pytest.CaptureFixture[str]) -> None:
-    start(opened)
+def test_a_thread_reads_as_a_conversation(db: str, engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    start(engine)
     call = ToolCall(id="1", name="search", input={"q": "é"})
     found = AgentResult(
         agent_name="writer",
@@ -93,7 +93,7 @@ def test_a_thread_reads_as_a_conversation(db: str, opened: Engine, capsys: pytes
         tool_calls=[ToolResultMessage(tool=call, content={"hits": 2})],
     )
     parts = [TextContent(text="be "), TextContent(text="brief")]
-    append(opened, said("two\nlines"), new_message(TextMessage(role="system", content=parts)), new_result(found))
+    append(engine, said("two\nlines"), new_message(TextMessage(role="system", content=parts)), new_result(found))
     lines = run(capsys, db, "read", "run-7")
     heads = [fields(line) for line in lines if not line.startswith(" ")]
     assert [(it[0], *it[2:]) for it in heads] == [
@@ -113,10 +113,10 @@ def test_a_thread_reads_as_a_conversation(db: str, opened: Engine, capsys: pytes
 
 
 def test_the_newest_are_read_and_what_came_after_a_version(
-    db: str, opened: Engine, capsys: pytest.CaptureFixture[str]
+    db: str, engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    start(opened)
-    append(opened, *(said(f"number {number}") for number in range(60)))
+    start(engine)
+    append(engine, *(said(f"number {number}") for number in range(60)))
 
     def told(*words: str) -> list[str]:
         return [line.strip() for line in run(capsys, db, "read", "run-7", *words) if line.startswith(" ")]
@@ -132,10 +132,10 @@ def test_the_newest_are_read_and_what_came_after_a_version(
 
 
 def test_what_was_redacted_or_cleared_is_told_as_such(
-    db: str, opened: Engine, capsys: pytest.CaptureFixture[str]
+    db: str, engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    story(opened)
-    opened.close()
+    story(engine)
+    engine.close()
     InFile(db).doctored(
         "UPDATE stored_events SET salt = NULL, payload = NULL, payload_hash = zeroblob(32) WHERE POSITION IN (3, 5)"
     )
@@ -149,8 +149,8 @@ def test_what_was_redacted_or_cleared_is_told_as_such(
 # --- data and its history
 
 
-def test_data_is_told_by_key_and_one_value_whole(db: str, opened: Engine, capsys: pytest.CaptureFixture[str]) -> None:
-    start(opened, plan={"step": 1}, notes="x" * 100)
+def test_data_is_told_by_key_and_one_value_whole(db: str, engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    start(engine, plan={"step": 1}, notes="x" * 100)
     lines = run(capsys, db, "data", "run-7")
     assert [fields(line)[0] for line in lines] == ["notes", "plan"]
     assert len(lines[0]) < 80
@@ -158,26 +158,26 @@ def test_data_is_told_by_key_and_one_value_whole(db: str, opened: Engine, capsys
     assert run(capsys, db, "data", "run-7", "plan") == ["{", '  "step": 1', "}"]
     assert asked(capsys, db, "data", "run-7", "plan")["value"] == {"step": 1}
     assert asked(capsys, db, "data", "run-7")["data"] == {"notes": "x" * 100, "plan": {"step": 1}}
-    start(opened, "empty")
+    start(engine, "empty")
     assert run(capsys, db, "data", "empty") == ["no key has a value"]
 
 
 def test_data_that_is_larger_than_a_page_is_told_whole(
-    db: str, opened: Engine, capsys: pytest.CaptureFixture[str]
+    db: str, engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     values = {f"k{number}": "x" * 250_000 for number in range(9)}
-    start(opened, **values)
+    start(engine, **values)
     found = asked(capsys, db, "data", "run-7")
     assert (found["data"], "next_after" in found) == (values, False)
 
 
 def test_the_history_of_a_key_tells_each_change_newest_first(
-    db: str, opened: Engine, capsys: pytest.CaptureFixture[str]
+    db: str, engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    start(opened, plan="search", other=1)
-    change_data(opened, {"plan": "write"}, by="bob", caller=Caller(reason="it was found"))
-    change_data(opened, {"other": 2})
-    change_data(opened, {}, "plan")
+    start(engine, plan="search", other=1)
+    change_data(engine, {"plan": "write"}, by="bob", caller=Caller(reason="it was found"))
+    change_data(engine, {"other": 2})
+    change_data(engine, {}, "plan")
     lines = [fields(line) for line in run(capsys, db, "history", "run-7", "plan")]
     assert [(*it[:3], *it[4:]) for it in lines] == [
         ("v5", "delete", "ann"),
@@ -195,7 +195,7 @@ def test_the_history_of_a_key_tells_each_change_newest_first(
 
 @pytest.mark.parametrize("words", [["read", "none"], ["data", "none"], ["data", "none", "k"], ["history", "none", "k"]])
 def test_a_thread_that_was_never_started_is_told(
-    db: str, opened: Engine, capsys: pytest.CaptureFixture[str], words: list[str]
+    db: str, engine: Engine, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     (line,) = run(capsys, db, *words, code=1)
     assert line == "holdlog: there is no thread none; see holdlog thread list, or name another store with --db"
@@ -206,9 +206,9 @@ def test_a_thread_that_was_never_started_is_told(
 
 @pytest.mark.parametrize("action", ["data", "history"])
 def test_a_key_that_is_not_there_is_told(
-    db: str, opened: Engine, capsys: pytest.CaptureFixture[str], action: str
+    db: str, engine: Engine, capsys: pytest.CaptureFixture[str], action: str
 ) -> None:
-    start(opened, plan=1)
+    start(engine, plan=1)
     (line,) = run(capsys, db, action, "run-7", "plans", code=1)
     assert "run-7" in line
     assert "plans" in line
@@ -227,9 +227,9 @@ def test_a_key_that_is_not_there_is_told(
     ],
 )
 def test_a_bad_argument_is_one_line_that_names_it(
-    db: str, opened: Engine, capsys: pytest.CaptureFixture[str], words: list[str], named: str
+    db: str, engine: Engine, capsys: pytest.CaptureFixture[str], words: list[str], named: str
 ) -> None:
-    start(opened)
+    start(engine)
     (line,) = run(capsys, db, *words, code=2)
     assert line.startswith(f"holdlog: {named}")
 
@@ -244,7 +244,7 @@ def test_where_there_is_no_store_none_is_made_to_list_threads(
 
 def test_threads_in_postgres_are_read_likewise(postgres: str, capsys: pytest.CaptureFixture[str]) -> None:
     with StateStore(postgres) as store:
-        story(store._opened)
+        story(store._engine)
     assert [fields(line)[0] for line in run(capsys, postgres, "list")] == ["run-7"]
     assert run(capsys, postgres, "read", "run-7")[1] == "    which file?"
     assert fields(run(capsys, postgres, "history", "run-7", "files")[0])[1] == "delete"
@@ -256,12 +256,12 @@ def test_threads_in_postgres_are_read_likewise(postgres: str, capsys: pytest.Cap
 @pytest.mark.parametrize("words", [["list"], ["read"], ["data"], ["data", "key"], ["history", "key"]])
 @pytest.mark.parametrize("as_json", [False, True])
 def test_what_agents_wrote_commands_no_terminal(
-    db: str, opened: Engine, capsys: pytest.CaptureFixture[str], words: list[str], as_json: bool
+    db: str, engine: Engine, capsys: pytest.CaptureFixture[str], words: list[str], as_json: bool
 ) -> None:
-    start(opened, key=HOSTILE)
+    start(engine, key=HOSTILE)
     call = ToolCall(id=HOSTILE, name=HOSTILE, input={HOSTILE: HOSTILE})
     append(
-        opened,
+        engine,
         said(f"{HOSTILE}\n{HOSTILE}\r\x85{HOSTILE}"),
         result(HOSTILE),
         new_message(ToolCallMessage(tools=[call])),
@@ -276,10 +276,10 @@ def test_what_agents_wrote_commands_no_terminal(
 
 
 def test_colours_and_remarks_are_for_terminals_alone(
-    db: str, opened: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    db: str, engine: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start(opened)
-    append(opened, said("one"), said("two"))
+    start(engine)
+    append(engine, said("one"), said("two"))
     words = ["thread", "read", "run-7", "--limit", "1", "--db", db]
     assert main(words) == 0
     assert "\x1b" not in capsys.readouterr().out
@@ -305,10 +305,10 @@ def test_help_has_an_example(action: list[str], capsys: pytest.CaptureFixture[st
 
 
 def test_a_history_that_goes_on_says_so(
-    db: str, opened: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    db: str, engine: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start(opened, plan=1)
-    change_data(opened, {"plan": 2})
+    start(engine, plan=1)
+    change_data(engine, {"plan": 2})
     words = ["thread", "history", "run-7", "plan", "--db", db]
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert main([*words, "--limit", "1"]) == 0

@@ -59,12 +59,12 @@ def listed(db: str) -> list[dict[str, Any]]:
 
 
 async def principal_of(db: str, text: str) -> str | None:
-    opened = open_holdlog(db if "://" in db else Path(db))
+    engine = open_holdlog(db if "://" in db else Path(db))
     try:
-        principal = await Verifier(opened).verify(text)
+        principal = await Verifier(engine).verify(text)
         return principal and principal.name
     finally:
-        opened.close()
+        engine.close()
 
 
 async def test_a_new_token_is_all_that_standard_output_gets_and_it_lets_in(db: str) -> None:
@@ -221,9 +221,9 @@ def test_a_token_with_the_name_of_this_user_is_not_made_and_an_older_one_is_mark
     refused = holdlog(file, "create", "--name", user, "--allow", "read:*", code=2)
     assert f"choose another one, for example {user}-laptop" in refused.stderr
     assert not Path(file).exists()
-    opened = open_holdlog(Path(file))
-    opened.change_token(IssueToken(name=user, hash=fresh(user).hash, allow=("claim:*",), by="ann"), NOBODY)
-    opened.close()
+    engine = open_holdlog(Path(file))
+    engine.change_token(IssueToken(name=user, hash=fresh(user).hash, allow=("claim:*",), by="ann"), NOBODY)
+    engine.close()
     create(file)
     ci, own = sorted(holdlog(file, "list").stdout.splitlines(), key=lambda line: line.startswith(user))
     assert own.endswith("has the name of this user")

@@ -106,8 +106,8 @@ def application(
 
     async def value(request: Request) -> Response:
         served = context_of(request)
-        call = served.calls.set("n", request.query_params["key"], 1, "ann", None)
-        return answer(await served.opened.write_async(call, served.caller))
+        call = served.requests.set("n", request.query_params["key"], 1, "ann", None)
+        return answer(await served.engine.write_async(call, served.caller))
 
     async def broken(request: Request) -> Response:
         raise RuntimeError("a secret")

@@ -18,13 +18,13 @@ from holdlog.adapters.access.grants import EVERYTHING, Grants
 from holdlog.adapters.access.principal import Principal
 from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.events import tail
 from holdlog.adapters.http import events
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Engine
 from holdlog.adapters.spaces import Tenants
 from holdlog.domain.message import NOBODY
 from tests.commands import PATIENCE, aside
@@ -44,15 +44,15 @@ class Tokens:
 
 
 class Site(NamedTuple):
-    opened: Engine
+    engine: Engine
     client: httpx2.AsyncClient
     server: uvicorn.Server
 
 
 @asynccontextmanager
 async def site(place: Path | str, verifier: Any = None, settings: Settings | None = None) -> AsyncIterator[Site]:
-    opened = open_holdlog(place, settings or Settings())
-    spaces = Tenants(place, opened, Settings())
+    engine = open_holdlog(place, settings or Settings())
+    spaces = Tenants(place, engine, Settings())
     app = build_app(build_server(None, ["claims"], ""), spaces, verifier, HttpOptions(), Shutdown())
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
@@ -62,11 +62,11 @@ async def site(place: Path | str, verifier: Any = None, settings: Settings | Non
     limits = httpx2.Limits(max_connections=None)
     async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE, limits=limits) as client:
         await aside(lambda: server.started)
-        yield Site(opened, client, server)
-    opened.finish_waiting()
+        yield Site(engine, client, server)
+    engine.finish_waiting()
     server.should_exit = True
     await asyncio.wait_for(serving, PATIENCE)
-    opened.close()
+    engine.close()
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ async def here(tmp_path: Path) -> AsyncIterator[Site]:
 
 
 def write(here: Site, key: str, value: Any = 1, namespace: str = "n") -> None:
-    here.opened.write(here.opened.requests.set(namespace, key, value, "ann", None), NOBODY)
+    here.engine.write(here.engine.requests.set(namespace, key, value, "ann", None), NOBODY)
 
 
 class Told(NamedTuple):
@@ -152,7 +152,7 @@ async def test_a_stream_tells_what_was_what_comes_and_where_the_end_is(here: Sit
         assert first.data["value"] == {"x": "line\nbreak <script>"}
         assert await it.next() == Told(1, "bookmark", {"position": 1})
         write(here, "b")
-        here.opened.claim(here.opened.requests.claim("src/", "bob"), NOBODY)
+        here.engine.claim(here.engine.requests.claim("src/", "bob"), NOBODY)
         assert [(told.id, told.kind) for told in await it.some(2)] == [(2, "ValueWritten"), (3, "ClaimGranted")]
 
 
@@ -240,14 +240,14 @@ async def test_killed_servers_cost_a_client_that_resumes_no_event_and_give_none_
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    opened = open_holdlog(place)
+    engine = open_holdlog(place)
     found: list[int] = []
     ahead = asyncio.Semaphore(50)
 
     async def work() -> None:
         for number in range(count):
-            call = opened.requests.set("n", f"k{number % 7}", number, "ann", None)
-            await asyncio.to_thread(opened.write, call, NOBODY)
+            call = engine.requests.set("n", f"k{number % 7}", number, "ann", None)
+            await asyncio.to_thread(engine.write, call, NOBODY)
             await ahead.acquire()
 
     working = asyncio.create_task(work())
@@ -268,7 +268,7 @@ async def test_killed_servers_cost_a_client_that_resumes_no_event_and_give_none_
                             server.kill()
                 last = it.last
     await working
-    opened.close()
+    engine.close()
     assert found == list(range(1, count + 1))
 
 
@@ -302,7 +302,7 @@ async def test_who_follows_too_slowly_is_told_from_the_log(here: Site, monkeypat
     monkeypatch.setattr(tail, "BACKLOG_BYTES", 300)
     async with stream(here, after=0) as it:
         await it.next()
-        here.opened.write(here.opened.requests.set("n", "k", "x" * 100, "ann", None), NOBODY)
+        here.engine.write(here.engine.requests.set("n", "k", "x" * 100, "ann", None), NOBODY)
         for number in range(200):
             write(here, "k", number)
         assert [told.id for told in await it.some(201)] == list(range(1, 202))
@@ -339,8 +339,8 @@ async def test_two_hundred_streams_that_are_abandoned_leave_nothing(here: Site) 
     for _ in range(4):
         await asyncio.gather(*(abandoned(number) for number in range(50)))
     await aside(lambda: len(asyncio.all_tasks()) <= tasks)
-    await aside(lambda: here.opened.bell._wakers == [] and tail._tails == {})
-    assert here.opened.follower._told == []
+    await aside(lambda: here.engine.notifier._wakers == [] and tail._tails == {})
+    assert here.engine.log_tailer._told == []
     await aside(lambda: len(os.listdir("/proc/self/fd")) < descriptors + 60)  # the store's own readers stay open
 
 
@@ -349,7 +349,7 @@ async def test_a_server_that_ends_ends_each_stream_with_a_bookmark(here: Site) -
         await it.next()
         for number in range(3):
             write(here, "k", number)
-        here.opened.finish_waiting()
+        here.engine.finish_waiting()
         assert (await it.rest())[-1] in (Told(3, "bookmark", {"position": 3}), Told(0, "bookmark", {"position": 0}))
     async with stream(here) as it:
         assert [told.kind for told in await it.rest()] == ["bookmark"]
@@ -358,7 +358,7 @@ async def test_a_server_that_ends_ends_each_stream_with_a_bookmark(here: Site) -
 async def test_a_store_that_cannot_be_read_ends_the_stream_and_says_why(here: Site) -> None:
     async with stream(here) as it:
         await it.next()
-        await asyncio.to_thread(here.opened.close)
+        await asyncio.to_thread(here.engine.close)
         ended = (await it.rest())[-1]
         assert (ended.id, ended.kind) == (None, "end")
         assert "closed" in ended.data["message"]
@@ -410,8 +410,8 @@ async def test_pages_come_as_json(here: Site) -> None:
 
 
 async def test_one_thread_is_chosen_by_its_id(here: Site) -> None:
-    story(here.opened, "run 7/é")
-    story(here.opened, "run")
+    story(here.engine, "run 7/é")
+    story(here.engine, "run")
     answer = await here.client.get("/events", params={"thread": "run 7/é", "kinds": "ThreadStarted,ResultAppended"})
     assert [(it["position"], it["thread"]) for it in answer.json()["events"]] == [(at, "run 7/é") for at in (1, 4, 7)]
     async with stream(here, after=0, thread="run") as it:
@@ -420,7 +420,7 @@ async def test_one_thread_is_chosen_by_its_id(here: Site) -> None:
 
 async def test_a_long_poll_answers_with_what_comes(here: Site) -> None:
     waiting = asyncio.create_task(here.client.get("/events", params={"wait": 40, "namespace": "m"}))
-    await aside(lambda: here.opened.upkeep.waiters == 1)
+    await aside(lambda: here.engine.lease_maintenance.waiters == 1)
     write(here, "a")
     write(here, "b", namespace="m")
     body = (await waiting).json()
@@ -429,10 +429,10 @@ async def test_a_long_poll_answers_with_what_comes(here: Site) -> None:
 
 async def test_a_long_poll_whose_client_leaves_is_over(here: Site) -> None:
     waiting = asyncio.create_task(here.client.get("/events", params={"wait": 40}))
-    await aside(lambda: here.opened.upkeep.waiters == 1)
+    await aside(lambda: here.engine.lease_maintenance.waiters == 1)
     waiting.cancel()
-    await aside(lambda: here.opened.upkeep.waiters == 0)
-    assert here.opened.bell._wakers == []
+    await aside(lambda: here.engine.lease_maintenance.waiters == 0)
+    assert here.engine.notifier._wakers == []
     figures = (await here.client.get("/metrics")).text
     assert 'holdlog_http_requests_total{method="GET",route="/events",status="499"} 1.0' in figures
 

@@ -17,11 +17,11 @@ from holdlog.adapters.access.tokens import fresh
 from holdlog.adapters.access.verifier import Verifier
 from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import MEMORY, open_holdlog
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Engine
 from holdlog.adapters.spaces import Tenants
 from holdlog.domain.claims.commands import AcquireClaim
 from holdlog.domain.message import NOBODY, Caller
@@ -37,9 +37,9 @@ SAID = {"type": "text", "role": "user", "content": "hello"}
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Engine]:
     place = {"memory": MEMORY, "sqlite": tmp_path / "state.db"}.get(request.param)
-    opened = open_holdlog(place if place is not None else request.getfixturevalue("postgres"))
-    yield opened
-    opened.close()
+    engine = open_holdlog(place if place is not None else request.getfixturevalue("postgres"))
+    yield engine
+    engine.close()
 
 
 def issue(store: Engine, name: str, space: str | None = None) -> str:

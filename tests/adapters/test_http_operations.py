@@ -35,6 +35,7 @@ from holdlog.adapters.access.grants import EVERYTHING, Grants
 from holdlog.adapters.access.principal import Principal
 from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.openapi.document import DESCRIBED, document
@@ -46,13 +47,12 @@ from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.groups import GROUPS
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.nats.relay import Status
-from holdlog.adapters.opened import Engine
 from holdlog.adapters.spaces import Tenants
 from holdlog.adapters.stores.memory import MemoryReader, MemoryStore
 from holdlog.domain.claims.commands import Sweep
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.refusals import BusyError, ConflictError, UnavailableError
-from tests.agent import opened
+from tests.agent import engine
 from tests.clock import Clock
 from tests.commands import PATIENCE, aside
 from tests.http import HttpServer, http_server
@@ -145,7 +145,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_server_is_ready_while_its_store_can_be_read() -> None:
-    with opened() as store:
+    with engine() as store:
         async with serving(store) as client:
             for path in ("/healthz", "/readyz"):
                 answer = await client.get(path)
@@ -155,7 +155,7 @@ async def test_a_server_is_ready_while_its_store_can_be_read() -> None:
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_store_that_hangs_is_told_in_time_and_asked_by_one_thread_only(stuck: Stuck) -> None:
-    with opened(store=stuck) as store:
+    with engine(store=stuck) as store:
         async with serving(store) as client:
             stuck.goes_on.clear()
             asked = stuck.asked
@@ -173,7 +173,7 @@ async def test_a_store_that_hangs_is_told_in_time_and_asked_by_one_thread_only(s
 async def test_why_it_is_not_ready_stands_in_the_log_once_and_nobody_else_is_told(
     stuck: Stuck, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with opened(store=stuck) as store:
+    with engine(store=stuck) as store:
         async with serving(store) as client:
             stuck.error = UnavailableError("could not connect to db.internal")
             for _ in range(3):
@@ -187,7 +187,7 @@ async def test_why_it_is_not_ready_stands_in_the_log_once_and_nobody_else_is_tol
 
 
 async def test_probes_within_a_second_ask_the_store_once(stuck: Stuck) -> None:
-    with opened(store=stuck) as store:
+    with engine(store=stuck) as store:
         async with serving(store) as client:
             asked = stuck.asked
             for _ in range(50):
@@ -197,7 +197,7 @@ async def test_probes_within_a_second_ask_the_store_once(stuck: Stuck) -> None:
 
 async def test_a_server_that_is_about_to_end_says_that_it_takes_no_more() -> None:
     ending = Shutdown()
-    with opened() as store:
+    with engine() as store:
         async with serving(store, ending=ending) as client:
             ending.began = True
             answer = await client.get("/readyz")
@@ -247,7 +247,7 @@ async def becomes_ready(client: httpx2.AsyncClient) -> None:
 
 
 async def test_commands_are_counted_by_kind_and_outcome_whoever_sent_them() -> None:
-    with opened() as store:
+    with engine() as store:
         async with serving(store) as client:
             ann = Caller(session="s1")
             await store.write_async(store.requests.set("n", "k", 1, "ann", 0), ann)
@@ -280,7 +280,7 @@ async def test_commands_are_counted_by_kind_and_outcome_whoever_sent_them() -> N
 
 
 async def test_an_error_of_the_store_is_counted_and_so_is_what_was_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened() as store:
+    with engine() as store:
         async with serving(store) as client:
             store.store.close()
             with pytest.raises(Exception, match="closed"):
@@ -295,7 +295,7 @@ async def test_an_error_of_the_store_is_counted_and_so_is_what_was_turned_away(m
 
 
 async def test_a_watch_that_fails_harms_no_caller(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    with opened() as store:
+    with engine() as store:
         async with serving(store):
             monkeypatch.setattr(Metrics, "ran", lambda *_: 1 / 0)
             answer = await store.write_async(store.requests.set("n", "k", 1, "ann", 0), NOBODY)
@@ -305,7 +305,7 @@ async def test_a_watch_that_fails_harms_no_caller(monkeypatch: pytest.MonkeyPatc
 
 async def test_ends_of_leases_are_counted_when_they_are_noticed() -> None:
     clock = Clock()
-    with opened(clock=clock) as store:
+    with engine(clock=clock) as store:
         async with serving(store) as client:
             await store.claim_async(store.requests.claim("a.md", "ann", lease_seconds=1), Caller(session="s"))
             clock.pass_by(2)
@@ -315,18 +315,18 @@ async def test_ends_of_leases_are_counted_when_they_are_noticed() -> None:
 
 
 async def test_who_waits_is_shown() -> None:
-    with opened() as store:
+    with engine() as store:
         async with serving(store) as client:
             assert (await figures(client))("holdlog_waiters") == 0
             wait = asyncio.create_task(store.wait_async(store.requests.watch("n", "k", 0)))
-            await aside(lambda: store.upkeep.waiters == 1)
+            await aside(lambda: store.lease_maintenance.waiters == 1)
             assert (await figures(client))("holdlog_waiters") == 1
             wait.cancel()
 
 
 async def test_how_far_the_relay_is_behind_is_told_once_it_is_known() -> None:
     status = [Status("connecting")]
-    with opened() as store:
+    with engine() as store:
         async with serving(store, relay=lambda: status[0]) as client:
             await store.write_async(store.requests.set("n", "k", 1, "ann", 0), NOBODY)
             await store.write_async(store.requests.set("n", "k", 1, "ann", 1), NOBODY)
@@ -341,7 +341,7 @@ async def test_how_far_the_relay_is_behind_is_told_once_it_is_known() -> None:
 
 
 async def test_spaces_are_counted_and_their_commands_too() -> None:
-    with opened() as store:
+    with engine() as store:
         spaces = Tenants(":memory:", store, Settings())
         async with serving(store, spaces=spaces) as client:
             async with spaces.enter("team") as space:
@@ -428,7 +428,7 @@ async def test_the_figures_need_a_token_for_everything() -> None:
         tenant=Principal("token:tenant", EVERYTHING, space="team"),
         theirs=Principal("token:theirs", Grants.parse(["metrics:*"]), space="team"),
     )
-    with opened() as store:
+    with engine() as store:
         async with serving(store, known) as client:
             assert (await client.get("/metrics")).status_code == 401
             for token in ("some", "tenant", "theirs"):
@@ -442,7 +442,7 @@ async def test_the_figures_need_a_token_for_everything() -> None:
 async def test_a_token_for_metrics_reads_the_figures_and_nothing_else() -> None:
     known = Known(prometheus=Principal("token:prometheus", Grants.parse(["metrics:*"])))
     shown = {"x-token": "prometheus"}
-    with opened() as store:
+    with engine() as store:
         store.write(store.requests.set("n", "k", 1, "ann", None), NOBODY)
         store.write(store.requests.register("ann", name="Ann"), NOBODY)
         async with serving(store, known) as client:
@@ -460,7 +460,7 @@ async def test_a_token_for_metrics_reads_the_figures_and_nothing_else() -> None:
 async def test_the_documents_name_every_figure_and_no_other() -> None:
     told = (Path(__file__).parents[2] / "docs/operations.md").read_text()
     named = set(re.findall(r"^\| `(holdlog_\w+)", told, re.MULTILINE))
-    with opened() as store:
+    with engine() as store:
         async with serving(store, relay=lambda: Status("current", position=1)) as client:
             text = (await client.get("/metrics")).text
     there = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE holdlog_")}
@@ -478,7 +478,7 @@ def test_the_alerts_in_the_documents_are_rules_of_prometheus() -> None:
 
 
 async def test_a_route_of_many_paths_has_one_label() -> None:
-    with opened() as store:
+    with engine() as store:
         async with serving(store) as client:
             for path in ("/nowhere", "/nowhere/2", "/healthz/3"):
                 assert (await client.get(path)).status_code == 404
@@ -565,7 +565,7 @@ def test_a_name_forges_no_line_and_moves_no_cursor(form: Any) -> None:
 
 async def test_who_called_is_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     known = Known(root=Principal("token:root", EVERYTHING))
-    with opened() as store:
+    with engine() as store:
         async with serving(store, known, access_log="text") as client:
             await client.get("/metrics", headers={"x-token": "root"})
             await client.get("/metrics", headers={"x-token": "none"})
@@ -577,7 +577,7 @@ async def test_who_called_is_in_the_log(capsys: pytest.CaptureFixture[str]) -> N
 
 
 async def test_no_line_is_written_unless_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    with opened() as store:
+    with engine() as store:
         async with serving(store) as client:
             assert "x-request-id" not in (await client.get("/healthz")).headers
     assert capsys.readouterr().err == ""
@@ -603,7 +603,7 @@ def named(spans: InMemorySpanExporter, name: str) -> ReadableSpan:
 
 async def test_a_request_is_a_span_of_its_callers_trace(spans: InMemorySpanExporter) -> None:
     known = Known(root=Principal("token:root", EVERYTHING))
-    with opened() as store:
+    with engine() as store:
         async with serving(store, known) as client:
             await client.get("/openapi.json", headers={"traceparent": CALLERS})
             await client.get(f"/{SECRET}?{SECRET}", headers={"x-token": "root"})
@@ -620,7 +620,7 @@ async def test_a_request_is_a_span_of_its_callers_trace(spans: InMemorySpanExpor
 
 
 async def test_a_command_is_a_span_within_its_request(spans: InMemorySpanExporter) -> None:
-    with opened() as store:
+    with engine() as store:
         async with serving(store) as client:
             tracer = TracerProvider().get_tracer("test")
             with tracer.start_as_current_span("request") as request:
@@ -670,7 +670,7 @@ def said_by(program: str) -> str:
 
 
 async def test_every_route_but_mcp_and_the_page_is_described() -> None:
-    with opened() as store:
+    with engine() as store:
         async with serving(store) as client:
             found = (await client.get("/openapi.json")).json()
             for route in starlette_of(client._transport.app).routes:  # type: ignore[attr-defined]

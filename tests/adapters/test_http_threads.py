@@ -13,13 +13,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from holdlog.adapters.access.grants import Grants
 from holdlog.adapters.access.principal import Principal
 from holdlog.adapters.call import Settings
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Engine
 from holdlog.adapters.spaces import Tenants
-from tests.agent import opened
+from tests.agent import engine
 from tests.curl import JSON, Curl
 from tests.endpoint import until
 from tests.wire import PATIENCE
@@ -86,7 +86,7 @@ async def test_what_is_appended_is_read_as_items_and_for_a_model(curl: Curl, thr
 
 async def test_a_long_poll_is_answered_by_what_comes(curl: Curl, thread: str) -> None:
     waiting = asyncio.create_task(curl.get(f"{thread}/items?after=2&wait=3600"))
-    await until(lambda: curl.store.upkeep._waiters)
+    await until(lambda: curl.store.lease_maintenance._waiters)
     await curl.post(f"{thread}/items", json={"messages": [HELLO]})
     async with asyncio.timeout(PATIENCE):
         assert [it["version"] for it in (await waiting).json()["items"]] == [3]
@@ -334,7 +334,7 @@ ROUTES: list[tuple[str, str, Any, str]] = [
 
 async def test_each_route_needs_its_grant_and_says_which() -> None:
     some = {"reader": "read:t", "writer": "write:t", "other": "admin:other", "forker": "write:f-* read:other"}
-    with opened() as store:
+    with engine() as store:
         for name in ("t", "other"):
             store.write(store.requests.thread_start("ann", name, {"plan": 1}), store.caller)
         async with guarded(store, Known(**some)) as client:
@@ -370,12 +370,12 @@ async def test_each_route_needs_its_grant_and_says_which() -> None:
 
 @pytest.mark.parametrize("path", ["/threads/t/items?after=1&wait=60", "/events?thread=t&after=1&wait=60"])
 async def test_a_long_poll_tells_nothing_once_its_token_was_revoked(path: str) -> None:
-    with opened() as store:
+    with engine() as store:
         store.write(store.requests.thread_start("ann", "t"), store.caller)
         known = Known(reader="read:t")
         async with guarded(store, known) as client, asyncio.timeout(PATIENCE):
             waiting = asyncio.create_task(client.get(path, headers={"x-token": "reader"}))
-            await until(lambda: store.upkeep._waiters)
+            await until(lambda: store.lease_maintenance._waiters)
             known.revoke("reader")
             await store.write_async(store.requests.thread_append("t", "ann", [HELLO]), store.caller)
             told = await waiting

@@ -12,11 +12,11 @@ from holdlog.adapters.access.tokens import fresh
 from holdlog.adapters.access.verifier import Verifier
 from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Engine
 from holdlog.adapters.spaces import Tenants
 from holdlog.domain.message import NOBODY
 from holdlog.domain.token import IssueToken
@@ -31,9 +31,9 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(place: Path) -> Iterator[Engine]:
-    opened = open_holdlog(place)
-    yield opened
-    opened.close()
+    engine = open_holdlog(place)
+    yield engine
+    engine.close()
 
 
 @asynccontextmanager

@@ -379,7 +379,7 @@ def test_a_write_that_fails_leaves_memory_as_it_was(monkeypatch: pytest.MonkeyPa
     started, go_on = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with store._opened.store.transaction(deadline=9e9):
+        with store._engine.store.transaction(deadline=9e9):
             started.set()
             go_on.wait(60)
 
@@ -487,7 +487,7 @@ def test_an_event_of_data_holds_only_the_keys_that_changed() -> None:
     with StateStore(":memory:") as store:
         state = create_state(copy.deepcopy(FILES), thread_id="t", store=store, agent="ann")
         state.data["todo"].append("z")
-        with store._opened.store.reader() as reader:
+        with store._engine.store.reader() as reader:
             newest = reader.history(thread_stream("t"), None, 1)[0]
         assert newest.event.model_dump() == {
             "value": {"todo": ["x", "y", "z"]},

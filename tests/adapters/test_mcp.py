@@ -13,7 +13,7 @@ from holdlog.adapters.call import Settings
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.stores.memory import MemoryReader, MemoryStore, MemoryTransaction
 from holdlog.domain.refusals import UnavailableError
-from tests.agent import ALL, ERAS, Agent, connected, listing, opened, served
+from tests.agent import ALL, ERAS, Agent, connected, engine, listing, served
 from tests.clock import Clock
 
 DESTROY = {"set", "delete", "clear_namespace", "thread_set", "thread_delete"}
@@ -180,7 +180,7 @@ async def every_answer(agent: Agent, clock: Clock) -> None:
 @pytest.mark.parametrize("mode", ERAS)
 async def test_every_tool_gives_every_answer_that_its_schema_names(mode: str) -> None:
     clock = Clock()
-    with opened(store=Gone()) as gone:
+    with engine(store=Gone()) as gone:
         async with served(mode, clock=clock) as agent, connected(build_server(gone, ALL), mode=mode) as unlucky:
             await require_every_answer(agent, clock, unlucky)
 
@@ -288,7 +288,7 @@ async def test_a_repeated_request_id_gets_the_same_answer_and_another_body_is_re
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_the_session_of_a_call_stands_in_the_log(mode: str) -> None:
-    with opened() as store:
+    with engine() as store:
         async with connected(build_server(store, ALL), mode=mode) as agent:
             for number, meta in enumerate(
                 [
@@ -353,7 +353,7 @@ async def test_no_text_tells_to_destroy_and_no_hint_holds_what_agents_wrote() ->
         await agent.error("thread_append", thread_id="t", agent="ann", results=[FOUND | {"created_at": "STORED"}])
         await agent.error("nope")
         hints = [answer["hint"] for _, answer in agent.answers if "hint" in answer]
-        with opened(store=Gone()) as gone:
+        with engine(store=Gone()) as gone:
             async with connected(build_server(gone, ALL)) as unlucky:
                 for tool, arguments in EVERY_CALL.items():
                     hints.append((await unlucky(tool, **arguments))["hint"])

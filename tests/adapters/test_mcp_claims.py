@@ -11,7 +11,7 @@ import pytest
 
 from holdlog.adapters.call import Settings
 from holdlog.adapters.mcp.server import build_server
-from tests.agent import ALL, ERAS, Agent, connected, opened, process, served
+from tests.agent import ALL, ERAS, Agent, connected, engine, process, served
 from tests.clock import Clock
 from tests.http import http_server
 
@@ -47,7 +47,7 @@ async def test_a_session_is_told_once_what_it_lost(mode: str) -> None:
 
 
 async def test_what_a_person_took_is_told_with_the_reason() -> None:
-    with opened() as store:
+    with engine() as store:
         async with connected(build_server(store, ALL)) as agent:
             version = (await agent("claim", resource="a.md", agent="ann"))["version"]
             store.write(store.requests.release("a.md", "boss", note="it hangs", forced=True), store.caller)

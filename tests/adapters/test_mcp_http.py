@@ -12,7 +12,7 @@ from holdlog.adapters.mcp.server import FixedTools
 from holdlog.domain.claims.commands import Sweep
 from holdlog.domain.message import NOBODY
 from holdlog.domain.names import record_stream
-from tests.agent import connected, opened
+from tests.agent import connected, engine
 from tests.endpoint import ERAS, INITIALIZE, LEGACY, MODERN, Place, call, one_replica, replica, request, until
 
 PLACE = {"namespace": "n", "key": "k"}
@@ -70,7 +70,7 @@ async def test_a_silent_wait_shows_that_it_lives(era: str, monkeypatch: pytest.M
 
 
 async def test_any_replica_answers_any_call_whatever_session_it_names() -> None:
-    with opened() as store:
+    with engine() as store:
         async with replica(store) as one, replica(store) as another:
             given = (await one.ask(LEGACY, "initialize", INITIALIZE)).headers["mcp-session-id"]
             for place in (one, another):
@@ -192,7 +192,7 @@ async def test_who_cannot_be_told_any_more_has_to_begin_anew() -> None:
         for given in ids:
             answer = await place.ask(LEGACY, "resources/subscribe", {"uri": CLAIMS}, mcp_session_id=given)
             assert answer.result == {}
-        place.opened.close()
+        place.engine.close()
         await until(lambda: (None, ids[0]) not in place.endpoint.sessions.open)  # its stream has ended
         for given in ids:
             assert (await place.raw(b"", {"mcp-session-id": given}, "GET")).status == 404
@@ -221,16 +221,16 @@ async def test_a_call_names_its_session_and_its_request_id(era: str) -> None:
         assert (await place.call(era, "set", WRITE, meta, x_principal="token:b")).content["status"] == "conflict"
         again = await place.call(era, "set", WRITE, x_principal="token:a", idempotency_key="r1")
         assert again.content == first.content
-        with place.opened.store.reader() as reader:
+        with place.engine.store.reader() as reader:
             (recorded,) = reader.history(record_stream("n", "k"), None, -1)
-        session = place.opened.identity.session("meta", "holdlog/session s1")
+        session = place.engine.identity.session("meta", "holdlog/session s1")
         assert (recorded.envelope.caller.principal, recorded.envelope.caller.session) == ("token:a", session)
 
 
 async def test_without_authentication_nobody_is_named() -> None:
     async with one_replica() as place:
         await place.call(MODERN, "set", WRITE)
-        with place.opened.store.reader() as reader:
+        with place.engine.store.reader() as reader:
             (recorded,) = reader.history(record_stream("n", "k"), None, -1)
         assert (recorded.envelope.caller.principal, recorded.envelope.caller.session) == (None, None)
 
@@ -305,7 +305,7 @@ async def test_sessions_that_clients_name_are_told_apart_on_every_replica(era: s
     """Two machines with one token whose agents both took the name that seemed obvious."""
     one, two = {"holdlog/session": "one"}, {"holdlog/session": "two"}
     claim, release = ("claim", {"resource": "a.md", "agent": "ann"}), ("release", {"resource": "a.md", "agent": "ann"})
-    with opened() as store:
+    with engine() as store:
         store.keeps = False
         async with replica(store) as here, replica(store) as there:
             version = (await here.call(era, *claim, one)).content["version"]

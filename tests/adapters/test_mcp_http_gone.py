@@ -28,7 +28,7 @@ async def test_a_dropped_connection_gives_up_its_place_in_line(era: str, token: 
         await place.call(era, "claim", {"resource": "a.md", "agent": "ann"})
         await connection.send("POST", *call(era, "claim", QUEUE, token))
         await until(lambda: place.waiters)
-        with place.opened.store.reader() as reader:
+        with place.engine.store.reader() as reader:
             assert [ticket.agent for ticket in reader.claim("a.md").line] == ["bob"]
             present = reader.leases.next_end()
         connection.drop()
@@ -39,7 +39,7 @@ async def test_a_dropped_connection_gives_up_its_place_in_line(era: str, token: 
 
 
 def next_end(place: Place) -> int | None:
-    with place.opened.store.reader() as reader:
+    with place.engine.store.reader() as reader:
         return reader.leases.next_end()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdlog.domain.claims.lease import BY_CALLS
-from tests.agent import opened
+from tests.agent import engine
 from tests.endpoint import ERAS, LEGACY, replica, until
 from tests.wire import PATIENCE
 
@@ -17,7 +17,7 @@ CLAIM = ("claim", {"resource": "custom://x", "agent": "ann"})
 
 @pytest.mark.parametrize("blank", ["", " "])
 async def test_an_empty_session_id_is_no_session(blank: str) -> None:
-    with opened() as store:
+    with engine() as store:
         store.keeps = False
         async with replica(store) as here:
             first, second = [(await here.call(LEGACY, *CLAIM, **{"mcp-session-id": blank})).content for _ in "12"]
@@ -28,7 +28,7 @@ async def test_an_empty_session_id_is_no_session(blank: str) -> None:
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("given", [7, [1], {"a": 1}, True])
 async def test_a_session_of_ours_that_is_no_text_is_refused_or_kept_apart(era: str, given: Any) -> None:
-    with opened() as store:
+    with engine() as store:
         store.keeps = False
         async with replica(store) as here:
             answer = (await here.call(era, *CLAIM, {"holdlog/session": given})).result
@@ -40,7 +40,7 @@ async def test_a_session_of_ours_that_is_no_text_is_refused_or_kept_apart(era: s
 
 async def test_a_session_that_writes_again_has_its_claims_again() -> None:
     mine, other = {"holdlog/session": "one"}, {"holdlog/session": "two"}
-    with opened() as store:
+    with engine() as store:
         store.keeps = False
         async with replica(store) as here:
             await here.call(LEGACY, *CLAIM, mine)
@@ -57,20 +57,20 @@ async def test_a_session_that_writes_again_has_its_claims_again() -> None:
 
 async def test_a_session_that_reads_again_has_its_claims_again() -> None:
     mine = {"holdlog/session": "one"}
-    with opened() as store:
+    with engine() as store:
         store.keeps = False
         async with replica(store) as here:
             await here.call(LEGACY, *CLAIM, mine)
             end_sessions(store)
             await here.call(LEGACY, "status", {"resource": "custom://x"}, mine)
-            store.upkeep._touch()
+            store.lease_maintenance._touch()
         with store.store.reader() as reader:
             assert [lease.server for lease in reader.leases.of(["custom://x"])] == [BY_CALLS]
 
 
 async def test_the_end_of_a_session_ends_its_waiting_calls() -> None:
     session = {"mcp-session-id": "s-1"}
-    with opened() as store:
+    with engine() as store:
         store.keeps = False
         async with replica(store) as here:
             await here.call(LEGACY, "claim", {"resource": "custom://x", "agent": "hal"})

@@ -10,7 +10,7 @@ from fastmcp import Client, FastMCP
 from holdlog.adapters.mcp.groups import GROUPS
 from holdlog.adapters.mcp.server import FixedTools, build_server, chosen_groups
 from holdlog.domain.refusals import InvalidError
-from tests.agent import ALL, listing, opened
+from tests.agent import ALL, engine, listing
 
 
 def test_groups_go_by_their_names_and_by_those_of_the_seed() -> None:
@@ -35,7 +35,7 @@ async def test_a_group_brings_its_tools_and_speaks_of_no_others(groups: tuple[st
 
 @pytest.mark.parametrize("prefix", ["a b", "x" * 33, "é_", "a/"])
 def test_a_prefix_that_hosts_would_refuse_is_refused(prefix: str) -> None:
-    with opened() as store, pytest.raises(InvalidError, match="tool-prefix"):
+    with engine() as store, pytest.raises(InvalidError, match="tool-prefix"):
         build_server(store, ALL, prefix)
 
 
@@ -133,7 +133,7 @@ async def test_arguments_are_described_once_and_unknown_ones_refused() -> None:
 
 
 async def test_the_server_goes_by_its_own_name_and_version() -> None:
-    with opened() as store:
+    with engine() as store:
         async with Client(build_server(store, ALL), mode="legacy") as client:
             assert client.initialize_result is not None
             told = client.initialize_result.server_info
@@ -141,7 +141,7 @@ async def test_the_server_goes_by_its_own_name_and_version() -> None:
 
 
 async def test_tools_are_those_that_fastmcp_itself_would_list() -> None:
-    with opened() as store:
+    with engine() as store:
         server = build_server(store, ALL)
         assert isinstance(server, FixedTools)
         ours, theirs = await server.list_tools(), await FastMCP.list_tools(server, run_middleware=False)

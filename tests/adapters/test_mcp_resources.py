@@ -12,7 +12,7 @@ from mcp_types import PromptReference, ResourceTemplateReference
 from holdlog.adapters.call import Settings
 from holdlog.adapters.mcp.resources.addresses import CLAIM, CLAIMS, NAMESPACES, STATE
 from holdlog.adapters.mcp.server import build_server
-from tests.agent import ALL, ERAS, Agent, connected, opened, served
+from tests.agent import ALL, ERAS, Agent, connected, engine, served
 from tests.clock import Clock
 from tests.uris import claim_uri, value_uri
 
@@ -192,7 +192,7 @@ async def test_what_is_listed_is_the_same_whatever_is_stored(agent: Agent) -> No
 async def test_resources_come_with_the_group_that_owns_them(
     groups: tuple[str, ...], uris: list[str], templates: list[str]
 ) -> None:
-    with opened() as store:
+    with engine() as store:
         for mode in ERAS:
             async with Client(build_server(store, groups), mode=mode) as client:
                 assert [it.uri for it in await client.list_resources()] == uris
@@ -203,7 +203,7 @@ async def test_resources_come_with_the_group_that_owns_them(
 
 
 async def test_what_is_announced_is_what_is_served() -> None:
-    with opened() as store:
+    with engine() as store:
         for mode in ERAS:
             for groups, some in ((("claims",), True), (("admin",), False)):
                 async with Client(build_server(store, groups), mode=mode) as client:
@@ -290,7 +290,7 @@ async def test_reading_a_resource_never_takes_the_word_of_a_loss_from_the_agent(
 
 
 async def test_a_session_that_is_no_name_is_refused() -> None:
-    with opened() as store:
+    with engine() as store:
         async with connected(build_server(store, ALL), mode="legacy") as agent:
             with pytest.raises(MCPError, match="session"):
                 await agent.client.read_resource(CLAIMS, meta={"holdlog/session": "a\nb"})

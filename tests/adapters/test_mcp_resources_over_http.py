@@ -17,15 +17,15 @@ from holdlog.adapters.access.grants import Grants
 from holdlog.adapters.access.principal import Principal
 from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import MEMORY
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.mcp.resources import subscriptions
 from holdlog.adapters.mcp.resources.addresses import CLAIM, CLAIMS, NAMESPACES, STATE
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Engine
 from holdlog.adapters.spaces import Tenants
-from tests.agent import ALL, ERAS, opened
+from tests.agent import ALL, ERAS, engine
 from tests.endpoint import INITIALIZE, LEGACY, MODERN, Connection, request, until
 from tests.wire import PATIENCE
 
@@ -64,7 +64,7 @@ async def write(store: Engine, namespace: str, key: str) -> None:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_client_reads_and_completes_what_its_grants_allow(mode: str) -> None:
-    with opened() as store:
+    with engine() as store:
         for namespace in ("a-1", "a-2", "b-1"):
             await write(store, namespace, "k")
         for name in ("src/a.py", "lib/b.py"):
@@ -86,7 +86,7 @@ async def test_a_client_reads_and_completes_what_its_grants_allow(mode: str) -> 
 
 
 async def test_a_client_is_told_of_nothing_that_it_may_not_read() -> None:
-    with opened() as store:
+    with engine() as store:
         async with serving(store) as url:
             async with client(url, "read:a-*", "legacy") as allowed:
                 with pytest.raises(MCPError, match="read-values:b-1"):
@@ -115,7 +115,7 @@ async def test_streams_of_a_token_that_was_revoked_end(monkeypatch: pytest.Monke
     for module in ("exchange", "stream"):
         monkeypatch.setattr(f"holdlog.adapters.mcp.http.{module}.PING_EVERY", 0.02)
     tokens, bearer = Known(), {"authorization": "Bearer read:*"}
-    with opened() as store:
+    with engine() as store:
         async with serving(store, tokens) as url, AsyncExitStack() as stack:
 
             async def sent(body: bytes, headers: dict[str, str], method: str = "POST") -> Connection:
@@ -143,12 +143,12 @@ async def test_streams_of_a_token_that_was_revoked_end(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_call_that_waits_tells_nothing_once_its_token_was_revoked(mode: str) -> None:
     tokens = Known()
-    with opened() as store:
+    with engine() as store:
         await write(store, "a-1", "k")
         async with serving(store, tokens) as url, client(url, "read:*", mode) as reader, asyncio.timeout(PATIENCE):
             asked = {"namespace": "a-1", "key": "k", "since_version": 1, "timeout_seconds": 40}
             waiting = asyncio.create_task(reader.call_tool("holdlog_watch", asked, raise_on_error=False))
-            await until(lambda: store.upkeep._waiters)
+            await until(lambda: store.lease_maintenance._waiters)
             tokens.revoked = True
             await write(store, "a-1", "k")
             told = await waiting
@@ -160,7 +160,7 @@ async def test_a_call_that_waits_tells_nothing_once_its_token_was_revoked(mode: 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_one_principal_does_not_shut_out_the_others(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions, "MOST_CLIENTS", 4)
-    with opened() as store:
+    with engine() as store:
         async with serving(store) as url, AsyncExitStack() as stack:
 
             async def follows(allowed: str) -> None:

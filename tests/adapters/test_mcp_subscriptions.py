@@ -15,13 +15,13 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ResourceUpdatedNotification
 
 from holdlog.adapters.access.grants import EVERYTHING
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.mcp.resources import subscriptions as limits
 from holdlog.adapters.mcp.resources.addresses import CLAIMS, NAMESPACES
 from holdlog.adapters.mcp.resources.feeds import Feed, Follow, Subscriber
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Engine
 from holdlog.adapters.package import StateStore
-from tests.agent import ALL, ERAS, opened, process
+from tests.agent import ALL, ERAS, engine, process
 from tests.slow import slow
 from tests.uris import claim_uri, value_uri
 from tests.wire import Wire
@@ -74,7 +74,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def nothing_is_left(store: Engine) -> bool:
     """Nobody listens to the bell, and nothing is swept for anybody."""
-    return not store.bell._wakers and not store.upkeep._waiters
+    return not store.notifier._wakers and not store.lease_maintenance._waiters
 
 
 @pytest.fixture(params=["file", "postgres"])
@@ -106,7 +106,7 @@ async def test_a_client_of_a_server_process_hears_of_writes_by_other_processes(m
 
 
 async def test_who_unsubscribes_hears_no_more() -> None:
-    with opened() as store:
+    with engine() as store:
         async with following(build_server(store, ALL), "legacy", "state://n/a", "state://n/b") as (client, updated):
             await client.session.unsubscribe_resource("state://n/a")
             await client.session.unsubscribe_resource("state://n/never")
@@ -134,7 +134,7 @@ async def take(client: "Client[Any]", resource: str, agent: str = "ann", **more:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_the_end_of_a_client_leaves_nothing_behind(mode: str) -> None:
-    with opened() as store:
+    with engine() as store:
         server = build_server(store, ALL)
         async with following(server, mode, "state://n/a", CLAIMS) as (client, updated):
             assert not nothing_is_left(store)
@@ -147,13 +147,13 @@ async def test_the_end_of_a_client_leaves_nothing_behind(mode: str) -> None:
 
 
 async def test_all_clients_of_a_store_share_one_follower_of_its_log() -> None:
-    with opened() as store:
+    with engine() as store:
         server = build_server(store, ALL)
         async with (
             following(server, "legacy", "state://n/a", "state://n/b") as (client, first),
             following(server, "auto", "state://n/a", "claim://a.md") as (_, second),
         ):
-            assert len(store.bell._wakers) == 1
+            assert len(store.notifier._wakers) == 1
             await write(client, "a")
             assert [await first(), await second()] == ["state://n/a", "state://n/a"]
 
@@ -163,7 +163,7 @@ async def test_a_claim_is_updated_by_whatever_its_status_tells(mode: str) -> Non
     """Each step changes the status of what is named beside it, and not that of the others."""
     uris = [claim_uri(name) for name in ("src/a.py", "src/lib/", "src-app/a.py", "custom://deploy")]
     a, lib, app, deploy = uris
-    with opened() as store:
+    with engine() as store:
         async with following(build_server(store, ALL), mode, *uris) as (client, updated):
 
             async def updates(*expected: str) -> None:
@@ -191,7 +191,7 @@ async def test_a_claim_is_updated_by_whatever_its_status_tells(mode: str) -> Non
 
 async def test_a_place_in_line_for_several_resources_is_told_of_each() -> None:
     uris = [claim_uri(name) for name in ("a.md", "b.md", "c.md")]
-    with opened() as store:
+    with engine() as store:
         server = build_server(store, ALL)
         async with following(server, "legacy", *uris[1:]) as (client, updated), Client(server) as other:
             for name in ("a.md", "b.md", "c.md"):
@@ -209,7 +209,7 @@ async def test_a_place_in_line_for_several_resources_is_told_of_each() -> None:
 
 async def test_a_waiter_that_resumes_a_claim_leaves_the_queue_of_all_it_asked_for() -> None:
     uris = [claim_uri(name) for name in ("b.md", "c.md")]
-    with opened() as store:
+    with engine() as store:
         store.keeps = False  # sessions live by their calls
         former = store.identity.session("meta", "holdlog/session one")
         server = build_server(store, ALL)
@@ -229,7 +229,7 @@ async def test_a_waiter_that_resumes_a_claim_leaves_the_queue_of_all_it_asked_fo
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_ends_of_leases_and_values_are_told_although_nobody_calls(mode: str) -> None:
-    with opened() as store:
+    with engine() as store:
         async with following(build_server(store, ALL), mode, "claim://a.md", "state://n/a") as (client, updated):
             await write(client, "a", ttl_seconds=0.2)
             assert await updated() == "state://n/a"
@@ -244,7 +244,7 @@ async def test_ends_of_leases_and_values_are_told_although_nobody_calls(mode: st
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_the_overviews_are_updated_by_all_of_their_kind(mode: str) -> None:
-    with opened() as store:
+    with engine() as store:
         async with following(build_server(store, ALL), mode, CLAIMS, NAMESPACES) as (client, updated):
             await write(client, "a")
             assert await updated() == NAMESPACES
@@ -253,7 +253,7 @@ async def test_the_overviews_are_updated_by_all_of_their_kind(mode: str) -> None
 
 
 async def test_a_slow_client_holds_up_nobody_and_hears_once_of_many_changes() -> None:
-    with opened() as store:
+    with engine() as store:
         told: dict[str, list[str]] = {"quick": [], "slow": []}
         free = asyncio.Event()
 
@@ -292,7 +292,7 @@ async def test_a_slow_client_holds_up_nobody_and_hears_once_of_many_changes() ->
     ("uri", "said"), [("other://a", "must be one of"), ("state://n/", "blank"), ("claim://../a", "climb")]
 )
 async def test_what_cannot_be_read_cannot_be_followed(uri: str, said: str) -> None:
-    with opened() as store:
+    with engine() as store:
         server = build_server(store, ALL)
         async with Client(server, mode="legacy") as client:
             with pytest.raises(MCPError, match=said):
@@ -307,7 +307,7 @@ async def test_what_cannot_be_read_cannot_be_followed(uri: str, said: str) -> No
 
 async def test_what_clients_follow_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [f"state://n/{number}" for number in range(limits.MOST_OF_ONE + 1)]
-    with opened() as store:
+    with engine() as store:
         server = build_server(store, ALL)
         async with following(server, "legacy", *many[:-1]) as (client, updated):
             with pytest.raises(MCPError, match="one client may follow 256 resources"):
@@ -335,7 +335,7 @@ async def test_what_clients_follow_is_bounded(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_listening_streams_end_in_good_order_when_the_server_closes() -> None:
-    with opened() as store:
+    with engine() as store:
         server = build_server(store, ALL)
         assert server.subscriptions is not None
         async with Client(server) as client, listen(client.session, resource_subscriptions=[CLAIMS]) as stream:
@@ -346,7 +346,7 @@ async def test_listening_streams_end_in_good_order_when_the_server_closes() -> N
 
 async def test_listening_streams_end_when_all_waiting_is_over() -> None:
     """As when a server over HTTP is told to end; what happened before is told."""
-    with opened() as store:
+    with engine() as store:
         async with Client(build_server(store, ALL)) as client, Client(build_server(store, ALL)) as other:
             async with listen(client.session, resource_subscriptions=["state://n/a"]) as stream:
                 await write(other, "a")
@@ -358,7 +358,7 @@ async def test_listening_streams_end_when_all_waiting_is_over() -> None:
 
 
 async def test_a_store_that_closes_ends_what_listens_to_it() -> None:
-    with opened() as store:
+    with engine() as store:
         async with Client(build_server(store, ALL)) as client:
             async with listen(client.session, resource_subscriptions=[CLAIMS]) as stream:
                 store.close()

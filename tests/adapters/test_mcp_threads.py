@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.call import Settings
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.opened import Engine
 from holdlog.adapters.threads.conversation import AgentResult, new_result
 from holdlog.domain.message import NOBODY
 from holdlog.domain.threads.commands import ReplaceResults
-from tests.agent import ALL, ERAS, Agent, connected, opened, served
+from tests.agent import ALL, ERAS, Agent, connected, engine, served
 from tests.clock import Clock
 from tests.endpoint import until
 from tests.wire import PATIENCE
@@ -316,7 +316,7 @@ STANDING = ["m-0", "m-1", "m-2", "m-3", "r-9", "m-4", "r-4"]
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 50])
 async def test_pages_in_either_direction_hold_all_that_stands_in_order(limit: int) -> None:
-    with opened() as store:
+    with engine() as store:
         async with connected(build_server(store, ALL)) as agent:
             await filled(agent, store)
             forward, after = [], 0
@@ -360,7 +360,7 @@ async def test_a_page_ends_by_bytes_and_has_one_item_at_least() -> None:
 
 
 async def test_a_reader_who_follows_misses_nothing_while_others_append_and_clear() -> None:
-    with opened() as store:
+    with engine() as store:
         async with connected(build_server(store, ALL)) as agent, connected(build_server(store, ALL)) as other:
             await agent("thread_start", agent="ann", thread_id="t")
 
@@ -389,12 +389,12 @@ async def test_a_reader_who_follows_misses_nothing_while_others_append_and_clear
 
 
 async def test_who_waits_is_told_what_came_and_not_woken_by_data() -> None:
-    with opened(Settings(max_wait=LONG_WAIT)) as store:
+    with engine(Settings(max_wait=LONG_WAIT)) as store:
         async with connected(build_server(store, ALL)) as agent, connected(build_server(store, ALL)) as other:
             await other("thread_start", agent="ann", thread_id="t")
             known = {"thread_id": "t", "after_version": 1, "wait_seconds": LONG_WAIT}
             waiting = asyncio.create_task(agent("thread_read", **known))
-            await until(lambda: store.upkeep._waiters)
+            await until(lambda: store.lease_maintenance._waiters)
             await other("thread_set", thread_id="t", key="k", value=1, agent="ben", expected_data_version=0)
             await other("thread_append", thread_id="t", agent="ben", messages=[HELLO])
             async with asyncio.timeout(PATIENCE):
@@ -405,13 +405,13 @@ async def test_who_waits_is_told_what_came_and_not_woken_by_data() -> None:
 
 
 async def test_who_waits_is_told_that_results_were_cleared() -> None:
-    with opened(Settings(max_wait=LONG_WAIT)) as store:
+    with engine(Settings(max_wait=LONG_WAIT)) as store:
         async with connected(build_server(store, ALL)) as agent:
             await agent("thread_start", agent="ann", thread_id="t")
             await agent("thread_append", thread_id="t", agent="ann", results=[FOUND])
             known = {"thread_id": "t", "after_version": 2, "wait_seconds": LONG_WAIT}
             waiting = asyncio.create_task(agent("thread_read", **known))
-            await until(lambda: store.upkeep._waiters)
+            await until(lambda: store.lease_maintenance._waiters)
             await asyncio.to_thread(replace_results, store, "t")
             async with asyncio.timeout(PATIENCE):
                 page = await waiting

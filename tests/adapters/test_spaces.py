@@ -13,7 +13,7 @@ import pytest
 from holdlog.adapters import spaces as module
 from holdlog.adapters.call import Settings
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.opened import Engine
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.spaces import Tenants
 from holdlog.adapters.stores.postgres.place import MAX_SCHEMA, database_target, place_of_space
 from holdlog.domain.refusals import InvalidError, StoreError, UnavailableError
@@ -39,27 +39,27 @@ async def opened_spaces(place: Place, most_open: int | None = None) -> AsyncIter
         main.close()
 
 
-async def add(opened: Engine, key: str = "k") -> int:
+async def add(engine: Engine, key: str = "k") -> int:
     """Write a value; its version."""
-    written = await opened.write_async(opened.requests.set("n", key, 1, "ann", None), opened.caller)
+    written = await engine.write_async(engine.requests.set("n", key, 1, "ann", None), engine.caller)
     return written.version
 
 
 async def test_spaces_know_nothing_of_each_other_nor_of_the_main_store(place: Place) -> None:
     async with opened_spaces(place) as spaces:
         for name in (None, "one", "other"):
-            async with spaces.enter(name) as opened:
-                assert await add(opened) == 1
-        async with spaces.enter("one") as opened:
-            assert await add(opened) == 2
+            async with spaces.enter(name) as engine:
+                assert await add(engine) == 1
+        async with spaces.enter("one") as engine:
+            assert await add(engine) == 2
 
 
 async def test_what_is_in_a_space_is_there_when_it_is_opened_again(place: Place) -> None:
     if place == ":memory:":
         pytest.skip("nothing keeps it")
     for version in (1, 2):
-        async with opened_spaces(place) as spaces, spaces.enter("one") as opened:
-            assert await add(opened) == version
+        async with opened_spaces(place) as spaces, spaces.enter("one") as engine:
+            assert await add(engine) == version
 
 
 async def test_no_space_is_closed_while_somebody_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,9 +74,9 @@ async def test_no_space_is_closed_while_somebody_is_in_it(tmp_path: Path, monkey
 
         async def come_and_go(name: str) -> None:
             for _ in range(15):
-                async with spaces.enter(name) as opened:
+                async with spaces.enter(name) as engine:
                     await asyncio.sleep(0)
-                    assert await add(opened, f"{next(numbers)}") == 1
+                    assert await add(engine, f"{next(numbers)}") == 1
 
         await asyncio.gather(*(come_and_go(f"s{number % 3}") for number in range(12)))
 
@@ -102,11 +102,11 @@ async def test_idle_spaces_are_closed_and_those_used_last_stay_open(
     async with opened_spaces(tmp_path / "state.db") as spaces:
         found = {}
         for name in ("a", "b", "a", "c"):
-            async with spaces.enter(name) as opened:
-                found[name] = opened
+            async with spaces.enter(name) as engine:
+                found[name] = engine
         for name, is_same in (("a", True), ("c", True), ("b", False)):
-            async with spaces.enter(name) as opened:
-                assert (opened is found[name]) is is_same
+            async with spaces.enter(name) as engine:
+                assert (engine is found[name]) is is_same
 
 
 async def test_one_more_than_may_be_open_is_refused_while_all_are_in_use(tmp_path: Path) -> None:
@@ -114,16 +114,16 @@ async def test_one_more_than_may_be_open_is_refused_while_all_are_in_use(tmp_pat
         async with spaces.enter("a"), spaces.enter("b"):
             with pytest.raises(UnavailableError, match="--max-spaces"):
                 await spaces.enter("c").__aenter__()
-        async with spaces.enter("c") as opened:
-            assert await add(opened) == 1
+        async with spaces.enter("c") as engine:
+            assert await add(engine) == 1
 
 
 async def test_who_gives_up_while_a_space_is_opened_takes_nothing_from_others(place: Place) -> None:
     async with opened_spaces(place) as spaces:
 
         async def use() -> int:
-            async with spaces.enter("one") as opened:
-                return await add(opened, str(id(asyncio.current_task())))
+            async with spaces.enter("one") as engine:
+                return await add(engine, str(id(asyncio.current_task())))
 
         impatient, patient = asyncio.create_task(use()), asyncio.create_task(use())
         await asyncio.sleep(0)
@@ -141,8 +141,8 @@ async def test_a_space_that_cannot_be_opened_is_tried_again_by_the_next_one(tmp_
             with pytest.raises(StoreError):
                 await spaces.enter("one").__aenter__()
         (folder / "one.db").unlink()
-        async with spaces.enter("one") as opened:
-            assert await add(opened) == 1
+        async with spaces.enter("one") as engine:
+            assert await add(engine) == 1
 
 
 async def test_a_link_in_place_of_the_folder_of_spaces_is_not_followed(tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ async def test_waits_in_all_spaces_are_answered_at_the_end_and_so_are_later_ones
     async with opened_spaces(place) as spaces:
 
         async def wait(name: str | None) -> str:
-            async with spaces.enter(name) as opened:
-                answer = await opened.wait_async(opened.requests.watch("n", "k", 0, 40.0))
+            async with spaces.enter(name) as engine:
+                answer = await engine.wait_async(engine.requests.watch("n", "k", 0, 40.0))
                 return type(answer).__name__
 
         async with spaces.enter("one"), spaces.enter(None):

@@ -39,8 +39,8 @@ def told(results: list[AgentResult]) -> list[str]:
 
 @pytest.fixture
 def store() -> Iterator[StateStore]:
-    with StateStore(":memory:") as opened:
-        yield opened
+    with StateStore(":memory:") as engine:
+        yield engine
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_the_history_stands_in_the_log_with_who_wrote_it(store: StateStore) -> N
     ThreadHistory(store).append_results("t", [result("b"), result("c", "other")])
     ThreadHistory(store).append_results("t", [result("d", "other")])
     ThreadHistory(store).append_user_message("t", {"id": "1", "content": "hi"})
-    with store._opened.store.reader() as reader:
+    with store._engine.store.reader() as reader:
         events = [it.event for it in reversed(reader.history("thread:t", None, 10))]
     assert [it.by for it in events] == ["network", "network", "state", "state", "other", "user"]  # type: ignore[attr-defined]
 

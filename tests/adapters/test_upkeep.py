@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdlog.adapters.machine.bells import ProcessBell
+from holdlog.adapters.machine.bells import ProcessNotifier
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.writer import Writer
 from holdlog.adapters.upkeep import LeaseMaintenance
@@ -53,7 +53,9 @@ def store(clock: WatchedClock) -> MemoryStore:
 def upkeep(store: MemoryStore, clock: WatchedClock) -> Iterator[LeaseMaintenance]:
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)  # races are frequent then
-    kept = LeaseMaintenance(store, Writer(store, ProcessBell()), clock.steady, lambda server: True, GRACE, IDLE_LIMIT)
+    kept = LeaseMaintenance(
+        store, Writer(store, ProcessNotifier()), clock.steady, lambda server: True, GRACE, IDLE_LIMIT
+    )
     yield kept
     kept.close()
     sys.setswitchinterval(before)
@@ -68,11 +70,11 @@ def test_a_grant_is_kept_also_when_it_comes_just_as_the_thread_goes_to_sleep(
 ) -> None:
     for _ in range(3_000):
         upkeep.keep("a", 1)
-        upkeep.let_go("a", 1)
+        upkeep.stop_keeping("a", 1)
         before = clock.looks
         upkeep.keep("a", 1)
         until(lambda seen=before: clock.looks > seen)  # type: ignore[misc]
-        upkeep.let_go("a", 1)
+        upkeep.stop_keeping("a", 1)
 
 
 def test_sessions_that_come_while_leases_are_renewed_end_no_renewals(

@@ -40,10 +40,10 @@ def test_what_another_process_writes_appears_by_itself(visit: Visits, server: Ht
 
 def test_names_are_shown_with_the_principal_that_was_authenticated(visit: Visits, server: HttpServer) -> None:
     ci = Caller(principal="token:ci", session="s1", server="calls")
-    opened = open_holdlog(Path(server.process.args[5]))  # type: ignore[index]
-    opened.write(opened.requests.set("signed", "key", 1, "boss", None), ci)
-    opened.claim(opened.requests.claim("signed.py", "boss"), ci)
-    opened.close()
+    engine = open_holdlog(Path(server.process.args[5]))  # type: ignore[index]
+    engine.write(engine.requests.set("signed", "key", 1, "boss", None), ci)
+    engine.claim(engine.requests.claim("signed.py", "boss"), ci)
+    engine.close()
     page = visit(server.url)
     shown = "boss (token ci)"
     expect(claim_of(page, "signed.py")).to_contain_text(shown)
@@ -153,12 +153,12 @@ def test_the_last_events_can_be_chosen_and_paused(visit: Visits, server: HttpSer
 def test_what_happens_in_a_thread_is_told_as_text(visit: Visits, server: HttpServer, store: StateStore) -> None:
     page = visit(server.url)
     expect(page.get_by_role("status")).to_have_text("Live")
-    opened, thread = store._opened, "run <i>7</i>"
-    start(opened, thread, plan=1)
-    append(opened, said("<img src=//evil.example/i>\u202e"), result("a.py", "<b>writer</b>"), thread=thread)
-    change_data(opened, {"<b>files</b>": [], "plan": 2}, thread=thread)
-    change_data(opened, {}, "plan", thread=thread)
-    fork(opened, "run 8", thread)
+    engine, thread = store._engine, "run <i>7</i>"
+    start(engine, thread, plan=1)
+    append(engine, said("<img src=//evil.example/i>\u202e"), result("a.py", "<b>writer</b>"), thread=thread)
+    change_data(engine, {"<b>files</b>": [], "plan": 2}, thread=thread)
+    change_data(engine, {}, "plan", thread=thread)
+    fork(engine, "run 8", thread)
     rows = page.locator("#event-list > li")
     for told in (
         f"ann started {thread}",

@@ -105,8 +105,8 @@ def test_the_server_says_what_a_browser_may_do_with_the_page(visit: Visits, serv
 def test_names_that_may_look_like_others_are_marked(visit: Visits, server: HttpServer, store: StateStore) -> None:
     for resource, agent in (("custom://one", "\u0430nn"), ("custom://tw\u043e", "ben"), ("custom://three", "cleo")):
         store.claim(resource, agent=agent)
-    command = store._opened.requests.claim("custom://four", "dora").command.model_copy(update={"agent": "dora\u3164"})
-    store._opened.write(CommandRequest(command, lambda outcome: outcome), store._opened.caller)
+    command = store._engine.requests.claim("custom://four", "dora").command.model_copy(update={"agent": "dora\u3164"})
+    store._engine.write(CommandRequest(command, lambda outcome: outcome), store._engine.caller)
     page = visit(server.url)
     for place, marks in (("#claim-list", [True, True, False]), ("#event-list", [True, True, False])):
         for resource, marked in zip(("custom://one", "custom://tw\u043e", "custom://three"), marks, strict=True):
@@ -118,5 +118,5 @@ def test_names_that_may_look_like_others_are_marked(visit: Visits, server: HttpS
     expect(agents).to_contain_text("\u0430nn")
     for resource, agent in (("custom://one", "\u0430nn"), ("custom://tw\u043e", "ben"), ("custom://three", "cleo")):
         store.release(resource, agent=agent)
-    release = store._opened.requests.release("custom://four", "boss", note="a test ends", forced=True)
-    store._opened.write(release, store._opened.caller)
+    release = store._engine.requests.release("custom://four", "boss", note="a test ends", forced=True)
+    store._engine.write(release, store._engine.caller)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdlog.adapters.compose import MEMORY, open_holdlog
-from holdlog.adapters.opened import Engine
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.postgres.opening import open_postgres
@@ -28,16 +28,16 @@ def clock() -> Clock:
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Store]:
-    opened: Store
+    engine: Store
     match request.param:
         case "memory":
-            opened = MemoryStore(clock, clock.steady)
+            engine = MemoryStore(clock, clock.steady)
         case "sqlite":
-            opened = open_sqlite(tmp_path / "state.db", clock, clock.steady)
+            engine = open_sqlite(tmp_path / "state.db", clock, clock.steady)
         case _:
-            opened = open_postgres(request.getfixturevalue("postgres"), clock, clock.steady)
-    yield opened
-    opened.close()
+            engine = open_postgres(request.getfixturevalue("postgres"), clock, clock.steady)
+    yield engine
+    engine.close()
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -53,7 +53,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def opened(place: str) -> Iterator[Engine]:
+def engine(place: str) -> Iterator[Engine]:
     holdlog = open_holdlog(place)
     yield holdlog
     holdlog.close()

@@ -170,7 +170,7 @@ def test_a_redacted_reason_reads_as_none_and_the_chain_holds(kind: Kind) -> None
     redact = f"UPDATE stored_events SET reason = NULL, reason_salt = NULL, reason_hash = {_hex(kind, hashed)}"
     kind.run(f"{redact} WHERE {kind.position} = 2")
     assert kind.bad() == {}
-    with opened(kind) as store:
+    with engine(kind) as store:
         recorded = whole_log(store)[1]
         assert recorded.envelope.caller.reason is None
         assert recorded.envelope.caller.principal == "token:ci"
@@ -231,14 +231,14 @@ def test_a_forged_text_next_to_the_hash_of_the_true_one_is_found(kind: Kind, col
 def test_new_columns_of_an_event_of_format_1_are_found_and_not_read(kind: Kind, column: str) -> None:
     kind.doctored(f"UPDATE stored_events SET {column} WHERE POSITION = 3")
     assert "record:n/old@1" in kind.bad()["digests"]
-    with opened(kind) as store:
+    with engine(kind) as store:
         envelope = whole_log(store)[2].envelope
     assert (envelope.operation, envelope.based_on, envelope.forced, envelope.guard) == (None, None, None, None)
 
 
 def test_an_event_of_a_newer_format_is_an_error_for_whoever_reads_it(kind: Kind) -> None:
     kind.doctored("UPDATE stored_events SET format = 3 WHERE POSITION = 2")
-    with opened(kind) as store:
+    with engine(kind) as store:
         with pytest.raises(StoreError, match="record:n/k@1 has format 3; a newer holdlog"):
             whole_log(store)
         assert write(store, "k", 3) == 2
@@ -246,7 +246,7 @@ def test_an_event_of_a_newer_format_is_an_error_for_whoever_reads_it(kind: Kind)
 
 def test_fencing_conditions_that_are_not_json_are_an_error_for_whoever_reads_them(kind: Kind) -> None:
     kind.doctored("UPDATE stored_events SET guard = '[' WHERE POSITION = 2")
-    with opened(kind) as store, pytest.raises(StoreError, match="record:n/k@1 cannot be read"):
+    with engine(kind) as store, pytest.raises(StoreError, match="record:n/k@1 cannot be read"):
         whole_log(store)
 
 
@@ -323,7 +323,7 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
     found: Kind = (
         InFile(tmp_path / "state.db") if request.param == "file" else InDatabase(request.getfixturevalue("postgres"))
     )
-    with opened(found) as store:
+    with engine(found) as store:
         run(store, AcquireClaim(resource="a.py", agent="ann"), ANN.model_copy(update={"request_id": None}))
         guard = (FencingCondition(resource="a.py", version=1),)
         run(store, Transact(operations=(put("k", "true", 0),), by="ann", guard=guard), ANN)
@@ -333,7 +333,7 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
     return found
 
 
-def opened(kind: Kind) -> Any:
+def engine(kind: Kind) -> Any:
     return closing(open_sqlite(kind.place) if isinstance(kind.place, Path) else open_postgres(kind.place))
 
 

@@ -35,7 +35,7 @@ class Awaited:
     def __init__(self, place: str, **options: Any) -> None:
         self._runner = asyncio.Runner()
         self._store = AsyncStateStore(place, **options)
-        self._opened, self._calls = self._store._opened, self._store._calls
+        self._engine, self._requests = self._store._engine, self._store._requests
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         call: Callable[..., Coroutine[Any, Any, Any]] = getattr(self._store, name)
@@ -83,8 +83,8 @@ def state(kind: Callable[..., Library], place: str) -> Iterator[Library]:
 
 def force(state: Library, resource: str, reason: str = "stuck") -> None:
     """A person takes the claim away."""
-    call = state._calls.release(resource, "boss", note=reason, forced=True)
-    state._opened.write(call, state._opened.caller)
+    call = state._requests.release(resource, "boss", note=reason, forced=True)
+    state._engine.write(call, state._engine.caller)
 
 
 def holder(state: Library, resource: str) -> str | None:
@@ -159,8 +159,8 @@ def test_what_another_holds_is_busy_and_stays_as_it_was(state: Library) -> None:
 def test_to_wait_for_each_other_is_a_deadlock(state: Library) -> None:
     state.claim("a.md", agent="ben")
     with state.claimed("b.md", agent="ann"):
-        waits = state._calls.claim("b.md", "ben", wait_seconds=30).command
-        state._opened.writer.run(waits, state._opened.caller)
+        waits = state._requests.claim("b.md", "ben", wait_seconds=30).command
+        state._engine.writer.run(waits, state._engine.caller)
         with pytest.raises(DeadlockError, match="ring of 2"), state.claimed("a.md", agent="ann", wait_seconds=30):
             raise AssertionError("must not run")
         assert holder(state, "b.md") == "ann"
@@ -174,14 +174,14 @@ def test_a_block_stands_in_line_for_longer_than_one_call_may(kind: Callable[...,
         seen: list[Lease] = []
 
         def another_call() -> bool:
-            with state._opened.store.reader() as reader:
+            with state._engine.store.reader() as reader:
                 waits = [it for it in reader.leases.of(["a.md"]) if it.kind == "waits" and it.waiting_until]
             if waits and (not seen or waits[0].waiting_until > seen[-1].waiting_until):
                 seen.append(waits[0])
             return len(seen) == 3
 
         until(another_call)
-        state._opened.write(state._calls.release("a.md", "ben"), state._opened.caller)
+        state._engine.write(state._requests.release("a.md", "ben"), state._engine.caller)
         return seen
 
     with ThreadPoolExecutor(1) as pool:
@@ -305,7 +305,7 @@ def test_who_releases_inside_the_block_has_lost_nothing(state: Library) -> None:
 def test_a_store_that_is_closed_inside_the_block_is_told(kind: Callable[..., Library], tmp_path: Path) -> None:
     store = kind(str(tmp_path / "state.db"))
     with pytest.raises(StoreError, match="closed"), store.claimed("a.md", agent="ann"):
-        store._opened.close()
+        store._engine.close()
 
 
 # --- an agent that holds it already
@@ -358,7 +358,7 @@ def test_a_block_outlives_its_lease(state: Library) -> None:
         with state.claimed("a.md", agent="ann"):
             pass  # its end does not end the renewals of the outer one
         require_renewed(state, "a.md")
-    assert not state._opened.upkeep._grants
+    assert not state._engine.lease_maintenance._grants
 
 
 def test_what_was_only_claimed_is_renewed_inside_a_block(state: Library) -> None:
@@ -429,7 +429,7 @@ async def test_a_block_that_is_cancelled_in_line_leaves_the_line(place: str) -> 
         task = asyncio.ensure_future(block.__aenter__())
 
         def in_line() -> bool:
-            with store._opened.store.reader() as reader:
+            with store._engine.store.reader() as reader:
                 return bool(reader.queued())
 
         await aside(in_line)
@@ -454,18 +454,20 @@ async def test_a_claim_cancelled_while_it_gets_its_ticket_is_served_no_more(plac
     """Or the resource would wait for it, free, while nobody comes."""
     async with AsyncStateStore(place) as store:
         await store.claim("a.md", agent="ben")
-        opened = store._opened
-        with opened.store.transaction(time.monotonic() + PATIENCE):  # its command is taken, and cannot be withdrawn
+        engine = store._engine
+        with engine.store.transaction(time.monotonic() + PATIENCE):  # its command is taken, and cannot be withdrawn
             task = asyncio.ensure_future(store.claim("a.md", agent="ann", wait_seconds=60))
             await asyncio.sleep(0)
-            await aside(lambda: opened.writer._led and not opened.writer._waiting)
+            await aside(lambda: engine.writer._led and not engine.writer._waiting)
             task.cancel()
             await asyncio.sleep(0)
             task.cancel()  # as anyio does
             with pytest.raises(asyncio.CancelledError):
                 await task
         await aside(
-            lambda: [it.present for queue in opened.read(store._calls.board()).queues for it in queue.line] == [False]
+            lambda: (
+                [it.present for queue in engine.read(store._requests.board()).queues for it in queue.line] == [False]
+            )
         )
         await store.release("a.md", agent="ben")
         assert (await store.claim("a.md", agent="cleo")).status == "claimed"
@@ -477,14 +479,14 @@ async def test_a_claim_cancelled_right_behind_its_ticket_is_served_no_more(
     """While it is asked whether the holder's process lives, which a database answers in a thread."""
     async with AsyncStateStore(place) as store:
         await store.claim("a.md", agent="ben")
-        opened, asked, go_on = store._opened, threading.Event(), threading.Event()
+        engine, asked, go_on = store._engine, threading.Event(), threading.Event()
 
         def connected(server: str) -> bool:
             asked.set()
             return go_on.wait(PATIENCE)
 
-        monkeypatch.setattr(opened.store, "remote", True)
-        monkeypatch.setattr(opened.server, "connected", connected)
+        monkeypatch.setattr(engine.store, "remote", True)
+        monkeypatch.setattr(engine.liveness, "connected", connected)
         task = asyncio.ensure_future(store.claim("a.md", agent="ann", wait_seconds=60))
         await aside(asked.is_set)
         task.cancel()
@@ -492,7 +494,9 @@ async def test_a_claim_cancelled_right_behind_its_ticket_is_served_no_more(
         with pytest.raises(asyncio.CancelledError):
             await task
         await aside(
-            lambda: [it.present for queue in opened.read(store._calls.board()).queues for it in queue.line] == [False]
+            lambda: (
+                [it.present for queue in engine.read(store._requests.board()).queues for it in queue.line] == [False]
+            )
         )
 
 

@@ -123,7 +123,7 @@ def test_beside_ten_thousand_live_claims_the_database_does_as_much_as_beside_non
         store = open_sqlite(tmp_path / f"{number}.db", clock, clock.steady)
         fill(store, [f"src/{it}.py" for it in range(number)])
         claim(store, "warm")
-        steps[number] = _steps_of(store, lambda opened=store: claim(opened, "src/new.py"))
+        steps[number] = _steps_of(store, lambda engine=store: claim(engine, "src/new.py"))
         store.close()
     assert 0 < steps[10_000] <= 2 * steps[0]
 

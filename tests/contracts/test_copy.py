@@ -42,7 +42,7 @@ from tests.commands import (
     until,
 )
 from tests.conftest import fresh_schema
-from tests.places import Place, Somewhere, opened, places, stands
+from tests.places import Place, Somewhere, engine, places, stands
 
 PAIRS = list(itertools.product(["file", "schema"], repeat=2))
 KINDS = ["file", "schema"]
@@ -80,7 +80,7 @@ def fill(place: Place) -> None:
         store.claim("b.md", agent="bob")
         store.release("b.md", agent="bob", outcome="modified", note="done")
         assert store.claim("src/a.py", agent="eve").status == "busy"
-    with opened(place) as found, found.transaction(time.monotonic() + 10) as transaction:
+    with engine(place) as found, found.transaction(time.monotonic() + 10) as transaction:
         transaction.note_refusals([Refusal(7, "busy", "what", "eve", None)])
 
 
@@ -91,13 +91,13 @@ def views(store: Store) -> dict[str, list[Any]]:
 
 
 def meta(place: Place, name: str) -> str | None:
-    with opened(place) as store, store.reader() as reader:
+    with engine(place) as store, store.reader() as reader:
         return reader.meta(name)
 
 
 def leases(place: Place) -> dict[str, tuple[Lease, float]]:
     """By resource, with the seconds that are left."""
-    with opened(place) as store, store.transaction(time.monotonic() + 10) as transaction:
+    with engine(place) as store, store.transaction(time.monotonic() + 10) as transaction:
         found = transaction.leases.of(["src/", "a", "b"])
         return {it.resource: (it, (it.deadline - transaction.steady) / 1e6) for it in found}
 
@@ -115,7 +115,7 @@ def test_a_copy_has_every_event_at_its_place_and_all_views(pair: tuple[Place, Pl
     source, target = pair
     fill(source)
     report = copy(source, target)
-    with opened(source) as ours, opened(target) as theirs:
+    with engine(source) as ours, engine(target) as theirs:
         assert rows(theirs) == rows(ours)
         assert (report.events, report.position) == (len(rows(ours)), rows(ours)[-1][0])
         assert views(theirs) == views(ours)
@@ -128,7 +128,7 @@ def test_a_store_without_events_can_be_copied(pair: tuple[Place, Place]) -> None
     source, target = pair
     StateStore(source).close()
     assert copy(source, target, seal=True)[2:4] == (0, 0)
-    with opened(target) as store:
+    with engine(target) as store:
         assert rows(store) == []
 
 
@@ -139,7 +139,7 @@ def test_the_copy_goes_on_where_the_source_was(pair: tuple[Place, Place]) -> Non
     with StateStore(target) as store:
         assert store.set("n", "k1", "back", updated_by="ann", expected_version=0).version == 5
         assert store.set("new", "k", 1, updated_by="ann").version == 1
-    with opened(source) as ours, opened(target) as theirs:
+    with engine(source) as ours, engine(target) as theirs:
         assert rows(theirs)[:-2] == rows(ours)
         require_views_equal_the_log(theirs)
 
@@ -147,7 +147,7 @@ def test_the_copy_goes_on_where_the_source_was(pair: tuple[Place, Place]) -> Non
 def test_redacted_values_stay_out_and_verify(somewhere: Somewhere) -> None:
     source, between, target = (somewhere(it) for it in ("file", "schema", "file"))
     fill(source)
-    with opened(source) as store, store.transaction(time.monotonic() + 10) as transaction:
+    with engine(source) as store, store.transaction(time.monotonic() + 10) as transaction:
         transaction.wrote = True  # type: ignore[misc]
         connection = transaction.connection  # type: ignore[attr-defined]
         salt, payload = connection.execute("SELECT salt, payload FROM stored_events WHERE rowid = 1").fetchone()
@@ -155,7 +155,7 @@ def test_redacted_values_stay_out_and_verify(somewhere: Somewhere) -> None:
         connection.execute(redact, (payload_hash(salt, payload),))
     copy(source, between)
     copy(between, target)
-    with opened(source) as ours, opened(target) as theirs:
+    with engine(source) as ours, engine(target) as theirs:
         assert rows(theirs) == rows(ours)
         assert rows(theirs)[0][13] is None
 
@@ -200,7 +200,7 @@ def test_time_stands_still_for_claims_between_the_seal_and_the_copy(
 ) -> None:
     source, target = pair
     began = time.monotonic()
-    with opened(source) as store:
+    with engine(source) as store:
         run(store, AcquireClaim(resource="a", agent="ann", lease=100_000_000), by())
     with monkeypatch.context() as patch:
         for kind in (FileTarget, DatabaseCopyTarget):
@@ -233,12 +233,12 @@ def test_the_holder_comes_back_and_nobody_else_is_let_in(pair: tuple[Place, Plac
 
 def test_who_stood_in_line_has_its_place_in_the_copy(pair: tuple[Place, Place]) -> None:
     source, target = pair
-    with opened(source) as store:
+    with engine(source) as store:
         run(store, AcquireClaim(resource="a", agent="ann"), by("s1"))
         run(store, AcquireClaim(resource="a", agent="bob", wait=30_000_000), by("s2"))
         run(store, AcquireClaim(resource="a", agent="eve", wait=30_000_000), by("s3"))
     copy(source, target, seal=True)
-    with opened(target) as store:
+    with engine(target) as store:
         run(store, AcquireClaim(resource="a", agent="eve", wait=30_000_000), by("s8", server="v8"))
         run(store, AcquireClaim(resource="a", agent="bob", wait=30_000_000), by("s9", server="v9"))
         run(store, ReleaseClaim(resource="a", agent="ann"), by("s7", server="v7"))
@@ -248,11 +248,11 @@ def test_who_stood_in_line_has_its_place_in_the_copy(pair: tuple[Place, Place]) 
 
 def test_what_was_lost_is_told_in_the_copy(pair: tuple[Place, Place]) -> None:
     source, target = pair
-    with opened(source) as store, store.transaction(time.monotonic() + 10) as transaction:
+    with engine(source) as store, store.transaction(time.monotonic() + 10) as transaction:
         lost = Lease("a", 1, "held", "ann", None, "s1", "v1", 0, 0).lost("forced", transaction.at, "lunch")
         transaction.leases.lose([lost], transaction.at)
     copy(source, target, seal=True)
-    with opened(target) as store, store.reader() as reader:
+    with engine(target) as store, store.reader() as reader:
         (loss,) = reader.leases.losses(None, "s1", None)
         assert (loss.resource, loss.why, loss.note, loss.server) == ("a", "forced", "lunch", "")
 
@@ -273,7 +273,7 @@ def test_a_copy_has_an_id_of_its_own(pair: tuple[Place, Place]) -> None:
 def test_a_sealed_copy_is_the_store(pair: tuple[Place, Place]) -> None:
     source, target = pair
     fill(source)
-    with opened(source) as store, store.transaction(time.monotonic() + 10) as transaction:
+    with engine(source) as store, store.transaction(time.monotonic() + 10) as transaction:
         transaction.put_meta("relay:x", "where it stands")
     report = copy(source, target, seal=True)
     assert report.kept_id
@@ -310,7 +310,7 @@ def test_what_is_sealed_and_went_nowhere_may_go_elsewhere(
     with StateStore(source) as store, pytest.raises(SealedError, match=str(broken)):
         store.set("n", "k", 1, updated_by="ann")
     assert copy(source, target).kept_id
-    with opened(source) as store, pytest.raises(SealedError) as refusal:
+    with engine(source) as store, pytest.raises(SealedError) as refusal:
         run(store, transact(put("k", 1)))
     assert str(broken) not in line_of(refusal.value)
 
@@ -324,7 +324,7 @@ def test_moved_again_and_again_it_stays_the_same_store(somewhere: Somewhere) -> 
     fill(stops[0])
     ids = {copy(source, target, seal=True).store_id for source, target in itertools.pairwise(stops)}
     assert len(ids) == 1
-    with opened(stops[0]) as first, opened(stops[-1]) as last:
+    with engine(stops[0]) as first, engine(stops[-1]) as last:
         assert rows(first) == rows(last)
         assert views(first) == views(last)
 
@@ -413,7 +413,7 @@ def test_the_doctor_tells_that_a_store_is_sealed(source: Place, somewhere: Somew
 
 
 def everything(place: Place) -> Any:
-    with opened(place) as store, store.snapshot() as reader:
+    with engine(place) as store, store.snapshot() as reader:
         assert isinstance(reader, SqliteReader | PostgresReader)
         names = ["stored_events", "leases", "losses", "requests", *(view.name for view in VIEWS)]
         return [sorted(map(repr, reader.connection.execute(f"SELECT * FROM {name}").fetchall())) for name in names]
@@ -421,7 +421,7 @@ def everything(place: Place) -> Any:
 
 def test_builds_that_know_no_seals_are_refused_by_the_database(source: Place, somewhere: Somewhere) -> None:
     """`run` does what their writers do: it asks nothing, and appends."""
-    with opened(source) as store:
+    with engine(source) as store:
         run(store, AcquireClaim(resource="a", agent="ann"), by("s1"))
         copy(source, somewhere("file"), seal=True)
         before = everything(source)
@@ -469,7 +469,7 @@ def test_who_keeps_leases_in_a_sealed_store_rests(source: Place, somewhere: Some
             return run_(command, caller)
 
         holdlog.writer.run = counted  # type: ignore[method-assign]
-        with holdlog.upkeep.waiting():
+        with holdlog.lease_maintenance.waiting():
             assert until_it_tried.wait(30)
             time.sleep(2.5)  # it would have tried twice more
         assert len(tries) == 1
@@ -494,7 +494,7 @@ def test_events_that_nobody_knows_are_not_copied(source: Place, somewhere: Somew
 
 
 def tamper(place: Place, statement: str) -> None:
-    with opened(place) as store, store.transaction(time.monotonic() + 10) as transaction:
+    with engine(place) as store, store.transaction(time.monotonic() + 10) as transaction:
         transaction.connection.execute(statement)  # type: ignore[attr-defined]
         transaction.put_meta("test", "tampered")
 
@@ -636,7 +636,7 @@ def _slow(steady: Any) -> Any:
 
 
 def test_progress_is_told(source: Place, somewhere: Somewhere) -> None:
-    with opened(source) as store:
+    with engine(source) as store:
         run(store, transact(*(put(f"k{number}", number) for number in range(1_000))))
     told: list[tuple[int, int]] = []
     copy(source, somewhere("file"), progress=lambda done, total: told.append((done, total)))
@@ -662,7 +662,7 @@ def test_a_url_is_told_with_its_user_and_without_what_has_to_be_hidden(url: str,
 def test_a_move_tells_whom_to_go_on_as_and_no_password(source: Place, postgres_server: str) -> None:
     with fresh_schema(f"{postgres_server}&password=hunter2") as to:
         report = copy(source, to, seal=True)
-        with opened(source) as store, pytest.raises(SealedError) as refusal:
+        with engine(source) as store, pytest.raises(SealedError) as refusal:
             run(store, transact(put("k", 1)))
         for told in (report.target, line_of(refusal.value)):
             assert "postgresql://postgres@" in told
@@ -694,7 +694,7 @@ def test_quotes_in_a_path_do_no_harm(somewhere: Somewhere, tmp_path: Path) -> No
         source, target = somewhere(kind), tmp_path / f'it\'s {kind} 100% "new".db'
         StateStore(source).close()
         copy(source, target, seal=True)
-        with opened(source) as store, pytest.raises(SealedError, match=r"it's \w+ 100% \"new\".db; use it there"):
+        with engine(source) as store, pytest.raises(SealedError, match=r"it's \w+ 100% \"new\".db; use it there"):
             run(store, transact(put("k", 1)), NOBODY)
 
 

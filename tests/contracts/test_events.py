@@ -18,9 +18,9 @@ from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Requests
 from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.events import paging
 from holdlog.adapters.library import AsyncStateStore, StateStore
-from holdlog.adapters.opened import Engine
 from holdlog.adapters.pages import MAX_PAGE_BYTES
 from holdlog.adapters.results import Events, EventView
 from holdlog.domain.claims.resource import overlap
@@ -99,13 +99,13 @@ def test_a_value_that_is_null_is_told_as_null(store: Store) -> None:
     assert (deleted["kind"], deleted["by"], "value" in deleted) == ("ValueDeleted", "bob", False)
 
 
-def test_claims_and_agents_are_told_too(opened: Engine) -> None:
-    opened.claim(opened.requests.claim("src/", "ann", also=["b.py"], note="ten minutes"), NOBODY)
-    opened.claim(opened.requests.claim("b.py", "bob", also=["c.py"], wait_seconds=0.01), NOBODY)
-    opened.write(opened.requests.release("src/", "ann", outcome="moved", moved_to="lib/"), NOBODY)
-    opened.write(opened.requests.release("b.py", "admin", forced=True, note="away"), NOBODY)
-    opened.write(opened.requests.register("ann", name="Ann", purpose="tests"), NOBODY)
-    events = opened.read(opened.requests.events(opened.requests.choice())).body()["events"]
+def test_claims_and_agents_are_told_too(engine: Engine) -> None:
+    engine.claim(engine.requests.claim("src/", "ann", also=["b.py"], note="ten minutes"), NOBODY)
+    engine.claim(engine.requests.claim("b.py", "bob", also=["c.py"], wait_seconds=0.01), NOBODY)
+    engine.write(engine.requests.release("src/", "ann", outcome="moved", moved_to="lib/"), NOBODY)
+    engine.write(engine.requests.release("b.py", "admin", forced=True, note="away"), NOBODY)
+    engine.write(engine.requests.register("ann", name="Ann", purpose="tests"), NOBODY)
+    events = engine.read(engine.requests.events(engine.requests.choice())).body()["events"]
     by_kind = {event["kind"]: event for event in events}
     assert [events[0][it] for it in ("kind", "resource", "by", "agent", "note")] == [
         "ClaimGranted",
@@ -293,19 +293,19 @@ def test_a_resource_chooses_what_overlaps_it(changed: str, asked: str) -> None:
     calls = Requests(Settings(), lambda: 0, lambda: 0, lambda server: True, Identity("salt"))
     with StateStore(":memory:") as memory:
         memory.claim(changed, agent="ann")
-        with memory._opened.store.reader() as reader:
+        with memory._engine.store.reader() as reader:
             found = calls.events(calls.choice(resource=asked)).answer(reader)
     assert bool(found.events) == overlap(changed, asked)
 
 
-def test_only_what_the_grants_let_see_is_told_and_no_other_name(opened: Engine) -> None:
-    opened.write(opened.requests.set("open", "k", 1, "ann", None), NOBODY)
-    opened.write(opened.requests.set("hidden", "k", "secret", "ann", None), NOBODY)
-    opened.claim(opened.requests.claim("docs/a.md", "ann"), NOBODY)
-    opened.claim(opened.requests.claim("docs/a.md", "bob", also=["hidden.py", "docs/b.md"], wait_seconds=0.01), NOBODY)
-    opened.write(opened.requests.release("docs/a.md", "ann", outcome="moved", moved_to="hidden/a.md"), NOBODY)
-    calls = opened.requests.within(Grants.parse(["read:open", "claim:docs/*"]))
-    found = opened.read(calls.events(calls.choice()))
+def test_only_what_the_grants_let_see_is_told_and_no_other_name(engine: Engine) -> None:
+    engine.write(engine.requests.set("open", "k", 1, "ann", None), NOBODY)
+    engine.write(engine.requests.set("hidden", "k", "secret", "ann", None), NOBODY)
+    engine.claim(engine.requests.claim("docs/a.md", "ann"), NOBODY)
+    engine.claim(engine.requests.claim("docs/a.md", "bob", also=["hidden.py", "docs/b.md"], wait_seconds=0.01), NOBODY)
+    engine.write(engine.requests.release("docs/a.md", "ann", outcome="moved", moved_to="hidden/a.md"), NOBODY)
+    calls = engine.requests.within(Grants.parse(["read:open", "claim:docs/*"]))
+    found = engine.read(calls.events(calls.choice()))
     assert {event.stream for event in found.events} == {"record:open/k", "claim:docs/a.md"}
     assert [event.also for event in found.events if event.kind == "ClaimQueued"] == [["docs/b.md"]]  # type: ignore[attr-defined]
     assert "hidden" not in found.model_dump_json()
@@ -313,7 +313,7 @@ def test_only_what_the_grants_let_see_is_told_and_no_other_name(opened: Engine) 
     for denied in ({"namespace": "hidden"}, {"resource": "hidden.py"}):
         with pytest.raises(DeniedError):
             calls.choice(**denied)  # type: ignore[arg-type]
-    assert len(opened.read(calls.events(calls.choice(namespace="open"))).events) == 1
+    assert len(engine.read(calls.events(calls.choice(namespace="open"))).events) == 1
 
 
 # --- while others write
@@ -346,7 +346,7 @@ def test_nothing_is_missed_or_told_twice_while_others_write(place: str) -> None:
                 done.result(PATIENCE)
             ended.set()
             found = reading.result(PATIENCE)
-        log = whole_log(store._opened.store)
+        log = whole_log(store._engine.store)
         assert positions(found) == [it.envelope.position for it in log]
         assert [event.id for event in found] == [f"{it.envelope.stream}@{it.envelope.version}" for it in log]
 
@@ -358,7 +358,7 @@ def test_a_long_poll_is_answered_by_the_next_event_that_fits(place: str) -> None
     with StateStore(place) as store, ThreadPoolExecutor(1) as pool:
         store.set("n", "k", 1, updated_by="ann")
         waiting = pool.submit(store.events, 1, namespace="m", wait_seconds=LONG)
-        until(lambda: store._opened.upkeep.waiters == 1)
+        until(lambda: store._engine.lease_maintenance.waiters == 1)
         store.set("n", "k", 2, updated_by="ann")
         assert not waiting.done()
         store.set("m", "k", 3, updated_by="ann")
@@ -371,7 +371,7 @@ async def test_a_long_poll_of_a_coroutine_too(place: str) -> None:
     async with AsyncStateStore(place) as store:
         await store.set("n", "k", 1, updated_by="ann")
         waiting = asyncio.create_task(store.events(1, resource="src/", wait_seconds=LONG))
-        await aside(lambda: store._opened.upkeep.waiters == 1)
+        await aside(lambda: store._engine.lease_maintenance.waiters == 1)
         await store.set("n", "k", 2, updated_by="ann")
         await store.claim("src/a.py", agent="ann")
         answer = await asyncio.wait_for(waiting, PATIENCE)
@@ -399,10 +399,10 @@ def test_a_long_poll_that_has_more_to_look_at_answers_at_once(place: str, monkey
 
 
 def test_a_long_poll_lasts_no_longer_than_any_wait(place: str) -> None:
-    opened = open_holdlog(place, Settings(max_wait=0.01))
-    calls = opened.requests
-    assert opened.wait(calls.coming_events(calls.choice(), 0, 1, 3600.0)).events == []
-    opened.close()
+    engine = open_holdlog(place, Settings(max_wait=0.01))
+    calls = engine.requests
+    assert engine.wait(calls.coming_events(calls.choice(), 0, 1, 3600.0)).events == []
+    engine.close()
 
 
 # --- its document
@@ -416,4 +416,4 @@ def test_the_document_names_every_kind_with_its_fields() -> None:
     assert set(told) == set(fold.EVENTS)
     for kind, event in fold.EVENTS.items():
         named = {name.rstrip("?") for name in re.findall(r"`(\w+\??)`", told[kind])}
-        assert set(event.model_fields) - {"by", "principal", *event.kept_back} <= named, kind
+        assert set(event.model_fields) - {"by", "principal", *event.private_fields} <= named, kind

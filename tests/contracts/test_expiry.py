@@ -13,8 +13,8 @@ from holdlog.adapters import results
 from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Requests
-from holdlog.adapters.machine.bells import ProcessBell
-from holdlog.adapters.opened import Engine, Liveness
+from holdlog.adapters.engine import Engine, Liveness
+from holdlog.adapters.machine.bells import ProcessNotifier
 from holdlog.adapters.stores import rows
 from holdlog.adapters.stores.aside import SqliteAside
 from holdlog.adapters.stores.opening import open_sqlite
@@ -51,10 +51,10 @@ SECOND = 1_000_000
 
 
 @pytest.fixture
-def opened(store: Store, clock: Clock) -> Iterator[Engine]:
+def engine(store: Store, clock: Clock) -> Iterator[Engine]:
     server, settings = Liveness(), Settings()
     calls = Requests(settings, clock, clock.steady, server.connected, IDENTITY)
-    holdlog = Engine(store, ProcessBell(), NOBODY, calls, server, settings, IDENTITY)
+    holdlog = Engine(store, ProcessNotifier(), NOBODY, calls, server, settings, IDENTITY)
     yield holdlog
     holdlog.close()
 
@@ -73,63 +73,63 @@ def next_end(store: Store) -> int | None:
         return reader.next_value_end()
 
 
-def get(opened: Engine, key: str = "k") -> results.StateRecord:
-    return opened.read(opened.requests.get("n", key))
+def get(engine: Engine, key: str = "k") -> results.StateRecord:
+    return engine.read(engine.requests.get("n", key))
 
 
-def missing(opened: Engine, key: str = "k") -> dict[str, Any]:
+def missing(engine: Engine, key: str = "k") -> dict[str, Any]:
     with pytest.raises(NotFoundError) as refusal:
-        get(opened, key)
+        get(engine, key)
     return refusal.value.facts
 
 
-def listed(opened: Engine, deleted: bool = False) -> list[tuple[str, int]]:
-    found = opened.read(opened.requests.list_records("n", deleted=deleted))
+def listed(engine: Engine, deleted: bool = False) -> list[tuple[str, int]]:
+    found = engine.read(engine.requests.list_records("n", deleted=deleted))
     return [(it.key, it.version) for it in found.records]
 
 
-def seen_by_all_reads(opened: Engine) -> Any:
+def seen_by_all_reads(engine: Engine) -> Any:
     """Every answer that tells of a value, but for positions and for what history shows."""
-    calls = opened.requests
+    calls = engine.requests
     try:
-        got: Any = get(opened)
+        got: Any = get(engine)
     except NotFoundError as refusal:
         got = refusal.facts
     return (
         got,
-        listed(opened),
-        listed(opened, deleted=True),
-        opened.read(calls.list_namespaces()).namespaces,
-        opened.read(calls.all_namespaces()),
-        opened.read(calls.all_records("n")),
-        [record.key for record in opened.read(calls.export("n")).records],
-        [(it.key, it.version, it.updated_at) for it in opened.read(calls.export("n", True)).records],
+        listed(engine),
+        listed(engine, deleted=True),
+        engine.read(calls.list_namespaces()).namespaces,
+        engine.read(calls.all_namespaces()),
+        engine.read(calls.all_records("n")),
+        [record.key for record in engine.read(calls.export("n")).records],
+        [(it.key, it.version, it.updated_at) for it in engine.read(calls.export("n", True)).records],
     )
 
 
 # --- what reads say
 
 
-def test_a_value_with_a_time_to_live_tells_its_end(opened: Engine, clock: Clock) -> None:
-    change(opened.store, put_for("k", 1, seconds=60))
+def test_a_value_with_a_time_to_live_tells_its_end(engine: Engine, clock: Clock) -> None:
+    change(engine.store, put_for("k", 1, seconds=60))
     clock.move(15.5)
-    found = get(opened)
+    found = get(engine)
     assert (found.value, found.expires_at, found.expires_in_seconds) == (1, utc(START + 60 * SECOND), 44.5)
-    (kept,) = opened.read(opened.requests.all_records("n"))
+    (kept,) = engine.read(engine.requests.all_records("n"))
     assert kept == found
 
 
-def test_a_value_without_one_tells_none(opened: Engine) -> None:
-    write(opened.store, "k", 1)
-    assert not {"expires_at", "expires_in_seconds"} & get(opened).body().keys()
+def test_a_value_without_one_tells_none(engine: Engine) -> None:
+    write(engine.store, "k", 1)
+    assert not {"expires_at", "expires_in_seconds"} & get(engine).body().keys()
 
 
-def test_a_due_value_reads_as_ended_to_the_microsecond(opened: Engine, clock: Clock) -> None:
-    change(opened.store, put_for("k", 1, seconds=60))
+def test_a_due_value_reads_as_ended_to_the_microsecond(engine: Engine, clock: Clock) -> None:
+    change(engine.store, put_for("k", 1, seconds=60))
     clock.now = START + 60 * SECOND - 1
-    assert get(opened).expires_in_seconds == 0.000_001
+    assert get(engine).expires_in_seconds == 0.000_001
     clock.now += 1
-    assert missing(opened) == {
+    assert missing(engine) == {
         "namespace": "n",
         "key": "k",
         "version": 2,
@@ -139,22 +139,22 @@ def test_a_due_value_reads_as_ended_to_the_microsecond(opened: Engine, clock: Cl
     }
 
 
-def test_reads_write_nothing(opened: Engine, clock: Clock) -> None:
-    change(opened.store, put_for("k", 1, seconds=60))
+def test_reads_write_nothing(engine: Engine, clock: Clock) -> None:
+    change(engine.store, put_for("k", 1, seconds=60))
     clock.move(61)
-    seen_by_all_reads(opened)
-    assert len(whole_log(opened.store)) == 1
+    seen_by_all_reads(engine)
+    assert len(whole_log(engine.store)) == 1
 
 
-def test_a_due_value_is_in_no_list_but_that_of_the_deleted(opened: Engine, clock: Clock) -> None:
-    change(opened.store, put("a", 1), put_for("k", 1, seconds=60), put_for("l", 1, seconds=61), put("z", 1))
+def test_a_due_value_is_in_no_list_but_that_of_the_deleted(engine: Engine, clock: Clock) -> None:
+    change(engine.store, put("a", 1), put_for("k", 1, seconds=60), put_for("l", 1, seconds=61), put("z", 1))
     clock.move(60)
-    assert listed(opened) == [("a", 1), ("l", 1), ("z", 1)]
-    assert listed(opened, deleted=True) == [("k", 2)]
-    (namespace,) = opened.read(opened.requests.list_namespaces()).namespaces
+    assert listed(engine) == [("a", 1), ("l", 1), ("z", 1)]
+    assert listed(engine, deleted=True) == [("k", 2)]
+    (namespace,) = engine.read(engine.requests.list_namespaces()).namespaces
     assert namespace.count == 3
-    assert [it.key for it in opened.read(opened.requests.export("n")).records] == ["a", "l", "z"]
-    exported = opened.read(opened.requests.export("n", include_deleted=True)).records
+    assert [it.key for it in engine.read(engine.requests.export("n")).records] == ["a", "l", "z"]
+    exported = engine.read(engine.requests.export("n", include_deleted=True)).records
     assert [(it.key, it.version, it.value) for it in exported] == [
         ("a", 1, 1),
         ("k", 2, None),
@@ -163,20 +163,20 @@ def test_a_due_value_is_in_no_list_but_that_of_the_deleted(opened: Engine, clock
     ]
 
 
-def test_a_namespace_of_due_values_is_gone(opened: Engine, clock: Clock) -> None:
-    change(opened.store, put_for("k", 1, seconds=60))
+def test_a_namespace_of_due_values_is_gone(engine: Engine, clock: Clock) -> None:
+    change(engine.store, put_for("k", 1, seconds=60))
     clock.move(60)
-    assert opened.read(opened.requests.all_namespaces()) == []
+    assert engine.read(engine.requests.all_namespaces()) == []
 
 
-def test_that_an_end_is_noticed_changes_nothing_for_readers(opened: Engine, clock: Clock) -> None:
-    change(opened.store, put("a", 1), put_for("k", 1, seconds=60), put_for("l", 1, seconds=70))
+def test_that_an_end_is_noticed_changes_nothing_for_readers(engine: Engine, clock: Clock) -> None:
+    change(engine.store, put("a", 1), put_for("k", 1, seconds=60), put_for("l", 1, seconds=70))
     for seconds in (60, 5, 5):
         clock.move(seconds)
-        before = seen_by_all_reads(opened)
-        notice(opened.store)
-        assert seen_by_all_reads(opened) == before
-    assert listed(opened, deleted=True) == [("k", 2), ("l", 2)]
+        before = seen_by_all_reads(engine)
+        notice(engine.store)
+        assert seen_by_all_reads(engine) == before
+    assert listed(engine, deleted=True) == [("k", 2), ("l", 2)]
 
 
 def test_a_snapshot_is_of_one_time(store: Store, clock: Clock) -> None:
@@ -192,11 +192,11 @@ def test_a_snapshot_is_of_one_time(store: Store, clock: Clock) -> None:
 
 
 def test_a_value_that_is_renewed_while_it_is_read_is_not_taken_for_ended(
-    opened: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Read, then renewed by another, then the log goes on beyond the old end: there was always a value."""
-    change(opened.store, put_for("k", 1, seconds=60))
-    with opened.store.reader() as reader:
+    change(engine.store, put_for("k", 1, seconds=60))
+    with engine.store.reader() as reader:
         kind: Any = type(reader)
     record, renewals = kind.record, 0
 
@@ -206,47 +206,47 @@ def test_a_value_that_is_renewed_while_it_is_read_is_not_taken_for_ended(
         renewals += 1
         if renewals == 1:
             clock.move(59)
-            change(opened.store, put_for("k", 2, seconds=60))
+            change(engine.store, put_for("k", 2, seconds=60))
             clock.move(2)
-            write(opened.store, "other", 1)
+            write(engine.store, "other", 1)
         return found
 
     monkeypatch.setattr(kind, "record", renew_after_the_first_look)
-    assert get(opened).value in (1, 2)
+    assert get(engine).value in (1, 2)
 
 
 # --- what writes do
 
 
-def test_the_end_is_an_event_of_its_own_before_what_follows(opened: Engine, clock: Clock) -> None:
-    change(opened.store, put_for("k", 1, seconds=60), by="bob")
+def test_the_end_is_an_event_of_its_own_before_what_follows(engine: Engine, clock: Clock) -> None:
+    change(engine.store, put_for("k", 1, seconds=60), by="bob")
     clock.move(100)
-    (written,) = change(opened.store, put("k", 2, expected=0))
+    (written,) = change(engine.store, put("k", 2, expected=0))
     assert (written.version, written.previous_version) == (3, None)
-    ended, second = whole_log(opened.store)[1:]
+    ended, second = whole_log(engine.store)[1:]
     assert ended.event == ValueExpired(due=START + 60 * SECOND, by="bob")
     assert isinstance(second.event, ValueWritten)
     assert ended.envelope.at == second.envelope.at == START + 100 * SECOND
-    require_chained(opened.store)
-    require_views_equal_the_log(opened.store)
+    require_chained(engine.store)
+    require_views_equal_the_log(engine.store)
 
 
-def test_what_is_refused_does_not_notice_the_end_either(opened: Engine, clock: Clock) -> None:
-    change(opened.store, put_for("k", 1, seconds=60))
+def test_what_is_refused_does_not_notice_the_end_either(engine: Engine, clock: Clock) -> None:
+    change(engine.store, put_for("k", 1, seconds=60))
     clock.move(61)
     for operation in (put("k", 2, expected=1), put("k", 2, expected=2), drop("k", 1), check("k", 1), drop("k")):
         with pytest.raises((ConflictError, NotFoundError)):
-            change(opened.store, put("other", 1), operation)
-    assert len(whole_log(opened.store)) == 1
+            change(engine.store, put("other", 1), operation)
+    assert len(whole_log(engine.store)) == 1
 
 
-def test_clearing_a_namespace_deletes_what_lives_and_not_what_is_due(opened: Engine, clock: Clock) -> None:
-    change(opened.store, put_for("k", 1, seconds=60), put_for("l", 1, seconds=70))
+def test_clearing_a_namespace_deletes_what_lives_and_not_what_is_due(engine: Engine, clock: Clock) -> None:
+    change(engine.store, put_for("k", 1, seconds=60), put_for("l", 1, seconds=70))
     clock.move(61)
-    outcome: Any = run(opened.store, clear())
+    outcome: Any = run(engine.store, clear())
     assert [it.key for it in outcome.results] == ["l"]
-    notice(opened.store)
-    assert [it.event.topic for it in whole_log(opened.store)] == [
+    notice(engine.store)
+    assert [it.event.topic for it in whole_log(engine.store)] == [
         "ValueWritten",
         "ValueWritten",
         "ValueDeleted",
@@ -262,21 +262,21 @@ def test_a_later_operation_of_a_transaction_sees_that_the_value_ended(store: Sto
     require_views_equal_the_log(store)
 
 
-def test_a_set_without_a_time_to_live_clears_it_and_one_with_it_sets_it_anew(opened: Engine, clock: Clock) -> None:
-    change(opened.store, put_for("k", 1, seconds=60))
-    change(opened.store, put_for("k", 2, seconds=90, expected=1))
-    assert get(opened).expires_in_seconds == 90
-    change(opened.store, put("k", 3, expected=2))
+def test_a_set_without_a_time_to_live_clears_it_and_one_with_it_sets_it_anew(engine: Engine, clock: Clock) -> None:
+    change(engine.store, put_for("k", 1, seconds=60))
+    change(engine.store, put_for("k", 2, seconds=90, expected=1))
+    assert get(engine).expires_in_seconds == 90
+    change(engine.store, put("k", 3, expected=2))
     clock.move(1_000)
-    assert get(opened).expires_at is None
-    assert next_end(opened.store) is None
+    assert get(engine).expires_at is None
+    assert next_end(engine.store) is None
 
 
-def test_an_end_is_told_in_history_and_export_at_its_own_time(opened: Engine, clock: Clock) -> None:
-    change(opened.store, put_for("k", 1, seconds=60), by="bob")
+def test_an_end_is_told_in_history_and_export_at_its_own_time(engine: Engine, clock: Clock) -> None:
+    change(engine.store, put_for("k", 1, seconds=60), by="bob")
     clock.move(100)
-    notice(opened.store)
-    newest, _ = opened.read(opened.requests.history("n", "k")).history
+    notice(engine.store)
+    newest, _ = engine.read(engine.requests.history("n", "k")).history
     assert newest.body() == {
         "version": 2,
         "value": None,
@@ -285,20 +285,20 @@ def test_an_end_is_told_in_history_and_export_at_its_own_time(opened: Engine, cl
         "event_type": "expire",
         "position": 2,
     }
-    (record,) = opened.read(opened.requests.export("n", include_deleted=True)).records
+    (record,) = engine.read(engine.requests.export("n", include_deleted=True)).records
     assert record.history[0] == newest
 
 
-def test_an_end_that_nobody_noticed_is_in_no_history_yet(opened: Engine, clock: Clock) -> None:
+def test_an_end_that_nobody_noticed_is_in_no_history_yet(engine: Engine, clock: Clock) -> None:
     """As docs/answers.md says it: a read writes nothing, and a position cannot be told before there is one."""
-    change(opened.store, put_for("k", 1, seconds=60))
+    change(engine.store, put_for("k", 1, seconds=60))
     clock.move(100)
     with pytest.raises(NotFoundError) as gone:
-        get(opened)
+        get(engine)
     assert gone.value.facts["version"] == 2
-    versions = [it.version for it in opened.read(opened.requests.history("n", "k")).history]
-    notice(opened.store)
-    assert (versions, [it.version for it in opened.read(opened.requests.history("n", "k")).history]) == ([1], [2, 1])
+    versions = [it.version for it in engine.read(engine.requests.history("n", "k")).history]
+    notice(engine.store)
+    assert (versions, [it.version for it in engine.read(engine.requests.history("n", "k")).history]) == ([1], [2, 1])
 
 
 def test_an_event_without_an_end_is_stored_as_it_was_before_there_were_any(store: Store) -> None:
@@ -361,35 +361,35 @@ def test_the_end_of_a_value_is_that_of_the_transactions_time(store: Store, clock
     assert next_end(store) == START + 110 * SECOND
 
 
-def test_reads_and_writes_agree_when_the_clock_is_set_back(opened: Engine, clock: Clock) -> None:
+def test_reads_and_writes_agree_when_the_clock_is_set_back(engine: Engine, clock: Clock) -> None:
     """Time is never before the newest event; behind that it is the clock's, so a value that was due may live on."""
-    change(opened.store, put_for("k", 1, seconds=10))
+    change(engine.store, put_for("k", 1, seconds=10))
     clock.move(20)
-    write(opened.store, "other", 1)
+    write(engine.store, "other", 1)
     clock.move(-15)
-    assert missing(opened)["version"] == 2
+    assert missing(engine)["version"] == 2
     with pytest.raises(ConflictError):
-        change(opened.store, put("k", 2, expected=1))
-    assert change(opened.store, put("k", 2, expected=0))[0].version == 3
+        change(engine.store, put("k", 2, expected=1))
+    assert change(engine.store, put("k", 2, expected=0))[0].version == 3
 
 
-def test_a_value_whose_end_nobody_noticed_lives_on_when_the_clock_is_set_back(opened: Engine, clock: Clock) -> None:
-    change(opened.store, put_for("k", 1, seconds=10))
+def test_a_value_whose_end_nobody_noticed_lives_on_when_the_clock_is_set_back(engine: Engine, clock: Clock) -> None:
+    change(engine.store, put_for("k", 1, seconds=10))
     clock.move(20)
-    assert missing(opened)
+    assert missing(engine)
     with pytest.raises(ConflictError):
-        change(opened.store, put("k", 2, expected=1))
+        change(engine.store, put("k", 2, expected=1))
     clock.move(-15)
-    assert get(opened).version == 1
-    assert change(opened.store, put("k", 2, expected=1))[0].version == 2
+    assert get(engine).version == 1
+    assert change(engine.store, put("k", 2, expected=1))[0].version == 2
 
 
-def test_an_end_that_was_noticed_stays_when_the_clock_is_set_back(opened: Engine, clock: Clock) -> None:
-    change(opened.store, put_for("k", 1, seconds=10))
+def test_an_end_that_was_noticed_stays_when_the_clock_is_set_back(engine: Engine, clock: Clock) -> None:
+    change(engine.store, put_for("k", 1, seconds=10))
     clock.move(20)
-    notice(opened.store)
+    notice(engine.store)
     clock.move(-15)
-    assert missing(opened)["version"] == 2
+    assert missing(engine)["version"] == 2
 
 
 def test_what_a_refused_begin_did_not_learn_is_learnt_by_the_next(tmp_path: Path) -> None:
@@ -414,38 +414,38 @@ def test_what_a_refused_begin_did_not_learn_is_learnt_by_the_next(tmp_path: Path
 # --- watching
 
 
-def test_a_watch_is_told_of_an_end_that_was_noticed(opened: Engine, clock: Clock, in_thread: Any) -> None:
-    change(opened.store, put_for("k", 1, seconds=60), by="bob")
-    watching = in_thread(opened, opened.requests.watch("n", "k", 1, 50))
+def test_a_watch_is_told_of_an_end_that_was_noticed(engine: Engine, clock: Clock, in_thread: Any) -> None:
+    change(engine.store, put_for("k", 1, seconds=60), by="bob")
+    watching = in_thread(engine, engine.requests.watch("n", "k", 1, 50))
     clock.move(60)
-    notice(opened.store)
-    opened.bell.ring()
+    notice(engine.store)
+    engine.notifier.notify()
     answer = watching.result(PATIENCE)
     assert (answer.status, answer.version, answer.deleted_by) == ("deleted", 2, "bob")
     assert answer.deleted_at == answer.expires_at == utc(START + 60 * SECOND)
 
 
-def test_a_watch_that_looks_sees_an_end_that_nobody_noticed_once(opened: Engine, clock: Clock, in_thread: Any) -> None:
-    change(opened.store, put_for("k", 1, seconds=60))
-    watching = in_thread(opened, opened.requests.watch("n", "k", 1, 50))
+def test_a_watch_that_looks_sees_an_end_that_nobody_noticed_once(engine: Engine, clock: Clock, in_thread: Any) -> None:
+    change(engine.store, put_for("k", 1, seconds=60))
+    watching = in_thread(engine, engine.requests.watch("n", "k", 1, 50))
     clock.move(60)
-    opened.bell.ring()
+    engine.notifier.notify()
     answer = watching.result(PATIENCE)
     assert (answer.status, answer.version) == ("deleted", 2)
-    assert opened.wait(opened.requests.watch("n", "k", answer.version, 0)).status == "timeout"
-    notice(opened.store)
-    assert opened.wait(opened.requests.watch("n", "k", answer.version, 0)).status == "timeout"
-    write(opened.store, "k", 2)
-    assert opened.wait(opened.requests.watch("n", "k", answer.version, 0)).version == 3
+    assert engine.wait(engine.requests.watch("n", "k", answer.version, 0)).status == "timeout"
+    notice(engine.store)
+    assert engine.wait(engine.requests.watch("n", "k", answer.version, 0)).status == "timeout"
+    write(engine.store, "k", 2)
+    assert engine.wait(engine.requests.watch("n", "k", answer.version, 0)).version == 3
 
 
-def test_version_0_waits_until_what_ended_exists_again(opened: Engine, clock: Clock, in_thread: Any) -> None:
-    change(opened.store, put_for("k", 1, seconds=60))
+def test_version_0_waits_until_what_ended_exists_again(engine: Engine, clock: Clock, in_thread: Any) -> None:
+    change(engine.store, put_for("k", 1, seconds=60))
     clock.move(60)
-    assert opened.wait(opened.requests.watch("n", "k", 0, 0)).status == "timeout"
-    watching = in_thread(opened, opened.requests.watch("n", "k", 0, 50))
-    write(opened.store, "k", 2)
-    opened.bell.ring()
+    assert engine.wait(engine.requests.watch("n", "k", 0, 0)).status == "timeout"
+    watching = in_thread(engine, engine.requests.watch("n", "k", 0, 50))
+    write(engine.store, "k", 2)
+    engine.notifier.notify()
     assert watching.result(PATIENCE).version == 3
 
 
@@ -454,9 +454,9 @@ def in_thread() -> Iterator[Callable[..., Any]]:
     """Start a wait in a thread; answers when it has begun."""
     pool = ThreadPoolExecutor(2)
 
-    def start(opened: Engine, call: Any) -> Any:
-        future = pool.submit(opened.wait, call)
-        until(lambda: bool(opened.bell._wakers) or future.done())
+    def start(engine: Engine, call: Any) -> Any:
+        future = pool.submit(engine.wait, call)
+        until(lambda: bool(engine.notifier._wakers) or future.done())
         return future
 
     yield start
@@ -470,12 +470,12 @@ def in_thread() -> Iterator[Callable[..., Any]]:
     "seconds",
     [0, -1, -0.0, 0.000_000_4, MAX_TTL_SECONDS + 1, float("inf"), float("nan"), 10**400, True, "60", b"1", []],
 )
-def test_a_time_to_live_out_of_its_bounds_is_refused_by_name(opened: Engine, seconds: Any) -> None:
+def test_a_time_to_live_out_of_its_bounds_is_refused_by_name(engine: Engine, seconds: Any) -> None:
     with pytest.raises(InvalidError, match=r"ttl_seconds: must be a number of seconds from 0\.000001 to 315360000"):
-        opened.requests.set("n", "k", 1, "ann", None, ttl_seconds=seconds)
+        engine.requests.set("n", "k", 1, "ann", None, ttl_seconds=seconds)
 
 
 @pytest.mark.parametrize(("seconds", "lasts"), [(0.000_001, 1), (1, SECOND), (MAX_TTL_SECONDS, 315_360_000 * SECOND)])
-def test_a_time_to_live_is_exact_to_the_microsecond(opened: Engine, seconds: float, lasts: int) -> None:
-    opened.write(opened.requests.set("n", "k", 1, "ann", None, ttl_seconds=seconds), NOBODY)
-    assert next_end(opened.store) == START + lasts
+def test_a_time_to_live_is_exact_to_the_microsecond(engine: Engine, seconds: float, lasts: int) -> None:
+    engine.write(engine.requests.set("n", "k", 1, "ann", None, ttl_seconds=seconds), NOBODY)
+    assert next_end(engine.store) == START + lasts

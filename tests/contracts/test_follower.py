@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from holdlog.adapters import follower
 from holdlog.adapters.call import BlockingQuery
 from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.follower import LogTailer
-from holdlog.adapters.machine.bells import ProcessBell
-from holdlog.adapters.opened import Engine
+from holdlog.adapters.machine.bells import ProcessNotifier
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.message import NOBODY
@@ -70,67 +70,67 @@ def test_a_record_concerns_exactly_those_who_wait_for_its_namespace(waited: str,
 # --- what is told
 
 
-async def told(opened: Engine, *changes: Any) -> list[frozenset[str] | None]:
+async def told(engine: Engine, *changes: Any) -> list[frozenset[str] | None]:
     """What a subscriber is told of changes, each told before the next; it has been told something before."""
     heard: list[frozenset[str] | None] = []
-    with opened.follower.subscribe(heard.append):
-        opened.bell.ring()
+    with engine.log_tailer.subscribe(heard.append):
+        engine.notifier.notify()
         await aside(lambda: bool(heard))
         for each in changes:
             before = len(heard)
             each()
-            opened.bell.ring()
+            engine.notifier.notify()
             await aside(lambda before=before: len(heard) > before)  # type: ignore[misc]
     return heard
 
 
-async def test_a_subscriber_is_told_which_streams_grew(opened: Engine) -> None:
+async def test_a_subscriber_is_told_which_streams_grew(engine: Engine) -> None:
     heard = await told(
-        opened,
-        lambda: change(opened.store, put("k", 1), put("l", 1)),
-        lambda: claim(opened.store, "src/"),
+        engine,
+        lambda: change(engine.store, put("k", 1), put("l", 1)),
+        lambda: claim(engine.store, "src/"),
     )
     assert heard == [None, {"record:n/k", "record:n/l"}, {"claim:src/"}]
 
 
-async def test_rings_without_news_tell_nothing(opened: Engine) -> None:
+async def test_rings_without_news_tell_nothing(engine: Engine) -> None:
     def ring() -> None:
         for _ in range(50):
-            opened.bell.ring()
-        write(opened.store, "k", 1)
+            engine.notifier.notify()
+        write(engine.store, "k", 1)
 
-    assert await told(opened, ring) == [None, {"record:n/k"}]
+    assert await told(engine, ring) == [None, {"record:n/k"}]
 
 
-async def test_more_events_than_are_read_at_once_are_all_told(opened: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_events_than_are_read_at_once_are_all_told(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower, "READ_AT_ONCE", 7)
     keys = [f"{number}" for number in range(100)]
     heard: set[str] = set()
-    with opened.follower.subscribe(lambda streams: heard.update(streams or ())):
-        write(opened.store, "first", 0)
-        opened.bell.ring()
-        await aside(lambda: opened.follower._position is not None)
-        change(opened.store, *(put(key, 1) for key in keys))
-        opened.bell.ring()
+    with engine.log_tailer.subscribe(lambda streams: heard.update(streams or ())):
+        write(engine.store, "first", 0)
+        engine.notifier.notify()
+        await aside(lambda: engine.log_tailer._position is not None)
+        change(engine.store, *(put(key, 1) for key in keys))
+        engine.notifier.notify()
         await aside(lambda: len(heard) == 100)
     assert heard == {record_stream("n", key) for key in keys}
 
 
 async def test_a_log_that_was_set_back_makes_everybody_look() -> None:
     """As after the fail-over to a database that had not everything yet."""
-    store, bell = MemoryStore(), ProcessBell()
+    store, bell = MemoryStore(), ProcessNotifier()
     for number in range(3):
         write(store, "k", number)
     heard: list[frozenset[str] | None] = []
     following = LogTailer(store, bell)
     with following.subscribe(heard.append):
-        bell.ring()
+        bell.notify()
         await aside(lambda: heard == [None])
         store._committed = [], {}, {}, {}, []
-        bell.ring()
+        bell.notify()
         await aside(lambda: heard == [None, None])
         write(store, "other", 1)
-        bell.ring()
+        bell.notify()
         await aside(lambda: heard == [None, None, {"record:n/other"}])
 
 
@@ -148,81 +148,81 @@ class Looks:
         self.count += 1
 
 
-async def test_only_those_look_again_whom_an_event_concerns(opened: Engine) -> None:
+async def test_only_those_look_again_whom_an_event_concerns(engine: Engine) -> None:
     concerned_one, others = Looks((record_stream("n", "k"),)), Looks((record_stream("n", "other"), *what_overlaps("k")))
     all_of_it, everything = Looks(whole_namespace("n")), Looks(EVERYTHING)
     tasks = [
-        asyncio.create_task(opened.wait_async(it.call)) for it in (concerned_one, others, all_of_it, everything, others)
+        asyncio.create_task(engine.wait_async(it.call)) for it in (concerned_one, others, all_of_it, everything, others)
     ]
-    await aside(lambda: opened.upkeep.waiters == 5)
-    opened.bell.ring()
+    await aside(lambda: engine.lease_maintenance.waiters == 5)
+    engine.notifier.notify()
     await aside(lambda: others.count == 4)  # nobody knows what came before the first bell
     for number in range(10):
         before = concerned_one.count, all_of_it.count, everything.count
-        write(opened.store, "k", number)
-        opened.bell.ring()
+        write(engine.store, "k", number)
+        engine.notifier.notify()
         now = concerned_one, all_of_it, everything
         await aside(lambda before=before, now=now: all(it.count > n for it, n in zip(now, before, strict=True)))  # type: ignore[misc]
     assert others.count == 4
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert opened.follower._waiters == {}
-    assert opened.follower._to_wake == {}
-    assert opened.bell._wakers == []
+    assert engine.log_tailer._waiters == {}
+    assert engine.log_tailer._to_wake == {}
+    assert engine.notifier._wakers == []
 
 
 async def test_others_have_their_turns_while_many_waiters_are_woken() -> None:
-    opened = open_holdlog(":memory:")
-    opened.claim(opened.requests.claim("r", "ann"), NOBODY)
-    waiting = [asyncio.create_task(opened.wait_async(opened.requests.wait("r", LONG))) for _ in range(400)]
-    await aside(lambda: opened.upkeep.waiters == 400)
-    opened.write(opened.requests.release("r", "ann"), NOBODY)
+    engine = open_holdlog(":memory:")
+    engine.claim(engine.requests.claim("r", "ann"), NOBODY)
+    waiting = [asyncio.create_task(engine.wait_async(engine.requests.wait("r", LONG))) for _ in range(400)]
+    await aside(lambda: engine.lease_maintenance.waiters == 400)
+    engine.write(engine.requests.release("r", "ann"), NOBODY)
     turns = 0
     while any(not it.done() for it in waiting):
         await asyncio.sleep(0)
         turns += 1
     assert turns >= 400 / follower.WOKEN_AT_ONCE
     assert {(await it).status for it in waiting} == {"available"}
-    opened.close()
+    engine.close()
 
 
-async def test_many_listeners_are_one_waker_of_the_bell(opened: Engine) -> None:
+async def test_many_listeners_are_one_waker_of_the_bell(engine: Engine) -> None:
     with ExitStack() as stack:
         for _ in range(100):
-            stack.enter_context(opened.follower.listen(EVERYTHING))
-        assert len(opened.bell._wakers) == 1
-    assert opened.bell._wakers == []
+            stack.enter_context(engine.log_tailer.listen(EVERYTHING))
+        assert len(engine.notifier._wakers) == 1
+    assert engine.notifier._wakers == []
 
 
 # --- the end of all waits
 
 
-async def test_when_waiting_is_over_all_who_wait_are_answered_as_when_their_time_is_over(opened: Engine) -> None:
-    opened.claim(opened.requests.claim("r", "ann"), NOBODY)
-    in_line = opened.requests.claim("r", "bob", wait_seconds=LONG)
+async def test_when_waiting_is_over_all_who_wait_are_answered_as_when_their_time_is_over(engine: Engine) -> None:
+    engine.claim(engine.requests.claim("r", "ann"), NOBODY)
+    in_line = engine.requests.claim("r", "bob", wait_seconds=LONG)
     waiting = [
-        asyncio.create_task(opened.wait_async(opened.requests.wait("r", LONG))),
-        asyncio.create_task(opened.wait_async(opened.requests.watch("n", "k", 0, LONG))),
-        asyncio.create_task(opened.claim_async(in_line, NOBODY)),
-        asyncio.create_task(asyncio.to_thread(opened.wait, opened.requests.wait("r", LONG))),
+        asyncio.create_task(engine.wait_async(engine.requests.wait("r", LONG))),
+        asyncio.create_task(engine.wait_async(engine.requests.watch("n", "k", 0, LONG))),
+        asyncio.create_task(engine.claim_async(in_line, NOBODY)),
+        asyncio.create_task(asyncio.to_thread(engine.wait, engine.requests.wait("r", LONG))),
         asyncio.create_task(
-            asyncio.to_thread(opened.claim, opened.requests.claim("r", "cid", wait_seconds=LONG), NOBODY)
+            asyncio.to_thread(engine.claim, engine.requests.claim("r", "cid", wait_seconds=LONG), NOBODY)
         ),
     ]
-    await aside(lambda: opened.upkeep.waiters == 5)
-    opened.finish_waiting()
+    await aside(lambda: engine.lease_maintenance.waiters == 5)
+    engine.finish_waiting()
     answers: list[Any] = await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE)
     assert [it.status for it in answers] == ["timeout", "timeout", "busy", "timeout", "busy"]
     assert answers[2].ticket is not None
     assert answers[2].held_by == "ann"
 
 
-async def test_when_waiting_is_over_nobody_begins_to_wait(opened: Engine) -> None:
-    opened.claim(opened.requests.claim("r", "ann"), NOBODY)
-    opened.finish_waiting()
+async def test_when_waiting_is_over_nobody_begins_to_wait(engine: Engine) -> None:
+    engine.claim(engine.requests.claim("r", "ann"), NOBODY)
+    engine.finish_waiting()
     async with asyncio.timeout(PATIENCE):
-        assert (await opened.wait_async(opened.requests.wait("r", LONG))).status == "timeout"
-        assert (await opened.claim_async(opened.requests.claim("r", "bob", wait_seconds=LONG), NOBODY)).status == "busy"
-    assert opened.wait(opened.requests.watch("n", "k", 0, LONG)).status == "timeout"
-    assert opened.wait(opened.requests.wait("free", LONG)).status == "available"
+        assert (await engine.wait_async(engine.requests.wait("r", LONG))).status == "timeout"
+        assert (await engine.claim_async(engine.requests.claim("r", "bob", wait_seconds=LONG), NOBODY)).status == "busy"
+    assert engine.wait(engine.requests.watch("n", "k", 0, LONG)).status == "timeout"
+    assert engine.wait(engine.requests.wait("free", LONG)).status == "available"

@@ -6,10 +6,10 @@ from contextlib import aclosing
 
 import pytest
 
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.events import following, tail
 from holdlog.adapters.events.choice import EventFilter
 from holdlog.adapters.events.following import Came, follow
-from holdlog.adapters.opened import Engine
 from holdlog.domain.refusals import InvalidError, StoreError
 from tests.commands import PATIENCE, aside, change, put, write
 
@@ -33,101 +33,101 @@ async def some(coming: AsyncGenerator[Came, None], count: int) -> list[int]:
     return found
 
 
-def grow(opened: Engine, count: int, ring: bool = True) -> None:
+def grow(engine: Engine, count: int, ring: bool = True) -> None:
     for number in range(count):
-        write(opened.store, f"k{number}", number)
+        write(engine.store, f"k{number}", number)
     if ring:
-        opened.bell.ring()
+        engine.notifier.notify()
 
 
-async def test_all_is_told_from_pages_and_then_as_it_comes(opened: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_is_told_from_pages_and_then_as_it_comes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "PAGE", 3)
-    grow(opened, 10)
-    async with aclosing(follow(opened, EventFilter(), 2, LONG)) as coming:
+    grow(engine, 10)
+    async with aclosing(follow(engine, EventFilter(), 2, LONG)) as coming:
         assert await end_of(coming) == list(range(3, 11))
         waiting = asyncio.ensure_future(some(coming, 2))
         await aside(lambda: bool(tail._tails))
-        change(opened.store, put("a", 1), put("b", 1))
-        opened.bell.ring()
+        change(engine.store, put("a", 1), put("b", 1))
+        engine.notifier.notify()
         assert await waiting == [11, 12]
     assert tail._tails == {}
-    assert opened.bell._wakers == []
+    assert engine.notifier._wakers == []
 
 
-async def test_what_comes_between_the_last_page_and_the_waiting_is_told_without_a_ring(opened: Engine) -> None:
-    async with aclosing(follow(opened, EventFilter(), 0, LONG)) as coming:
+async def test_what_comes_between_the_last_page_and_the_waiting_is_told_without_a_ring(engine: Engine) -> None:
+    async with aclosing(follow(engine, EventFilter(), 0, LONG)) as coming:
         assert await end_of(coming) == []
-        grow(opened, 3, ring=False)
+        grow(engine, 3, ring=False)
         assert await some(coming, 3) == [1, 2, 3]
 
 
-async def test_who_comes_to_the_end_when_others_are_beyond_it_reads_what_lies_between(opened: Engine) -> None:
+async def test_who_comes_to_the_end_when_others_are_beyond_it_reads_what_lies_between(engine: Engine) -> None:
     async with (
-        aclosing(follow(opened, EventFilter(), 0, LONG)) as one,
-        aclosing(follow(opened, EventFilter(), 0, LONG)) as other,
+        aclosing(follow(engine, EventFilter(), 0, LONG)) as one,
+        aclosing(follow(engine, EventFilter(), 0, LONG)) as other,
     ):
         assert await end_of(one) == await end_of(other) == []
         waiting = asyncio.ensure_future(some(one, 5))
         await aside(lambda: bool(tail._tails))
-        grow(opened, 5)
+        grow(engine, 5)
         assert await waiting == [1, 2, 3, 4, 5]
         assert await some(other, 5) == [1, 2, 3, 4, 5]
-        grow(opened, 1)
+        grow(engine, 1)
         assert (await some(one, 1), await some(other, 1)) == ([6], [6])
 
 
-async def test_who_read_further_than_all_others_is_told_nothing_twice(opened: Engine) -> None:
+async def test_who_read_further_than_all_others_is_told_nothing_twice(engine: Engine) -> None:
     async with (
-        aclosing(follow(opened, EventFilter(), 0, LONG)) as one,
-        aclosing(follow(opened, EventFilter(), 0, 0.01)) as other,
+        aclosing(follow(engine, EventFilter(), 0, LONG)) as one,
+        aclosing(follow(engine, EventFilter(), 0, 0.01)) as other,
     ):
         assert await end_of(one) == []
         waiting = asyncio.ensure_future(some(one, 4))
         await aside(lambda: bool(tail._tails))
-        grow(opened, 3, ring=False)
+        grow(engine, 3, ring=False)
         found = await end_of(other)
         following_on = asyncio.ensure_future(some(other, 1))
-        grow(opened, 1)
+        grow(engine, 1)
         assert await waiting == [1, 2, 3, 4]
         assert found + await following_on == [1, 2, 3, 4]
 
 
-async def test_who_takes_too_slowly_reads_on_from_the_log(opened: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_takes_too_slowly_reads_on_from_the_log(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail, "BACKLOG_BYTES", 2_000)
-    async with aclosing(follow(opened, EventFilter(), 0, LONG)) as coming:
+    async with aclosing(follow(engine, EventFilter(), 0, LONG)) as coming:
         assert await end_of(coming) == []
-        grow(opened, 1, ring=False)
+        grow(engine, 1, ring=False)
         assert await some(coming, 1) == [1]
-        grow(opened, 50)
+        grow(engine, 50)
         (backlog,) = next(iter(tail._tails.values()))._backlogs
         await aside(lambda: backlog.overflowed)
         assert backlog._events == []
         assert await some(coming, 50) == list(range(2, 52))
 
 
-async def test_an_answer_without_events_moves_the_position_on(opened: Engine) -> None:
-    async with aclosing(follow(opened, EventFilter(namespace="m"), 0, 0.01)) as coming:
+async def test_an_answer_without_events_moves_the_position_on(engine: Engine) -> None:
+    async with aclosing(follow(engine, EventFilter(namespace="m"), 0, 0.01)) as coming:
         assert await anext(coming) == Came([], 0)
-        grow(opened, 3)
+        grow(engine, 3)
         async with asyncio.timeout(PATIENCE):
             while (came := await anext(coming)).position < 3:
                 assert came.events == []
 
 
-async def test_it_ends_when_waiting_is_over_and_with_the_store(opened: Engine) -> None:
-    async with aclosing(follow(opened, EventFilter(), 0, LONG)) as coming:
+async def test_it_ends_when_waiting_is_over_and_with_the_store(engine: Engine) -> None:
+    async with aclosing(follow(engine, EventFilter(), 0, LONG)) as coming:
         await end_of(coming)
         waiting = asyncio.ensure_future(anext(coming, None))
         await aside(lambda: bool(tail._tails))
-        opened.close()
+        engine.close()
         with pytest.raises(StoreError, match="closed"):
             await asyncio.wait_for(waiting, PATIENCE)
-    opened.finish_waiting()
-    async with aclosing(follow(opened, EventFilter(), 0, LONG)) as coming:
+    engine.finish_waiting()
+    async with aclosing(follow(engine, EventFilter(), 0, LONG)) as coming:
         assert await anext(coming, None) is None
 
 
-async def test_a_position_beyond_the_end_is_refused(opened: Engine) -> None:
-    async with aclosing(follow(opened, EventFilter(), 1, LONG)) as coming:
+async def test_a_position_beyond_the_end_is_refused(engine: Engine) -> None:
+    async with aclosing(follow(engine, EventFilter(), 1, LONG)) as coming:
         with pytest.raises(InvalidError, match="beyond the end"):
             await anext(coming)

@@ -155,16 +155,16 @@ def test_the_last_of_several_puts_of_one_key_stands(store: Store) -> None:
 def test_what_was_to_be_deleted_and_went_meanwhile_is_no_error(store: HoldlogStore) -> None:
     """The other deletes between the look and the write of the first."""
     store.put(("a",), "k", {"n": 1})
-    opened = store._opened
-    read = opened.read
+    engine = store._engine
+    read = engine.read
 
     def read_and_lose(call: Any) -> Any:
         found = read(call)
-        opened.read = read  # type: ignore[method-assign]
+        engine.read = read  # type: ignore[method-assign]
         store.delete(("a",), "k")
         return found
 
-    opened.read = read_and_lose  # type: ignore[method-assign]
+    engine.read = read_and_lose  # type: ignore[method-assign]
     store.batch([PutOp(("a",), "k", None), PutOp(("a",), "other", {"n": 2})])
     assert keys(store.search(("a",))) == ["other"]
 

@@ -217,7 +217,7 @@ def test_update_gives_the_function_what_is_there(state: Library) -> None:
 
 def test_update_starts_again_when_somebody_wrote_in_between(state: Library, place: str) -> None:
     state.set("n", "k", 0, updated_by="ann")
-    writer = state._store._opened if isinstance(state, Awaited) else state._opened
+    writer = state._store._engine if isinstance(state, Awaited) else state._engine
     others = iter([10, 20])
 
     def count(value: int) -> int:
@@ -231,7 +231,7 @@ def test_update_starts_again_when_somebody_wrote_in_between(state: Library, plac
 
 @IN_A_FILE_IN_TIME
 def test_update_gives_up_after_a_hundred_attempts(state: Library) -> None:
-    writer = state._store._opened if isinstance(state, Awaited) else state._opened
+    writer = state._store._engine if isinstance(state, Awaited) else state._engine
     attempts = 0
 
     def disturbed(value: Any) -> int:
@@ -457,16 +457,16 @@ def test_the_names_of_the_package_are_those_of_the_library() -> None:
 
 def test_a_closed_store_says_so(kind: Callable[..., Library], place: str) -> None:
     state = kind(place)
-    opened = state._store._opened if isinstance(state, Awaited) else state._opened
+    engine = state._store._engine if isinstance(state, Awaited) else state._engine
     state.close()
-    opened.close()
+    engine.close()
     for call in (
-        lambda: opened.read(opened.requests.get("n", "k")),
-        lambda: opened.read(opened.requests.list_records("n")),
-        lambda: opened.write(opened.requests.set("n", "k", 1, "ann", None), opened.caller),
-        lambda: opened.wait(opened.requests.wait("r")),
-        lambda: asyncio.run(opened.claim_async(opened.requests.claim("r", "ann"), opened.caller)),
-        lambda: asyncio.run(opened.wait_async(opened.requests.watch("n", "k", 0))),
+        lambda: engine.read(engine.requests.get("n", "k")),
+        lambda: engine.read(engine.requests.list_records("n")),
+        lambda: engine.write(engine.requests.set("n", "k", 1, "ann", None), engine.caller),
+        lambda: engine.wait(engine.requests.wait("r")),
+        lambda: asyncio.run(engine.claim_async(engine.requests.claim("r", "ann"), engine.caller)),
+        lambda: asyncio.run(engine.wait_async(engine.requests.watch("n", "k", 0))),
     ):
         with pytest.raises(StoreError, match="closed"):
             call()

@@ -11,7 +11,7 @@ import pytest
 from holdlog.adapters.call import CommandRequest
 from holdlog.adapters.claims import results
 from holdlog.adapters.compose import MEMORY, examine, open_holdlog, open_shadow_tables
-from holdlog.adapters.opened import Engine
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.stores.rebuilding import rebuild
 from holdlog.domain.claims.commands import AcquireClaim, ClaimAcquired, ReleaseClaim, ReleaseOutcome, Sweep
 from holdlog.domain.handle import RecordsChanged
@@ -68,27 +68,27 @@ def test_waiters_of_before_are_granted_what_they_wait_for(store: Store, clock: C
     assert (holder(store, clock, "src/*.py"), holder(store, clock, "custom:x")) == (OLD_AGENT, OLD_AGENT)
 
 
-def before(opened: Engine, command: AcquireClaim) -> None:
-    opened.write(CommandRequest(command, lambda outcome: outcome), opened.caller)
+def before(engine: Engine, command: AcquireClaim) -> None:
+    engine.write(CommandRequest(command, lambda outcome: outcome), engine.caller)
 
 
 @pytest.mark.parametrize("resource", OLD_NAMES)
-def test_calls_that_read_or_release_accept_refused_names(opened: Engine, resource: str) -> None:
-    calls = opened.requests
-    before(opened, take_as_before(resource))
-    assert opened.read(calls.status(resource)).status == "claimed"
-    assert opened.wait(calls.wait(resource, 0)).status == "timeout"
+def test_calls_that_read_or_release_accept_refused_names(engine: Engine, resource: str) -> None:
+    calls = engine.requests
+    before(engine, take_as_before(resource))
+    assert engine.read(calls.status(resource)).status == "claimed"
+    assert engine.wait(calls.wait(resource, 0)).status == "timeout"
     (guard,) = calls.guards([{"resource": resource, "version": 1}])
     assert guard.resource == resource
-    assert [it.resource for it in opened.read(calls.board("ann")).claims] == [resource]
+    assert [it.resource for it in engine.read(calls.board("ann")).claims] == [resource]
     choice = calls.choice(None, None, None, resource, "ann", None)
-    assert [it.kind for it in opened.read(calls.events(choice)).events] == ["ClaimGranted"]
-    assert opened.write(calls.release(resource, "ann"), opened.caller).status == "released"
+    assert [it.kind for it in engine.read(calls.events(choice)).events] == ["ClaimGranted"]
+    assert engine.write(calls.release(resource, "ann"), engine.caller).status == "released"
 
 
 @pytest.mark.parametrize("resource", [it for it in OLD_NAMES if it not in ("a.py, b.py", "src/parser.py:10-20")])
-def test_a_new_claim_under_a_refused_name_is_refused_by_its_argument(opened: Engine, resource: str) -> None:
-    claim, release = opened.requests.claim, opened.requests.release
+def test_a_new_claim_under_a_refused_name_is_refused_by_its_argument(engine: Engine, resource: str) -> None:
+    claim, release = engine.requests.claim, engine.requests.release
     calls: list[tuple[str, Callable[[], object]]] = [
         ("resource", lambda: claim(resource, "ann")),
         ("also[0]", lambda: claim("a", "ann", also=[resource])),
@@ -103,8 +103,8 @@ def test_a_new_claim_under_a_refused_name_is_refused_by_its_argument(opened: Eng
 
 
 @pytest.mark.parametrize("agent", LOOK_ALIKES)
-def test_every_write_refuses_an_agent_that_looks_like_another(opened: Engine, agent: str) -> None:
-    calls = opened.requests
+def test_every_write_refuses_an_agent_that_looks_like_another(engine: Engine, agent: str) -> None:
+    calls = engine.requests
     result = {"agent_name": agent, "output": [], "created_at": "2026-01-01T00:00:00Z"}
     message = {"type": "text", "role": "user", "content": "x"}
     writes: list[tuple[str, Callable[[], object]]] = [
@@ -124,36 +124,36 @@ def test_every_write_refuses_an_agent_that_looks_like_another(opened: Engine, ag
         assert str(refusal.value).startswith(f"{argument}: must not contain U+")
 
 
-def test_what_an_agent_of_a_refused_name_did_is_read_and_its_claim_taken(opened: Engine) -> None:
-    calls = opened.requests
-    before(opened, take_as_before("a.py", OLD_AGENT))
-    (held,) = opened.read(calls.board(OLD_AGENT)).claims
+def test_what_an_agent_of_a_refused_name_did_is_read_and_its_claim_taken(engine: Engine) -> None:
+    calls = engine.requests
+    before(engine, take_as_before("a.py", OLD_AGENT))
+    (held,) = engine.read(calls.board(OLD_AGENT)).claims
     assert held.held_by == OLD_AGENT
     choice = calls.choice(None, None, None, None, OLD_AGENT, None)
-    assert [it.by for it in opened.read(calls.events(choice)).events] == [OLD_AGENT]
-    released = opened.write(calls.release("a.py", "boss", note="cannot be named", forced=True), opened.caller)
+    assert [it.by for it in engine.read(calls.events(choice)).events] == [OLD_AGENT]
+    released = engine.write(calls.release("a.py", "boss", note="cannot be named", forced=True), engine.caller)
     assert released.status == "released"
-    assert opened.read(calls.board()).claims == []
+    assert engine.read(calls.board()).claims == []
 
 
 def test_a_log_with_refused_names_is_sound_and_rebuilt(place: str) -> None:
     if place == MEMORY:
         pytest.skip("nothing is kept")
-    with contextlib.closing(open_holdlog(place)) as opened:
+    with contextlib.closing(open_holdlog(place)) as engine:
         for number, resource in enumerate(OLD_NAMES):
-            before(opened, take_as_before(resource, f"{OLD_AGENT}/{number}"))
+            before(engine, take_as_before(resource, f"{OLD_AGENT}/{number}"))
     where = place if "://" in place else Path(place)
     assert [it for it in examine(where) if it.level == "bad"] == []
     aside = open_shadow_tables(where, lambda line: None)
     assert aside is not None
     assert rebuild(aside[1]).events == len(OLD_NAMES)
     aside[0].close()
-    with contextlib.closing(open_holdlog(place)) as opened:
-        assert {it.resource for it in opened.read(opened.requests.board()).claims} == set(OLD_NAMES)
+    with contextlib.closing(open_holdlog(place)) as engine:
+        assert {it.resource for it in engine.read(engine.requests.board()).claims} == set(OLD_NAMES)
 
 
-def test_names_in_all_scripts_are_claimed_under_their_own_name(opened: Engine) -> None:
+def test_names_in_all_scripts_are_claimed_under_their_own_name(engine: Engine) -> None:
     for resource in ("資料（最終）.docx", "my file.py", "app/[id]/page.tsx", "custom://слияние", "cafe\u0301.md"):
-        claimed = opened.claim(opened.requests.claim(resource, "日本"), opened.caller)
+        claimed = engine.claim(engine.requests.claim(resource, "日本"), engine.caller)
         assert isinstance(claimed, results.Claimed)
         assert claimed.resource == unicodedata.normalize("NFC", resource)

@@ -28,8 +28,8 @@ def test_a_session_lives_as_long_as_any_of_its_processes(place: Path | str) -> N
 def test_the_library_reports_a_lost_claim_once(place: Path | str) -> None:
     with StateStore(place) as mine:
         mine.claim("custom://r", agent="x")
-        opened = mine._opened
-        opened.write(opened.requests.release("custom://r", "boss", note="off duty", forced=True), opened.caller)
+        engine = mine._engine
+        engine.write(engine.requests.release("custom://r", "boss", note="off duty", forced=True), engine.caller)
         lost = mine.status("custom://r").lost
         assert lost is not None
         assert [(it.resource, it.why, it.reason) for it in lost] == [("custom://r", "forced", "off duty")]

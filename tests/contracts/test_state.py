@@ -301,7 +301,7 @@ def test_who_writes_stands_in_the_log(shared: StateStore) -> None:
     state.agent = "network"
     state.append_result(result("s", "coder"))
     state.data["n"] = 2
-    with shared._opened.store.reader() as reader:
+    with shared._engine.store.reader() as reader:
         events = [it.event for it in reader.history(thread_stream("t"), None, 10)]
     assert [event.by for event in reversed(events)] == ["state", "state", "coder", "network", "network"]  # type: ignore[attr-defined]
     for name in ("", "a//b", "x" * 129):
@@ -558,7 +558,7 @@ def test_what_a_later_holdlog_kept_is_told_by_an_error_of_one_line(shared: State
     state = create_state({"a": 1}, thread_id="t", store=shared)
     later = NewMessage(value=Json.of({"type": "hologram", "content": "secret"}))
     append = Append(thread="t", items=(later,), by="later")
-    shared._opened.write(CommandRequest(append, lambda outcome: outcome), shared._opened.caller)
+    shared._engine.write(CommandRequest(append, lambda outcome: outcome), shared._engine.caller)
     for read in (lambda: state.messages, state.format_history):
         with pytest.raises(InvalidError, match="a kept message") as refused:
             read()
@@ -657,7 +657,7 @@ def test_results_that_are_no_json_are_refused(shared: StateStore) -> None:
 def test_without_a_store_it_lasts_for_one_run_and_is_let_go() -> None:
     state = create_state({"n": 1})
     state.data["n"] = 2
-    data, store = state.data, weakref.ref(state._place.opened.store)
+    data, store = state.data, weakref.ref(state._place.engine.store)
     one = weakref.ref(state)
     del state
     gc.collect()
@@ -683,8 +683,8 @@ def test_a_state_that_is_dropped_amid_a_write_delays_nobody_and_is_closed_later(
     path = tmp_path / "state.db"
     with StateStore(path) as store:
         state = create_state(store=path)
-        dropped = weakref.ref(state._place.opened.store)
-        gate = store._opened.store.gate  # type: ignore[attr-defined]
+        dropped = weakref.ref(state._place.engine.store)
+        gate = store._engine.store.gate  # type: ignore[attr-defined]
         gate.acquire(time.monotonic() + 10)
         began = time.monotonic()
         del state

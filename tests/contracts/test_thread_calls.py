@@ -4,7 +4,7 @@ import threading
 import tracemalloc
 from typing import Any
 
-from holdlog.adapters.opened import Engine
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.threads.conversation import AgentResult, new_result
 from holdlog.adapters.threads.results import ThreadItems
 from holdlog.domain.message import NOBODY
@@ -19,13 +19,13 @@ def result(content: str) -> dict[str, Any]:
     return {"agent_name": "writer", "output": [text(content)], "created_at": "2026-11-21T12:00:00Z"}
 
 
-def replace_results(opened: Engine, *contents: str) -> None:
+def replace_results(engine: Engine, *contents: str) -> None:
     found = tuple(new_result(AgentResult.model_validate(result(it))) for it in contents)
-    opened.writer.run(ReplaceResults(thread="t", results=found, by="ann"), NOBODY)
+    engine.writer.run(ReplaceResults(thread="t", results=found, by="ann"), NOBODY)
 
 
-def page(opened: Engine, **bounds: Any) -> ThreadItems:
-    found = opened.read(opened.requests.thread_read("t", **bounds))
+def page(engine: Engine, **bounds: Any) -> ThreadItems:
+    found = engine.read(engine.requests.thread_read("t", **bounds))
     assert isinstance(found, ThreadItems)
     return found
 
@@ -34,46 +34,46 @@ def said(found: ThreadItems) -> list[str]:
     return [(it.message or it.result["output"][0])["content"] for it in found.items]
 
 
-def append(opened: Engine, *messages: str, results: tuple[str, ...] = ()) -> None:
+def append(engine: Engine, *messages: str, results: tuple[str, ...] = ()) -> None:
     told = [text(it) for it in messages], [result(it) for it in results]
-    opened.write(opened.requests.thread_append("t", "ann", *told), NOBODY)
+    engine.write(engine.requests.thread_append("t", "ann", *told), NOBODY)
 
 
-def test_pages_hold_what_stands_from_either_end(opened: Engine) -> None:
-    opened.write(opened.requests.thread_start("ann", "t", {"k": 1}), NOBODY)
+def test_pages_hold_what_stands_from_either_end(engine: Engine) -> None:
+    engine.write(engine.requests.thread_start("ann", "t", {"k": 1}), NOBODY)
     for number in range(3):
-        append(opened, f"m-{number}", results=(f"r-{number}",))
-    replace_results(opened, "r-9")
-    append(opened, "m-3", results=("r-3",))
+        append(engine, f"m-{number}", results=(f"r-{number}",))
+    replace_results(engine, "r-9")
+    append(engine, "m-3", results=("r-3",))
     standing = ["m-0", "m-1", "m-2", "r-9", "m-3", "r-3"]
-    assert said(page(opened)) == standing
+    assert said(page(engine)) == standing
     forward, after = [], 0
     while len(forward) < len(standing):
-        found = page(opened, after_version=after, limit=2)
+        found = page(engine, after_version=after, limit=2)
         forward, after = [*forward, *said(found)], found.version
     assert forward == standing
-    newest = page(opened, limit=4)
+    newest = page(engine, limit=4)
     assert said(newest) == standing[2:]
-    assert said(page(opened, limit=4, before_version=newest.next_before)) == standing[:2]
-    assert page(opened, after_version=after).items == []
+    assert said(page(engine, limit=4, before_version=newest.next_before)) == standing[:2]
+    assert page(engine, after_version=after).items == []
 
 
-def test_a_page_between_bounds_that_leave_nothing_goes_no_way_back(opened: Engine) -> None:
-    opened.write(opened.requests.thread_start("ann", "t"), NOBODY)
-    append(opened, *"abc")
+def test_a_page_between_bounds_that_leave_nothing_goes_no_way_back(engine: Engine) -> None:
+    engine.write(engine.requests.thread_start("ann", "t"), NOBODY)
+    append(engine, *"abc")
     for bounds in ({"before_version": 0}, {"before_version": 1}, {"after_version": 3, "before_version": 2}):
-        found = page(opened, **bounds)
+        found = page(engine, **bounds)
         assert (found.items, found.version) == ([], bounds.get("after_version", 0))
 
 
-def test_whoever_follows_while_others_append_and_clear_sees_every_message_once(opened: Engine) -> None:
-    opened.write(opened.requests.thread_start("ann", "t"), NOBODY)
+def test_whoever_follows_while_others_append_and_clear_sees_every_message_once(engine: Engine) -> None:
+    engine.write(engine.requests.thread_start("ann", "t"), NOBODY)
 
     def write(name: str) -> None:
         for number in range(20):
-            append(opened, f"{name}-{number}")
+            append(engine, f"{name}-{number}")
             if number % 5 == 0:
-                replace_results(opened, f"r-{number}")
+                replace_results(engine, f"r-{number}")
 
     writers = [threading.Thread(target=write, args=(name,)) for name in ("b", "c")]
     for writer in writers:
@@ -81,7 +81,7 @@ def test_whoever_follows_while_others_append_and_clear_sees_every_message_once(o
     seen: list[str] = []
     after = 0
     while sum(not it.startswith("r") for it in seen) < 40:
-        found = opened.wait(opened.requests.thread_coming("t", after, 3, wait_seconds=30))
+        found = engine.wait(engine.requests.thread_coming("t", after, 3, wait_seconds=30))
         assert isinstance(found, ThreadItems)
         assert found.items or found.cleared > after
         seen += said(found)
@@ -92,12 +92,12 @@ def test_whoever_follows_while_others_append_and_clear_sees_every_message_once(o
         assert [it for it in seen if it.startswith(name)] == [f"{name}-{number}" for number in range(20)]
 
 
-def test_a_page_of_data_takes_no_more_memory_where_there_are_many_pages(opened: Engine) -> None:
+def test_a_page_of_data_takes_no_more_memory_where_there_are_many_pages(engine: Engine) -> None:
     data = {f"k{number:02}": "x" * 200_000 for number in range(60)}
-    opened.write(opened.requests.thread_start("ann", "t", data), NOBODY)
+    engine.write(engine.requests.thread_start("ann", "t", data), NOBODY)
     tracemalloc.start()
     try:
-        found = opened.read(opened.requests.thread_data("t", "k10"))
+        found = engine.read(engine.requests.thread_data("t", "k10"))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -105,9 +105,9 @@ def test_a_page_of_data_takes_no_more_memory_where_there_are_many_pages(opened: 
     assert (found.next_after, peak < 6_000_000) == ("k15", True)
 
 
-def test_threads_are_listed_by_name_in_pages(opened: Engine) -> None:
+def test_threads_are_listed_by_name_in_pages(engine: Engine) -> None:
     for name in ("b", "a/b", "Z", "ä"):
-        opened.write(opened.requests.thread_start("ann", name), NOBODY)
-    first = opened.read(opened.requests.threads(limit=3))
+        engine.write(engine.requests.thread_start("ann", name), NOBODY)
+    first = engine.read(engine.requests.threads(limit=3))
     assert [it.thread_id for it in first.threads] == ["Z", "a/b", "b"]
-    assert [it.thread_id for it in opened.read(opened.requests.threads(after=first.next_after)).threads] == ["ä"]
+    assert [it.thread_id for it in engine.read(engine.requests.threads(after=first.next_after)).threads] == ["ä"]

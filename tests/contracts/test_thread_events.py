@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.access.grants import Grants
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.events.following import follow
 from holdlog.adapters.events.tail import RenderedEvent
 from holdlog.adapters.library import AsyncStateStore, StateStore
-from holdlog.adapters.opened import Engine
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import DeniedError, InvalidError
@@ -120,33 +120,33 @@ def test_a_stream_hides_the_parent_of_a_fork_too(store: Store) -> None:
 
 def test_a_long_poll_for_a_thread_sleeps_while_others_change(place: str) -> None:
     with StateStore(place) as store, ThreadPoolExecutor(1) as pool:
-        start(store._opened)
-        start(store._opened, "run-70")
+        start(store._engine)
+        start(store._engine, "run-70")
         waiting = pool.submit(store.events, 2, thread="run-7", wait_seconds=LONG)
-        until(lambda: store._opened.upkeep.waiters == 1)
-        append(store._opened, said("other"), thread="run-70")
+        until(lambda: store._engine.lease_maintenance.waiters == 1)
+        append(store._engine, said("other"), thread="run-70")
         assert not waiting.done()
-        append(store._opened, said("mine"))
+        append(store._engine, said("mine"))
         answer = waiting.result(PATIENCE)
         assert (positions(answer.events), answer.next_position) == ([4], 4)
 
 
 async def test_a_long_poll_of_a_coroutine_for_a_thread_too(place: str) -> None:
     async with AsyncStateStore(place) as store:
-        start(store._opened)
+        start(store._engine)
         waiting = asyncio.create_task(store.events(1, thread="run-7", wait_seconds=LONG))
-        await aside(lambda: store._opened.upkeep.waiters == 1)
-        await asyncio.to_thread(change_data, store._opened, {"plan": 1})
+        await aside(lambda: store._engine.lease_maintenance.waiters == 1)
+        await asyncio.to_thread(change_data, store._engine, {"plan": 1})
         assert positions((await asyncio.wait_for(waiting, PATIENCE)).events) == [2]
 
 
 async def test_a_wait_in_a_thread_whose_data_alone_changed_ends_with_nothing(place: str) -> None:
     async with AsyncStateStore(place) as store:
-        opened = store._opened
-        start(opened)
-        append(opened, said("one"))
-        change_data(opened, {"plan": 1})
-        page = await opened.wait_async(opened.requests.thread_coming("run-7", 2, wait_seconds=0.01))
+        engine = store._engine
+        start(engine)
+        append(engine, said("one"))
+        change_data(engine, {"plan": 1})
+        page = await engine.wait_async(engine.requests.thread_coming("run-7", 2, wait_seconds=0.01))
         assert (page.version, page.body()["items"]) == (3, [])
 
 
@@ -157,16 +157,16 @@ def test_only_the_stream_of_the_thread_concerns_who_waits_for_it(store: Store) -
     assert calls.choice(agent="ann").concerns == ("*",)
 
 
-async def test_who_follows_a_thread_is_told_of_it_alone(opened: Engine) -> None:
-    story(opened)
-    start(opened, "other")
-    following = follow(opened, opened.requests.choice(thread="run-7"), 0, 0.01)
+async def test_who_follows_a_thread_is_told_of_it_alone(engine: Engine) -> None:
+    story(engine)
+    start(engine, "other")
+    following = follow(engine, engine.requests.choice(thread="run-7"), 0, 0.01)
     async with asyncio.timeout(PATIENCE):
         came = await anext(following)
         assert [it.kind for it in came.events] == KINDS
         await anext(following)
-        await asyncio.to_thread(append, opened, said("no"), thread="other")
-        await asyncio.to_thread(append, opened, said("yes"))
+        await asyncio.to_thread(append, engine, said("no"), thread="other")
+        await asyncio.to_thread(append, engine, said("yes"))
         found: list[RenderedEvent] = []
         while not found:
             found += (await anext(following)).events

@@ -446,7 +446,7 @@ def test_a_refused_command_beside_others_leaves_them_alone(store: Store) -> None
 def test_who_appends_at_once_loses_nothing_and_stores_no_result_twice(place: str) -> None:
     count, writers = 20, 4
     with StateStore(place) as one:
-        writer = one._opened.writer
+        writer = one._engine.writer
         writer.run(start(), NOBODY)
 
         def work(number: int) -> int:
@@ -459,7 +459,7 @@ def test_who_appends_at_once_loses_nothing_and_stores_no_result_twice(place: str
 
         with ThreadPoolExecutor(writers) as pool:
             known = sum(pool.map(work, range(writers)))
-        store = one._opened.store
+        store = one._engine.store
         assert known == count * (writers - 1)
         found = holds(store)
         assert len(found.items) == count * (writers + 1)

@@ -14,7 +14,7 @@ from holdlog.domain.threads.thread import KINDS
 from tests.commands import did, require_views_equal_the_log, rows
 from tests.contracts.test_threads import a_long_story, holds
 from tests.kinds import InDatabase, InFile, Kind
-from tests.places import Place, Somewhere, opened, places
+from tests.places import Place, Somewhere, engine, places
 from tests.slow import slow
 from tests.threads import Holds, append, change_data, fork, message, result, start
 
@@ -31,7 +31,7 @@ def somewhere(tmp_path: Path, postgres_server: str) -> Iterator[Somewhere]:
 def kind(request: pytest.FixtureRequest, somewhere: Somewhere) -> Kind:
     """A store with threads, not open."""
     place = somewhere(request.param)
-    with opened(place) as store:
+    with engine(place) as store:
         a_long_story(store)
         did(store, fork("new", version=9))
     return InFile(place) if isinstance(place, Path) else InDatabase(place)
@@ -49,7 +49,7 @@ def place_of(kind: Kind) -> Place:
 def test_a_copy_holds_the_threads_of_its_source(kind: Kind, target: str, somewhere: Somewhere) -> None:
     there = somewhere(target)
     copy(kind.place, there)
-    with opened(place_of(kind)) as ours, opened(there) as theirs:
+    with engine(place_of(kind)) as ours, engine(there) as theirs:
         assert rows(theirs) == rows(ours)
         assert holds(theirs) == holds(ours) == STORY
         require_views_equal_the_log(theirs)
@@ -85,7 +85,7 @@ def test_threads_that_are_written_between_the_pages_of_a_rebuild_are_in_it(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rebuilding, "PAGE_EVENTS", 7)
-    with opened(place_of(kind)) as others:
+    with engine(place_of(kind)) as others:
 
         def append_more(done: int, total: int) -> None:
             did(others, start(f"at {done}", done=done))
@@ -140,7 +140,7 @@ def test_the_doctor_tells_one_stray_row_as_one(kind: Kind) -> None:
 
 
 def test_the_doctor_reads_an_event_of_many_keys_a_few_times_only(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(place_of(kind)) as store:
+    with engine(place_of(kind)) as store:
         did(store, start("many", **{f"k{number}": number for number in range(900)}))
     read: list[str] = []
     monkeypatch.setattr(audit, "event_of", lambda *row: (read.append(row[0]), event_of(*row))[1])
@@ -157,7 +157,7 @@ def test_what_was_redacted_reads_as_null_and_the_rest_stands(kind: Kind) -> None
         "UPDATE stored_events SET payload = NULL, salt = NULL, payload_hash = BYTES('x')"
         " WHERE originator_id = 'thread:t' AND originator_version IN (2, 3, 15)"
     )
-    with opened(place_of(kind)) as store:
+    with engine(place_of(kind)) as store:
         assert holds(store, version=2) == Holds({"draft": None, "plan": None}, [])
         assert holds(store) == STORY._replace(items=["m:None", "m:ho", "r:None", "m:hey"])
         with store.reader() as reader:
@@ -171,7 +171,7 @@ def test_a_fork_is_without_what_was_redacted(kind: Kind) -> None:
         "UPDATE stored_events SET payload = NULL, salt = NULL, payload_hash = BYTES('x')"
         " WHERE originator_id = 'thread:t' AND originator_version IN (3, 15)"
     )
-    with opened(place_of(kind)) as store:
+    with engine(place_of(kind)) as store:
         told = did(store, fork("f"))
         assert (told.appended, told.messages, told.results) == (2, 2, 0)
         assert holds(store, "f") == STORY._replace(items=["m:ho", "m:hey"])
@@ -181,7 +181,7 @@ def test_a_fork_is_without_what_was_redacted(kind: Kind) -> None:
 def test_names_that_no_index_of_a_database_takes_are_refused_and_change_nothing(somewhere: Somewhere) -> None:
     dice = random.Random(1)
     thread, key = ("".join(chr(dice.randrange(0x20000, 0x2A000)) for _ in range(512)) for _ in range(2))
-    with opened(somewhere("schema")) as store:
+    with engine(somewhere("schema")) as store:
         did(store, start(thread))
         with pytest.raises(InvalidError, match="2,704 bytes"):
             did(store, change_data(None, thread=thread, **{key: 1}))
@@ -195,5 +195,5 @@ def test_a_rebuild_forgets_a_value_whose_event_was_redacted(kind: Kind) -> None:
         " WHERE originator_id = 'thread:t' AND originator_version = 13"
     )
     kind.rebuilt()
-    with opened(place_of(kind)) as store:
+    with engine(place_of(kind)) as store:
         assert holds(store).data == {"plan": None, "é": None}

@@ -29,7 +29,7 @@ from tests.commands import (
     write,
 )
 from tests.kinds import InDatabase, InFile, Kind
-from tests.places import Place, Somewhere, opened, places
+from tests.places import Place, Somewhere, engine, places
 
 ONE, TWO = "1" * 64, "2" * 64
 
@@ -137,7 +137,7 @@ def kind(request: pytest.FixtureRequest, somewhere: Somewhere) -> Kind:
 
 
 def filled(place: Place) -> None:
-    with opened(place) as store:
+    with engine(place) as store:
         changed(store, issue(space="team"))
         changed(store, rotate())
         changed(store, issue("gone"))
@@ -148,7 +148,7 @@ def filled(place: Place) -> None:
 def test_a_copy_lets_in_whom_its_source_lets_in(kind: Kind, target: str, somewhere: Somewhere) -> None:
     there = somewhere(target)
     copy(kind.place, there)
-    with opened(Path(kind.place) if isinstance(kind, InFile) else str(kind.place)) as ours, opened(there) as theirs:
+    with engine(Path(kind.place) if isinstance(kind, InFile) else str(kind.place)) as ours, engine(there) as theirs:
         assert rows(theirs) == rows(ours)
         with ours.reader() as one, theirs.reader() as other:
             assert one.tokens(None, -1) == other.tokens(None, -1) != []
@@ -178,7 +178,7 @@ def test_what_a_newer_minor_wrote_down_is_not_taken_back(kind: Kind) -> None:
         kind.run(f"PRAGMA user_version = {schema.MAJOR * schema.MINORS_PER_MAJOR + 7}")
     else:
         kind.run("UPDATE meta SET value = '7' WHERE name = 'minor'")
-    with opened(place) as store:
+    with engine(place) as store:
         write(store, "k", 1)
     number = "PRAGMA user_version" if isinstance(kind, InFile) else "SELECT value FROM meta WHERE name = 'minor'"
     assert str(kind.ask(number)[0][0])[-1] == "7"
@@ -211,10 +211,10 @@ def test_token_events_have_a_subject_that_a_pattern_can_ask_for() -> None:
 
 
 def test_no_refusal_that_is_noted_holds_a_hash(store: Store) -> None:
-    from holdlog.adapters.machine.bells import ProcessBell
+    from holdlog.adapters.machine.bells import ProcessNotifier
     from holdlog.adapters.stores.writer import Writer
 
-    writer = Writer(store, ProcessBell())
+    writer = Writer(store, ProcessNotifier())
     writer.run(issue(), Caller())
     with pytest.raises(InvalidError):
         writer.run(issue(hashed=TWO), Caller())

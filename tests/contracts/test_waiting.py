@@ -14,9 +14,9 @@ import pytest
 from holdlog.adapters import results
 from holdlog.adapters.call import BlockingQuery, Settings
 from holdlog.adapters.compose import MEMORY, open_holdlog
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.follower import LogTailer
-from holdlog.adapters.machine.bells import ProcessBell
-from holdlog.adapters.opened import Engine
+from holdlog.adapters.machine.bells import ProcessNotifier
 from holdlog.adapters.stores.memory import MemoryStore
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import InvalidError, StoreError
@@ -27,28 +27,28 @@ LONG = 50.0
 """Seconds that no wait of these tests should last; a wake-up that is lost ends in a timeout that the test sees."""
 
 
-def put(opened: Engine, value: Any, key: str = "k") -> results.SetResult:
-    return opened.write(opened.requests.set("n", key, value, "ann", None), NOBODY)
+def put(engine: Engine, value: Any, key: str = "k") -> results.SetResult:
+    return engine.write(engine.requests.set("n", key, value, "ann", None), NOBODY)
 
 
-def drop(opened: Engine, key: str = "k") -> results.DeleteResult:
-    return opened.write(opened.requests.delete("n", key, "bob", None), NOBODY)
+def drop(engine: Engine, key: str = "k") -> results.DeleteResult:
+    return engine.write(engine.requests.delete("n", key, "bob", None), NOBODY)
 
 
-def claim(opened: Engine, agent: str = "ann") -> Any:
-    return opened.claim(opened.requests.claim("r", agent), NOBODY)
+def claim(engine: Engine, agent: str = "ann") -> Any:
+    return engine.claim(engine.requests.claim("r", agent), NOBODY)
 
 
-def release(opened: Engine, agent: str = "ann") -> Any:
-    return opened.write(opened.requests.release("r", agent), NOBODY)
+def release(engine: Engine, agent: str = "ann") -> Any:
+    return engine.write(engine.requests.release("r", agent), NOBODY)
 
 
-def watch(opened: Engine, since: int, seconds: float = LONG) -> BlockingQuery[Any]:
-    return opened.requests.watch("n", "k", since, seconds)
+def watch(engine: Engine, since: int, seconds: float = LONG) -> BlockingQuery[Any]:
+    return engine.requests.watch("n", "k", since, seconds)
 
 
-def wait(opened: Engine, seconds: float = LONG) -> BlockingQuery[Any]:
-    return opened.requests.wait("r", seconds)
+def wait(engine: Engine, seconds: float = LONG) -> BlockingQuery[Any]:
+    return engine.requests.wait("r", seconds)
 
 
 class InThread:
@@ -57,10 +57,10 @@ class InThread:
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(8)
 
-    def start(self, opened: Engine, call: BlockingQuery[Any]) -> Future[Any]:
-        before = len(opened.bell._wakers)
-        future = self._pool.submit(opened.wait, call)
-        until(lambda: len(opened.bell._wakers) > before or future.done())
+    def start(self, engine: Engine, call: BlockingQuery[Any]) -> Future[Any]:
+        before = len(engine.notifier._wakers)
+        future = self._pool.submit(engine.wait, call)
+        until(lambda: len(engine.notifier._wakers) > before or future.done())
         return future
 
     def close(self) -> None:
@@ -75,10 +75,10 @@ class InCoroutine:
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
 
-    def start(self, opened: Engine, call: BlockingQuery[Any]) -> Future[Any]:
-        before = listeners(opened)
-        future = asyncio.run_coroutine_threadsafe(opened.wait_async(call), self._loop)
-        until(lambda: listeners(opened) > before or future.done())
+    def start(self, engine: Engine, call: BlockingQuery[Any]) -> Future[Any]:
+        before = listeners(engine)
+        future = asyncio.run_coroutine_threadsafe(engine.wait_async(call), self._loop)
+        until(lambda: listeners(engine) > before or future.done())
         return future
 
     def close(self) -> None:
@@ -87,9 +87,9 @@ class InCoroutine:
         self._loop.close()
 
 
-def listeners(opened: Engine) -> int:
+def listeners(engine: Engine) -> int:
     """How many coroutines wait."""
-    return sum(follower._listeners for follower in opened._followers.values())
+    return sum(follower._listeners for follower in engine._followers.values())
 
 
 @pytest.fixture(params=[InThread, InCoroutine])
@@ -106,121 +106,121 @@ Waiter = InThread | InCoroutine
 # --- what wakes
 
 
-def test_a_release_wakes_who_waits(opened: Engine, waiter: Waiter) -> None:
-    claim(opened)
-    waiting = waiter.start(opened, wait(opened))
-    release(opened)
+def test_a_release_wakes_who_waits(engine: Engine, waiter: Waiter) -> None:
+    claim(engine)
+    waiting = waiter.start(engine, wait(engine))
+    release(engine)
     answer = waiting.result(PATIENCE)
     assert (answer.status, answer.previous_holder, answer.previous_outcome) == ("available", "ann", "released")
 
 
-def test_who_waits_for_what_is_free_need_not_wait(opened: Engine, waiter: Waiter) -> None:
-    assert waiter.start(opened, wait(opened)).result(PATIENCE).status == "available"
-    claim(opened)
-    release(opened)
-    assert waiter.start(opened, wait(opened, seconds=0)).result(PATIENCE).previous_holder == "ann"
+def test_who_waits_for_what_is_free_need_not_wait(engine: Engine, waiter: Waiter) -> None:
+    assert waiter.start(engine, wait(engine)).result(PATIENCE).status == "available"
+    claim(engine)
+    release(engine)
+    assert waiter.start(engine, wait(engine, seconds=0)).result(PATIENCE).previous_holder == "ann"
 
 
-def test_a_write_wakes_who_watches(opened: Engine, waiter: Waiter) -> None:
-    version = put(opened, 1).version
-    watching = waiter.start(opened, watch(opened, version))
-    put(opened, {"a": 2})
+def test_a_write_wakes_who_watches(engine: Engine, waiter: Waiter) -> None:
+    version = put(engine, 1).version
+    watching = waiter.start(engine, watch(engine, version))
+    put(engine, {"a": 2})
     answer = watching.result(PATIENCE)
     assert (answer.status, answer.value, answer.version, answer.updated_by) == ("ok", {"a": 2}, 2, "ann")
 
 
-def test_a_deletion_wakes_who_watches(opened: Engine, waiter: Waiter) -> None:
-    version = put(opened, 1).version
-    watching = waiter.start(opened, watch(opened, version))
-    drop(opened)
+def test_a_deletion_wakes_who_watches(engine: Engine, waiter: Waiter) -> None:
+    version = put(engine, 1).version
+    watching = waiter.start(engine, watch(engine, version))
+    drop(engine)
     answer = watching.result(PATIENCE)
     assert (answer.status, answer.version, answer.deleted_by) == ("deleted", 2, "bob")
 
 
-def test_clearing_the_namespace_wakes_who_watches(opened: Engine, waiter: Waiter) -> None:
-    version = put(opened, 1).version
-    watching = waiter.start(opened, watch(opened, version))
-    opened.write(opened.requests.clear_namespace("n", "bob"), NOBODY)
+def test_clearing_the_namespace_wakes_who_watches(engine: Engine, waiter: Waiter) -> None:
+    version = put(engine, 1).version
+    watching = waiter.start(engine, watch(engine, version))
+    engine.write(engine.requests.clear_namespace("n", "bob"), NOBODY)
     assert watching.result(PATIENCE).status == "deleted"
 
 
-def test_a_re_creation_wakes_who_watches_from_the_tombstone_on(opened: Engine, waiter: Waiter) -> None:
-    put(opened, 1)
-    tombstone = drop(opened).version
-    watching = waiter.start(opened, watch(opened, tombstone))
-    put(opened, 3)
+def test_a_re_creation_wakes_who_watches_from_the_tombstone_on(engine: Engine, waiter: Waiter) -> None:
+    put(engine, 1)
+    tombstone = drop(engine).version
+    watching = waiter.start(engine, watch(engine, tombstone))
+    put(engine, 3)
     answer = watching.result(PATIENCE)
     assert (answer.status, answer.value, answer.version) == ("ok", 3, 3)
 
 
-def test_a_deletion_and_a_re_creation_are_never_missed_however_fast(opened: Engine, waiter: Waiter) -> None:
-    version = put(opened, 1).version
-    watching = waiter.start(opened, watch(opened, version))
-    drop(opened)
-    put(opened, 3)
+def test_a_deletion_and_a_re_creation_are_never_missed_however_fast(engine: Engine, waiter: Waiter) -> None:
+    version = put(engine, 1).version
+    watching = waiter.start(engine, watch(engine, version))
+    drop(engine)
+    put(engine, 3)
     assert watching.result(PATIENCE).version in (2, 3)
 
 
-def test_what_happened_before_the_watch_is_told_at_once(opened: Engine, waiter: Waiter) -> None:
-    put(opened, 1)
-    put(opened, 2)
-    assert waiter.start(opened, watch(opened, 1, seconds=0)).result(PATIENCE).version == 2
-    drop(opened)
-    assert waiter.start(opened, watch(opened, 2, seconds=0)).result(PATIENCE).status == "deleted"
-    assert waiter.start(opened, watch(opened, 1, seconds=0)).result(PATIENCE).version == 3
+def test_what_happened_before_the_watch_is_told_at_once(engine: Engine, waiter: Waiter) -> None:
+    put(engine, 1)
+    put(engine, 2)
+    assert waiter.start(engine, watch(engine, 1, seconds=0)).result(PATIENCE).version == 2
+    drop(engine)
+    assert waiter.start(engine, watch(engine, 2, seconds=0)).result(PATIENCE).status == "deleted"
+    assert waiter.start(engine, watch(engine, 1, seconds=0)).result(PATIENCE).version == 3
 
 
-def test_version_0_waits_until_the_key_exists(opened: Engine, waiter: Waiter) -> None:
-    watching = waiter.start(opened, watch(opened, 0))
-    put(opened, 1, key="other")
-    put(opened, 1)
+def test_version_0_waits_until_the_key_exists(engine: Engine, waiter: Waiter) -> None:
+    watching = waiter.start(engine, watch(engine, 0))
+    put(engine, 1, key="other")
+    put(engine, 1)
     assert watching.result(PATIENCE).version == 1
-    assert waiter.start(opened, watch(opened, 0, seconds=0)).result(PATIENCE).version == 1
+    assert waiter.start(engine, watch(engine, 0, seconds=0)).result(PATIENCE).version == 1
 
 
-def test_version_0_waits_until_a_deleted_key_exists_again(opened: Engine, waiter: Waiter) -> None:
-    put(opened, 1)
-    drop(opened)
-    assert waiter.start(opened, watch(opened, 0, seconds=0)).result(PATIENCE).status == "timeout"
-    watching = waiter.start(opened, watch(opened, 0))
-    put(opened, 3)
+def test_version_0_waits_until_a_deleted_key_exists_again(engine: Engine, waiter: Waiter) -> None:
+    put(engine, 1)
+    drop(engine)
+    assert waiter.start(engine, watch(engine, 0, seconds=0)).result(PATIENCE).status == "timeout"
+    watching = waiter.start(engine, watch(engine, 0))
+    put(engine, 3)
     assert watching.result(PATIENCE).version == 3
 
 
-def test_a_version_that_is_yet_to_come_is_waited_for(opened: Engine, waiter: Waiter) -> None:
-    put(opened, 1)
-    watching = waiter.start(opened, watch(opened, 3))
-    put(opened, 2)
-    put(opened, 3)
+def test_a_version_that_is_yet_to_come_is_waited_for(engine: Engine, waiter: Waiter) -> None:
+    put(engine, 1)
+    watching = waiter.start(engine, watch(engine, 3))
+    put(engine, 2)
+    put(engine, 3)
     assert not watching.done()
-    put(opened, 4)
+    put(engine, 4)
     assert watching.result(PATIENCE).version == 4
 
 
-def test_one_change_wakes_all_who_wait_for_it(opened: Engine, waiter: Waiter) -> None:
-    claim(opened)
-    waiting = [waiter.start(opened, wait(opened)) for _ in range(4)]
-    watching = [waiter.start(opened, watch(opened, 0)) for _ in range(4)]
-    put(opened, 1)
-    release(opened)
+def test_one_change_wakes_all_who_wait_for_it(engine: Engine, waiter: Waiter) -> None:
+    claim(engine)
+    waiting = [waiter.start(engine, wait(engine)) for _ in range(4)]
+    watching = [waiter.start(engine, watch(engine, 0)) for _ in range(4)]
+    put(engine, 1)
+    release(engine)
     assert {it.result(PATIENCE).status for it in waiting} == {"available"}
     assert {it.result(PATIENCE).status for it in watching} == {"ok"}
 
 
-def test_no_wake_up_is_lost_however_close_the_race(opened: Engine, waiter: Waiter) -> None:
+def test_no_wake_up_is_lost_however_close_the_race(engine: Engine, waiter: Waiter) -> None:
     """The write may come before the listening, between listening and looking, or after: each round by chance."""
     for version in range(150):
-        call = watch(opened, version)
+        call = watch(engine, version)
         together = threading.Barrier(2)
         with ThreadPoolExecutor(1) as pool:
 
             def write(together: threading.Barrier = together) -> None:
                 together.wait()
-                put(opened, "x")
+                put(engine, "x")
 
             writing = pool.submit(write)
             together.wait()
-            watching = waiter.start(opened, call)
+            watching = waiter.start(engine, call)
             writing.result(PATIENCE)
             assert watching.result(PATIENCE).version == version + 1
 
@@ -228,15 +228,15 @@ def test_no_wake_up_is_lost_however_close_the_race(opened: Engine, waiter: Waite
 def test_a_ring_between_listening_and_looking_is_heard() -> None:
     """The order that loses a wake-up when `wait_until` looks first and listens then."""
     for make in (_wait_until, _wait_until_async):
-        bell, store = ProcessBell(), MemoryStore()
+        bell, store = ProcessNotifier(), MemoryStore()
         looks = 0
 
-        def look(bell: ProcessBell = bell, store: MemoryStore = store) -> str | None:
+        def look(bell: ProcessNotifier = bell, store: MemoryStore = store) -> str | None:
             nonlocal looks
             looks += 1
             if looks == 1:
                 write(store, "k", 1)  # the log grows right after this look
-                bell.ring()
+                bell.notify()
                 return None
             return "found"
 
@@ -245,11 +245,11 @@ def test_a_ring_between_listening_and_looking_is_heard() -> None:
         looks = 0
 
 
-def _wait_until(look: Callable[[], str | None], bell: ProcessBell, store: MemoryStore) -> str | None:
+def _wait_until(look: Callable[[], str | None], bell: ProcessNotifier, store: MemoryStore) -> str | None:
     return wait_until(look, bell, LONG)
 
 
-def _wait_until_async(look: Callable[[], str | None], bell: ProcessBell, store: MemoryStore) -> str | None:
+def _wait_until_async(look: Callable[[], str | None], bell: ProcessNotifier, store: MemoryStore) -> str | None:
     async def look_async() -> str | None:
         return look()
 
@@ -259,111 +259,111 @@ def _wait_until_async(look: Callable[[], str | None], bell: ProcessBell, store: 
     return asyncio.run(wait())
 
 
-def test_rings_for_no_reason_wake_nobody_up(opened: Engine, waiter: Waiter) -> None:
-    claim(opened)
-    waiting = waiter.start(opened, wait(opened))
+def test_rings_for_no_reason_wake_nobody_up(engine: Engine, waiter: Waiter) -> None:
+    claim(engine)
+    waiting = waiter.start(engine, wait(engine))
     for _ in range(20):
-        opened.bell.ring()
+        engine.notifier.notify()
     assert not waiting.done()
-    release(opened)
+    release(engine)
     assert waiting.result(PATIENCE).status == "available"
 
 
 # --- the end of a wait
 
 
-def test_a_wait_that_is_over_says_who_holds_it(opened: Engine, waiter: Waiter) -> None:
-    claim(opened)
-    answer = waiter.start(opened, wait(opened, seconds=0)).result(PATIENCE)
+def test_a_wait_that_is_over_says_who_holds_it(engine: Engine, waiter: Waiter) -> None:
+    claim(engine)
+    answer = waiter.start(engine, wait(engine, seconds=0)).result(PATIENCE)
     assert (answer.status, answer.held_by, answer.capped_at_seconds) == ("timeout", "ann", None)
 
 
-def test_a_watch_that_is_over_says_since_when(opened: Engine, waiter: Waiter) -> None:
-    put(opened, 1)
-    answer = waiter.start(opened, watch(opened, 1, seconds=0.01)).result(PATIENCE)
+def test_a_watch_that_is_over_says_since_when(engine: Engine, waiter: Waiter) -> None:
+    put(engine, 1)
+    answer = waiter.start(engine, watch(engine, 1, seconds=0.01)).result(PATIENCE)
     assert (answer.status, answer.since_version) == ("timeout", 1)
     assert answer.elapsed_seconds >= 0.01
 
 
-def test_who_waited_leaves_no_listener(opened: Engine, waiter: Waiter) -> None:
-    claim(opened)
-    waiter.start(opened, wait(opened, seconds=0)).result(PATIENCE)
-    waiting = waiter.start(opened, wait(opened))
-    release(opened)
+def test_who_waited_leaves_no_listener(engine: Engine, waiter: Waiter) -> None:
+    claim(engine)
+    waiter.start(engine, wait(engine, seconds=0)).result(PATIENCE)
+    waiting = waiter.start(engine, wait(engine))
+    release(engine)
     waiting.result(PATIENCE)
-    assert opened.bell._wakers == []
+    assert engine.notifier._wakers == []
 
 
-async def test_a_cancelled_wait_leaves_no_listener(opened: Engine) -> None:
-    claim(opened)
+async def test_a_cancelled_wait_leaves_no_listener(engine: Engine) -> None:
+    claim(engine)
     for _ in range(3):
-        waiting = [asyncio.create_task(opened.wait_async(wait(opened))) for _ in range(5)]
-        await aside(lambda: listeners(opened) == 5)
+        waiting = [asyncio.create_task(engine.wait_async(wait(engine))) for _ in range(5)]
+        await aside(lambda: listeners(engine) == 5)
         for task in waiting:
             task.cancel()
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError] * 5
-        assert opened.bell._wakers == []
+        assert engine.notifier._wakers == []
 
 
-def test_a_look_that_fails_ends_the_wait_and_leaves_no_listener(opened: Engine, waiter: Waiter) -> None:
+def test_a_look_that_fails_ends_the_wait_and_leaves_no_listener(engine: Engine, waiter: Waiter) -> None:
     def fail(reader: Any, elapsed: float) -> None:
         raise StoreError("cannot be read")
 
     with pytest.raises(StoreError, match="cannot be read"):
-        waiter.start(opened, BlockingQuery(fail, fail, LONG)).result(PATIENCE)
-    assert opened.bell._wakers == []
+        waiter.start(engine, BlockingQuery(fail, fail, LONG)).result(PATIENCE)
+    assert engine.notifier._wakers == []
 
 
-def test_closing_ends_the_waits(opened: Engine, waiter: Waiter) -> None:
-    claim(opened)
-    waiting = [waiter.start(opened, wait(opened)), waiter.start(opened, watch(opened, 0))]
-    opened.close()
+def test_closing_ends_the_waits(engine: Engine, waiter: Waiter) -> None:
+    claim(engine)
+    waiting = [waiter.start(engine, wait(engine)), waiter.start(engine, watch(engine, 0))]
+    engine.close()
     for it in waiting:
         with pytest.raises(StoreError, match="closed"):
             it.result(PATIENCE)
 
 
-def test_a_loop_that_is_gone_does_not_hold_up_the_writer(opened: Engine) -> None:
-    claim(opened)
+def test_a_loop_that_is_gone_does_not_hold_up_the_writer(engine: Engine) -> None:
+    claim(engine)
     loop = asyncio.new_event_loop()
-    waiting = loop.create_task(opened.wait_async(wait(opened)))
-    while not opened.bell._wakers:
+    waiting = loop.create_task(engine.wait_async(wait(engine)))
+    while not engine.notifier._wakers:
         loop.run_until_complete(asyncio.sleep(0))
     loop.close()
-    release(opened)
-    assert put(opened, 1).version == 1
+    release(engine)
+    assert put(engine, 1).version == 1
     assert not waiting.done()
     del waiting
 
 
 def test_waits_are_cut_at_the_cap_and_say_so(place: str) -> None:
-    opened = open_holdlog(place, Settings(max_wait=0.01))
-    claim(opened)
-    capped, free = opened.wait(wait(opened, seconds=3600)), opened.wait(wait(opened, seconds=0.01))
-    watched = opened.wait(watch(opened, 0, seconds=51))
-    opened.close()
+    engine = open_holdlog(place, Settings(max_wait=0.01))
+    claim(engine)
+    capped, free = engine.wait(wait(engine, seconds=3600)), engine.wait(wait(engine, seconds=0.01))
+    watched = engine.wait(watch(engine, 0, seconds=51))
+    engine.close()
     assert (capped.status, capped.capped_at_seconds, free.capped_at_seconds) == ("timeout", 0.01, None)
     assert (watched.status, watched.capped_at_seconds) == ("timeout", 0.01)
 
 
-def test_the_cap_is_50_seconds_unless_told_otherwise(opened: Engine) -> None:
-    assert wait(opened, seconds=3600).seconds == watch(opened, 0, seconds=1e9).seconds == 50
-    assert wait(opened, seconds=50).seconds == 50
+def test_the_cap_is_50_seconds_unless_told_otherwise(engine: Engine) -> None:
+    assert wait(engine, seconds=3600).seconds == watch(engine, 0, seconds=1e9).seconds == 50
+    assert wait(engine, seconds=50).seconds == 50
 
 
 @pytest.mark.parametrize("seconds", [-1, -0.001, float("nan"), float("inf"), "1", None, True, 1j])
-def test_a_timeout_is_a_finite_number_of_seconds(opened: Engine, seconds: Any) -> None:
+def test_a_timeout_is_a_finite_number_of_seconds(engine: Engine, seconds: Any) -> None:
     with pytest.raises(InvalidError, match="timeout_seconds"):
-        wait(opened, seconds)
+        wait(engine, seconds)
     with pytest.raises(InvalidError, match="timeout_seconds"):
-        watch(opened, 0, seconds)
+        watch(engine, 0, seconds)
 
 
 @pytest.mark.parametrize("version", [-1, 1.0, "1", None, True, 2**63, 2**70])
-def test_since_version_is_a_version(opened: Engine, version: Any) -> None:
+def test_since_version_is_a_version(engine: Engine, version: Any) -> None:
     with pytest.raises(InvalidError, match="since_version"):
-        watch(opened, version)
+        watch(engine, version)
 
 
 # --- over stores and processes that share a file
@@ -413,7 +413,7 @@ def test_a_release_in_another_opening_wakes_who_waits(mine: Engine, other: Engin
 def test_a_writer_that_does_not_ring_is_noticed(mine: Engine, other: Engine, waiter: Waiter) -> None:
     """As when its datagram is lost."""
     watching = waiter.start(mine, watch(mine, 0))
-    other.writer._bell = ProcessBell()
+    other.writer._notifier = ProcessNotifier()
     put(other, 1)
     assert watching.result(PATIENCE).version == 1
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.machine.bells import ProcessBell
+from holdlog.adapters.machine.bells import ProcessNotifier
 from holdlog.adapters.stores.writer import MAX_BATCH, MAX_WAITING, Writer
 from holdlog.domain.claims.commands import ClaimAcquired
 from holdlog.domain.handle import AnyCommand, Outcome, RecordsChanged
@@ -55,7 +55,7 @@ class Turnstile:
         self.begin.set()
         self.errors: dict[str, BaseException] = {}
         self.reader, self.snapshot = store.reader, store.snapshot
-        self.let_go, self.abandon = store.let_go, store.abandon
+        self.rollback_interrupted, self.detach_after_fork = store.rollback_interrupted, store.detach_after_fork
 
     @contextmanager
     def transaction(self, deadline: float, ahead: Ahead = None) -> Iterator[Transaction]:
@@ -91,10 +91,10 @@ def turnstile(store: Store) -> Turnstile:
 
 @pytest.fixture
 def writer(turnstile: Turnstile) -> Iterator[Writer]:
-    opened = Writer(turnstile, ProcessBell())
-    yield opened
+    engine = Writer(turnstile, ProcessNotifier())
+    yield engine
     turnstile.begin.set()
-    opened.close()
+    engine.close()
 
 
 @pytest.fixture
@@ -328,7 +328,7 @@ def read(store: Store, key: str) -> Record:
 
 
 def test_threads_and_coroutines_count_exactly_with_compare_and_set(store: Store) -> None:
-    writer = Writer(store, ProcessBell())
+    writer = Writer(store, ProcessNotifier())
     together = threading.Barrier(9)
 
     def next_write() -> tuple[Set, int]:
@@ -395,7 +395,7 @@ def test_threads_and_coroutines_wait_for_each_other_in_one_queue(
 
 
 def test_the_bell_rings_for_what_was_written_and_for_nothing_else(store: Store) -> None:
-    bell = ProcessBell()
+    bell = ProcessNotifier()
     writer = Writer(store, bell)
     rung: list[int] = []
     with bell.listen(lambda: rung.append(len(whole_log(store)))):
@@ -426,7 +426,7 @@ def test_refusals_alone_write_nothing_and_go_along_with_the_next_write(writer: W
 
 
 def test_closing_writes_the_refusals_that_no_write_took_along(store: Store) -> None:
-    writer = Writer(store, ProcessBell())
+    writer = Writer(store, ProcessNotifier())
     with pytest.raises(NotFoundError):
         writer.run(transact(drop("k")), HERE)
     writer.close()

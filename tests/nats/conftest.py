@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from holdlog.adapters.compose import open_holdlog, open_lead
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.nats.options import NatsOptions, nats_options
 from holdlog.adapters.nats.relay import Relay, Status
-from holdlog.adapters.opened import Engine
 from tests.processes.soundness import Place
 from tests.servers import NatsServer, nats_server
 
@@ -47,23 +47,23 @@ def place(request: pytest.FixtureRequest, path: Path) -> Place:
 
 
 @pytest.fixture
-def opened(path: Path) -> Iterator[Engine]:
+def engine(path: Path) -> Iterator[Engine]:
     holdlog = open_holdlog(path)
     yield holdlog
     holdlog.close()
 
 
-async def publish_all(opened: Engine, path: Place, options: NatsOptions) -> None:
+async def publish_all(engine: Engine, path: Place, options: NatsOptions) -> None:
     """Until the stream has all that the log has."""
-    await Relay(opened.store, opened.bell, open_lead(path, options), options).run(once=True)
+    await Relay(engine.store, engine.notifier, open_lead(path, options), options).run(once=True)
 
 
 @asynccontextmanager
 async def relaying(
-    opened: Engine, path: Place, options: NatsOptions, tell: Callable[[Status], None] | None = None
+    engine: Engine, path: Place, options: NatsOptions, tell: Callable[[Status], None] | None = None
 ) -> AsyncIterator[None]:
     """A relay that publishes while the block runs."""
-    running = asyncio.create_task(Relay(opened.store, opened.bell, open_lead(path, options), options, tell).run())
+    running = asyncio.create_task(Relay(engine.store, engine.notifier, open_lead(path, options), options, tell).run())
     try:
         yield
     finally:
@@ -72,8 +72,8 @@ async def relaying(
             await running
 
 
-def store_id(opened: Engine) -> str:
-    with opened.store.reader() as reader:
+def store_id(engine: Engine) -> str:
+    with engine.store.reader() as reader:
         found = reader.meta("store_id")
     assert found
     return found

@@ -11,8 +11,8 @@ from nats.aio.client import Client
 from nats.errors import TimeoutError as Empty
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.nats.options import NatsOptions
-from holdlog.adapters.opened import Engine
 from tests.nats.conftest import store_id
 
 PATIENCE = 30.0
@@ -27,9 +27,9 @@ async def client(options: NatsOptions) -> AsyncIterator[Client]:
         await connection.close()
 
 
-async def messages(options: NatsOptions, opened: Engine) -> list[Any]:
+async def messages(options: NatsOptions, engine: Engine) -> list[Any]:
     """All messages of a store's stream, in the stream's order."""
-    root, stream = options.root(store_id(opened)), options.stream(store_id(opened))
+    root, stream = options.root(store_id(engine)), options.stream(store_id(engine))
     async with client(options) as connection:
         js = connection.jetstream()
         wanted = (await js.stream_info(stream)).state.messages
@@ -44,8 +44,8 @@ async def messages(options: NatsOptions, opened: Engine) -> list[Any]:
         return found
 
 
-async def positions(options: NatsOptions, opened: Engine) -> list[int]:
-    return [int(message.headers["Log-Position"]) for message in await messages(options, opened)]
+async def positions(options: NatsOptions, engine: Engine) -> list[int]:
+    return [int(message.headers["Log-Position"]) for message in await messages(options, engine)]
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.compose import open_holdlog, publish_to_nats
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.nats.background import NatsBeside
 from holdlog.adapters.nats.options import NatsOptions, nats_options
 from holdlog.adapters.nats.subscriber import Subscription
-from holdlog.adapters.opened import Engine
 from holdlog.domain.message import NOBODY
 from tests.commands import put, transact
 from tests.nats.conftest import store_id
@@ -54,9 +54,9 @@ async def test_tools_work_while_nats_is_down_and_nothing_is_lost(
     nothing but NATS."""
     nats = NatsServer(tmp_path / "nats", port=free_port())
     server = serve("--nats", nats.url)
-    opened = open_holdlog(place)
-    options = nats_options(nats.url, name=store_id(opened))
-    opened.close()
+    engine = open_holdlog(place)
+    options = nats_options(nats.url, name=store_id(engine))
+    engine.close()
     calls = itertools.count(1)
 
     def call() -> None:
@@ -121,23 +121,23 @@ def test_a_server_with_wrong_credentials_works_and_says_so(path: Path, tmp_path:
 @pytest.fixture
 def beside(options: NatsOptions) -> Iterator[tuple[Engine, NatsBeside]]:
     """A store in memory, and NATS beside it."""
-    opened = open_holdlog(":memory:")
-    nats = publish_to_nats(opened, ":memory:", options)
-    yield opened, nats
+    engine = open_holdlog(":memory:")
+    nats = publish_to_nats(engine, ":memory:", options)
+    yield engine, nats
     nats.stop()
-    opened.close()
+    engine.close()
 
 
 async def test_what_nats_tells_wakes_who_waits(options: NatsOptions, beside: tuple[Engine, NatsBeside]) -> None:
-    opened, nats = beside
+    engine, nats = beside
     until(lambda: nats.status.state == "current")
     rung = threading.Event()
-    with opened.bell.listen(rung.set):
+    with engine.notifier.listen(rung.set):
         async with client(options) as connection:
             for _ in range(2):  # the first ring may come from its being connected
                 rung.clear()
                 for _ in range(500):
-                    await connection.publish(f"{options.root(store_id(opened))}.record.n.k", b"{}")
+                    await connection.publish(f"{options.root(store_id(engine))}.record.n.k", b"{}")
                     await asyncio.sleep(0.01)
                     if rung.is_set():
                         break
@@ -145,15 +145,15 @@ async def test_what_nats_tells_wakes_who_waits(options: NatsOptions, beside: tup
 
 
 def test_stopping_leaves_nothing_behind(options: NatsOptions) -> None:
-    opened = open_holdlog(":memory:")
+    engine = open_holdlog(":memory:")
     before = threading.active_count()
-    nats = publish_to_nats(opened, ":memory:", options)
-    opened.writer.run(transact(put("k", 1)), NOBODY)
+    nats = publish_to_nats(engine, ":memory:", options)
+    engine.writer.run(transact(put("k", 1)), NOBODY)
     until(lambda: nats.status.position == 1)
     nats.stop()
     until(lambda: threading.active_count() <= before)
-    publish_to_nats(opened, ":memory:", options).stop()
-    opened.close()
+    publish_to_nats(engine, ":memory:", options).stop()
+    engine.close()
 
 
 def test_a_foreign_stream_is_told_and_tried_again(

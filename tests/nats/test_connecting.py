@@ -16,9 +16,9 @@ import nkeys
 import pytest
 
 from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.nats.errors import NatsError
 from holdlog.adapters.nats.options import NatsOptions, nats_options
-from holdlog.adapters.opened import Engine
 from holdlog.domain.message import NOBODY
 from tests.commands import put, transact
 from tests.nats.conftest import publish_all
@@ -90,10 +90,10 @@ def test_without_nkeys_it_says_what_to_install(tmp_path: Path, monkeypatch: pyte
         nats_options("nats://one", nkey=tmp_path / "seed").arguments()
 
 
-async def reaches(opened: Engine, path: Path, options: NatsOptions) -> bool:
+async def reaches(engine: Engine, path: Path, options: NatsOptions) -> bool:
     """Whether events get there."""
-    opened.writer.run(transact(put("k", 1)), NOBODY)
-    await publish_all(opened, path, options)
+    engine.writer.run(transact(put("k", 1)), NOBODY)
+    await publish_all(engine, path, options)
     return True
 
 
@@ -105,18 +105,18 @@ async def reaches(opened: Engine, path: Path, options: NatsOptions) -> bool:
     ],
 )
 async def test_who_is_known_gets_in_and_nobody_else(
-    opened: Engine, path: Path, tmp_path: Path, config: str, right: str, wrong: tuple[str, ...]
+    engine: Engine, path: Path, tmp_path: Path, config: str, right: str, wrong: tuple[str, ...]
 ) -> None:
     (tmp_path / "c.conf").write_text(config)
     with nats_server(tmp_path / "nats", "-c", str(tmp_path / "c.conf")) as server:
         for who in wrong:
             with pytest.raises(NatsError, match="refuses the credentials") as refused:
-                await reaches(opened, path, nats_options(server.url.replace("//", f"//{who}")))
+                await reaches(engine, path, nats_options(server.url.replace("//", f"//{who}")))
             assert "s3cr" not in str(refused.value)
-        assert await reaches(opened, path, nats_options(server.url.replace("//", f"//{right}")))
+        assert await reaches(engine, path, nats_options(server.url.replace("//", f"//{right}")))
 
 
-async def test_a_server_that_hears_us_too_late_is_asked_again(opened: Engine, path: Path, tmp_path: Path) -> None:
+async def test_a_server_that_hears_us_too_late_is_asked_again(engine: Engine, path: Path, tmp_path: Path) -> None:
     config = tmp_path / "hasty.conf"
     config.write_text("authorization { token: abc, timeout: 0.2 }")
     late: list[bool] = []
@@ -140,11 +140,11 @@ async def test_a_server_that_hears_us_too_late_is_asked_again(opened: Engine, pa
 
     with nats_server(tmp_path / "nats", "-c", str(config)) as server:
         async with await asyncio.start_server(hold, "127.0.0.1", 0) as slow:
-            await publish_all(opened, path, nats_options(f"abc@127.0.0.1:{slow.sockets[0].getsockname()[1]}"))
+            await publish_all(engine, path, nats_options(f"abc@127.0.0.1:{slow.sockets[0].getsockname()[1]}"))
     assert late
 
 
-async def test_an_nkey_gets_in(opened: Engine, path: Path, tmp_path: Path) -> None:
+async def test_an_nkey_gets_in(engine: Engine, path: Path, tmp_path: Path) -> None:
     seed = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
     other = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
     (tmp_path / "seed").write_bytes(seed)
@@ -154,12 +154,12 @@ async def test_an_nkey_gets_in(opened: Engine, path: Path, tmp_path: Path) -> No
     (tmp_path / "c.conf").write_text(f"authorization: {{users: [{{nkey: {public}}}]}}")
     with nats_server(tmp_path / "nats", "-c", str(tmp_path / "c.conf")) as server:
         with pytest.raises(NatsError, match="refuses"):
-            await reaches(opened, path, nats_options(server.url, nkey=tmp_path / "other"))
+            await reaches(engine, path, nats_options(server.url, nkey=tmp_path / "other"))
         with pytest.raises(NatsError, match="cannot be used"):
-            await reaches(opened, path, nats_options(server.url, nkey=tmp_path / "broken"))
+            await reaches(engine, path, nats_options(server.url, nkey=tmp_path / "broken"))
         with pytest.raises(NatsError, match="cannot be used"):
-            await reaches(opened, path, nats_options(server.url, credentials=tmp_path / "broken"))
-        assert await reaches(opened, path, nats_options(server.url, nkey=tmp_path / "seed"))
+            await reaches(engine, path, nats_options(server.url, credentials=tmp_path / "broken"))
+        assert await reaches(engine, path, nats_options(server.url, nkey=tmp_path / "seed"))
 
 
 def signed(claims: dict[str, object], signer: bytes) -> str:
@@ -175,7 +175,7 @@ def signed(claims: dict[str, object], signer: bytes) -> str:
     return f"{body}.{part(pair.sign(body.encode()))}"
 
 
-async def test_a_credentials_file_gets_in(opened: Engine, path: Path, tmp_path: Path) -> None:
+async def test_a_credentials_file_gets_in(engine: Engine, path: Path, tmp_path: Path) -> None:
     kinds = (nkeys.PREFIX_BYTE_OPERATOR, nkeys.PREFIX_BYTE_ACCOUNT, nkeys.PREFIX_BYTE_USER, nkeys.PREFIX_BYTE_ACCOUNT)
     operator, account, user, system = (nkeys.encode_seed(os.urandom(32), kind) for kind in kinds)
     names = [nkeys.from_seed(bytearray(seed)).public_key.decode() for seed in (operator, account, user, system)]
@@ -198,8 +198,8 @@ async def test_a_credentials_file_gets_in(opened: Engine, path: Path, tmp_path: 
     )
     with nats_server(tmp_path / "nats", "-c", str(tmp_path / "c.conf")) as server:
         with pytest.raises(NatsError, match="refuses the credentials"):
-            await reaches(opened, path, nats_options(server.url))
-        assert await reaches(opened, path, nats_options(server.url, credentials=tmp_path / "user.creds"))
+            await reaches(engine, path, nats_options(server.url))
+        assert await reaches(engine, path, nats_options(server.url, credentials=tmp_path / "user.creds"))
 
 
 def make_certificates(folder: Path) -> None:
@@ -212,7 +212,7 @@ def make_certificates(folder: Path) -> None:
         subprocess.run([*make, *who, *files], check=True, capture_output=True)
 
 
-async def test_tls_is_checked_both_ways(opened: Engine, path: Path, tmp_path: Path) -> None:
+async def test_tls_is_checked_both_ways(engine: Engine, path: Path, tmp_path: Path) -> None:
     make_certificates(tmp_path)
     (tmp_path / "c.conf").write_text(
         f'tls: {{cert_file: "{tmp_path}/server.pem", key_file: "{tmp_path}/server.key",'
@@ -221,11 +221,11 @@ async def test_tls_is_checked_both_ways(opened: Engine, path: Path, tmp_path: Pa
     with nats_server(tmp_path / "nats", "-c", str(tmp_path / "c.conf")) as server:
         url = server.url.replace("nats://", "tls://")
         ca, ours = tmp_path / "server.pem", {"certificate": tmp_path / "client.pem", "key": tmp_path / "client.key"}
-        assert await reaches(opened, path, nats_options(url, ca=ca, **ours))
+        assert await reaches(engine, path, nats_options(url, ca=ca, **ours))
         with pytest.raises(NatsError, match="cannot be used"):
             nats_options(url, ca=tmp_path / "server.key").arguments()
         with pytest.raises(NatsError, match="is not trusted"):
-            await reaches(opened, path, nats_options(url, **ours))
+            await reaches(engine, path, nats_options(url, **ours))
 
 
 # --- the command line
@@ -271,10 +271,10 @@ def test_a_relay_needs_a_url_and_a_store(path: Path) -> None:
 
 
 def test_subscribe_prints_json_lines(path: Path, tmp_path: Path) -> None:
-    opened = open_holdlog(path)
+    engine = open_holdlog(path)
     for number in range(4):
-        opened.writer.run(transact(put("k", number), put("é", "\x9b", namespace="other")), NOBODY)
-    opened.close()
+        engine.writer.run(transact(put("k", number), put("é", "\x9b", namespace="other")), NOBODY)
+    engine.close()
     with nats_server(tmp_path / "nats") as server:
         assert holdlog("relay", "--db", path, "--nats", server.url, "--once").returncode == 0
         done = holdlog(

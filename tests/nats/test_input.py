@@ -48,15 +48,15 @@ async def test_odd_names_and_values_get_there_whole(postgres: str, options: Nats
         for number, odd in enumerate(ODD):
             store.set(odd, odd, VALUES[number % len(VALUES)], updated_by="ann 🦊")
         assert [it.key for odd in ODD for it in store.list_keys(odd)] == ODD
-    opened = open_holdlog(postgres)
-    await publish_all(opened, postgres, options)
-    root = options.root(store_id(opened))
-    subjects = [message.subject.removeprefix(f"{root}.") for message in await messages(options, opened)]
+    engine = open_holdlog(postgres)
+    await publish_all(engine, postgres, options)
+    root = options.root(store_id(engine))
+    subjects = [message.subject.removeprefix(f"{root}.") for message in await messages(options, engine)]
     assert subjects == [subject_in(record_stream(odd, odd)) for odd in ODD]
     assert all(SUBJECT.fullmatch(subject) for subject in subjects)
     assert len(set(subjects)) == len(ODD)
-    opened.close()
-    async with Subscription(options, after=0, opened=open_holdlog(postgres)) as events:
+    engine.close()
+    async with Subscription(options, after=0, engine=open_holdlog(postgres)) as events:
         found = await some(events, len(ODD))
     assert [(it.data["namespace"], it.data["key"]) for it in found] == [(odd, odd) for odd in ODD]
     assert [it.data["value"] for it in found] == [VALUES[number % len(VALUES)] for number in range(len(ODD))]
@@ -94,9 +94,9 @@ async def test_a_stream_that_is_not_the_stores_ends_a_relay_with_one_line(
     subjects: str,
     says: str,
 ) -> None:
-    opened = open_holdlog(postgres)
-    owner = store_id(opened) if metadata == "mine" else metadata
-    opened.close()
+    engine = open_holdlog(postgres)
+    owner = store_id(engine) if metadata == "mine" else metadata
+    engine.close()
     name = "other" if metadata == "" else options._replace(name="taken").stream("")
     config = StreamConfig(subjects=[subjects], metadata={STORE: owner} if owner else None)
     async with stream(options, name, config):

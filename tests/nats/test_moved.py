@@ -8,11 +8,11 @@ import pytest
 
 from holdlog.adapters.compose import open_holdlog, open_lead
 from holdlog.adapters.copying import copy
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.nats import relay
 from holdlog.adapters.nats.options import NatsOptions
 from holdlog.adapters.nats.relay import Relay, Status
 from holdlog.adapters.nats.subscriber import Subscription
-from holdlog.adapters.opened import Engine
 from tests.nats.conftest import publish_all, relaying, store_id
 from tests.nats.streams import positions, until
 from tests.nats.test_relay import write
@@ -27,20 +27,20 @@ def target(request: pytest.FixtureRequest, tmp_path: Path, postgres_server: str)
 
 
 async def test_relay_and_subscriber_of_a_moved_store_go_on(
-    opened: Engine, path: Path, target: Place, options: NatsOptions
+    engine: Engine, path: Path, target: Place, options: NatsOptions
 ) -> None:
-    write(opened, 20)
+    write(engine, 20)
     told: list[Status] = []
-    async with relaying(opened, path, options, told.append):
+    async with relaying(engine, path, options, told.append):
         await until(lambda: bool(told) and told[-1].position == 20)
-        async with Subscription(mine(options, opened), after=0) as events:
+        async with Subscription(mine(options, engine), after=0) as events:
             found = await some(events, 15)
-            write(opened, 5)
+            write(engine, 5)
             report = await asyncio.to_thread(copy, path, target, seal=True)
             await until(lambda: told[-1].position == 25)  # the old relay reads on to the end
             moved = open_holdlog(target)
             try:
-                assert store_id(moved) == report.store_id == store_id(opened)
+                assert store_id(moved) == report.store_id == store_id(engine)
                 write(moved, 10)
                 await publish_all(moved, path.with_name("moved.db"), options)
                 found += await some(events, 20)
@@ -52,10 +52,10 @@ async def test_relay_and_subscriber_of_a_moved_store_go_on(
 
 
 async def test_a_relay_of_a_sealed_store_keeps_its_place_and_rests(
-    opened: Engine, path: Path, tmp_path: Path, options: NatsOptions, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, path: Path, tmp_path: Path, options: NatsOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relay, "ANCHOR_AFTER", 0.0)
-    write(opened, 3)
+    write(engine, 3)
     copy(path, tmp_path / "moved.db", seal=True)
-    await Relay(opened.store, opened.bell, open_lead(path, options), options).run(once=True)
-    assert await positions(options, opened) == [1, 2, 3]
+    await Relay(engine.store, engine.notifier, open_lead(path, options), options).run(once=True)
+    assert await positions(options, engine) == [1, 2, 3]

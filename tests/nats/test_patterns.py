@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from holdlog import subscribe
 from holdlog.adapters.cli.main import main
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.nats.options import NatsOptions
 from holdlog.adapters.nats.patterns import Pattern, pattern_of
 from holdlog.adapters.nats.subjects import subject_in
 from holdlog.adapters.nats.subscriber import Subscription
-from holdlog.adapters.opened import Engine
 from holdlog.domain.names import agent_stream, claim_stream, record_stream, thread_stream
 from holdlog.domain.refusals import InvalidError
 from tests.nats.conftest import publish_all
@@ -120,10 +120,10 @@ def test_whatever_an_event_has_can_be_asked_for(one: str, other: str, named: boo
         assert pattern.fits(subject)
 
 
-async def test_the_subject_of_another_store_is_refused(opened: Engine, path: Path, options: NatsOptions) -> None:
+async def test_the_subject_of_another_store_is_refused(engine: Engine, path: Path, options: NatsOptions) -> None:
     options = options._replace(name="one")
-    write(opened, 1)
-    await publish_all(opened, path, options)
+    write(engine, 1)
+    await publish_all(engine, path, options)
     async with Subscription(options, ["holdlog.one.>", "holdlog.*.record.>"], after=0) as events:
         assert [event.position for event in await some(events, 1)] == [1]
     async with Subscription(options, ["holdlog.other.>"], after=0) as events:

@@ -105,11 +105,11 @@ class Load(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        opened = open_holdlog(self.place)
+        engine = open_holdlog(self.place)
         for number in range(self.count):
-            opened.writer.run(transact(put(f"k{number % 11}", number, namespace=f"n.{number % 3}")), NOBODY)
+            engine.writer.run(transact(put(f"k{number % 11}", number, namespace=f"n.{number % 3}")), NOBODY)
             self.written = number + 1
-        opened.close()
+        engine.close()
 
 
 async def kill_under_load(
@@ -131,11 +131,11 @@ async def kill_under_load(
     load.join(120)
     assert load.written == count
     until(lambda: any(relay.said and relay.said[-1]["position"] == count for relay in relays), 60)
-    opened = open_holdlog(place)
-    found = await messages(nats_options(server.url), opened)
-    with opened.store.reader() as reader:
+    engine = open_holdlog(place)
+    found = await messages(nats_options(server.url), engine)
+    with engine.store.reader() as reader:
         log = reader.log(0, -1)
-    opened.close()
+    engine.close()
     told = [json.loads(message.data) for message in found]
     assert [event["position"] for event in told] == list(range(1, count + 1))
     assert [event["digest"] for event in told] == [recorded.envelope.digest.hex() for recorded in log]
@@ -156,15 +156,15 @@ async def test_every_event_once_and_in_order_whatever_is_killed(
 
 
 async def test_a_relay_takes_over_from_one_that_was_killed(path: Path, server: NatsServer, start: Start) -> None:
-    opened = open_holdlog(path)
+    engine = open_holdlog(path)
     one = start(path, server.url)
     until(lambda: one.state == "current")
     other = start(path, server.url)
     until(lambda: other.state == "waiting")
     one.kill()
-    opened.writer.run(transact(put("k", 1)), NOBODY)
+    engine.writer.run(transact(put("k", 1)), NOBODY)
     until(lambda: other.said[-1]["position"] == 1)
-    opened.close()
+    engine.close()
 
 
 def test_an_outage_is_told_once(path: Path, tmp_path: Path, start: Start) -> None:
@@ -190,9 +190,9 @@ def test_a_signal_ends_a_relay_in_silence(number: int, code: int, path: Path, se
 
 
 def test_once_ends_when_all_is_published(path: Path, server: NatsServer, start: Start) -> None:
-    opened = open_holdlog(path)
-    opened.writer.run(transact(put("k", 1)), NOBODY)
-    opened.close()
+    engine = open_holdlog(path)
+    engine.writer.run(transact(put("k", 1)), NOBODY)
+    engine.close()
     relay = start(path, server.url, "--once")
     assert relay.process.wait(30) == 0
     until(lambda: relay.state == "current")
@@ -200,9 +200,9 @@ def test_once_ends_when_all_is_published(path: Path, server: NatsServer, start: 
 
 
 def test_once_ends_while_another_process_leads(path: Path, server: NatsServer, start: Start) -> None:
-    opened = open_holdlog(path)
-    opened.writer.run(transact(put("k", 1)), NOBODY)
-    opened.close()
+    engine = open_holdlog(path)
+    engine.writer.run(transact(put("k", 1)), NOBODY)
+    engine.close()
     leading = start(path, server.url)
     until(lambda: leading.state == "current")
     relay = start(path, server.url, "--once")

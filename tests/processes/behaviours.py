@@ -78,7 +78,7 @@ def write(store: StateStore, key: str, value: Any = 1) -> dict[str, Any]:
 
 def write_thread(store: StateStore, thread: str) -> None:
     """Five events and their rows, in three transactions."""
-    value, run = Json.of("x"), store._opened.writer.run
+    value, run = Json.of("x"), store._engine.writer.run
     run(StartThread(thread=thread, by="worker"), NOBODY)
     result = NewResult(value=value, agent="worker", checksum=secrets.token_hex(16))
     run(Append(thread=thread, items=(NewMessage(value=value), result), by="worker"), NOBODY)
@@ -239,7 +239,7 @@ def _write_three(path: str) -> None:
         say(**write(store, "k", f"{os.getpid()}-{number}"))
         say(read=attempt(lambda: store.get("n", "k").version))
     begun = StartThread(thread=secrets.token_hex(4), data={"k": Json.of("x")}, by="worker")  # rows in three views
-    attempt(lambda: store._opened.writer.run(begun, NOBODY))
+    attempt(lambda: store._engine.writer.run(begun, NOBODY))
     say(closing=attempt(store.close))
 
 
@@ -293,7 +293,7 @@ def write_hastily(path: str, patience: str, how: str) -> None:
     writer.PATIENCE = float(patience)  # type: ignore[misc]
     store = StateStore(path)
     other = AsyncStateStore.__new__(AsyncStateStore)
-    other._opened, other._calls = store._opened, store._calls
+    other._engine, other._requests = store._engine, store._requests
     say(ready=True)
     hear()
     done: dict[str, Any] = {}
@@ -307,7 +307,7 @@ def write_hastily(path: str, patience: str, how: str) -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    while not store._opened.writer._led:
+    while not store._engine.writer._led:
         time.sleep(0.001)
     while thread.is_alive():
         thread.join(0.05)
@@ -340,7 +340,7 @@ def hold_lock(path: str) -> None:
 def inside(path: str) -> None:
     """Begin a write, say so in the middle of it, go on when told."""
     store = StateStore(path)
-    with store._opened.store.transaction(time.monotonic() + 10) as transaction:
+    with store._engine.store.transaction(time.monotonic() + 10) as transaction:
         say(inside=True)
         hear()
         transaction.wrote = True
@@ -362,7 +362,7 @@ def queue_behind_a_slow_disk(path: str) -> None:
 
     first = threading.Thread(target=run, args=("first", 8))
     first.start()
-    while not store._opened.writer._led or store._opened.writer._waiting:
+    while not store._engine.writer._led or store._engine.writer._waiting:
         time.sleep(0.001)
     threads = [threading.Thread(target=run, args=(f"thread {number}",)) for number in range(2)]
     for thread in threads:
@@ -383,7 +383,7 @@ def queue_behind_a_slow_disk(path: str) -> None:
         await asyncio.gather(one("coroutine 0"), one("coroutine 1"))
 
     beside = AsyncStateStore.__new__(AsyncStateStore)
-    beside._opened, beside._calls = store._opened, store._calls
+    beside._engine, beside._requests = store._engine, store._requests
     asyncio.run(coroutines())
     for thread in [first, *threads]:
         thread.join()
@@ -476,7 +476,7 @@ def wait_and_fork(path: str) -> None:
     store = StateStore(path)
     store.claim("src/", agent="ann")
     threading.Thread(target=store.wait, args=("src/", 50), daemon=True).start()
-    while store._opened.bell._ear is None:  # type: ignore[attr-defined]
+    while store._engine.notifier._ear is None:  # type: ignore[attr-defined]
         time.sleep(0.002)
     ready, done = os.pipe()
     child = os.fork()

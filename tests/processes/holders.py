@@ -323,20 +323,20 @@ class World:
 
     def free(self, resource: str) -> None:
         """End whatever is left of a case, as a person does."""
-        opened = self.peer._opened
-        forced = opened.requests.release(resource, "janitor", note="end of a case", forced=True)
-        opened.write(forced, opened.caller)
+        engine = self.peer._engine
+        forced = engine.requests.release(resource, "janitor", note="end of a case", forced=True)
+        engine.write(forced, engine.caller)
         self.ledger.believers.pop(_short(resource), None)
 
     def _issue(self, name: str) -> str:
-        opened = open_holdlog(self.place)
+        engine = open_holdlog(self.place)
         try:
             issued = fresh(name)
-            opened.change_token(
+            engine.change_token(
                 IssueToken(name=name, hash=issued.hash, allow=("claim:*", "write:*", "read:*"), by="root"), Issuer()
             )
         finally:
-            opened.close()
+            engine.close()
         return issued.text
 
     def _stdio(self, key: str, session: str, own: bool) -> Wire:

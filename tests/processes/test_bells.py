@@ -73,7 +73,7 @@ def test_a_ring_alone_wakes(path: Path, start: Start) -> None:
 
 
 def test_a_writer_that_does_not_ring_is_noticed(path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bells.MachineBell, "ring", lambda bell: None)
+    monkeypatch.setattr(bells.MachineNotifier, "notify", lambda notifier: None)
     with StateStore(path) as store:
         store.claim("src/", agent="ann")
         worker = waiting(start("serve", path), path)
@@ -141,7 +141,7 @@ def test_datagrams_that_anybody_may_send_wake_nobody_for_nothing_and_drown_nobod
 
 def test_garbage_alone_does_not_keep_a_waiter_from_looking(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood of what is no bell, and a writer that does not ring."""
-    monkeypatch.setattr(bells.MachineBell, "ring", lambda bell: None)
+    monkeypatch.setattr(bells.MachineNotifier, "notify", lambda notifier: None)
     with StateStore(path) as store, StateStore(path) as other:
         other.claim("src/", agent="ann")
         ended = threading.Event()

@@ -16,7 +16,7 @@ from holdlog.adapters.copying import copy
 from holdlog.adapters.stores.postgres.opening import lock_of
 from holdlog.domain.envelope import Recorded
 from tests.commands import require_chained, require_views_equal_the_log, rows, until, whole_log
-from tests.places import Place, Somewhere, opened, places, schema_of, stands
+from tests.places import Place, Somewhere, engine, places, schema_of, stands
 from tests.processes import test_postgres
 from tests.processes.conftest import Start
 
@@ -97,7 +97,7 @@ def test_every_acknowledged_write_is_in_the_copy_and_every_later_one_was_refused
         assert writer.hear() == {"ready": True}
     report = copy(source, target, seal=True)
     told = [line for writer in writers for line in writer.rest()]
-    with opened(source) as ours, opened(target) as theirs:
+    with engine(source) as ours, engine(target) as theirs:
         assert rows(ours) == rows(theirs)
         assert len(rows(theirs)) == report.events
         require_chained(theirs)
@@ -135,7 +135,7 @@ def test_a_killed_copy_leaves_no_store_and_can_be_run_again(
             StateStore(target.with_name(target.name + ".copying"))
     report = copy(source, target, seal=True)
     assert (report.events, report.kept_id, report.already) == (50, True, done)
-    with opened(source) as ours, opened(target) as theirs:
+    with engine(source) as ours, engine(target) as theirs:
         assert rows(ours) == rows(theirs)
     if isinstance(target, Path):
         assert not target.with_name(target.name + ".copying").exists()
@@ -175,7 +175,7 @@ def test_a_database_that_is_killed_meanwhile_leaves_no_half_copy(server: Any, tm
         assert not stands(target)
         report = copy(source, target, seal=True)
         assert (report.events, report.kept_id) == (50, True)
-        with opened(source) as ours, opened(target) as theirs:
+        with engine(source) as ours, engine(target) as theirs:
             assert rows(ours) == rows(theirs)
 
 

@@ -74,14 +74,14 @@ CASES = [line for lines in COMMANDS.values() for line in lines]
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Names and values that neither ASCII nor Latin-1 has."""
     path = tmp_path_factory.mktemp("template") / "state.db"
-    with StateStore(path) as opened:
-        opened.set("n", "k", {TEXT: TEXT}, updated_by=TEXT, reason=TEXT)
-        opened.set(TEXT, TEXT, TEXT, updated_by=TEXT)
-        opened.claim("held.py", agent=TEXT, note=TEXT)
-        opened.claim(f"{TEXT}.py", agent="ann", note=TEXT)
-        state = create_state({"plan": TEXT}, thread_id="run", store=opened, agent=TEXT)
+    with StateStore(path) as engine:
+        engine.set("n", "k", {TEXT: TEXT}, updated_by=TEXT, reason=TEXT)
+        engine.set(TEXT, TEXT, TEXT, updated_by=TEXT)
+        engine.claim("held.py", agent=TEXT, note=TEXT)
+        engine.claim(f"{TEXT}.py", agent="ann", note=TEXT)
+        state = create_state({"plan": TEXT}, thread_id="run", store=engine, agent=TEXT)
         state.append_message({"type": "text", "role": "user", "content": TEXT})
-        create_state({}, thread_id=TEXT, store=opened)
+        create_state({}, thread_id=TEXT, store=engine)
     assert run(path, ["token", "create", "--name", "old", "--allow", "read:*"], {}).returncode == 0
     return path
 

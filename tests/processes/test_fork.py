@@ -120,7 +120,7 @@ def test_a_fork_in_the_middle_of_a_batch_leaves_the_gate_with_the_parent(path: P
         begun, forked = threading.Event(), threading.Event()
 
         def batch() -> None:
-            with store._opened.store.transaction(10**9) as transaction:
+            with store._engine.store.transaction(10**9) as transaction:
                 begun.set()
                 forked.wait(PATIENCE)
                 transaction.wrote = True

@@ -260,13 +260,13 @@ def test_a_server_over_http_never_keeps_a_lease_itself(place: Place) -> None:
     with http_server(place) as server:
         Agent(server.url, session="of-ann")("claim", resource="custom://x", agent="ann")
         Agent(server.url)("claim", resource="custom://y", agent="bob")
-        opened = open_holdlog(place)
+        engine = open_holdlog(place)
         try:
-            with opened.store.reader() as reader:
+            with engine.store.reader() as reader:
                 leases = {it.resource: it.server for it in reader.leases.of(["custom://x", "custom://y"])}
                 assert leases == {"custom://x": BY_CALLS, "custom://y": ""}
         finally:
-            opened.close()
+            engine.close()
 
 
 @EVERY_STORE_IN_TIME
@@ -419,10 +419,10 @@ def test_a_space_that_cannot_be_opened_is_told_to_its_own_callers_only(path: Pat
 def _token(place: Place, name: str, space: str | None) -> str:
     """A new token that is bound to a space."""
     made = fresh(name)
-    opened = open_holdlog(place)
+    engine = open_holdlog(place)
     try:
         issue = IssueToken(name=name, hash=made.hash, allow=("admin:*",), space=space, by="test")
-        opened.writer.run(issue, opened.caller)
+        engine.writer.run(issue, engine.caller)
     finally:
-        opened.close()
+        engine.close()
     return made.text

@@ -110,7 +110,7 @@ def test_a_leader_that_is_interrupted_strands_none_of_those_who_wait(path: Path)
             over = threading.Event()
 
             def follow(answers: list[object] = answers, over: threading.Event = over) -> None:
-                while not store._opened.writer._led and not over.is_set():
+                while not store._engine.writer._led and not over.is_set():
                     time.sleep(0.0005)
                 try:
                     answers.append(put(store, "followed"))
@@ -137,7 +137,7 @@ def test_a_leader_that_is_interrupted_strands_none_of_those_who_wait(path: Path)
 def test_one_to_whom_the_lead_was_handed_strands_none_of_its_batch_when_interrupted(path: Path) -> None:
     with StateStore(path) as store:
         put(store)
-        waiting = store._opened.writer
+        waiting = store._engine.writer
         number = 1
         interrupted = True
         while interrupted:
@@ -189,7 +189,7 @@ def test_a_read_that_is_interrupted_anywhere_keeps_no_reader_open(path: Path, ca
         }
         number = 1
         while interrupted_after(number, calls[call]):
-            for idle in store._opened.store._idle:  # type: ignore[attr-defined]
+            for idle in store._engine.store._idle:  # type: ignore[attr-defined]
                 assert not idle.in_transaction, number
             assert store.wait("src/", 1).status == "available"
             number += 1

@@ -46,7 +46,7 @@ def test_behind_a_lock_that_does_not_end_writes_are_refused_and_reads_go_on(
         refusals: list[UnavailableError] = []
         writer = threading.Thread(target=lambda: refusals.append(refused(lambda: put(store))))
         writer.start()
-        until(lambda: store._opened.writer._led)
+        until(lambda: store._engine.writer._led)
         reads = 0
         while writer.is_alive():
             assert store.get("n", "k").version == 1

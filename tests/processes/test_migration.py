@@ -50,7 +50,7 @@ def path(tmp_path: Path, old: int) -> Path:
     return lay(folder / "state.db", FIXTURES[old])
 
 
-def opened(path: Path) -> None:
+def engine(path: Path) -> None:
     StateStore(path).close()
 
 
@@ -137,8 +137,8 @@ def test_it_goes_on_where_it_was(path: Path) -> None:
 
 
 def test_tables_and_indexes_are_those_of_a_new_store(path: Path, tmp_path: Path) -> None:
-    opened(path)
-    opened(tmp_path / "new.db")
+    engine(path)
+    engine(tmp_path / "new.db")
     assert made(path) == made(tmp_path / "new.db")
 
 
@@ -146,7 +146,7 @@ def test_tables_and_indexes_are_those_of_a_new_store(path: Path, tmp_path: Path)
 def test_the_log_is_folded_in_pages(path: Path, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuilding, "PAGE_EVENTS", page)
     before = log(path)
-    opened(path)
+    engine(path)
     require_migrated(path, before)
 
 
@@ -155,7 +155,7 @@ def test_an_empty_store_is_migrated_too(path: Path) -> None:
         for table in ("stored_events", "current", "claims"):
             connection.execute(f"DELETE FROM {table}")
         connection.commit()
-    opened(path)
+    engine(path)
     assert version(path) == OURS
     require_sound(path)
 
@@ -164,7 +164,7 @@ def test_an_empty_store_is_migrated_too(path: Path) -> None:
 
 
 def test_the_backup_is_the_store_as_it_was(path: Path, old: int) -> None:
-    opened(path)
+    engine(path)
     assert backups(path) == [f"state.db.backup-{old}"]
     require_whole_backup(path.with_name(f"state.db.backup-{old}"), old)
 
@@ -172,7 +172,7 @@ def test_the_backup_is_the_store_as_it_was(path: Path, old: int) -> None:
 def test_a_backup_replaces_nothing(path: Path, old: int) -> None:
     for name in (f"state.db.backup-{old}", f"state.db.backup-{old}.2"):
         path.with_name(name).write_text("mine")
-    opened(path)
+    engine(path)
     assert backups(path) == [f"state.db.backup-{old}", f"state.db.backup-{old}.2", f"state.db.backup-{old}.3"]
     assert path.with_name(f"state.db.backup-{old}").read_text() == "mine"
     require_whole_backup(path.with_name(f"state.db.backup-{old}.3"), old)
@@ -189,23 +189,23 @@ def test_a_backup_has_what_stands_in_the_write_ahead_log_only(path: Path, old: i
         for suffix in ("", "-wal"):
             shutil.copy(path.with_name(path.name + suffix), folder / f"state.db{suffix}")
     crashed = folder / "state.db"
-    opened(crashed)
+    engine(crashed)
     assert ask(folder / f"state.db.backup-{old}", "SELECT value FROM current WHERE key = 'key 0'") == [("7",)]
     require_sound(crashed)
 
 
 def test_it_is_migrated_once(path: Path, old: int) -> None:
     for _ in range(3):
-        opened(path)
+        engine(path)
     assert backups(path) == [f"state.db.backup-{old}"]
 
 
 def test_a_backup_that_is_put_back_is_migrated_again_and_kept_once(path: Path, old: int) -> None:
-    opened(path)
+    engine(path)
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
     shutil.copy(path.with_name(f"state.db.backup-{old}"), path)
-    opened(path)
+    engine(path)
     assert backups(path) == [f"state.db.backup-{old}"]
     require_sound(path)
 
@@ -217,7 +217,7 @@ def test_a_backup_of_an_earlier_state_is_not_taken_for_that_of_this_one(path: Pa
         connection.execute("DELETE FROM stored_events WHERE rowid = 24")
         connection.execute("DELETE FROM current WHERE namespace = 'last' AND key = 'l'")
         connection.commit()
-    opened(path)
+    engine(path)
     assert backups(path) == [f"state.db.backup-{old}", f"state.db.backup-{old}.2"]
 
 
@@ -240,7 +240,7 @@ def test_the_library_logs_it_and_prints_nothing(
     path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with caplog.at_level(logging.INFO, "holdlog"):
-        opened(path)
+        engine(path)
     assert [record.levelname for record in caplog.records if "migrated the store" in record.message] == ["INFO"]
     assert capfd.readouterr() == ("", "")
 
@@ -280,7 +280,7 @@ def test_a_reader_of_the_build_before_is_not_in_the_way(path: Path) -> None:
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         count = reader.execute("SELECT COUNT(*) FROM current").fetchone()
-        opened(path)
+        engine(path)
         assert reader.execute("SELECT COUNT(*) FROM current").fetchone() == count
         reader.execute("COMMIT")
         named = "SELECT namespace, key, version, live, value, updated_by, updated_at, digest FROM current"
@@ -340,7 +340,7 @@ def test_killed_in_the_middle_it_is_as_it_was_and_the_next_one_migrates_it(path:
         assert version(path) == VERSIONS[old]
         assert ask(path, "SELECT COUNT(*) FROM sqlite_schema WHERE name LIKE '%rebuilt'") == [(0,)]
         assert log(path) == before
-    opened(path)
+    engine(path)
     require_migrated(path, before)
     assert backups(path) == [f"state.db.backup-{old}"], "one backup is enough, and half ones are cleared away"
     require_whole_backup(path.with_name(f"state.db.backup-{old}"), old)
@@ -465,7 +465,7 @@ def test_an_interrupt_leaves_the_store_as_it_was(path: Path, old: int, monkeypat
         with pytest.raises(KeyboardInterrupt):
             StateStore(path)
     assert version(path) == VERSIONS[old]
-    opened(path)
+    engine(path)
     require_migrated(path, before)
     assert backups(path) == [f"state.db.backup-{old}"]
 

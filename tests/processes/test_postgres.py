@@ -26,9 +26,9 @@ from holdlog.adapters.access.identity import Identity
 from holdlog.adapters.call import Settings
 from holdlog.adapters.calls import Requests
 from holdlog.adapters.compose import open_lead
+from holdlog.adapters.engine import Liveness
 from holdlog.adapters.machine.host import now, steady
 from holdlog.adapters.nats.options import nats_options
-from holdlog.adapters.opened import Liveness
 from holdlog.adapters.stores.postgres.connection import is_over
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.place import database_target
@@ -414,16 +414,16 @@ def test_whoever_writes_a_thread_first_while_somebody_alters_its_tables_writes_i
     with StateStore(postgres) as store, psycopg.connect(postgres.partition("&schema")[0]) as admin:
         admin.execute(f"LOCK TABLE {postgres.rpartition('=')[2]}.thread_items")
         with pytest.raises(UnavailableError, match="holds a lock"):
-            store._opened.writer.run(start(), NOBODY)
+            store._engine.writer.run(start(), NOBODY)
         admin.rollback()
-        assert store._opened.writer.run(start(), NOBODY).created  # type: ignore[union-attr]
+        assert store._engine.writer.run(start(), NOBODY).created  # type: ignore[union-attr]
 
 
 def test_a_connection_that_only_the_database_takes_for_alive_keeps_nobody_out(postgres: str) -> None:
     """As when a firewall forgot it: the process connects anew, and its lock is still taken."""
     old = psycopg.connect(postgres.partition("&schema")[0], autocommit=True)
     with StateStore(postgres) as store:
-        old.execute("SELECT pg_advisory_lock(%s)", (int(store._opened.server.name.removeprefix("pg-"), 16),))
+        old.execute("SELECT pg_advisory_lock(%s)", (int(store._engine.liveness.name.removeprefix("pg-"), 16),))
         assert store.claim("a", agent="ann").status == "claimed"
     old.close()
 
@@ -435,7 +435,7 @@ def test_a_process_with_many_open_files_hears_and_is_heard_of(postgres: str) -> 
     try:
         with StateStore(postgres) as store, StateStore(postgres) as other:
             store.claim("a", agent="ann")
-            thread = store._opened.server._thread  # type: ignore[attr-defined]
+            thread = store._engine.liveness._thread  # type: ignore[attr-defined]
             until(lambda: holder_connected(other))
             thread.join(0.2)
             assert thread.is_alive()

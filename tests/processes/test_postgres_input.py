@@ -283,13 +283,13 @@ def test_what_was_dropped_under_a_server_is_told(postgres: str) -> None:
 def test_too_many_connections_are_waited_for(server: PostgresOverTcp) -> None:
     server.execute("CREATE ROLE few LOGIN PASSWORD 'a' CONNECTION LIMIT 1", "GRANT CREATE ON DATABASE mine TO few")
     url = server.url("few", "a", "mine")
-    first, opened = psycopg.connect(url), list[StateStore]()
-    waits = threading.Thread(target=lambda: opened.append(StateStore(f"{url}?schema=few")))
+    first, engine = psycopg.connect(url), list[StateStore]()
+    waits = threading.Thread(target=lambda: engine.append(StateStore(f"{url}?schema=few")))
     waits.start()
     until(lambda: 'too many connections for role "few"' in server.log.read_text())
     first.close()
     waits.join()
-    opened[0].close()
+    engine[0].close()
 
 
 def _cut(role: str) -> list[str]:

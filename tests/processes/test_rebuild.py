@@ -137,7 +137,7 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
             store.claim("src/a b.py", agent="ann")
             store.release("src/a b.py", agent="ann")
         store.claim("src/a b.py", agent="bob")
-        write_threads(store._opened.store)
+        write_threads(store._engine.store)
     return found
 
 
@@ -158,7 +158,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def opened(kind: Kind) -> Iterator[Store]:
+def engine(kind: Kind) -> Iterator[Store]:
     found = open_shadow_tables(kind.place, print)
     assert found is not None
     yield found[0]
@@ -222,7 +222,7 @@ def test_what_a_killed_rebuild_left_is_not_taken_over(kind: Kind) -> None:
 
 
 def test_a_replay_in_memory_says_the_same(kind: Kind) -> None:
-    with opened(kind) as store, store.snapshot() as reader:
+    with engine(kind) as store, store.snapshot() as reader:
         states = replay(reader.log(0, -1))
     rows = sorted(fold.put(state).row for state in states.values() if fold.put(state).table is fold.CURRENT)
     assert rows == sorted(kind.views()["current"])
@@ -358,7 +358,7 @@ def test_writers_and_readers_in_other_processes_notice_nothing(kind: Kind, monke
 @pytest.mark.parametrize("moment", ["before", "meanwhile"])
 def test_a_snapshot_sees_the_views_as_they_were_at_its_moment(kind: Kind, moment: str) -> None:
     kind.doctored("UPDATE current SET value = '0' WHERE key = 'many'", "DELETE FROM current WHERE key = 'key 13'")
-    with opened(kind) as store, store.snapshot() as reader:
+    with engine(kind) as store, store.snapshot() as reader:
 
         def take(done: int = 0, total: int = 0) -> None:
             reader.position()  # the moment: its first look, and not at a view
@@ -371,7 +371,7 @@ def test_a_snapshot_sees_the_views_as_they_were_at_its_moment(kind: Kind, moment
         assert reader.record("n", "many").value.text == "0"
         assert reader.record("n", "key 13") == Record("n", "key 13")
         assert reader.claim("src/a b.py").grants
-    with opened(kind) as store, store.reader() as reader:
+    with engine(kind) as store, store.reader() as reader:
         assert reader.record("n", "many").value.text == "7"
     assert kind.unsound() == []
 
@@ -395,10 +395,10 @@ def test_after_any_history_and_any_damage_the_views_are_those_that_were_kept(
                     store.release(f"src/{key}", agent=agent)
                 case 3:
                     letters = "".join(chance.choices("abc", k=3))
-                    did(store._opened.store, start(key, b=1))
-                    did(store._opened.store, append(message(key), *results(letters), thread=key))
-                    did(store._opened.store, replace(*results(letters), thread=key))
-                    did(store._opened.store, change_data(None, "b", a=letters, thread=key))
+                    did(store._engine.store, start(key, b=1))
+                    did(store._engine.store, append(message(key), *results(letters), thread=key))
+                    did(store._engine.store, replace(*results(letters), thread=key))
+                    did(store._engine.store, change_data(None, "b", a=letters, thread=key))
                 case _:
                     ends = chance.choice([None, None, 3600])
                     store.set(chance.choice("nm"), key, chance.random(), updated_by=agent, ttl_seconds=ends)

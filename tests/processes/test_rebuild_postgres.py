@@ -105,9 +105,9 @@ def test_what_is_committed_while_the_swap_waits_for_its_lock_is_in_the_views(kin
 @pytest.mark.parametrize("after_pages", [1, 3])
 def test_a_connection_that_is_lost_leaves_the_views_as_they_are(kind: InDatabase, after_pages: int) -> None:
     before, schema = kind.views(), kind.all_tables()
-    opened = open_shadow_tables(kind.place, print)
-    assert opened is not None
-    store, aside = opened
+    engine = open_shadow_tables(kind.place, print)
+    assert engine is not None
+    store, aside = engine
     assert isinstance(aside, PostgresAside)
     pages = 0
 

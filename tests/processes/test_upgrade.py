@@ -69,7 +69,7 @@ def in_postgres(postgres: str) -> InDatabase:
 
 
 @contextmanager
-def opened(kind: Kind, clock: Clock | None = None) -> Iterator[Store]:
+def engine(kind: Kind, clock: Clock | None = None) -> Iterator[Store]:
     """`clock`: as at the end of the fixture."""
     clock = clock or Clock(NOW, STEADY)
     if isinstance(kind.place, Path):
@@ -104,7 +104,7 @@ def require_upgraded(kind: Kind) -> None:
 def test_the_log_stays_and_the_view_learns_who_was_authenticated(kind: Kind) -> None:
     named = f"{kind.position}, originator_id, originator_version, topic, state, at, principal, reason, digest, payload"
     before = kind.ask(f"SELECT {named} FROM stored_events ORDER BY {kind.position}")
-    with opened(kind):
+    with engine(kind):
         pass
     require_upgraded(kind)
     assert kind.ask(f"SELECT {named} FROM stored_events ORDER BY {kind.position}") == before
@@ -124,7 +124,7 @@ def test_the_log_stays_and_the_view_learns_who_was_authenticated(kind: Kind) -> 
 def test_the_sessions_of_all_leases_have_ended_and_deadlines_stay(kind: Kind) -> None:
     columns = "resource, version, deadline, length, heard, note"
     before = kind.ask(f"SELECT {columns} FROM leases ORDER BY resource, version")
-    with opened(kind) as store, store.reader() as reader:
+    with engine(kind) as store, store.reader() as reader:
         now = reader.at
         leases: list[Lease] = reader.leases.of(["src/a.py", "custom://merge", "docs/", "offered.py"])
     assert kind.ask(f"SELECT {columns} FROM leases ORDER BY resource, version") == before
@@ -144,7 +144,7 @@ def hashed(kind: Kind, *sessions: str) -> list[str]:
 
 
 def test_losses_that_had_no_session_are_those_of_one_before_the_upgrade(kind: Kind) -> None:
-    with opened(kind):
+    with engine(kind):
         pass
     sessions = {"hal": hashed(kind, "p-4")[0], "gus": BEFORE_UPGRADE, "kim": BEFORE_UPGRADE}
     assert dict(kind.ask("SELECT agent, session FROM losses")) == sessions
@@ -155,7 +155,7 @@ def test_a_request_of_the_older_release_is_still_remembered(kind: Kind) -> None:
         kind.run(f"UPDATE requests SET at = {time.time_ns() // 1000}")
     patch = Merge(namespace="n", key="key 0", patch=Json.of({"more": [1, 2.5, True, None, "x\ny"]}), max_bytes=10000)
     command = Transact(operations=(patch,), by="ann")
-    with opened(kind) as store, store.transaction(time.monotonic() + 5) as transaction:
+    with engine(kind) as store, store.transaction(time.monotonic() + 5) as transaction:
         outcome = handle(command, Caller(request_id="r-1", correlation_id="c"), transaction)
     assert isinstance(outcome, RecordsChanged)
     assert outcome.position == 3
@@ -165,14 +165,14 @@ def test_a_request_of_the_older_release_is_still_remembered(kind: Kind) -> None:
 def test_each_store_gets_a_salt_of_its_own_once(kind: Kind) -> None:
     salts = []
     for _ in range(2):
-        with opened(kind) as store, store.reader() as reader:
+        with engine(kind) as store, store.reader() as reader:
             salts.append(reader.meta(SESSION_SALT))
     assert salts[0] == salts[1]
     assert len(bytes.fromhex(salts[0] or "")) == 32
 
 
 def test_it_goes_on_where_it_was(kind: Kind) -> None:
-    with opened(kind):
+    with engine(kind):
         pass
     with StateStore(kind.place) as store:
         assert store.set("n", "key 0", "again", updated_by="ann", expected_version=3).version == 4
@@ -187,14 +187,14 @@ def test_columns_that_views_lack_are_added_and_filled_from_the_log(in_postgres: 
     """As where a view had fewer columns in the older release."""
     view, _, name = column.partition(".")
     in_postgres.run(f"ALTER TABLE {view} DROP COLUMN {name}")
-    with opened(in_postgres):
+    with engine(in_postgres):
         pass
     require_upgraded(in_postgres)
 
 
 def test_rows_of_views_that_read_otherwise_now_are_corrected(in_postgres: InDatabase) -> None:
     in_postgres.doctored("UPDATE claims SET grants = '[[1,\"x\",null,\"exclusive\",7]]' WHERE resource = 'src/a.py'")
-    with opened(in_postgres):
+    with engine(in_postgres):
         pass
     require_upgraded(in_postgres)
 
@@ -212,7 +212,7 @@ def test_a_store_of_an_earlier_minor_is_upgraded_too(kind: Kind, minor: int) -> 
     else:
         kind.run(f"UPDATE meta SET value = '{minor}' WHERE name = 'minor'")
     assert kind.look()["schema"].level == "warn"
-    with opened(kind):
+    with engine(kind):
         pass
     if minor == 0:
         kind.rebuilt()  # the tokens of the fixture, which a build of that minor had not
@@ -235,7 +235,7 @@ def test_a_sealed_store_stays_sealed_and_can_still_move(kind: Kind, tmp_path: Pa
     statements = file_triggers(seal.line) if isinstance(kind, InFile) else schema_triggers(f"'{seal.line}'")
     for statement in statements:
         kind.run(statement)
-    with opened(kind):
+    with engine(kind):
         pass
     assert major(kind) == MAJOR
     assert {row[0] for row in kind.ask("SELECT server FROM leases")} == {""}
@@ -299,7 +299,7 @@ def test_killed_in_the_middle_it_is_as_it_was_and_the_next_one_upgrades_it(in_po
         process.kill()
         process.wait()
     assert everything(in_postgres) == before
-    with opened(in_postgres):
+    with engine(in_postgres):
         pass
     require_upgraded(in_postgres)
 
@@ -348,7 +348,7 @@ def test_a_reader_that_stays_makes_it_unavailable_and_leaves_it_as_it_was(
             open_postgres(str(in_postgres.place))
     assert "\n" not in str(refused.value)
     assert everything(in_postgres) == before
-    with opened(in_postgres):
+    with engine(in_postgres):
         pass
     require_upgraded(in_postgres)
 
@@ -521,7 +521,7 @@ def test_a_connection_that_begins_as_release_0_1_does_finds_the_newer_schema(kin
         with closing(sqlite3.connect(kind.place, isolation_level=None)) as older:
             begin_as_0_1(older)
             older.execute("COMMIT")
-            with opened(kind):
+            with engine(kind):
                 with pytest.raises(StoreError, match="schema 3"):
                     begin_as_0_1(older)
                 older.execute("ROLLBACK")
@@ -538,7 +538,7 @@ def test_a_connection_that_begins_as_release_0_1_does_finds_the_newer_schema(kin
                 rows = connection.execute("EXECUTE ahead('{ann}', '{n}', '{key 0}')").fetchall()
                 assert rows[0][7:9] == ("n", "key 0")
                 majors.append(rows[0][2])
-            with opened(kind):
+            with engine(kind):
                 pass
         assert majors == ["2", "3"]
 

@@ -15,7 +15,7 @@ from holdlog.domain.handle import AnyCommand
 from tests.claim_calls import by
 from tests.commands import clear, drop, put, require_chained, require_views_equal_the_log, rows, run, transact
 from tests.contracts.test_copy import views
-from tests.places import opened, places
+from tests.places import engine, places
 from tests.threads import append, change_data, fork, message, replace, result, results, start
 
 NAMES = st.sampled_from(["a", "b/c", "ä %", "🦊"])
@@ -50,13 +50,13 @@ def test_a_history_copied_there_and_back_is_equal_at_every_position(
 ) -> None:
     with TemporaryDirectory() as folder, places(Path(folder), postgres_server) as somewhere:
         first, second, third = (somewhere(kind) for kind in kinds)
-        with opened(first) as store:
+        with engine(first) as store:
             for number, command in enumerate(history):
                 with suppress(HoldlogError):
                     run(store, command, by(f"s{number % 2}", request_id=f"r{number}"))
         reports = [copy(first, second, seal=True), copy(second, third, seal=True)]
         assert reports[0].store_id == reports[1].store_id
-        with opened(first) as ours, opened(third) as theirs:
+        with engine(first) as ours, engine(third) as theirs:
             assert rows(ours) == rows(theirs)
             assert views(ours) == views(theirs)
             require_chained(theirs)

@@ -18,7 +18,7 @@ from tests.commands import require_chained, require_views_equal_the_log, rows, r
 from tests.contracts.test_copy import views
 from tests.kinds import InDatabase, InFile, Kind
 from tests.older import format_1
-from tests.places import Place, opened, places
+from tests.places import Place, engine, places
 from tests.properties.test_copies import COMMANDS
 
 TEXTS = st.none() | st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=20)
@@ -67,7 +67,7 @@ def test_a_log_of_both_formats_verifies_wherever_it_goes(
 ) -> None:
     with TemporaryDirectory() as folder, places(Path(folder), postgres_server) as somewhere:
         source, target = (somewhere(kind) for kind in kinds)
-        with opened(source) as store:
+        with engine(source) as store:
             follow(store, steps)
             of_format = formats(store)
         for position, whole in redacted:
@@ -77,11 +77,11 @@ def test_a_log_of_both_formats_verifies_wherever_it_goes(
         copy(source, target, seal=seal)
         for place in (source, target):
             assert kind_of(place).bad() == {}
-            with opened(place) as store:
+            with engine(place) as store:
                 require_chained(store)
                 require_views_equal_the_log(store)
                 assert formats(store) == of_format
-        with opened(source) as ours, opened(target) as theirs:
+        with engine(source) as ours, engine(target) as theirs:
             assert rows(ours) == rows(theirs)
             assert views(ours) == views(theirs)
 

@@ -178,9 +178,9 @@ def agree(url: str, calls: list[Said]) -> None:
             assert memory == database, it
         logs = []
         for store in stores:
-            require_chained(store._opened.store)
-            require_views_equal_the_log(store._opened.store)
-            logs.append([(*row[:4], OWN.sub(b"", row[4]), *row[8:11]) for row in rows(store._opened.store)])
+            require_chained(store._engine.store)
+            require_views_equal_the_log(store._engine.store)
+            logs.append([(*row[:4], OWN.sub(b"", row[4]), *row[8:11]) for row in rows(store._engine.store)])
         assert logs[0] == logs[1] == logs[2]
 
 

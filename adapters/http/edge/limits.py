@@ -96,10 +96,10 @@ class RequestLimits:
 
 
 def _who(scope: Scope) -> str:
-    served = scope.get("state", {}).get("served")
-    if served is None or served.caller.principal is None:
+    context = scope.get("state", {}).get("served")
+    if context is None or context.caller.principal is None:
         return f"@{address_of(scope)}"
-    return str(served.caller.principal)
+    return str(context.caller.principal)
 
 
 def _counting(receive: Receive, upload: Bucket) -> Receive:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from holdlog.adapters.opened import Engine
+from holdlog.adapters.engine import Engine
 from holdlog.domain.handle import AnyCommand
 from holdlog.domain.ports import Reader
 from holdlog.domain.record import Merge, Set, Transact, seen
@@ -22,8 +22,8 @@ _log = logging.getLogger("holdlog")
 class Room:
     """Of one store; `most`: keys. Values that stand there can be written and deleted however full it is."""
 
-    def __init__(self, opened: Engine, most: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._opened = opened
+    def __init__(self, engine: Engine, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._engine = engine
         self._most = most
         self._clock = clock
         self._full = False
@@ -36,7 +36,7 @@ class Room:
             return
         if self._counting is None and (self._counted_at is None or self._clock() > self._counted_at + COUNTED_EVERY):
             self._counting = asyncio.create_task(self._count())
-        if self._full and await self._opened.run_off_loop(partial(self._adds, command)):
+        if self._full and await self._engine.run_off_loop(partial(self._adds, command)):
             raise OverLimitError(f"the store has its {self._most} keys (--max-keys); delete some", COUNTED_EVERY)
 
     async def _count(self) -> None:
@@ -49,11 +49,11 @@ class Room:
             self._counting = None
 
     def _is_full(self) -> bool:
-        with self._opened.store.reader() as reader:
+        with self._engine.store.reader() as reader:
             return sum(count for _, count in reader.namespaces(None, -1)) >= self._most
 
     def _adds(self, command: Transact) -> bool:
-        with self._opened.store.reader() as reader:
+        with self._engine.store.reader() as reader:
             return any(
                 isinstance(it, Set | Merge) and not _lives(reader, it.namespace, it.key) for it in command.operations
             )

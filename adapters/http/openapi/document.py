@@ -88,7 +88,7 @@ PATHS: Final = tuple(DESCRIBED)
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
     """Of those of the described paths that these routes serve."""
-    served = list(routes)
+    context = list(routes)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -98,7 +98,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "security": [{"bearer": []}, {"token": []}, {}],
-        "paths": {path: _with_head(parts) for path, parts in DESCRIBED.items() if _is_served(path, served)},
+        "paths": {path: _with_head(parts) for path, parts in DESCRIBED.items() if _is_served(path, context)},
         "components": {
             "schemas": schemas(),
             "securitySchemes": {

@@ -72,7 +72,7 @@ class Metrics:
 
     # --- where things happen
 
-    def asked(self) -> object:
+    def received(self) -> object:
         return None
 
     def turned_away(self) -> None:

@@ -127,7 +127,7 @@ class ObserverGroup:
     """What writers do, for figures and traces."""
 
     def __init__(self, metrics: Metrics, traces: Traces) -> None:
-        self.asked = traces.asked
+        self.received = traces.asked
         self.turned_away = metrics.turned_away
         self._metrics = metrics
         self._traces = traces
@@ -144,5 +144,5 @@ def _request_id(scope: Scope) -> str:
 
 
 def _principal_of(scope: Scope) -> str | None:
-    served = scope.get("state", {}).get("served")
-    return None if served is None else served.caller.principal
+    context = scope.get("state", {}).get("served")
+    return None if context is None else context.caller.principal

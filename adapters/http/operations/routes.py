@@ -100,10 +100,10 @@ class Operations:
         return json_response({"status": "ok"})
 
     async def metrics(self, request: Request) -> Response:
-        served = context_of(request)
-        if served.opened is not self._spaces.main:  # a space's owner may do everything there, but not see all
+        context = context_of(request)
+        if context.engine is not self._spaces.main:  # a space's owner may do everything there, but not see all
             raise DeniedError("metrics:* without a space")
-        served.grants.require("metrics", "*")
+        context.grants.require("metrics", "*")
         try:
             facts = await self._facts.found()
         except (TimeoutError, HoldlogError):
@@ -121,16 +121,16 @@ class Operations:
             return reader.position()
 
     def _facts_now(self) -> ServerFacts:
-        main, *others = [opened.store for opened in self._spaces.opened()]
+        main, *others = [engine.store for engine in self._spaces.engine()]
         return ServerFacts(self._position(), main.size(), sum(map(_size, others)))
 
     def _gauges(self, facts: ServerFacts | None) -> Iterator[Metric]:
-        opened = self._spaces.opened()
+        engine = self._spaces.engine()
         yield _gauge(
-            "holdlog_writer_queue", "Commands that no batch took yet.", sum(it.writer.waiting for it in opened)
+            "holdlog_writer_queue", "Commands that no batch took yet.", sum(it.writer.waiting for it in engine)
         )
-        yield _gauge("holdlog_waiters", "Calls that wait now.", sum(it.upkeep.waiters for it in opened))
-        yield _gauge("holdlog_spaces_open", "Spaces whose stores are open.", len(opened) - 1)
+        yield _gauge("holdlog_waiters", "Calls that wait now.", sum(it.lease_maintenance.waiters for it in engine))
+        yield _gauge("holdlog_spaces_open", "Spaces whose stores are open.", len(engine) - 1)
         yield _gauge("holdlog_store_up", "Whether the store answers.", float(facts is not None))
         if facts is not None:
             yield _gauge("holdlog_store_position", "Of the newest event in the main store.", facts.position)

@@ -27,8 +27,8 @@ class EntityState(NamedTuple):
 
 async def _all(asked: KeyValueRequest) -> Response:
     given = arguments(asked.scope, "after")
-    (name,), served = asked.names, asked.served
-    found = await served.opened.read_async(served.calls.thread_data(name, given.get("after")))
+    (name,), context = asked.names, asked.context
+    found = await context.engine.read_async(context.requests.thread_data(name, given.get("after")))
     standing, conditions = EntityState(found.data_version, found.data_version > 0), _conditions(asked)
     if not _matches(conditions, standing):
         return _conflict(asked, standing, conditions)
@@ -40,7 +40,7 @@ async def _get(asked: KeyValueRequest) -> Response:
     """The value itself, as JSON."""
     arguments(asked.scope)
     name, key = asked.names
-    datum, version = await asked.served.opened.read_async(asked.served.calls.thread_datum(name, key))
+    datum, version = await asked.context.engine.read_async(asked.context.requests.thread_datum(name, key))
     standing, conditions = EntityState(version, True), _conditions(asked)
     if not _matches(conditions, standing):
         return _conflict(asked, standing, conditions)
@@ -52,27 +52,27 @@ async def _get(asked: KeyValueRequest) -> Response:
 
 async def _put(asked: KeyValueRequest) -> Response:
     arguments(asked.scope)
-    (name, key), by, calls, value = asked.names, asked.by, asked.served.calls, await value_of(asked)
+    (name, key), by, calls, value = asked.names, asked.by, asked.context.requests, await value_of(asked)
     return await _changed(asked, lambda version: calls.thread_set(name, key, value, by, version), _one_key)
 
 
 async def _delete(asked: KeyValueRequest) -> Response:
     arguments(asked.scope)
-    (name, key), by, calls = asked.names, asked.by, asked.served.calls
+    (name, key), by, calls = asked.names, asked.by, asked.context.requests
     return await _changed(asked, lambda version: calls.thread_delete(name, key, by, version), _one_key)
 
 
 async def _patch(asked: KeyValueRequest) -> Response:
     """Keys as the body names them; null: to be deleted."""
     arguments(asked.scope)
-    (name,), by, calls, body = asked.names, asked.by, asked.served.calls, await object_of(asked)
+    (name,), by, calls, body = asked.names, asked.by, asked.context.requests, await object_of(asked)
     written = {key: value for key, value in body.items() if value is not None}
     deleted = [key for key, value in body.items() if value is None]
     return await _changed(asked, lambda version: calls.thread_change(name, written, deleted, by, version), _any_key)
 
 
 def _any_key(asked: KeyValueRequest) -> Query[EntityState]:
-    facts = asked.served.calls.thread(*asked.names)
+    facts = asked.context.requests.thread(*asked.names)
 
     def standing(reader: Reader) -> EntityState:
         version = facts.answer(reader).data_version
@@ -82,7 +82,7 @@ def _any_key(asked: KeyValueRequest) -> Query[EntityState]:
 
 
 def _one_key(asked: KeyValueRequest) -> Query[EntityState]:
-    has = asked.served.calls.thread_has(*asked.names)
+    has = asked.context.requests.thread_has(*asked.names)
 
     def standing(reader: Reader) -> EntityState:
         found = has.answer(reader)
@@ -97,16 +97,16 @@ async def _changed(
     standing: Callable[[KeyValueRequest], Query[EntityState]],
 ) -> Response:
     """`call`: makes the write for the data_version that it expects, None: any. `standing`: what there is."""
-    served, conditions = asked.served, _conditions(asked)
+    context, conditions = asked.context, _conditions(asked)
 
     async def look() -> int | Response:
-        found = await served.opened.read_async(standing(asked))
+        found = await context.engine.read_async(standing(asked))
         if not _matches(conditions, found) or _is_known(conditions, found):
             return _conflict(asked, found, conditions)
         return found.version
 
     goes_with = "If-Match of one version, and with no other condition"
-    result = await written_where(served, conditions, _only(conditions), call, look, goes_with)
+    result = await written_where(context, conditions, _only(conditions), call, look, goes_with)
     return _done(result) if isinstance(result, DataChanged) else result
 
 
@@ -127,7 +127,7 @@ def _conflict(asked: KeyValueRequest, standing: EntityState, conditions: Conditi
         actual_data_version=standing.version,
         changed_keys=(),
     )
-    body = asked.served.calls.refused(DataConflictError(detail)).body()
+    body = asked.context.requests.refused(DataConflictError(detail)).body()
     if expected is None:
         del body["expected_data_version"]  # there is not one
     return json_response(body, 412)

@@ -15,8 +15,8 @@ from holdlog.adapters.threads.calls import READ_PAGE
 
 async def _list(asked: KeyValueRequest) -> Response:
     given = arguments(asked.scope, "after", "limit")
-    call = asked.served.calls.threads(number(given, "limit", MAX_PAGE), given.get("after"))
-    return answer(await asked.served.opened.read_async(call))
+    call = asked.context.requests.threads(number(given, "limit", MAX_PAGE), given.get("after"))
+    return answer(await asked.context.engine.read_async(call))
 
 
 async def _start(asked: KeyValueRequest) -> Response:
@@ -25,35 +25,35 @@ async def _start(asked: KeyValueRequest) -> Response:
     at = body.get("parent_version")
     if isinstance(at, float) and at.is_integer():
         body["parent_version"] = int(at)  # 3.0 is an integer in JSON Schema
-    write = asked.served.calls.thread_start(asked.by, **body)
-    result = await asked.served.opened.write_async(write, asked.served.caller)
+    write = asked.context.requests.thread_start(asked.by, **body)
+    result = await asked.context.engine.write_async(write, asked.context.caller)
     return answer(result, 201 if result.created else 200)
 
 
 async def _facts(asked: KeyValueRequest) -> Response:
     arguments(asked.scope)
-    return answer(await asked.served.opened.read_async(asked.served.calls.thread(*asked.names)))
+    return answer(await asked.context.engine.read_async(asked.context.requests.thread(*asked.names)))
 
 
 async def _append(asked: KeyValueRequest) -> Response:
     arguments(asked.scope)
     body = await object_of(asked, "messages", "results")
     (name,) = asked.names
-    write = asked.served.calls.thread_append(name, asked.by, **body)
-    return answer(await asked.served.opened.write_async(write, asked.served.caller))
+    write = asked.context.requests.thread_append(name, asked.by, **body)
+    return answer(await asked.context.engine.write_async(write, asked.context.caller))
 
 
 async def _read(asked: KeyValueRequest) -> Response:
     given = arguments(asked.scope, "after", "before", "limit", "format", "wait")
-    (name,), served = asked.names, asked.served
+    (name,), context = asked.names, asked.context
     after = number(given, "after", 0) if "after" in given else None
     before = number(given, "before", 0) if "before" in given else None
     limit, form = number(given, "limit", READ_PAGE), given.get("format", "items")
     seconds = seconds_of(given.get("wait", "0"), "wait")
     if not seconds:
-        return answer(await served.opened.read_async(served.calls.thread_read(name, limit, after, before, form)))
-    wait = served.calls.thread_coming(name, after, limit, form, seconds, before)
-    told = await long_poll(asked.receive, served, wait)
+        return answer(await context.engine.read_async(context.requests.thread_read(name, limit, after, before, form)))
+    wait = context.requests.thread_coming(name, after, limit, form, seconds, before)
+    told = await long_poll(asked.receive, context, wait)
     told.headers.update(SAFE)
     return told
 

@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope
 from holdlog.adapters.http.targets import decoded
 from holdlog.adapters.http.values.bodies import wants_json
 from holdlog.adapters.keyvalue import author
-from holdlog.adapters.served import RequestContext
+from holdlog.adapters.request_context import RequestContext
 from holdlog.domain.refusals import InvalidError
 
 ANYBODY: Final = "http"
@@ -21,7 +21,7 @@ class KeyValueRequest(NamedTuple):
 
     scope: Scope
     receive: Receive
-    served: RequestContext
+    context: RequestContext
     fields: dict[bytes, bytes]
     names: list[str]
 
@@ -38,7 +38,7 @@ class KeyValueRequest(NamedTuple):
                 return told.decode().strip()
             except UnicodeDecodeError:
                 raise InvalidError("X-Agent: must be UTF-8") from None
-        return author(self.served.caller, ANYBODY)
+        return author(self.context.caller, ANYBODY)
 
     @property
     def guard(self) -> list[dict[str, Any]]:

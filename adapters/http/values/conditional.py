@@ -9,7 +9,7 @@ from holdlog.adapters import results
 from holdlog.adapters.call import CommandRequest
 from holdlog.adapters.http.answers import answer, json_response
 from holdlog.adapters.http.values.conditions import UNCONDITIONAL, Conditions
-from holdlog.adapters.served import RequestContext
+from holdlog.adapters.request_context import RequestContext
 from holdlog.domain.record import Record, not_found
 from holdlog.domain.refusals import ConflictDetail, ConflictError, DataConflictError, InvalidError, UnavailableError
 from holdlog.domain.times import utc
@@ -21,7 +21,7 @@ Done = TypeVar("Done", bound=results.Result, covariant=True)
 
 
 async def written(
-    served: RequestContext,
+    context: RequestContext,
     place: tuple[str, str],
     conditions: Conditions,
     call: Callable[[int | None], CommandRequest[Done]],
@@ -31,18 +31,18 @@ async def written(
     whether it may where nothing stands. Raises NotFoundError where it may not."""
 
     async def look() -> int | Response:
-        record = await served.opened.read_async(served.calls.record(*place))
+        record = await context.engine.read_async(context.requests.record(*place))
         version = record.version if record.live else 0
         if not record.live and not creates:
             raise not_found(record)
-        return version if conditions.allow(version) else conflict(served, record, conditions)
+        return version if conditions.allow(version) else conflict(context, record, conditions)
 
     goes_with = "If-Match of one version or with If-None-Match: *, no others"
-    return await written_where(served, conditions, conditions.expected, call, look, goes_with)
+    return await written_where(context, conditions, conditions.expected, call, look, goes_with)
 
 
 async def written_where(
-    served: RequestContext,
+    context: RequestContext,
     conditions: Conditions,
     expected: int | None,
     call: Callable[[int | None], CommandRequest[Done]],
@@ -54,10 +54,10 @@ async def written_where(
     repeated, since one transaction decides them."""
     if expected is not None or conditions is UNCONDITIONAL:
         try:
-            return await served.opened.write_async(call(expected), served.caller)
+            return await context.engine.write_async(call(expected), context.caller)
         except (ConflictError, DataConflictError) as error:
-            return answer(served.calls.refused(error), 412)
-    if served.caller.request_id is not None:
+            return answer(context.requests.refused(error), 412)
+    if context.caller.request_id is not None:
         raise InvalidError(f"Idempotency-Key: goes with {goes_with}")
     call(None)  # what is wrong or denied is told first
     for _ in range(ATTEMPTS):
@@ -65,13 +65,13 @@ async def written_where(
         if isinstance(found, Response):
             return found
         try:
-            return await served.opened.write_async(call(found), served.caller)
+            return await context.engine.write_async(call(found), context.caller)
         except (ConflictError, DataConflictError):
             continue
     raise UnavailableError("others write here all the time; nothing was written")
 
 
-def conflict(served: RequestContext, record: Record, conditions: Conditions) -> Response:
+def conflict(context: RequestContext, record: Record, conditions: Conditions) -> Response:
     """The answer 412, with what stands there instead."""
     detail = ConflictDetail(
         namespace=record.namespace,
@@ -83,7 +83,7 @@ def conflict(served: RequestContext, record: Record, conditions: Conditions) -> 
         actual_principal=record.principal,
         actual_updated_at=utc(record.updated_at) if record.version else None,
     )
-    body = served.calls.refused(ConflictError(detail)).body()
+    body = context.requests.refused(ConflictError(detail)).body()
     if conditions.expected is None:
         del body["expected_version"]  # there is not one
     return json_response(body, 412)

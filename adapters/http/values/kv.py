@@ -84,13 +84,13 @@ async def _answered(asked: KeyValueRequest) -> Response:
 async def _get(asked: KeyValueRequest, send: Send) -> None:
     """The most frequent request, so without what a response object and a model of the answer cost."""
     group, key = asked.names
-    record = await asked.served.opened.read_async(asked.served.calls.record(group, key))
+    record = await asked.context.engine.read_async(asked.context.requests.record(group, key))
     if not record.live:
         await _missing(asked, not_found(record))(asked.scope, asked.receive, send)
         return
     conditions = Conditions.of(asked.fields)
     if conditions.if_match is not None and not conditions.if_match.match(record.version):
-        await conflict(asked.served, record, conditions)(asked.scope, asked.receive, send)
+        await conflict(asked.context, record, conditions)(asked.scope, asked.receive, send)
         return
     headers = [(b"etag", etag(record.version).encode()), *_facts(record), *_SAFE]
     if conditions.if_none_match is not None and conditions.if_none_match.match(record.version):
@@ -125,16 +125,16 @@ def _time(at: int) -> bytes:
 
 async def _groups(asked: KeyValueRequest) -> Response:
     given = arguments(asked.scope, "after", "limit")
-    call = asked.served.calls.list_namespaces(number(given, "limit", MAX_PAGE), given.get("after"))
-    return answer(await asked.served.opened.read_async(call))
+    call = asked.context.requests.list_namespaces(number(given, "limit", MAX_PAGE), given.get("after"))
+    return answer(await asked.context.engine.read_async(call))
 
 
 async def _list(asked: KeyValueRequest) -> Response:
     given = arguments(asked.scope, "prefix", "after", "limit")
-    call = asked.served.calls.list_records(
+    call = asked.context.requests.list_records(
         asked.names[0], given.get("prefix", ""), number(given, "limit", MAX_PAGE), given.get("after")
     )
-    return answer(await asked.served.opened.read_async(call))
+    return answer(await asked.context.engine.read_async(call))
 
 
 async def _history(asked: KeyValueRequest) -> Response:
@@ -143,13 +143,13 @@ async def _history(asked: KeyValueRequest) -> Response:
         raise InvalidError("history: must be there, as ?history=1, where limit or before are")
     before = number(given, "before", 0) if "before" in given else None
     group, key = asked.names
-    call = asked.served.calls.history(group, key, number(given, "limit", 100), before)
-    return answer(await asked.served.opened.read_async(call))
+    call = asked.context.requests.history(group, key, number(given, "limit", 100), before)
+    return answer(await asked.context.engine.read_async(call))
 
 
 def _missing(asked: KeyValueRequest, error: NotFoundError) -> Response:
     if asked.json:
-        return answer(asked.served.calls.refused(error), 404)
+        return answer(asked.context.requests.refused(error), 404)
     return Response("Key Not Found", 404, {"cache-control": "no-store"}, "text/plain")
 
 
@@ -159,7 +159,7 @@ def _missing(asked: KeyValueRequest, error: NotFoundError) -> Response:
 async def _set(asked: KeyValueRequest) -> Response:
     seconds = _seconds(arguments(asked.scope, "ttl").get("ttl"))
     value = value_of(await asked.body(), asked.fields)
-    (group, key), by, guard, calls = asked.names, asked.by, asked.guard, asked.served.calls
+    (group, key), by, guard, calls = asked.names, asked.by, asked.guard, asked.context.requests
     return await _written(asked, lambda version: calls.set(group, key, value, by, version, guard, seconds))
 
 
@@ -167,13 +167,13 @@ async def _patch(asked: KeyValueRequest) -> Response:
     told = arguments(asked.scope, "ttl").get("ttl")
     seconds, keeps = _seconds(told), told is None
     patch = patch_of(await asked.body(), asked.fields)
-    (group, key), by, guard, calls = asked.names, asked.by, asked.guard, asked.served.calls
+    (group, key), by, guard, calls = asked.names, asked.by, asked.guard, asked.context.requests
     return await _written(asked, lambda version: calls.merge(group, key, patch, by, version, guard, seconds, keeps))
 
 
 async def _delete(asked: KeyValueRequest) -> Response:
     arguments(asked.scope)
-    (group, key), by, guard, calls = asked.names, asked.by, asked.guard, asked.served.calls
+    (group, key), by, guard, calls = asked.names, asked.by, asked.guard, asked.context.requests
     return await _written(asked, lambda version: calls.delete(group, key, by, version, guard))
 
 
@@ -184,7 +184,7 @@ async def _written(
     group, key = asked.names
     conditions, creates = Conditions.of(asked.fields), asked.scope["method"] != "DELETE"
     try:
-        result = await written(asked.served, (group, key), conditions, call, creates)
+        result = await written(asked.context, (group, key), conditions, call, creates)
     except NotFoundError as error:
         return _missing(asked, error)
     if isinstance(result, Response):

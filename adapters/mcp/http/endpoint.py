@@ -42,7 +42,7 @@ from holdlog.adapters.mcp.http.stream import stream
 from holdlog.adapters.mcp.reading import Unreadable, read_message
 from holdlog.adapters.mcp.salvage import answer, for_agent
 from holdlog.adapters.mcp.server import quiet_framework
-from holdlog.adapters.served import RequestContext
+from holdlog.adapters.request_context import RequestContext
 from holdlog.domain.refusals import HoldlogError
 
 VERSION: Final = "mcp-protocol-version"
@@ -157,11 +157,11 @@ class Endpoint:
 
     async def _delete(self, scope: Scope, session: str, send: Send) -> None:
         """The client ends its session; its claims last as long as their leases."""
-        served: RequestContext = scope["state"]["served"]
+        context: RequestContext = scope["state"]["served"]
         self.sessions.end(_key(scope, session))
-        ended = served.opened.identity.session("mcp", session)
+        ended = context.engine.identity.session("mcp", session)
         try:
-            await served.opened.end_session(served.caller.model_copy(update={"session": ended}))
+            await context.engine.end_session(context.caller.model_copy(update={"session": ended}))
         except HoldlogError as error:  # its leases end by themselves
             _log.warning("could not record the end of a session: %s", error)
         await Reply(send).nothing(200)
@@ -228,14 +228,14 @@ class Endpoint:
         if not _accepted(headers.get("accept"))[1]:
             await _refuse(Reply(send), 406, "Accept must allow text/event-stream")
             return
-        served: RequestContext = scope["state"]["served"]
-        caller = served.opened.identity.session("mcp", headers[SESSION])
-        request = served.opened.upkeep.request_of(served.caller.principal, caller)
+        context: RequestContext = scope["state"]["served"]
+        caller = context.engine.identity.session("mcp", headers[SESSION])
+        request = context.engine.lease_maintenance.request_of(context.caller.principal, caller)
         with self.sessions.use(_key(scope, headers[SESSION])) as session, request:
             if session is None:
                 await _refuse(Reply(send), 404, _SESSION_ENDED)
                 return
-            await stream(session, {SESSION: headers[SESSION]}, receive, send, served.still)
+            await stream(session, {SESSION: headers[SESSION]}, receive, send, context.still)
 
 
 def _headers(scope: Scope) -> dict[str, str]:

@@ -12,7 +12,7 @@ from holdlog.adapters.mcp.errors import told
 from holdlog.adapters.mcp.resources.addresses import CLAIM, STATE, templates
 from holdlog.adapters.mcp.resources.reading import Context, ServedOf
 from holdlog.adapters.pages import chunks
-from holdlog.adapters.served import RequestContext
+from holdlog.adapters.request_context import RequestContext
 from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Reader
 
@@ -34,18 +34,18 @@ class Completions:
         uri = params.ref.uri if isinstance(params.ref, ResourceTemplateReference) else ""
         if uri not in templates(self._groups):
             return CompleteResult(completion=Completion(values=[], total=0, has_more=False))
-        served = self._served_of(ctx)
+        context = self._served_of(ctx)
         given = (params.context.arguments if params.context else None) or {}
-        with told(ctx, uri, served.calls, self._prefix):
+        with told(ctx, uri, context.requests, self._prefix):
             start = text(params.argument.value, params.argument.name, BEGINNING)
             found: list[str] = []
             match params.argument.name:
                 case "namespace" if uri == STATE:
-                    found = await served.opened.read_async(_namespaces(served, start))
+                    found = await context.engine.read_async(_namespaces(context, start))
                 case "key" if uri == STATE and "namespace" in given:
-                    found = await served.opened.read_async(_keys(served, given["namespace"], start))
+                    found = await context.engine.read_async(_keys(context, given["namespace"], start))
                 case "resource" if uri == CLAIM:
-                    found = await _resources(served, start)
+                    found = await _resources(context, start)
                 case _:
                     pass
         more = len(found) > MOST
@@ -54,10 +54,10 @@ class Completions:
         )
 
 
-def _namespaces(served: RequestContext, start: str) -> Query[list[str]]:
+def _namespaces(context: RequestContext, start: str) -> Query[list[str]]:
     def answer(reader: Reader) -> list[str]:
         return list(
-            islice((it for it in _beginning(reader, start) if served.grants.allows("read-values", it)), MOST + 1)
+            islice((it for it in _beginning(reader, start) if context.grants.allows("read-values", it)), MOST + 1)
         )
 
     return Query(answer, large=True)
@@ -71,9 +71,9 @@ def _beginning(reader: Reader, start: str) -> Iterator[str]:
     yield from takewhile(lambda name: name.startswith(start), (name for name, _ in rows))
 
 
-def _keys(served: RequestContext, namespace: str, start: str) -> Query[list[str]]:
+def _keys(context: RequestContext, namespace: str, start: str) -> Query[list[str]]:
     namespace = text(namespace, "namespace", NAME)
-    served.grants.require("read-values", namespace)
+    context.grants.require("read-values", namespace)
 
     def answer(reader: Reader) -> list[str]:
         rows = chunks(
@@ -84,14 +84,14 @@ def _keys(served: RequestContext, namespace: str, start: str) -> Query[list[str]
     return Query(answer, large=True)
 
 
-async def _resources(served: RequestContext, start: str) -> list[str]:
+async def _resources(context: RequestContext, start: str) -> list[str]:
     """Resources that somebody holds or waits for, by the names that this server tells."""
     found: set[str] = set()
     after: str | None = None
     while len(found) <= MOST:
-        board = await served.opened.read_async(served.calls.board(after=after))
+        board = await context.engine.read_async(context.requests.board(after=after))
         names = [*(claim.resource for claim in board.claims), *(queue.resource for queue in board.queues)]
-        found |= {name for name in names if name.startswith(start) and served.grants.sees(claim_stream(name))}
+        found |= {name for name in names if name.startswith(start) and context.grants.sees(claim_stream(name))}
         after = board.next_after
         if after is None:
             break

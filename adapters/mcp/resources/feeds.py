@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.mcp.resources.following import Changes
-from holdlog.adapters.opened import Engine
 from holdlog.domain.claims.resource import covering
 from holdlog.domain.names import claim_stream
 
@@ -69,11 +69,11 @@ class Subscriber:
 class Feed:
     """Of one store, for all who follow something there. `idle`: called when nobody does any more, or nobody can."""
 
-    def __init__(self, opened: Engine, idle: Callable[["Feed"], None]) -> None:
-        self.opened = opened
+    def __init__(self, engine: Engine, idle: Callable[["Feed"], None]) -> None:
+        self.engine = engine
         self._idle = idle
         self._followed: dict[str, set[tuple[Subscriber, str]]] = {}
-        self._changes = Changes(opened, self._touched, self._ended)
+        self._changes = Changes(engine, self._touched, self._ended)
         self._starting = asyncio.ensure_future(self._changes.start())
 
     async def add(self, subscriber: Subscriber, uri: str, follow: Follow) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from holdlog.adapters.call import Query
-from holdlog.adapters.opened import Engine
+from holdlog.adapters.engine import Engine
 from holdlog.domain.agent import AgentRegistered
 from holdlog.domain.claims.claim import ClaimGranted, ClaimQueued, ClaimResumed, ClaimUnqueued
 from holdlog.domain.envelope import Recorded
@@ -36,8 +36,8 @@ class Changes:
     What is due ends in time meanwhile.
     """
 
-    def __init__(self, opened: Engine, touched: Callable[[frozenset[str]], None], ended: Callable[[], None]) -> None:
-        self._opened = opened
+    def __init__(self, engine: Engine, touched: Callable[[frozenset[str]], None], ended: Callable[[], None]) -> None:
+        self._engine = engine
         self._touched = touched
         self._ended = ended
         self._rung = asyncio.Event()
@@ -46,10 +46,10 @@ class Changes:
 
     async def start(self) -> None:
         """Events from now on are told. Raises refusals; nothing is left open then."""
-        self._open.enter_context(self._opened.upkeep.waiting())
-        self._open.enter_context(self._opened.follower.subscribe(lambda _: self._rung.set()))
+        self._open.enter_context(self._engine.lease_maintenance.waiting())
+        self._open.enter_context(self._engine.log_tailer.subscribe(lambda _: self._rung.set()))
         try:
-            after = await self._opened.read_async(Query(lambda reader: reader.position()))
+            after = await self._engine.read_async(Query(lambda reader: reader.position()))
         except BaseException:
             self._open.close()
             raise
@@ -64,13 +64,13 @@ class Changes:
         try:
             while True:
                 try:
-                    while found := await self._opened.read_async(_page(after)):
+                    while found := await self._engine.read_async(_page(after)):
                         streams, after = found
                         self._touched(streams)
                 except UnavailableError:
                     self._rung.set()
                     await asyncio.sleep(AGAIN)
-                if self._opened.waiting_is_over():
+                if self._engine.waiting_is_over():
                     break
                 await self._rung.wait()
                 self._rung.clear()

@@ -35,8 +35,8 @@ from holdlog.adapters.mcp.resources.addresses import (
     overviews,
     templates,
 )
+from holdlog.adapters.request_context import RequestContext
 from holdlog.adapters.results import Result
-from holdlog.adapters.served import RequestContext
 
 Context = ServerRequestContext[Any, Any]
 ServedOf = Callable[[Context], RequestContext]
@@ -95,11 +95,11 @@ class Resources:
 
     async def read(self, ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
         """`contents` name the URI as it was asked for."""
-        served = self._served_of(ctx)
-        calls = served.calls
-        served.opened.upkeep.heard(served.caller.session)
+        context = self._served_of(ctx)
+        calls = context.requests
+        context.engine.lease_maintenance.heard(context.caller.session)
         with told(ctx, params.uri, calls, self._prefix):
-            result = await served.opened.read_async(reading(address_of(params.uri, self._groups), calls))
+            result = await context.engine.read_async(reading(address_of(params.uri, self._groups), calls))
             text = json.dumps(result.body(), ensure_ascii=False, separators=(",", ":"))
             return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, mime_type=JSON, text=text)])
 

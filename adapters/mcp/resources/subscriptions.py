@@ -22,12 +22,12 @@ from mcp_types import (
     UnsubscribeRequestParams,
 )
 
+from holdlog.adapters.engine import Engine
 from holdlog.adapters.mcp.errors import told
 from holdlog.adapters.mcp.resources.addresses import CLAIMS, Address, OfClaim, OfValue, address_of
 from holdlog.adapters.mcp.resources.feeds import ALL_CLAIMS, ALL_RECORDS, Feed, Follow, Subscriber
 from holdlog.adapters.mcp.resources.reading import Context, ServedOf, reading
-from holdlog.adapters.opened import Engine
-from holdlog.adapters.served import RequestContext
+from holdlog.adapters.request_context import RequestContext
 from holdlog.domain.names import claim_stream, name, record_stream
 from holdlog.domain.refusals import DeniedError, InvalidError
 
@@ -59,9 +59,9 @@ class Subscriptions:
 
     async def subscribe(self, ctx: Context, params: SubscribeRequestParams) -> EmptyResult:
         """Until `unsubscribe` or the end of the connection. Also to what is not there yet."""
-        served = self._served(ctx)
-        with told(ctx, params.uri, served.calls, self._prefix):
-            await self._follow(self._connected(ctx, served), params.uri, served)
+        context = self._served(ctx)
+        with told(ctx, params.uri, context.requests, self._prefix):
+            await self._follow(self._connected(ctx, context), params.uri, context)
         return EmptyResult()
 
     async def unsubscribe(self, ctx: Context, params: UnsubscribeRequestParams) -> EmptyResult:
@@ -84,12 +84,12 @@ class Subscriptions:
             update = event_to_notification(ResourceUpdated(uri), meta)
             await ctx.session.send_notification(update, related_request_id=ctx.request_id)
 
-        served = self._served(ctx)
-        subscriber = self._client(Subscriber(send, served.caller.principal))
+        context = self._served(ctx)
+        subscriber = self._client(Subscriber(send, context.caller.principal))
         try:
             for uri in dict.fromkeys(params.notifications.resource_subscriptions or ()):
-                with told(ctx, uri, served.calls, self._prefix), suppress(InvalidError, DeniedError):
-                    await self._follow(subscriber, uri, served)
+                with told(ctx, uri, context.requests, self._prefix), suppress(InvalidError, DeniedError):
+                    await self._follow(subscriber, uri, context)
             honored = SubscriptionFilter(resource_subscriptions=list(subscriber.follows) or None)
             acknowledged = SubscriptionsAcknowledgedNotification(
                 params=SubscriptionsAcknowledgedNotificationParams(notifications=honored, meta=meta)
@@ -106,11 +106,11 @@ class Subscriptions:
             subscriber.end()
 
     def _served(self, ctx: Context) -> RequestContext:
-        served = self._served_of(ctx)
-        served.opened.upkeep.heard(served.caller.session)
-        return served
+        context = self._served_of(ctx)
+        context.engine.lease_maintenance.heard(context.caller.session)
+        return context
 
-    def _connected(self, ctx: Context, served: RequestContext) -> Subscriber:
+    def _connected(self, ctx: Context, context: RequestContext) -> Subscriber:
         """The subscriber that a connection is, from its first subscription to its end."""
         connection = ctx.session._connection
         found: Subscriber | None = connection.state.get(_STATE)
@@ -121,7 +121,7 @@ class Subscriptions:
         async def send(uri: str) -> None:
             await session.send_resource_updated(uri)
 
-        connection.state[_STATE] = subscriber = self._client(Subscriber(send, served.caller.principal))
+        connection.state[_STATE] = subscriber = self._client(Subscriber(send, context.caller.principal))
         give_up = connection.state.get(GIVE_UP, lambda: None)
         serving = asyncio.create_task(self._serve(subscriber, give_up), name="holdlog-subscriber")
         self._serving.add(serving)
@@ -157,10 +157,10 @@ class Subscriptions:
         for uri in list(subscriber.follows):
             subscriber.unfollow(uri)
 
-    async def _follow(self, subscriber: Subscriber, uri: str, served: RequestContext) -> None:
+    async def _follow(self, subscriber: Subscriber, uri: str, context: RequestContext) -> None:
         """Raises refusals, also for what the caller may not read."""
         address = address_of(uri, self._groups)
-        reading(address, served.calls)
+        reading(address, context.requests)
         if uri in subscriber.follows:
             return
         if len(subscriber.follows) >= MOST_OF_ONE:
@@ -168,22 +168,22 @@ class Subscriptions:
         for clients, most in self._shares(subscriber, MOST_IN_ALL):
             if sum(len(client.follows) for client in clients) >= most:
                 raise MCPError(INTERNAL_ERROR, f"{most} resources are followed already; try again later")
-        opened = served.opened
-        if opened not in self._feeds:
-            self._feeds[opened] = Feed(opened, self._idle)
-        feed = self._feeds[opened]
-        await feed.add(subscriber, uri, Follow(feed, _places(address, opened), served.grants.sees))
+        engine = context.engine
+        if engine not in self._feeds:
+            self._feeds[engine] = Feed(engine, self._idle)
+        feed = self._feeds[engine]
+        await feed.add(subscriber, uri, Follow(feed, _places(address, engine), context.grants.sees))
 
     def _idle(self, feed: Feed) -> None:
-        if self._feeds.get(feed.opened) is feed:
-            del self._feeds[feed.opened]
+        if self._feeds.get(feed.engine) is feed:
+            del self._feeds[feed.engine]
 
 
-def _places(address: Address, opened: Engine) -> tuple[str, ...]:
+def _places(address: Address, engine: Engine) -> tuple[str, ...]:
     match address:
         case OfValue(namespace=namespace, key=key):
             return (record_stream(name(namespace), name(key)),)
         case OfClaim(resource=resource):
-            return tuple(map(claim_stream, opened.requests.places(resource)))
+            return tuple(map(claim_stream, engine.requests.places(resource)))
         case _:
             return (ALL_CLAIMS if address.uri == CLAIMS else ALL_RECORDS,)

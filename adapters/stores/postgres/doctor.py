@@ -6,7 +6,7 @@ from typing import Final
 import psycopg
 
 from holdlog.adapters.machine.location import shown
-from holdlog.adapters.stores.findings import REBUILD_LEFT, Finding, contents, kept, leases, log
+from holdlog.adapters.stores.findings import REBUILD_LEFT, Finding, contents, leases, log, retained
 from holdlog.adapters.stores.postgres.aside import REBUILD
 from holdlog.adapters.stores.postgres.connection import connect
 from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
@@ -71,7 +71,7 @@ def _snapshot(connection: Connection, progress: Callable[[int, int], None]) -> I
     else:
         yield from _guarded(connection, "log", lambda: log(look, progress))
         yield from _guarded(connection, "leases", lambda: [leases(look)])
-        yield from _guarded(connection, "kept", lambda: [kept(look)])
+        yield from _guarded(connection, "kept", lambda: [retained(look)])
     connection.execute("ROLLBACK")
 
 

@@ -14,8 +14,8 @@ import psycopg
 from psycopg import sql
 
 from holdlog.adapters.claims.sessions import Process
-from holdlog.adapters.machine.bells import ProcessBell
-from holdlog.adapters.opened import Liveness
+from holdlog.adapters.engine import Liveness
+from holdlog.adapters.machine.bells import ProcessNotifier
 from holdlog.adapters.stores.postgres.connection import connect, readable
 from holdlog.adapters.stores.postgres.faults import refusal_of
 from holdlog.adapters.stores.postgres.recorder import channel_of
@@ -133,7 +133,7 @@ class PostgresLiveness(Liveness):
             self._wake()
 
 
-class SessionBell(ProcessBell):
+class SessionBell(ProcessNotifier):
     """The bell that a session hears: a commit rings it by itself, here only this process is told at once."""
 
     def __init__(self) -> None:

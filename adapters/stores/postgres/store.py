@@ -86,7 +86,7 @@ class PostgresStore:
         with self.reader() as reader:
             return int(reader.rows(SELECT_SIZE, ())[0][0])
 
-    def let_go(self) -> None:
+    def rollback_interrupted(self) -> None:
         if self._lock.is_mine():
             self.end()
 
@@ -100,7 +100,7 @@ class PostgresStore:
         while self._idle:
             self._idle.pop().close()
 
-    def abandon(self) -> None:
+    def detach_after_fork(self) -> None:
         """In a forked child: the sockets are the parent's, and a goodbye on them would end its connections."""
         self._closed = True
         _inherited.append((self._writing, list(self._idle)))

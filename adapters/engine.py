@@ -12,7 +12,7 @@ from holdlog.adapters.call import Answered, BlockingQuery, ClaimRequest, Command
 from holdlog.adapters.calls import Requests
 from holdlog.adapters.claims.sessions import Process
 from holdlog.adapters.follower import LogTailer
-from holdlog.adapters.machine.bells import ProcessBell
+from holdlog.adapters.machine.bells import ProcessNotifier
 from holdlog.adapters.results import Lost
 from holdlog.adapters.stores.sealing import SEAL, line_of
 from holdlog.adapters.stores.writer import Writer
@@ -74,7 +74,7 @@ class Engine:
     def __init__(
         self,
         store: Store,
-        bell: ProcessBell,
+        bell: ProcessNotifier,
         caller: Caller,
         calls: Requests,
         server: Liveness,
@@ -82,13 +82,13 @@ class Engine:
         identity: Identity,
     ) -> None:
         self.store = store
-        self.bell = bell
+        self.notifier = bell
         self.caller = caller
         self.identity = identity
         self.requests = calls
-        self.server = server
+        self.liveness = server
         self.writer = Writer(store, bell)
-        self.upkeep = LeaseMaintenance(
+        self.lease_maintenance = LeaseMaintenance(
             store,
             self.writer,
             calls.steady,
@@ -108,12 +108,12 @@ class Engine:
         """Counts what this process did to tokens."""
 
     @property
-    def follower(self) -> LogTailer:
+    def log_tailer(self) -> LogTailer:
         """Tells on the running event loop what came into the log."""
         loop = asyncio.get_running_loop()
         if loop not in self._followers:
             self._followers = {it: follower for it, follower in self._followers.items() if not it.is_closed()}
-            self._followers[loop] = LogTailer(self.store, self.bell)
+            self._followers[loop] = LogTailer(self.store, self.notifier)
         return self._followers[loop]
 
     # --- for threads
@@ -127,14 +127,14 @@ class Engine:
         outcome = self._decided(call.command, caller)
         if isinstance(outcome, Queued) and call.seconds:
             try:
-                with self.upkeep.waiting():
+                with self.lease_maintenance.waiting():
                     look = partial(self._look, self._ticket_gone(call, outcome))
-                    wait_until(look, self.bell, call.seconds, self.waiting_is_over)
+                    wait_until(look, self.notifier, call.seconds, self.waiting_is_over)
             except BaseException:
                 self.writer.run(_step_back(call, outcome), caller)
                 raise
             outcome = self._decided(call.again, caller)
-        self.upkeep.took(call.command.lease)
+        self.lease_maintenance.took(call.command.lease)
         return self._answered(call, outcome)
 
     def read(self, call: Query[Answered]) -> Answered:
@@ -143,9 +143,9 @@ class Engine:
 
     def wait(self, call: BlockingQuery[Answered]) -> Answered:
         started = time.monotonic()
-        with self.upkeep.waiting():
+        with self.lease_maintenance.waiting():
             look = partial(self._look, partial(self._answer_to, call, started))
-            found = wait_until(look, self.bell, call.seconds, self.waiting_is_over)
+            found = wait_until(look, self.notifier, call.seconds, self.waiting_is_over)
         return found if found is not None else self._look(partial(self._timed_out, call, started))
 
     # --- for coroutines
@@ -173,16 +173,16 @@ class Engine:
         outcome = await self._decided_async(call.command, caller, leave)
         if isinstance(outcome, Queued) and call.seconds:
             try:
-                with self.upkeep.waiting():
-                    look = partial(self.look, self._ticket_gone(call, outcome))
-                    listening = self.follower.listen((claim_stream(call.command.resource),))
+                with self.lease_maintenance.waiting():
+                    look = partial(self.read_batched, self._ticket_gone(call, outcome))
+                    listening = self.log_tailer.listen((claim_stream(call.command.resource),))
                     await wait_until_async(look, listening, call.seconds, self.waiting_is_over)
                 decided = await self._decided_async(call.again, caller)
             except BaseException:
                 leave(outcome)
                 raise
             outcome = decided
-        self.upkeep.took(call.command.lease)
+        self.lease_maintenance.took(call.command.lease)
         return await self.run_off_loop(partial(self._answered, call, outcome))
 
     async def read_async(self, call: Query[Answered]) -> Answered:
@@ -191,17 +191,19 @@ class Engine:
 
     async def wait_async(self, call: BlockingQuery[Answered]) -> Answered:
         started = time.monotonic()
-        with self.upkeep.waiting():
+        with self.lease_maintenance.waiting():
             answer = partial(self._answer_to, call, started)
-            look = partial(asyncio.to_thread, self._look, answer) if call.large else partial(self.look, answer)
-            listening = self.follower.listen(call.concerns)
+            look = partial(asyncio.to_thread, self._look, answer) if call.large else partial(self.read_batched, answer)
+            listening = self.log_tailer.listen(call.concerns)
             found = await wait_until_async(look, listening, call.seconds, self.waiting_is_over)
-        return found if found is not None else await self.look(partial(self._timed_out, call, started))
+        return found if found is not None else await self.read_batched(partial(self._timed_out, call, started))
 
-    async def look(self, look: Callable[[Reader], Found]) -> Found:
+    async def read_batched(self, look: Callable[[Reader], Found]) -> Found:
         """What reads a few rows, as `aside`; in a remote store together with the looks of others (looks.py)."""
         return await (
-            self.follower.looks.take(look) if self.store.remote else self.run_off_loop(partial(self._look, look))
+            self.log_tailer.read_batcher.take(look)
+            if self.store.remote
+            else self.run_off_loop(partial(self._look, look))
         )
 
     async def run_off_loop(self, work: Callable[[], Answered]) -> Answered:
@@ -231,11 +233,11 @@ class Engine:
     def keep_sessions(self) -> None:
         """This process lives as long as the sessions that call through it: renew what they hold."""
         self.join()
-        self.upkeep.keep_sessions(self.caller.server, self.caller.session)
+        self.lease_maintenance.keep_sessions(self.caller.server, self.caller.session)
 
     async def losses(self, caller: Caller, receipt: str | None = None) -> tuple[Loss, ...]:
         """What the caller's session, or the holder with this receipt, lost since the last call of this."""
-        if not await self.look(lambda reader: reader.leases.losses(caller.principal, caller.session, receipt)):
+        if not await self.read_batched(lambda reader: reader.leases.losses(caller.principal, caller.session, receipt)):
             return ()
         asked = CollectLostClaims(session=caller.session, receipt=receipt)
         outcome = await self.writer.run_async(asked, Caller(principal=caller.principal))
@@ -268,7 +270,7 @@ class Engine:
     def finish_waiting(self) -> None:
         """Every call that waits, and every one that would from now on, is answered at once as when its time is over."""
         self._waits_end = True
-        self.bell.wake()
+        self.notifier.wake()
         for follower in tuple(self._followers.values()):
             follower.wake_all()
 
@@ -283,24 +285,24 @@ class Engine:
         if self.writer.leads_here():
             self.writer.refuse()  # a signal handler cannot wait for what it interrupted: the process's end closes it
         elif self._process == os.getpid():
-            self.upkeep.close()
-            self._leave()
+            self.lease_maintenance.close()
+            self._say_goodbye()
             self.writer.close()
-            self.bell.close()
+            self.notifier.close()
             self.store.close()
-            self.server.close()
-            self.bell.wake()
+            self.liveness.close()
+            self.notifier.wake()
 
-    def abandon(self) -> None:
+    def detach_after_fork(self) -> None:
         """In a forked child: nothing of the parent's may be used or closed here."""
-        self.upkeep.abandon()
-        self.writer.abandon()
-        self.store.abandon()
-        self.bell.abandon()
-        self.bell = ProcessBell()
+        self.lease_maintenance.detach_after_fork()
+        self.writer.detach_after_fork()
+        self.store.detach_after_fork()
+        self.notifier.detach_after_fork()
+        self.notifier = ProcessNotifier()
         self._followers = {}
 
-    def _leave(self) -> None:
+    def _say_goodbye(self) -> None:
         """Say goodbye: what a short-lived process claimed lasts as told, for the agent's next one."""
         server = self.caller.server
         if not server:
@@ -311,7 +313,7 @@ class Engine:
             with self.store.reader() as reader:
                 if server not in reader.leases.servers():
                     return
-                heirs = _heirs(self.server, [server], reader)
+                heirs = _heirs(self.liveness, [server], reader)
             cut = lived > self._grace * SECOND
             self.writer.run(Sweep(ended=(server,), heirs=heirs, grace=round(self._grace * SECOND), cut=cut), NOBODY)
         except HoldlogError:
@@ -325,7 +327,7 @@ class Engine:
             return caller if caller.session is None else caller.model_copy(update={"server": BY_CALLS})
         if self.lives_by_leases:
             return caller.model_copy(update={"server": BY_LEASE})
-        server = self.server.join()
+        server = self.liveness.join()
         if self.caller.server != server:
             self.caller = self.caller.model_copy(update={"server": server})
         return caller if caller.server == server else caller.model_copy(update={"server": server})
@@ -334,10 +336,10 @@ class Engine:
         try:
             outcome = self.writer.run(command, caller)
         except HoldlogError as refusal:
-            if (sweep := self._notice(refusal.servers)) is None:
+            if (sweep := self._sweep_of_gone(refusal.servers)) is None:
                 raise
         else:
-            if not isinstance(outcome, Queued) or (sweep := self._notice(outcome.hold.servers)) is None:
+            if not isinstance(outcome, Queued) or (sweep := self._sweep_of_gone(outcome.hold.servers)) is None:
                 return outcome
         self.writer.run(sweep, NOBODY)
         return self.writer.run(command, caller)
@@ -365,16 +367,16 @@ class Engine:
         await self.writer.run_async(sweep, NOBODY)
         return await self.writer.run_async(command, caller, late)
 
-    def _notice(self, servers: tuple[str, ...]) -> Sweep | None:
+    def _sweep_of_gone(self, servers: tuple[str, ...]) -> Sweep | None:
         """That servers ended which a refusal rests on."""
-        gone = tuple(server for server in servers if server and not self.server.connected(server))
+        gone = tuple(server for server in servers if server and not self.liveness.connected(server))
         if not gone:
             return None
         with self.store.reader() as reader:
-            return Sweep(ended=gone, heirs=_heirs(self.server, gone, reader), grace=round(self._grace * SECOND))
+            return Sweep(ended=gone, heirs=_heirs(self.liveness, gone, reader), grace=round(self._grace * SECOND))
 
     async def _notice_async(self, servers: tuple[str, ...]) -> Sweep | None:
-        return await self.run_off_loop(partial(self._notice, servers)) if servers else None
+        return await self.run_off_loop(partial(self._sweep_of_gone, servers)) if servers else None
 
     def _answered(self, call: ClaimRequest[Answered], outcome: Outcome) -> Answered:
         with self.store.reader() as reader:

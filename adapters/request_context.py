@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from holdlog.adapters.access.grants import EVERYTHING, Grants
 from holdlog.adapters.calls import Requests
-from holdlog.adapters.opened import Engine
+from holdlog.adapters.engine import Engine
 from holdlog.domain.message import Caller
 
 
@@ -16,12 +16,12 @@ async def _always() -> bool:
 class RequestContext(NamedTuple):
     """`still`: whether its token counts even now, for streams, which may outlive it."""
 
-    opened: Engine
+    engine: Engine
     caller: Caller
     grants: Grants = EVERYTHING
     still: Callable[[], Awaitable[bool]] = _always
 
     @property
-    def calls(self) -> Requests:
+    def requests(self) -> Requests:
         """Each raises DeniedError for what the grants do not allow."""
-        return self.opened.requests if self.grants is EVERYTHING else self.opened.requests.within(self.grants)
+        return self.engine.requests if self.grants is EVERYTHING else self.engine.requests.within(self.grants)
