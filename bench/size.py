@@ -10,12 +10,13 @@ from pathlib import Path
 from bench.bench import Bench
 from bench.contestants import AGENT, NAMESPACE, VALUE
 from bench.figures import Figure, Rounds, interleaved, number
-from holdlog.adapters.access.identity import Identity
-from holdlog.adapters.call import Settings
-from holdlog.adapters.calls import Requests
-from holdlog.adapters.machine.host import now, steady
-from holdlog.adapters.stores.opening import open_sqlite
-from holdlog.domain.handle import AnyCommand, handle
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.auth.identity import Identity
+from holdlog.adapters.operating_system.platform import now, steady
+from holdlog.adapters.runtime.command_handler import handle
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
+from holdlog.domain.commands import AnyCommand
 from holdlog.domain.message import Caller
 
 GROUP = "size"

@@ -18,14 +18,14 @@ from bench.bench import ROOT, Bench
 from bench.contestants import AGENT, NAMESPACE
 from bench.figures import Figure, Rounds, interleaved, number
 from bench.size import FLAT, fill
-from holdlog.adapters.threads.conversation import (
+from holdlog.adapters.api.threads.conversation import (
     AgentResult,
     TextMessage,
     ToolCall,
     ToolResultMessage,
     new_result,
 )
-from holdlog.domain.handle import AnyCommand
+from holdlog.domain.commands import AnyCommand
 from holdlog.domain.threads.commands import Append, StartThread
 
 if TYPE_CHECKING:

@@ -268,7 +268,7 @@ class _batches_of:
         self._size = size
 
     def __enter__(self) -> None:
-        from holdlog.adapters.stores import writer
+        from holdlog.adapters.runtime import group_commit as writer
 
         self._writer, self._before = writer, writer.MAX_BATCH
         if self._size is not None:

@@ -11,15 +11,15 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from jsonschema import Draft202012Validator
 
-from holdlog.adapters.access.identity import Identity
-from holdlog.adapters.call import Settings
-from holdlog.adapters.calls import Requests
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.engine import Engine, Liveness
-from holdlog.adapters.machine.bells import ProcessNotifier
 from holdlog.adapters.mcp.groups import GROUPS
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.stores.memory import MemoryStore
+from holdlog.adapters.operating_system.notifications import ProcessNotifier
+from holdlog.adapters.runtime.engine import Engine, Liveness
+from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.domain.message import Caller
 from tests.clock import Clock
 

@@ -8,7 +8,10 @@ from typing import Any, Self, TypeVar
 
 import pytest
 
-from holdlog.domain.claims import fencing, releasing, serving, taking
+from holdlog.domain.claims import acquire as taking
+from holdlog.domain.claims import fencing
+from holdlog.domain.claims import queue as serving
+from holdlog.domain.claims import release as releasing
 from holdlog.domain.claims.board import ClaimBoard
 from holdlog.domain.claims.claim import (
     Claim,

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from holdlog.adapters.runtime.command_handler import handle
+from holdlog.domain.claims.board_storage import load_board
 from holdlog.domain.claims.commands import AcquireClaim, ClaimAcquired, Queued
 from holdlog.domain.claims.lease import SECOND
-from holdlog.domain.claims.settling import load_board
-from holdlog.domain.handle import AnyCommand, handle
+from holdlog.domain.commands import AnyCommand
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import Delete, FencingCondition, Set, Transact

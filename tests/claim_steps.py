@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 
 import hypothesis.strategies as st
 
+from holdlog.adapters.runtime.command_handler import handle
 from holdlog.domain.claims.claim import Claim, Mode
 from holdlog.domain.claims.commands import (
     AcquireClaim,
@@ -16,7 +17,7 @@ from holdlog.domain.claims.commands import (
     TouchSessions,
 )
 from holdlog.domain.claims.lease import BY_CALLS, SECOND, Lease, Loss
-from holdlog.domain.handle import AnyCommand, Outcome, handle
+from holdlog.domain.commands import AnyCommand, Outcome
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Reader, Store
 from holdlog.domain.record import Set, Transact

@@ -7,15 +7,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from holdlog.adapters.stores.memory import MemoryStore
+from holdlog.adapters.runtime.command_handler import handle
+from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.adapters.stores.postgres.rows import PostgresReader
 from holdlog.adapters.stores.postgres.schema import SELECT_EVENTS
-from holdlog.adapters.stores.rows import SqliteReader
+from holdlog.adapters.stores.sqlite.rows import SqliteReader
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.commands import AcquireClaim, ClaimAcquired, ReleaseClaim, ReleaseOutcome
+from holdlog.domain.commands import AnyCommand, Outcome, RecordsChanged
 from holdlog.domain.envelope import NO_DIGEST, Recorded
-from holdlog.domain.handle import AnyCommand, Outcome, RecordsChanged, handle
 from holdlog.domain.message import NOBODY, Caller, Event
 from holdlog.domain.ports import Reader, Refusal, Store
 from holdlog.domain.record import Check, ClearNamespace, Delete, Record, Set, Transact, Written, seen

@@ -2,14 +2,14 @@
 
 import httpx2
 
-from holdlog.adapters.call import Settings
-from holdlog.adapters.engine import Engine
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.values.responses import StateRecord
 from holdlog.adapters.http.app import build_app
-from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
+from holdlog.adapters.http.shutdown import Shutdown
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.results import StateRecord
-from holdlog.adapters.spaces import Tenants
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.tenants import Tenants
 
 JSON = {"content-type": "application/json"}
 AS_JSON = {"accept": "application/json"}

@@ -11,11 +11,11 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from holdlog.adapters.compose import MEMORY, open_holdlog
-from holdlog.adapters.engine import Engine
 from holdlog.adapters.mcp.calling import OPEN_REQUEST
 from holdlog.adapters.mcp.http.endpoint import Endpoint
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.request_context import RequestContext
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.request_context import RequestContext
 from tests.agent import ALL
 from tests.wire import ENVELOPE, PATIENCE
 

@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 import psycopg
 
 from holdlog.adapters.compose import examine, open_shadow_tables
-from holdlog.adapters.stores.findings import Finding
-from holdlog.adapters.stores.rebuilding import Progress, RebuildReport, rebuild
+from holdlog.adapters.stores.event_log.findings import Finding
+from holdlog.adapters.stores.event_log.rebuild import Progress, RebuildReport, rebuild
 from holdlog.projections import fold
 
 Rows = list[tuple[Any, ...]]

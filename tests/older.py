@@ -10,10 +10,12 @@ from unittest.mock import patch
 import psycopg
 from psycopg import sql
 
-from holdlog.adapters.stores import mapper, memory, rows
-from holdlog.adapters.stores.mapper import FORMAT_COLUMNS, EncodedEvent
+from holdlog.adapters.stores.event_log import codec as mapper
+from holdlog.adapters.stores.event_log.codec import FORMAT_COLUMNS, EncodedEvent
+from holdlog.adapters.stores.memory import store as memory
 from holdlog.adapters.stores.postgres import transaction
-from holdlog.adapters.stores.postgres.place import database_target
+from holdlog.adapters.stores.postgres.target import database_target
+from holdlog.adapters.stores.sqlite import rows
 from holdlog.domain.envelope import digest
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Change

@@ -9,8 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import psycopg
 
-from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.postgres.opening import open_postgres
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.domain.ports import Store
 
 Place = Path | str

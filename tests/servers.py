@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdlog.adapters.servers.nats import answers, program
-from holdlog.adapters.servers.ports import free_port
+from holdlog.adapters.cli.servers.nats import answers, program
+from holdlog.adapters.cli.servers.ports import free_port
 
 STARTS_WITHIN = 20.0
 

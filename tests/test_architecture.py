@@ -77,8 +77,8 @@ def test_sql_is_spoken_in_the_store_only() -> None:
 
 
 def test_this_test_knows_sql_when_it_sees_it() -> None:
-    assert any(SQL.search(text) for text in texts(ROOT / "adapters" / "stores" / "sqlite.py"))
-    assert any(SQL.search(text) for text in texts(ROOT / "adapters" / "stores" / "schema.py"))
+    assert any(SQL.search(text) for text in texts(ROOT / "adapters" / "stores" / "sqlite" / "store.py"))
+    assert any(SQL.search(text) for text in texts(ROOT / "adapters" / "stores" / "sqlite" / "schema.py"))
 
 
 def test_langgraph_is_imported_by_its_own_store_only() -> None:
@@ -109,7 +109,7 @@ def test_names_in_ascii_do_not_load_the_tables_of_unicode() -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "import holdlog.adapters.library",
+        "import holdlog.adapters.python.store",
         "from holdlog import StateStore, AsyncStateStore",
         "from holdlog import StateStore; StateStore(':memory:').set('n', 'k', 1, updated_by='a')",
     ],

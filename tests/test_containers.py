@@ -18,10 +18,10 @@ import pytest
 import yaml
 
 from holdlog.adapters.cli.main import parsed
+from holdlog.adapters.cli.servers import postgres
+from holdlog.adapters.cli.servers.nats import answers, program
+from holdlog.adapters.cli.servers.ports import free_port
 from holdlog.adapters.http.running import SHUTDOWN_SECONDS
-from holdlog.adapters.servers import postgres
-from holdlog.adapters.servers.nats import answers, program
-from holdlog.adapters.servers.ports import free_port
 from tests.http import serving
 from tests.processes.workers import until
 from tests.servers import passable_folder

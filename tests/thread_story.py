@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-from holdlog.adapters.call import CommandRequest
-from holdlog.adapters.engine import Engine
-from holdlog.adapters.threads.conversation import AgentResult, TextMessage, new_message, new_result
+from holdlog.adapters.api.request import CommandRequest
+from holdlog.adapters.api.threads.conversation import AgentResult, TextMessage, new_message, new_result
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.threads.commands import ChangeData, NewMessage, NewResult, ThreadCommand

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
+from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.cli.settings import named_place, place_of, workspaces_of
-from holdlog.adapters.results import Result
 
 _READ_ONLY: Final = frozenset({"get", "list", "history", "claims", "agents", "status"})
 """Commands that make no store where there is none."""
@@ -176,8 +176,8 @@ def _add_claims(add: Add) -> None:
 
 
 def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Namespace) -> int:
-    from holdlog.adapters.access.identity import SessionId
-    from holdlog.adapters.call import Settings
+    from holdlog.adapters.api.request import Settings
+    from holdlog.adapters.auth.identity import SessionId
     from holdlog.adapters.cli import texts
     from holdlog.adapters.compose import named_session, open_holdlog, process_session, store_exists
     from holdlog.domain.refusals import HoldlogError, InvalidError
@@ -225,7 +225,7 @@ def _by_the_names_here(message: str, options: argparse.Namespace) -> str:
 
 
 def _as_an_agent_sees_it(result: Result) -> dict[str, Any]:
-    from holdlog.adapters.answers import named
+    from holdlog.adapters.api.values.presenter import named
 
     body = result.body()
     if "hint" in body:
@@ -265,7 +265,7 @@ def _guards(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _write(engine: Any, call: Any, options: argparse.Namespace | None = None) -> Result:
-    from holdlog.adapters.arguments import caller
+    from holdlog.adapters.api.validation import caller
 
     facts = {} if options is None else {"reason": options.reason, "request_id": options.request_id}
     result: Result = engine.write(call, caller(engine.caller, **facts))
@@ -334,7 +334,7 @@ def _release(engine: Any, options: argparse.Namespace) -> Result:
 
 def _take_all(engine: Any, options: argparse.Namespace) -> Result:
     """Take all claims of the agent that `--agent` names; who takes them is the user of this command."""
-    from holdlog.adapters.claims.results import AlreadyFree
+    from holdlog.adapters.api.claims.responses import AlreadyFree
     from holdlog.domain.claims.commands import MAX_RESOURCES
 
     sessions, held = _sessions_of(engine, options.agent)

@@ -41,7 +41,7 @@ def add_copy(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run_copy(options: argparse.Namespace) -> int:
     """Raises HoldlogError, LocationError."""
     from holdlog.adapters.cli.texts import print_note, printable
-    from holdlog.adapters.copying import copy
+    from holdlog.adapters.python.copying import copy
 
     if getattr(options, "db", None) is not None:
         raise StoreError("copy takes the two stores as FROM and TO, and no --db")

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from holdlog.adapters.cli.settings import LARGEST_VALUE, environment, log_format, port, switched, whole_from
-from holdlog.adapters.machine.location import shown, without_password
+from holdlog.adapters.operating_system.location import shown, without_password
 from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.access.jwt import JwtOptions
-    from holdlog.adapters.call import Settings
-    from holdlog.adapters.engine import Engine
+    from holdlog.adapters.api.request import Settings
+    from holdlog.adapters.auth.jwt import JwtOptions
     from holdlog.adapters.http.authentication import TokenVerifier
     from holdlog.adapters.http.options import HttpOptions
     from holdlog.adapters.nats.options import NatsOptions
+    from holdlog.adapters.runtime.engine import Engine
 
 _PATH: Final = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+)+/?")
 _HOST: Final = re.compile(r"\*|(\*\.)?[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
@@ -87,11 +87,11 @@ def serve_http(
     from holdlog.adapters.cli.texts import print_note
     from holdlog.adapters.compose import open_holdlog, publish_to_nats
     from holdlog.adapters.http.app import build_app
-    from holdlog.adapters.http.edge.room import Room
-    from holdlog.adapters.http.ending import Shutdown
+    from holdlog.adapters.http.edge.key_quota import Room
     from holdlog.adapters.http.running import bound_socket, server_of, url_of
+    from holdlog.adapters.http.shutdown import Shutdown
     from holdlog.adapters.mcp.server import build_server
-    from holdlog.adapters.spaces import Tenants
+    from holdlog.adapters.runtime.tenants import Tenants
 
     def prepare(store: "Engine") -> None:
         if http.max_keys:
@@ -168,7 +168,7 @@ def http_options_of(options: argparse.Namespace) -> "HttpOptions":
 
 def _verifier_of(options: argparse.Namespace, engine: "Engine", tell: Callable[[str], None]) -> "TokenVerifier | None":
     """None: no token is required. Raises InvalidError where one was asked for and nobody could have one."""
-    from holdlog.adapters.access.verifier import build_verifier
+    from holdlog.adapters.auth.verifier import build_verifier
 
     verifier = build_verifier(engine, os.environ, options.auth_token_file, _jwt_of(options), tell)
     if options.auth and not options.open_tokens and not verifier.offers_any():
@@ -180,7 +180,7 @@ def _verifier_of(options: argparse.Namespace, engine: "Engine", tell: Callable[[
 
 
 def _jwt_of(options: argparse.Namespace) -> "JwtOptions | None":
-    from holdlog.adapters.access.jwt import JwtOptions
+    from holdlog.adapters.auth.jwt import JwtOptions
 
     given = {name: getattr(options, f"jwt_{name}") for name in ("issuer", "audience", "jwks_url")}
     if missing := [f"--jwt-{name.replace('_', '-')}" for name, value in given.items() if not value]:

@@ -13,9 +13,9 @@ from holdlog.adapters.cli.nats import run_until_ended
 from holdlog.adapters.cli.settings import named_place, one_or_more, place_of, workspaces_of
 
 if TYPE_CHECKING:
-    from holdlog.adapters.engine import Engine
-    from holdlog.adapters.events.choice import EventFilter
-    from holdlog.adapters.results import EventView
+    from holdlog.adapters.api.events.event_filter import EventFilter
+    from holdlog.adapters.api.values.responses import EventView
+    from holdlog.adapters.runtime.engine import Engine
 
 WIDEST: Final = 60
 """Characters of what an event says besides its names."""
@@ -67,7 +67,7 @@ def add_log(commands: Parsers, store: argparse.ArgumentParser, places: argparse.
 
 def run_log(options: argparse.Namespace) -> int:
     """Raises HoldlogError, LocationError."""
-    from holdlog.adapters.call import Settings
+    from holdlog.adapters.api.request import Settings
     from holdlog.adapters.cli.texts import no_store, print_note
     from holdlog.adapters.compose import open_holdlog, store_exists
 
@@ -98,8 +98,8 @@ def _all(engine: "Engine", choice: "EventFilter", after: int) -> "Iterable[Event
 
 
 async def _follow(engine: "Engine", choice: "EventFilter", options: argparse.Namespace) -> None:
-    from holdlog.adapters.events.following import follow
-    from holdlog.adapters.events.telling import event_view
+    from holdlog.adapters.api.events.event_view import event_view
+    from holdlog.adapters.runtime.following import follow
 
     left = options.limit
     with engine.store.reader() as reader:
@@ -122,7 +122,7 @@ def _show(event: "EventView", as_json: bool) -> None:
 
 
 def _line(event: dict[str, Any]) -> str:
-    from holdlog.adapters.authors import author
+    from holdlog.adapters.api.authors import author
     from holdlog.adapters.cli.texts import marked
 
     place = f"{event['namespace']}/{event['key']}" if "namespace" in event else ""
@@ -143,7 +143,7 @@ def _line(event: dict[str, Any]) -> str:
 
 
 def _told(name: str, value: Any) -> str:
-    from holdlog.adapters.authors import author
+    from holdlog.adapters.api.authors import author
     from holdlog.adapters.cli.texts import marked
 
     told = ",".join(map(str, value)) if isinstance(value, list) else str(value)

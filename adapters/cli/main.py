@@ -8,6 +8,7 @@ from typing import Any, Final, NoReturn
 
 from holdlog.adapters.cli.commands import Parsers, add_calls
 from holdlog.adapters.cli.copy import add_copy
+from holdlog.adapters.cli.demo.command import add_demo
 from holdlog.adapters.cli.log import add_log
 from holdlog.adapters.cli.nats import add_relay, add_subscribe
 from holdlog.adapters.cli.output import make_every_character_writable
@@ -17,8 +18,7 @@ from holdlog.adapters.cli.store import add_doctor, add_rebuild
 from holdlog.adapters.cli.thread import add_thread
 from holdlog.adapters.cli.token import add_token
 from holdlog.adapters.cli.up import add_up
-from holdlog.adapters.demo.command import add_demo
-from holdlog.adapters.machine.location import LocationError
+from holdlog.adapters.operating_system.location import LocationError
 from holdlog.domain.refusals import HoldlogError, StoreError
 
 BAD_SETTINGS: Final = 2

@@ -21,7 +21,7 @@ from holdlog.adapters.cli.settings import (
     whole_number,
     workspaces_of,
 )
-from holdlog.adapters.machine.location import without_password
+from holdlog.adapters.operating_system.location import without_password
 
 LEASE: Final = 300.0
 LEASE_OVER_HTTP: Final = 1800.0
@@ -120,7 +120,7 @@ def run_serve(options: argparse.Namespace) -> int:
     over_http = options.transport == "http"
     if sys.stdin.isatty() and not over_http:
         _greet(place)
-    from holdlog.adapters.call import Settings
+    from holdlog.adapters.api.request import Settings
     from holdlog.adapters.cli.texts import print_note
     from holdlog.adapters.compose import open_holdlog, publish_to_nats
     from holdlog.adapters.mcp.salvage import longest_line
@@ -156,7 +156,7 @@ def run_serve(options: argparse.Namespace) -> int:
 
 def _greet(place: Path | str) -> None:
     """Somebody typed `holdlog` in a terminal: say what it is doing and what they may have wanted."""
-    from holdlog.adapters.machine.presence import connected
+    from holdlog.adapters.operating_system.presence import connected
 
     others = connected(place) if isinstance(place, Path) else []
     print(

@@ -7,11 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from holdlog.adapters.machine.location import find_store, is_url
-from holdlog.adapters.machine.secrets import secret
+from holdlog.adapters.operating_system.location import find_store, is_url
+from holdlog.adapters.operating_system.secrets import secret
 
 if TYPE_CHECKING:
-    from holdlog.adapters.machine.workspaces import Workspaces
+    from holdlog.adapters.operating_system.workspaces import Workspaces
 
 LONGEST_WAIT: Final = 3600.0
 """Seconds; a host gives up long before."""
@@ -41,7 +41,7 @@ def named_place(db: str | None) -> str | None:
 
 def workspaces_of(options: argparse.Namespace) -> "Workspaces":
     """Raises LocationError, InvalidError."""
-    from holdlog.adapters.machine.workspaces import find_workspaces
+    from holdlog.adapters.operating_system.workspaces import find_workspaces
 
     return find_workspaces(os.environ, Path.cwd(), options.workspace, options.claims_across_worktrees)
 

@@ -12,7 +12,7 @@ from holdlog.adapters.cli.settings import named_place, place_of
 from holdlog.domain.refusals import StoreError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.stores.findings import Finding
+    from holdlog.adapters.stores.event_log.findings import Finding
 
 BAR_WIDTH: Final = 30
 BAR_EVERY: Final = 0.1
@@ -58,8 +58,8 @@ def run_rebuild(options: argparse.Namespace) -> int:
     """Raises HoldlogError, LocationError."""
     from holdlog.adapters.cli.texts import no_store, print_note
     from holdlog.adapters.compose import open_shadow_tables
-    from holdlog.adapters.machine.location import without_password
-    from holdlog.adapters.stores.rebuilding import rebuild
+    from holdlog.adapters.operating_system.location import without_password
+    from holdlog.adapters.stores.event_log.rebuild import rebuild
 
     place = lasting_place(options.db)
     engine = open_shadow_tables(place, print_note)
@@ -86,8 +86,8 @@ def run_doctor(options: argparse.Namespace) -> int:
     """Raises StoreError, LocationError."""
     from holdlog.adapters.cli.texts import NEXT_STEP
     from holdlog.adapters.compose import examine, store_exists
-    from holdlog.adapters.machine.location import without_password
-    from holdlog.adapters.stores.findings import Finding
+    from holdlog.adapters.operating_system.location import without_password
+    from holdlog.adapters.stores.event_log.findings import Finding
 
     place = lasting_place(options.db)
     bar = Bar(sys.stderr, "doctor")

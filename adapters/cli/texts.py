@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from holdlog.adapters import results
-from holdlog.adapters.answers import named
-from holdlog.adapters.authors import author
-from holdlog.adapters.claims import results as claims
-from holdlog.adapters.machine.location import without_password
-from holdlog.adapters.results import Result
+from holdlog.adapters.api.authors import author
+from holdlog.adapters.api.claims import responses as claims
+from holdlog.adapters.api.values import responses as results
+from holdlog.adapters.api.values.presenter import named
+from holdlog.adapters.api.values.responses import Result
+from holdlog.adapters.operating_system.location import without_password
 from holdlog.domain.names import looks_blank, mixed_scripts
 
 NEXT_STEP = "the first claim or set creates it, such as: holdlog claim README.md; --db names another store"

@@ -13,8 +13,8 @@ from holdlog.adapters.cli.settings import one_or_more, place_of
 from holdlog.domain.refusals import HoldlogError, InvalidError, NotFoundError, StoreError, UnavailableError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.engine import Engine
-    from holdlog.adapters.threads.results import ThreadData
+    from holdlog.adapters.api.threads.responses import ThreadData
+    from holdlog.adapters.runtime.engine import Engine
     from holdlog.domain.ports import Reader
 
 SHOWN: Final = 50
@@ -148,7 +148,7 @@ def _read(engine: "Engine", options: argparse.Namespace) -> Body:
 
 
 def _data(engine: "Engine", options: argparse.Namespace) -> Body:
-    from holdlog.adapters.call import Query
+    from holdlog.adapters.api.request import Query
 
     if options.key is not None:
         return engine.read(engine.requests.thread_get(options.id, options.key)).body()
@@ -165,10 +165,10 @@ def _data(engine: "Engine", options: argparse.Namespace) -> Body:
 
 
 def _history(engine: "Engine", options: argparse.Namespace) -> Body:
-    from holdlog.adapters.arguments import NAME, text
-    from holdlog.adapters.call import Query
+    from holdlog.adapters.api.request import Query
+    from holdlog.adapters.api.threads.presenter import key_missing
+    from holdlog.adapters.api.validation import NAME, text
     from holdlog.adapters.cli.thread_texts import past
-    from holdlog.adapters.threads.answers import key_missing
     from holdlog.domain.threads.thread import require_started
 
     thread, key = text(options.id, "thread_id", NAME), text(options.key, "key", NAME)

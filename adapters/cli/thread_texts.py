@@ -5,7 +5,7 @@ import json
 from datetime import datetime
 from typing import Any, Final
 
-from holdlog.adapters.authors import author
+from holdlog.adapters.api.authors import author
 from holdlog.adapters.cli.texts import moment, printable, short, table
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event

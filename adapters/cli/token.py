@@ -13,7 +13,7 @@ from holdlog.adapters.cli.commands import Parsers, user
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, UnavailableError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.engine import Engine
+    from holdlog.adapters.runtime.engine import Engine
     from holdlog.domain.token import TokenChanged, TokenCommand
 
 DEFAULT_LIFETIME: Final = "90d"
@@ -110,8 +110,8 @@ def add_token(commands: Parsers, store: argparse.ArgumentParser) -> None:
 
 
 def _create(options: argparse.Namespace) -> int:
-    from holdlog.adapters.access.tokens import fresh
-    from holdlog.adapters.arguments import checked
+    from holdlog.adapters.api.validation import checked
+    from holdlog.adapters.auth.tokens import fresh
     from holdlog.adapters.cli.token_texts import is_local_name
     from holdlog.domain.token import IssueToken
 
@@ -138,8 +138,8 @@ def _create(options: argparse.Namespace) -> int:
 
 
 def _rotate(options: argparse.Namespace) -> int:
-    from holdlog.adapters.access.tokens import fresh
-    from holdlog.adapters.arguments import checked
+    from holdlog.adapters.api.validation import checked
+    from holdlog.adapters.auth.tokens import fresh
     from holdlog.domain.token import RotateToken
 
     made = fresh(options.name)
@@ -158,7 +158,7 @@ def _rotate(options: argparse.Namespace) -> int:
 
 
 def _revoke(options: argparse.Namespace) -> int:
-    from holdlog.adapters.arguments import checked
+    from holdlog.adapters.api.validation import checked
     from holdlog.adapters.cli.token_texts import moment_of, time_of
     from holdlog.domain.token import RevokeToken
 
@@ -205,7 +205,7 @@ def _with_secret(
 ) -> int:
     from holdlog.adapters.cli import texts
     from holdlog.adapters.cli.token_texts import described
-    from holdlog.adapters.machine.secrets import write_secret
+    from holdlog.adapters.operating_system.secrets import write_secret
 
     out: Path | None = options.out
     if out is not None:
@@ -235,7 +235,7 @@ def _with_secret(
 
 
 def _output_is_readable_by_others() -> bool:
-    from holdlog.adapters.machine.secrets import is_readable_by_others
+    from holdlog.adapters.operating_system.secrets import is_readable_by_others
 
     try:
         return is_readable_by_others(os.fstat(sys.stdout.fileno()))

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from holdlog.adapters.access.grants import WIDE
-from holdlog.adapters.access.names import first_part
+from holdlog.adapters.auth.grants import WIDE
+from holdlog.adapters.auth.names import first_part
 from holdlog.adapters.cli.texts import duration, moment
-from holdlog.adapters.machine.users import local_names
+from holdlog.adapters.operating_system.users import local_names
 from holdlog.domain.times import utc
 from holdlog.domain.token import Token, has_ended
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.servers.running import Running
+    from holdlog.adapters.cli.servers.running import Running
 
 HIGHEST_PORT: Final = 65535
 
@@ -60,7 +60,7 @@ def run_up(options: argparse.Namespace) -> int:
         raise InvalidError("holdlog up runs on Linux and macOS; on Windows use WSL2 or containers")
     if getattr(options, "db", None) is not None:
         raise InvalidError("up starts a database of its own, and takes no --db")
-    from holdlog.adapters.servers.running import NATS, POSTGRES, Wanted, require_installed, servers
+    from holdlog.adapters.cli.servers.running import NATS, POSTGRES, Wanted, require_installed, servers
 
     kinds = (options.only,) if options.only else (POSTGRES, NATS)
     require_installed(kinds)

@@ -8,8 +8,8 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdlog.adapters import results
-from holdlog.adapters.results import Result
+from holdlog.adapters.api.values import responses as results
+from holdlog.adapters.api.values.responses import Result
 from holdlog.domain import refusals
 from holdlog.domain.refusals import HoldlogError
 

@@ -9,17 +9,17 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdlog.adapters.access.grants import EVERYTHING
-from holdlog.adapters.access.identity import Identity
-from holdlog.adapters.access.principal import Principal
-from holdlog.adapters.arguments import SESSION, caller, text
-from holdlog.adapters.engine import Engine
+from holdlog.adapters.api.validation import SESSION, caller, text
+from holdlog.adapters.auth.grants import EVERYTHING
+from holdlog.adapters.auth.identity import Identity
+from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.http.answers import failed
 from holdlog.adapters.http.edge.addresses import address_of
-from holdlog.adapters.http.edge.guesses import Guesses
+from holdlog.adapters.http.edge.auth_throttle import Guesses
 from holdlog.adapters.mcp.calling import OPEN_REQUEST
-from holdlog.adapters.request_context import RequestContext
-from holdlog.adapters.spaces import Tenants
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.request_context import RequestContext
+from holdlog.adapters.runtime.tenants import Tenants
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError
 

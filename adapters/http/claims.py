@@ -6,10 +6,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from holdlog.adapters.claims.calls import BOARD_PAGE
+from holdlog.adapters.api.claims.requests import BOARD_PAGE
 from holdlog.adapters.http.answers import answer
 from holdlog.adapters.http.authentication import context_of
-from holdlog.adapters.http.targets import arguments, behind, below, decoded, number
+from holdlog.adapters.http.url_parameters import arguments, behind, below, decoded, number
 
 
 async def claims(request: Request) -> Response:

@@ -16,17 +16,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from holdlog.adapters.arguments import whole
-from holdlog.adapters.engine import Engine
-from holdlog.adapters.events.calls import EVENTS_PAGE
-from holdlog.adapters.events.choice import EventFilter
-from holdlog.adapters.events.following import follow
-from holdlog.adapters.events.tail import RenderedEvent
+from holdlog.adapters.api.events.event_filter import EventFilter
+from holdlog.adapters.api.events.requests import EVENTS_PAGE
+from holdlog.adapters.api.validation import whole
 from holdlog.adapters.http.answers import answer
 from holdlog.adapters.http.authentication import context_of
-from holdlog.adapters.http.leaving import long_poll, unless_gone
-from holdlog.adapters.http.targets import seconds_of, shown
-from holdlog.adapters.request_context import RequestContext
+from holdlog.adapters.http.disconnects import long_poll, unless_gone
+from holdlog.adapters.http.url_parameters import seconds_of, shown
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.following import follow
+from holdlog.adapters.runtime.request_context import RequestContext
+from holdlog.adapters.runtime.tail import RenderedEvent
 from holdlog.domain.refusals import HoldlogError, InvalidError
 
 HEARTBEAT: Final = 15.0

@@ -17,8 +17,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from holdlog.adapters.http.edge.connections import Connection
-from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
+from holdlog.adapters.http.shutdown import Shutdown
 from holdlog.domain.refusals import InvalidError
 
 SHUTDOWN_SECONDS: Final = 10.0

@@ -6,7 +6,7 @@ from urllib.parse import quote, unquote
 
 from langgraph.store.base import InvalidNamespaceError, ListNamespacesOp, MatchCondition
 
-from holdlog.adapters.pages import chunks
+from holdlog.adapters.api.pagination import chunks
 from holdlog.domain.names import name
 from holdlog.domain.ports import Reader
 

@@ -6,13 +6,13 @@ from typing import Any, Final, Literal, cast
 
 from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, Op, PutOp, Result, SearchOp
 
-from holdlog.adapters.arguments import checked, whole
-from holdlog.adapters.call import CommandRequest, Query
-from holdlog.adapters.calls import Requests, time_to_live
+from holdlog.adapters.api.pagination import chunks
+from holdlog.adapters.api.request import CommandRequest, Query
+from holdlog.adapters.api.validation import checked, whole
+from holdlog.adapters.api.values.requests import Requests, time_to_live
 from holdlog.adapters.langgraph.filters import matches, require_known
 from holdlog.adapters.langgraph.items import VersionedSearchItem, found_item, is_item, item
 from holdlog.adapters.langgraph.namespaces import Labels, below, listed, text_of
-from holdlog.adapters.pages import chunks
 from holdlog.domain.ports import Reader
 from holdlog.domain.record import Check, Delete, Merge, Record, Set, Transact, seen
 from holdlog.domain.refusals import InvalidError, NotFoundError

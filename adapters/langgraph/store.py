@@ -15,11 +15,11 @@ from langgraph.store.base import (
     TTLConfig,
 )
 
-from holdlog.adapters.arguments import AGENT, text
+from holdlog.adapters.api.validation import AGENT, text
 from holdlog.adapters.langgraph.items import VersionedItem, VersionedSearchItem
 from holdlog.adapters.langgraph.namespaces import Labels
 from holdlog.adapters.langgraph.operations import Batch, VersionedPut
-from holdlog.adapters.library import AsyncStateStore, StateStore
+from holdlog.adapters.python.store import AsyncStateStore, StateStore
 from holdlog.domain.refusals import InvalidError, NotFoundError
 
 DELETE_ATTEMPTS: Final = 100

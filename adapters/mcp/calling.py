@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from holdlog.adapters.arguments import SESSION, caller, text
-from holdlog.adapters.engine import Engine
-from holdlog.adapters.request_context import RequestContext
+from holdlog.adapters.api.validation import SESSION, caller, text
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.refusals import InvalidError
 
 MCP_SESSION: Final = "mcp_session"

@@ -10,8 +10,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from holdlog.adapters.answers import named
-from holdlog.adapters.calls import Requests
+from holdlog.adapters.api.values.presenter import named
+from holdlog.adapters.api.values.requests import Requests
 from holdlog.adapters.mcp.resources.addresses import UnknownAddressError
 from holdlog.domain.refusals import DeniedError, HoldlogError, InvalidError, NotFoundError, StoreError
 

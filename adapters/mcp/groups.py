@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from holdlog.adapters import results
-from holdlog.adapters.claims import results as claims
-from holdlog.adapters.results import Result
-from holdlog.adapters.threads import results as threads
+from holdlog.adapters.api.claims import responses as claims
+from holdlog.adapters.api.threads import responses as threads
+from holdlog.adapters.api.values import responses as results
+from holdlog.adapters.api.values.responses import Result
 
 
 class ToolKind(NamedTuple):

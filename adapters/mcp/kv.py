@@ -5,9 +5,9 @@ from typing import Annotated, Final
 from fastmcp.tools import ToolResult
 from pydantic import Field
 
-from holdlog.adapters.keyvalue import DEFAULT_TTL, author
+from holdlog.adapters.api.keyvalue import DEFAULT_TTL, author
+from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.mcp.tools import Tools, current_context
-from holdlog.adapters.results import Result
 from holdlog.domain.record import MAX_TTL_SECONDS
 from holdlog.domain.refusals import InvalidError, NotFoundError
 

@@ -5,7 +5,7 @@ Answers are an object at the root: a plain union would be wrapped in `{"result":
 
 from typing import Any, Final
 
-from holdlog.adapters.results import Result, Unavailable
+from holdlog.adapters.api.values.responses import Result, Unavailable
 
 
 def output_schema(*alternatives: type[Result]) -> dict[str, Any]:

@@ -17,10 +17,9 @@ from mcp_types import CallToolRequestParams, ToolAnnotations
 from mcp_types import Tool as ListedTool
 from pydantic import ValidationError
 
-from holdlog.adapters.access.identity import SessionId
-from holdlog.adapters.answers import named
-from holdlog.adapters.arguments import first_finding
-from holdlog.adapters.engine import Engine
+from holdlog.adapters.api.validation import first_finding
+from holdlog.adapters.api.values.presenter import named
+from holdlog.adapters.auth.identity import SessionId
 from holdlog.adapters.mcp.calling import context_of
 from holdlog.adapters.mcp.groups import ALIASES, GROUPS, INSTRUCTIONS, ToolKind
 from holdlog.adapters.mcp.resources.announced import serve_resources
@@ -28,6 +27,7 @@ from holdlog.adapters.mcp.resources.subscriptions import Subscriptions
 from holdlog.adapters.mcp.schemas import input_schema, output_schema
 from holdlog.adapters.mcp.threads import ThreadTools
 from holdlog.adapters.mcp.tools import PROGRESS_EVERY, current_context, failed
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.names import label
 from holdlog.domain.refusals import InvalidError
 

@@ -6,9 +6,9 @@ from fastmcp import Context
 from fastmcp.tools import ToolResult
 from pydantic import Field
 
-from holdlog.adapters.call import Query
+from holdlog.adapters.api.request import Query
+from holdlog.adapters.api.threads import responses as results
 from holdlog.adapters.mcp.kv import KeyValueTools
-from holdlog.adapters.threads import results
 from holdlog.domain.refusals import InvalidError
 
 Objects = list[dict[str, Any]]

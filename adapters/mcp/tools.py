@@ -12,13 +12,14 @@ from fastmcp.tools import ToolResult
 from mcp_types import TextContent
 from pydantic import Field
 
-from holdlog.adapters import answers, results
-from holdlog.adapters.arguments import caller
-from holdlog.adapters.call import Answered, BlockingQuery, ClaimRequest, CommandRequest, Query
-from holdlog.adapters.calls import Requests
-from holdlog.adapters.claims.results import Board
-from holdlog.adapters.engine import Engine
-from holdlog.adapters.request_context import RequestContext
+from holdlog.adapters.api.claims.responses import Board
+from holdlog.adapters.api.request import Answered, BlockingQuery, ClaimRequest, CommandRequest, Query
+from holdlog.adapters.api.validation import caller
+from holdlog.adapters.api.values import presenter as answers
+from holdlog.adapters.api.values import responses as results
+from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import DeniedError, HoldlogError, InvalidError, SealedError, StoreError
 

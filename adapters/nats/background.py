@@ -8,12 +8,12 @@ from typing import Final
 
 from nats.aio.msg import Msg
 
-from holdlog.adapters.machine.bells import ProcessNotifier
 from holdlog.adapters.nats.connection import FAILURES, Pause, connect, reason
 from holdlog.adapters.nats.errors import NatsError
 from holdlog.adapters.nats.lead import Lead
 from holdlog.adapters.nats.options import NatsOptions
 from holdlog.adapters.nats.relay import Relay, Status
+from holdlog.adapters.operating_system.notifications import ProcessNotifier
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import HoldlogError
 

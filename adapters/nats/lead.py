@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from holdlog.adapters.machine.gate import lock_file
-from holdlog.adapters.machine.private import open_private, require_private
+from holdlog.adapters.operating_system.private import open_private, require_private
+from holdlog.adapters.operating_system.write_lock import lock_file
 
 
 class Lead(Protocol):

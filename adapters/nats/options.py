@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from holdlog.adapters.machine.secrets import secret
 from holdlog.adapters.nats.errors import NatsError
+from holdlog.adapters.operating_system.secrets import secret
 
 PREFIX: Final = "holdlog"
 SCHEMES: Final = ("nats", "tls")

@@ -12,17 +12,17 @@ from typing import Any, Final, Self
 from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
-from holdlog.adapters.engine import Engine
 from holdlog.adapters.nats import payload
+from holdlog.adapters.nats.checkpoints import Checkpoints
 from holdlog.adapters.nats.connection import FAILURES, Pause, connect, reason
 from holdlog.adapters.nats.errors import EventsLostError
 from holdlog.adapters.nats.feed import Published, feed, last_position
 from holdlog.adapters.nats.options import NatsOptions, nats_options
 from holdlog.adapters.nats.patterns import pattern_of
 from holdlog.adapters.nats.payload import CloudEvent
-from holdlog.adapters.nats.places import Checkpoints
 from holdlog.adapters.nats.source import EventSource, find
 from holdlog.adapters.nats.subjects import subject_in
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.refusals import InvalidError, UnavailableError
@@ -46,7 +46,7 @@ class Subscription:
         subjects: Sequence[str] = (),
         after: int | None = None,
         durable: str | None = None,
-        engine: Engine | None = None,
+        opened: Engine | None = None,
         bookmarks: float | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> None:
@@ -56,7 +56,7 @@ class Subscription:
         self._options = options
         self._patterns = [pattern_of(it, options.prefix) for it in subjects]
         self._places = Checkpoints(durable) if durable is not None else None
-        self._engine = engine
+        self._engine = opened
         self._bookmarks = bookmarks
         self._tell = tell or (lambda line: None)
         self._handled: int | None = None

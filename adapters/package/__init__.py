@@ -7,9 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdlog.adapters.call import Settings
-    from holdlog.adapters.claims.held import HeldClaim
-    from holdlog.adapters.claims.results import (
+    from holdlog.adapters.api.claims.responses import (
         AlreadyClaimed,
         AlreadyFree,
         Available,
@@ -23,27 +21,8 @@ if TYPE_CHECKING:
         Released,
         WaitTimeout,
     )
-    from holdlog.adapters.copying import copy
-    from holdlog.adapters.library import AsyncStateStore, StateStore
-    from holdlog.adapters.nats.errors import EventsLostError, NatsError
-    from holdlog.adapters.nats.payload import CloudEvent
-    from holdlog.adapters.nats.subscriber import Subscription, subscribe
-    from holdlog.adapters.results import (
-        ClearResult,
-        Deleted,
-        DeleteResult,
-        Export,
-        Past,
-        SetResult,
-        StateRecord,
-        WatchTimeout,
-    )
-    from holdlog.adapters.state.creating import create_state
-    from holdlog.adapters.state.history import AsyncThreadHistory, ThreadHistory
-    from holdlog.adapters.state.past import DataChange, StateAt
-    from holdlog.adapters.state.state import State
-    from holdlog.adapters.stores.copying.copy import CopyReport
-    from holdlog.adapters.threads.conversation import (
+    from holdlog.adapters.api.request import Settings
+    from holdlog.adapters.api.threads.conversation import (
         AgentResult,
         InferenceResult,
         TextContent,
@@ -53,6 +32,27 @@ if TYPE_CHECKING:
         ToolResultMessage,
         UserMessage,
     )
+    from holdlog.adapters.api.values.responses import (
+        ClearResult,
+        Deleted,
+        DeleteResult,
+        Export,
+        Past,
+        SetResult,
+        StateRecord,
+        WatchTimeout,
+    )
+    from holdlog.adapters.nats.errors import EventsLostError, NatsError
+    from holdlog.adapters.nats.payload import CloudEvent
+    from holdlog.adapters.nats.subscriber import Subscription, subscribe
+    from holdlog.adapters.python.copying import copy
+    from holdlog.adapters.python.held import HeldClaim
+    from holdlog.adapters.python.state.creating import create_state
+    from holdlog.adapters.python.state.history import AsyncThreadHistory, ThreadHistory
+    from holdlog.adapters.python.state.past import DataChange, StateAt
+    from holdlog.adapters.python.state.state import State
+    from holdlog.adapters.python.store import AsyncStateStore, StateStore
+    from holdlog.adapters.stores.copying.copy import CopyReport
     from holdlog.domain.refusals import (
         BusyError,
         ConflictError,
@@ -130,18 +130,18 @@ __all__ = [
 ]
 
 _NAMES_IN = {
-    "holdlog.adapters.call": ("Settings",),
-    "holdlog.adapters.copying": ("copy",),
+    "holdlog.adapters.api.request": ("Settings",),
+    "holdlog.adapters.python.copying": ("copy",),
     "holdlog.adapters.stores.copying.copy": ("CopyReport",),
-    "holdlog.adapters.library": (
+    "holdlog.adapters.python.store": (
         "AsyncStateStore",
         "StateStore",
     ),
-    "holdlog.adapters.claims.held": ("HeldClaim",),
+    "holdlog.adapters.python.held": ("HeldClaim",),
     "holdlog.adapters.nats.errors": ("EventsLostError", "NatsError"),
     "holdlog.adapters.nats.payload": ("CloudEvent",),
     "holdlog.adapters.nats.subscriber": ("Subscription", "subscribe"),
-    "holdlog.adapters.claims.results": (
+    "holdlog.adapters.api.claims.responses": (
         "AlreadyClaimed",
         "AlreadyFree",
         "Available",
@@ -155,7 +155,7 @@ _NAMES_IN = {
         "Released",
         "WaitTimeout",
     ),
-    "holdlog.adapters.results": (
+    "holdlog.adapters.api.values.responses": (
         "ClearResult",
         "Deleted",
         "DeleteResult",
@@ -165,7 +165,7 @@ _NAMES_IN = {
         "StateRecord",
         "WatchTimeout",
     ),
-    "holdlog.adapters.threads.conversation": (
+    "holdlog.adapters.api.threads.conversation": (
         "AgentResult",
         "InferenceResult",
         "TextContent",
@@ -175,10 +175,10 @@ _NAMES_IN = {
         "ToolResultMessage",
         "UserMessage",
     ),
-    "holdlog.adapters.state.creating": ("create_state",),
-    "holdlog.adapters.state.history": ("AsyncThreadHistory", "ThreadHistory"),
-    "holdlog.adapters.state.past": ("DataChange", "StateAt"),
-    "holdlog.adapters.state.state": ("State",),
+    "holdlog.adapters.python.state.creating": ("create_state",),
+    "holdlog.adapters.python.state.history": ("AsyncThreadHistory", "ThreadHistory"),
+    "holdlog.adapters.python.state.past": ("DataChange", "StateAt"),
+    "holdlog.adapters.python.state.state": ("State",),
     "holdlog.domain.refusals": (
         "BusyError",
         "ConflictError",

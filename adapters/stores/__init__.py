@@ -1,1 +1,1 @@
-"""The log and its views, in SQLite and in memory; opening, writing, rebuilding and examining them."""
+"""The log and its views in SQLite, PostgreSQL and memory."""

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdlog.adapters.access.grants import EVERYTHING, Grants
-from holdlog.adapters.access.static import static_token
-from holdlog.adapters.access.tokens import fresh
-from holdlog.adapters.access.verifier import Verifier
-from holdlog.adapters.arguments import checked
-from holdlog.adapters.call import Settings
-from holdlog.adapters.calls import Requests
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.validation import checked
+from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.auth.grants import EVERYTHING, Grants
+from holdlog.adapters.auth.static import static_token
+from holdlog.adapters.auth.tokens import fresh
+from holdlog.adapters.auth.verifier import Verifier
 from holdlog.adapters.compose import MEMORY, open_holdlog
-from holdlog.adapters.engine import Engine
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain import token
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import DeniedError, InvalidError
@@ -366,7 +366,7 @@ def test_claims_that_may_not_be_seen_are_on_no_board(engine: Engine) -> None:
 
 
 def test_other_workspaces_show_only_what_may_be_seen(tmp_path: Path) -> None:
-    from holdlog.adapters.machine.workspaces import find_workspaces
+    from holdlog.adapters.operating_system.workspaces import find_workspaces
 
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -491,7 +491,7 @@ def test_a_store_that_ever_had_a_token_asks_for_one(engine: Engine) -> None:
 
 
 def test_what_is_remembered_is_bounded(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdlog.adapters.access.verifier.MOST_REMEMBERED", 3)
+    monkeypatch.setattr("holdlog.adapters.auth.verifier.MOST_REMEMBERED", 3)
     texts = [issue(engine, f"t{number}") for number in range(8)]
     verifier = Verifier(engine)
     assert [verified(verifier, it) for it in texts] == [f"token:t{number}" for number in range(8)]

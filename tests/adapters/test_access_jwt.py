@@ -16,11 +16,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from joserfc import jwk, jwt
 
-from holdlog.adapters.access.grants import Grants
-from holdlog.adapters.access.jwt import JwtBearers, JwtOptions
-from holdlog.adapters.access.verifier import Verifier, build_verifier
+from holdlog.adapters.auth.grants import Grants
+from holdlog.adapters.auth.jwt import JwtBearers, JwtOptions
+from holdlog.adapters.auth.verifier import Verifier, build_verifier
 from holdlog.adapters.compose import MEMORY, open_holdlog
-from holdlog.adapters.engine import Engine
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.refusals import InvalidError, UnavailableError
 
 ISSUER, AUDIENCE = "https://login.example", "holdlog"
@@ -227,7 +227,7 @@ async def test_a_provider_that_fails_is_unavailable_and_not_a_wrong_token(
 async def test_a_provider_that_never_comes_to_an_end_is_waited_for_no_longer_than_told(
     verifier: Verifier, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdlog.adapters.access.jwt.FETCH_SECONDS", 0.2)
+    monkeypatch.setattr("holdlog.adapters.auth.jwt.FETCH_SECONDS", 0.2)
     provider.drips = True
     async with asyncio.timeout(20):
         with pytest.raises(UnavailableError, match="keys cannot be fetched"):
@@ -238,7 +238,7 @@ async def test_a_provider_that_never_comes_to_an_end_is_waited_for_no_longer_tha
 async def test_a_provider_that_is_back_is_asked_again(
     provider: Provider, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdlog.adapters.access.jwt.REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr("holdlog.adapters.auth.jwt.REFRESH_SECONDS", 0.0)
     verifier = Verifier(engine, jwt=JwtBearers(JwtOptions(ISSUER, AUDIENCE, provider.url)))
     provider.status = 500
     with pytest.raises(UnavailableError):

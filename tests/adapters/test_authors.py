@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.authors import author
+from holdlog.adapters.api.authors import author
 from holdlog.adapters.cli.main import main
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.engine import Engine
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import BusyError, ConflictError, DeadlockError, FencedError, NotHolderError
 from tests.commands import until

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters.call import CommandRequest
+from holdlog.adapters.api.request import CommandRequest
 from holdlog.adapters.cli.main import main
 from tests.adapters.test_workspaces import repository, worktree
 from tests.commands import until

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters.cli.main import main
-from holdlog.adapters.engine import Engine
-from holdlog.adapters.threads.conversation import (
+from holdlog.adapters.api.threads.conversation import (
     AgentResult,
     TextContent,
     TextMessage,
@@ -20,6 +18,8 @@ from holdlog.adapters.threads.conversation import (
     new_message,
     new_result,
 )
+from holdlog.adapters.cli.main import main
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import Caller
 from tests.kinds import InFile
 from tests.thread_story import append, change_data, fork, result, said, start, story

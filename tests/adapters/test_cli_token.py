@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.access.tokens import hash_of
-from holdlog.adapters.access.verifier import Verifier
+from holdlog.adapters.auth.tokens import hash_of
+from holdlog.adapters.auth.verifier import Verifier
 from holdlog.adapters.cli.main import main
 from holdlog.adapters.compose import open_holdlog
 
@@ -213,7 +213,7 @@ def test_the_list_says_which_grants_cover_names_of_several_kinds(file: str) -> N
 
 
 def test_a_token_with_the_name_of_this_user_is_not_made_and_an_older_one_is_marked(file: str) -> None:
-    from holdlog.adapters.access.tokens import fresh
+    from holdlog.adapters.auth.tokens import fresh
     from holdlog.domain.message import NOBODY
     from holdlog.domain.token import IssueToken
 

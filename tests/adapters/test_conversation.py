@@ -18,7 +18,7 @@ from holdlog import (
     ToolResultMessage,
     UserMessage,
 )
-from holdlog.adapters.threads.conversation import (
+from holdlog.adapters.api.threads.conversation import (
     MESSAGE,
     default_format,
     message_of,

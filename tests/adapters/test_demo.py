@@ -15,9 +15,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from holdlog.adapters.demo.picture import WIDTH, picture
-from holdlog.adapters.demo.screen import Screen
-from holdlog.adapters.demo.timeline import Scene, Span, Tick, Timeline, Wake
+from holdlog.adapters.cli.demo.picture import WIDTH, picture
+from holdlog.adapters.cli.demo.screen import Screen
+from holdlog.adapters.cli.demo.timeline import Scene, Span, Tick, Timeline, Wake
 
 pytestmark = pytest.mark.xdist_group("demo")
 
@@ -25,7 +25,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 DEMO = """
 import argparse, sys
-from holdlog.adapters.demo.command import add_demo
+from holdlog.adapters.cli.demo.command import add_demo
 parser = argparse.ArgumentParser()
 add_demo(parser.add_subparsers())
 options = parser.parse_args()
@@ -34,14 +34,14 @@ sys.exit(options.run(options))
 WITH_SERVER = """
 import sys
 from pathlib import Path
-from holdlog.adapters.demo.command import perform
+from holdlog.adapters.cli.demo.command import perform
 sys.exit(perform(sys.stdout, Path("demo.svg"), [sys.executable, *sys.argv[1:]]))
 """
 MUTANT = """
 import os, sys
-from holdlog.adapters.calls import Calls
+from holdlog.adapters.api.values.requests import Requests
 from holdlog.adapters.cli.main import main
-write, take = Calls.set, Calls.claim
+write, take = Requests.set, Requests.claim
 {change}
 sys.exit(main())
 """
@@ -165,17 +165,17 @@ def test_no_words_of_the_picture_overlap(ran: Ran) -> None:
     ("change", "finding"),
     [
         pytest.param(
-            "Calls.set = lambda self, space, key, value, by, expected, *rest: write(self, space, key, value, by, None)",
+            "Requests.set = lambda self, space, key, value, by, expected, *rest: write(self, space, key, value, by, None)",
             r"wrong: with versions \$15,000 were committed and \$[78],000 recorded, not \$10,000",
             id="ignores versions",
         ),
         pytest.param(
-            "Calls.claim = lambda self, resource, agent, *rest: take(self, resource + agent, agent)",
+            "Requests.claim = lambda self, resource, agent, *rest: take(self, resource + agent, agent)",
             r"wrong: ben's claim of what ada holds was answered claimed, held by None",
             id="gives one resource to two",
         ),
         pytest.param(
-            "Calls.set = lambda *_: os._exit(7)",
+            "Requests.set = lambda *_: os._exit(7)",
             r"wrong: (ada|ben)'s set got no answer \(.+\)",
             id="dies of a write",
         ),

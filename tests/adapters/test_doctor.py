@@ -12,12 +12,12 @@ import pytest
 
 from holdlog import StateStore
 from holdlog.adapters.cli import store as cli_store
-from holdlog.adapters.machine.presence import announce
-from holdlog.adapters.stores import audit
-from holdlog.adapters.stores.doctor import examine, has_wal_reset_bug
-from holdlog.adapters.stores.findings import Finding
-from holdlog.adapters.stores.mapper import payload_hash
-from holdlog.adapters.stores.schema import MAJOR, MINOR, MINORS_PER_MAJOR
+from holdlog.adapters.operating_system.presence import announce
+from holdlog.adapters.stores.event_log import audit
+from holdlog.adapters.stores.event_log.codec import payload_hash
+from holdlog.adapters.stores.event_log.findings import Finding
+from holdlog.adapters.stores.sqlite.doctor import examine, has_wal_reset_bug
+from holdlog.adapters.stores.sqlite.schema import MAJOR, MINOR, MINORS_PER_MAJOR
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from holdlog import ConflictError, StateStore
-from holdlog.adapters.stores import audit
-from holdlog.adapters.stores.mapper import payload_hash
+from holdlog.adapters.stores.event_log import audit
+from holdlog.adapters.stores.event_log.codec import payload_hash
 from holdlog.adapters.stores.postgres import doctor
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from tests.kinds import InDatabase, InFile, Kind

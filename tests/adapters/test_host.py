@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdlog.adapters.machine import host
+from holdlog.adapters.operating_system import platform as host
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's /proc")
 
@@ -97,7 +97,7 @@ def test_now_is_the_wall_clock_in_microseconds():
 
 def test_the_steady_clock_has_one_value_in_all_processes():
     before = host.steady()
-    with process("from holdlog.adapters.machine.host import steady; print(steady())") as child:
+    with process("from holdlog.adapters.operating_system.platform import steady; print(steady())") as child:
         there = float(says(child))
     assert before <= there <= host.steady()
 

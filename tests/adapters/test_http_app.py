@@ -21,21 +21,22 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from holdlog.adapters.access.grants import EVERYTHING, Grants
-from holdlog.adapters.access.principal import Principal
-from holdlog.adapters.call import Settings
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.auth.grants import EVERYTHING, Grants
+from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.http import app
 from holdlog.adapters.http.answers import answer, json_response
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.authentication import context_of
-from holdlog.adapters.http.edge import connections, room
-from holdlog.adapters.http.edge.room import Room
-from holdlog.adapters.http.ending import Shutdown
+from holdlog.adapters.http.edge import connections
+from holdlog.adapters.http.edge import key_quota as room
+from holdlog.adapters.http.edge.key_quota import Room
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.running import bound_socket, server_of, url_of
+from holdlog.adapters.http.shutdown import Shutdown
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.spaces import Tenants
+from holdlog.adapters.runtime.tenants import Tenants
 from holdlog.projections.fold import EVENTS
 
 PATIENCE = 20.0

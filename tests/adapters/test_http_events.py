@@ -14,18 +14,18 @@ import httpx2
 import pytest
 import uvicorn
 
-from holdlog.adapters.access.grants import EVERYTHING, Grants
-from holdlog.adapters.access.principal import Principal
-from holdlog.adapters.call import Settings
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.auth.grants import EVERYTHING, Grants
+from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.engine import Engine
-from holdlog.adapters.events import tail
 from holdlog.adapters.http import events
 from holdlog.adapters.http.app import build_app
-from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
+from holdlog.adapters.http.shutdown import Shutdown
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.spaces import Tenants
+from holdlog.adapters.runtime import tail
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.tenants import Tenants
 from holdlog.domain.message import NOBODY
 from tests.commands import PATIENCE, aside
 from tests.thread_story import KINDS, story

@@ -11,18 +11,18 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 
-from holdlog.adapters.access.names import OwnNames, first_part
-from holdlog.adapters.access.principal import Principal
-from holdlog.adapters.access.tokens import fresh
-from holdlog.adapters.access.verifier import Verifier
-from holdlog.adapters.call import Settings
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.auth.names import OwnNames, first_part
+from holdlog.adapters.auth.principal import Principal
+from holdlog.adapters.auth.tokens import fresh
+from holdlog.adapters.auth.verifier import Verifier
 from holdlog.adapters.compose import MEMORY, open_holdlog
-from holdlog.adapters.engine import Engine
 from holdlog.adapters.http.app import build_app
-from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
+from holdlog.adapters.http.shutdown import Shutdown
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.spaces import Tenants
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.tenants import Tenants
 from holdlog.domain.claims.commands import AcquireClaim
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.refusals import InvalidError
@@ -214,7 +214,7 @@ async def test_names_of_tokens_are_read_once_in_a_while(store: Engine, monkeypat
 
 class Tokens:
     async def verify(self, text: str) -> Principal | None:
-        from holdlog.adapters.access.grants import EVERYTHING
+        from holdlog.adapters.auth.grants import EVERYTHING
 
         return Principal(f"token:{text}", EVERYTHING) if text in ("ci", "dev") else None
 

@@ -31,24 +31,24 @@ from starlette.middleware import Middleware
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from holdlog.adapters.access.grants import EVERYTHING, Grants
-from holdlog.adapters.access.principal import Principal
-from holdlog.adapters.call import Settings
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.auth.grants import EVERYTHING, Grants
+from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.engine import Engine
 from holdlog.adapters.http.app import build_app
-from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.openapi.document import DESCRIBED, document
 from holdlog.adapters.http.operations.access_log import AccessLog, AccessLogEntry
 from holdlog.adapters.http.operations.metrics import Metrics, exposed
-from holdlog.adapters.http.operations.observed import MetricsMiddleware
+from holdlog.adapters.http.operations.observers import MetricsMiddleware
 from holdlog.adapters.http.operations.tracing import Traces
 from holdlog.adapters.http.options import HttpOptions
+from holdlog.adapters.http.shutdown import Shutdown
 from holdlog.adapters.mcp.groups import GROUPS
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.nats.relay import Status
-from holdlog.adapters.spaces import Tenants
-from holdlog.adapters.stores.memory import MemoryReader, MemoryStore
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.tenants import Tenants
+from holdlog.adapters.stores.memory.store import MemoryReader, MemoryStore
 from holdlog.domain.claims.commands import Sweep
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.refusals import BusyError, ConflictError, UnavailableError
@@ -285,7 +285,7 @@ async def test_an_error_of_the_store_is_counted_and_so_is_what_was_turned_away(m
             store.store.close()
             with pytest.raises(Exception, match="closed"):
                 await store.write_async(store.requests.set("n", "k", 1, "ann", 0), NOBODY)
-            monkeypatch.setattr("holdlog.adapters.stores.writer.MAX_WAITING", 0)
+            monkeypatch.setattr("holdlog.adapters.runtime.group_commit.MAX_WAITING", 0)
             with pytest.raises(UnavailableError):
                 await store.write_async(store.requests.set("n", "k", 1, "ann", 0), NOBODY)
             number = await figures(client)

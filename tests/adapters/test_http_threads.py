@@ -10,15 +10,15 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdlog.adapters.access.grants import Grants
-from holdlog.adapters.access.principal import Principal
-from holdlog.adapters.call import Settings
-from holdlog.adapters.engine import Engine
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.auth.grants import Grants
+from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.http.app import build_app
-from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
+from holdlog.adapters.http.shutdown import Shutdown
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.spaces import Tenants
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.tenants import Tenants
 from tests.agent import engine
 from tests.curl import JSON, Curl
 from tests.endpoint import until

@@ -383,7 +383,7 @@ def test_a_write_that_fails_leaves_memory_as_it_was(monkeypatch: pytest.MonkeyPa
             started.set()
             go_on.wait(60)
 
-    monkeypatch.setattr("holdlog.adapters.stores.writer.PATIENCE", 0.05)
+    monkeypatch.setattr("holdlog.adapters.runtime.group_commit.PATIENCE", 0.05)
     holder = threading.Thread(target=hold)
     holder.start()
     started.wait(60)

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from holdlog.adapters.machine.location import LocationError, find_store, prepare_folder, require_local, without_password
-from holdlog.adapters.stores.postgres.place import database_target
+from holdlog.adapters.operating_system.location import (
+    LocationError,
+    find_store,
+    prepare_folder,
+    require_local,
+    without_password,
+)
+from holdlog.adapters.stores.postgres.target import database_target
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from holdlog.adapters.looks import THREADS, ReadBatcher
-from holdlog.adapters.stores.memory import MemoryReader, MemoryStore
+from holdlog.adapters.runtime.read_batcher import THREADS, ReadBatcher
+from holdlog.adapters.stores.memory.store import MemoryReader, MemoryStore
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import InvalidError, UnavailableError

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.call import Settings
+from holdlog.adapters.api.request import Settings
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.stores.memory import MemoryReader, MemoryStore, MemoryTransaction
+from holdlog.adapters.stores.memory.store import MemoryReader, MemoryStore, MemoryTransaction
 from holdlog.domain.refusals import UnavailableError
 from tests.agent import ALL, ERAS, Agent, connected, engine, listing, served
 from tests.clock import Clock

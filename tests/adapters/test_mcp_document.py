@@ -7,12 +7,12 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from holdlog.adapters import results
-from holdlog.adapters.claims import results as claims
+from holdlog.adapters.api.claims import responses as claims
+from holdlog.adapters.api.threads import responses as threads
+from holdlog.adapters.api.values import responses as results
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.mcp.groups import GROUPS, ToolKind
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.threads import results as threads
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "answers.md").read_text()
 SECTIONS = {

@@ -13,18 +13,18 @@ from mcp.client.subscriptions import ResourceUpdated, listen
 from mcp.shared.exceptions import MCPError
 from mcp_types import ResourceTemplateReference
 
-from holdlog.adapters.access.grants import Grants
-from holdlog.adapters.access.principal import Principal
-from holdlog.adapters.call import Settings
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.auth.grants import Grants
+from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.compose import MEMORY
-from holdlog.adapters.engine import Engine
 from holdlog.adapters.http.app import build_app
-from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.options import HttpOptions
+from holdlog.adapters.http.shutdown import Shutdown
 from holdlog.adapters.mcp.resources import subscriptions
 from holdlog.adapters.mcp.resources.addresses import CLAIM, CLAIMS, NAMESPACES, STATE
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.spaces import Tenants
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.tenants import Tenants
 from tests.agent import ALL, ERAS, engine
 from tests.endpoint import INITIALIZE, LEGACY, MODERN, Connection, request, until
 from tests.wire import PATIENCE

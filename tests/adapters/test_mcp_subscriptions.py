@@ -14,13 +14,13 @@ from mcp.client.subscriptions import ResourceUpdated, listen
 from mcp.shared.exceptions import MCPError
 from mcp_types import ResourceUpdatedNotification
 
-from holdlog.adapters.access.grants import EVERYTHING
-from holdlog.adapters.engine import Engine
+from holdlog.adapters.auth.grants import EVERYTHING
 from holdlog.adapters.mcp.resources import subscriptions as limits
 from holdlog.adapters.mcp.resources.addresses import CLAIMS, NAMESPACES
 from holdlog.adapters.mcp.resources.feeds import Feed, Follow, Subscriber
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.package import StateStore
+from holdlog.adapters.runtime.engine import Engine
 from tests.agent import ALL, ERAS, engine, process
 from tests.slow import slow
 from tests.uris import claim_uri, value_uri

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.call import Settings
-from holdlog.adapters.engine import Engine
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.threads.conversation import AgentResult, new_result
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.threads.conversation import AgentResult, new_result
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import NOBODY
 from holdlog.domain.threads.commands import ReplaceResults
 from tests.agent import ALL, ERAS, Agent, connected, engine, served

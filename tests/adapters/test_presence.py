@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from holdlog.adapters.machine.presence import MAX_BYTES, MAX_TEXT, ConnectedProcess, announce, connected
+from holdlog.adapters.operating_system.presence import MAX_BYTES, MAX_TEXT, ConnectedProcess, announce, connected
 from holdlog.domain.refusals import StoreError
 
 ANNOUNCE = """
 import sys
 from pathlib import Path
-from holdlog.adapters.machine.presence import announce
+from holdlog.adapters.operating_system.presence import announce
 presence = announce(Path(sys.argv[1]), sys.argv[2], "mcp stdio")
 print("announced", flush=True)
 sys.stdin.readline()
@@ -26,7 +26,7 @@ sys.stdin.readline()
 ANNOUNCE_AND_FORK = """
 import os, sys
 from pathlib import Path
-from holdlog.adapters.machine.presence import announce
+from holdlog.adapters.operating_system.presence import announce
 presence = announce(Path(sys.argv[1]), "parent", "mcp stdio")
 if os.fork() == 0:
     print("forked", flush=True)

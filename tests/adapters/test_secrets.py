@@ -6,8 +6,8 @@ import pytest
 
 from holdlog.adapters.cli.main import main
 from holdlog.adapters.cli.settings import place_of
-from holdlog.adapters.machine.secrets import LONGEST, secret
 from holdlog.adapters.nats.options import nats_options
+from holdlog.adapters.operating_system.secrets import LONGEST, secret
 from holdlog.domain.refusals import InvalidError
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from holdlog.adapters import spaces as module
-from holdlog.adapters.call import Settings
+from holdlog.adapters.api.request import Settings
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.engine import Engine
-from holdlog.adapters.spaces import Tenants
-from holdlog.adapters.stores.postgres.place import MAX_SCHEMA, database_target, place_of_space
+from holdlog.adapters.runtime import tenants as module
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.tenants import Tenants
+from holdlog.adapters.stores.postgres.target import MAX_SCHEMA, database_target, place_of_space
 from holdlog.domain.refusals import InvalidError, StoreError, UnavailableError
 
 Place = Path | str

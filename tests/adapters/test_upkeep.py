@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdlog.adapters.machine.bells import ProcessNotifier
-from holdlog.adapters.stores.memory import MemoryStore
-from holdlog.adapters.stores.writer import Writer
-from holdlog.adapters.upkeep import LeaseMaintenance
+from holdlog.adapters.operating_system.notifications import ProcessNotifier
+from holdlog.adapters.runtime.group_commit import Writer
+from holdlog.adapters.runtime.lease_maintenance import LeaseMaintenance
+from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.domain.claims.commands import ClaimAcquired
 from holdlog.domain.claims.lease import SECOND
 from tests.claim_calls import claim, left

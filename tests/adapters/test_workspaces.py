@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdlog.adapters.machine.places import folds_case
-from holdlog.adapters.machine.workspaces import Workspaces, find_workspaces
+from holdlog.adapters.operating_system.paths import folds_case
+from holdlog.adapters.operating_system.workspaces import Workspaces, find_workspaces
 from holdlog.domain.claims import resource
 from holdlog.domain.refusals import InvalidError
 

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from holdlog import StateStore
-from holdlog.adapters.call import CommandRequest
+from holdlog.adapters.api.request import CommandRequest
 from tests.http import HttpServer
 
 pytestmark = pytest.mark.xdist_group("browser")

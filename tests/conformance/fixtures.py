@@ -28,7 +28,7 @@ from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.mcp.groups import GROUPS
 from holdlog.adapters.mcp.http.endpoint import Endpoint
 from holdlog.adapters.mcp.server import FixedTools, build_server
-from holdlog.adapters.request_context import RequestContext
+from holdlog.adapters.runtime.request_context import RequestContext
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 SOUND = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from holdlog.adapters.compose import MEMORY, open_holdlog
-from holdlog.adapters.engine import Engine
-from holdlog.adapters.stores.memory import MemoryStore
-from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.adapters.stores.postgres.opening import open_postgres
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.domain.ports import Store
 from tests.clock import Clock
 from tests.slow import slow

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters.access.grants import Grants
-from holdlog.adapters.events.telling import event_view
+from holdlog.adapters.api.events.event_view import event_view
+from holdlog.adapters.auth.grants import Grants
 from holdlog.adapters.nats import payload
-from holdlog.adapters.stores.memory import MemoryStore
-from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.adapters.stores.postgres.opening import open_postgres
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.domain.claims.commands import AcquireClaim
 from holdlog.domain.envelope import CheckedClaim, Envelope, Recorded
 from holdlog.domain.message import Caller, Event

@@ -20,7 +20,7 @@ from holdlog.domain.claims.commands import (
     TouchSessions,
 )
 from holdlog.domain.claims.lease import BY_CALLS, GRACE, SECOND
-from holdlog.domain.handle import AnyCommand
+from holdlog.domain.commands import AnyCommand
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import FencingCondition, Transact

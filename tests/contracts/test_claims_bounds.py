@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from holdlog.adapters.stores.opening import open_sqlite
-from holdlog.adapters.stores.sqlite import SqliteStore
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
+from holdlog.adapters.stores.sqlite.store import SqliteStore
+from holdlog.domain.claims.acquire import MAX_TICKETS
+from holdlog.domain.claims.board_storage import load_board
 from holdlog.domain.claims.claim import Claim, ClaimGranted, ClaimQueued
 from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL, AcquireClaim, Queued, ReleaseClaim
 from holdlog.domain.claims.lease import SECOND, Lease
-from holdlog.domain.claims.settling import load_board
-from holdlog.domain.claims.taking import MAX_TICKETS
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import ClaimChange, Store
 from holdlog.domain.refusals import BusyError, InvalidError, UnavailableError

@@ -14,18 +14,18 @@ import pytest
 
 from holdlog import CopyReport, InvalidError, SealedError, StateStore, StoreError, UnavailableError
 from holdlog.adapters.compose import examine, open_holdlog
-from holdlog.adapters.copying import copy
+from holdlog.adapters.python.copying import copy
 from holdlog.adapters.stores.copying import carried, file
 from holdlog.adapters.stores.copying.database import DatabaseCopyTarget
 from holdlog.adapters.stores.copying.file import FileTarget
-from holdlog.adapters.stores.postgres.place import database_target, name_of
+from holdlog.adapters.stores.event_log.sealing import SEAL, Seal
 from holdlog.adapters.stores.postgres.rows import PostgresReader
-from holdlog.adapters.stores.rows import SqliteReader
-from holdlog.adapters.stores.sealing import SEAL, Seal
+from holdlog.adapters.stores.postgres.target import database_target, name_of
+from holdlog.adapters.stores.sqlite.rows import SqliteReader
 from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim, Renew
 from holdlog.domain.claims.lease import Lease
+from holdlog.domain.commands import AnyCommand
 from holdlog.domain.envelope import payload_hash
-from holdlog.domain.handle import AnyCommand
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Refusal, Store
 from holdlog.projections.fold import VIEWS
@@ -447,7 +447,7 @@ def test_a_seal_survives_a_reboot(somewhere: Somewhere, monkeypatch: pytest.Monk
         patch.setattr(FileTarget, "publish", _full)
         with pytest.raises(UnavailableError):
             copy(source, target, seal=True)
-    monkeypatch.setattr("holdlog.adapters.machine.host.boot_id", lambda: "another")
+    monkeypatch.setattr("holdlog.adapters.operating_system.platform.boot_id", lambda: "another")
     with StateStore(source) as store, pytest.raises(SealedError):
         store.set("n", "k", 1, updated_by="ann")
     copy(source, target, seal=True)

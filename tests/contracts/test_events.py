@@ -13,16 +13,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdlog.adapters.access.grants import Grants
-from holdlog.adapters.access.identity import Identity
-from holdlog.adapters.call import Settings
-from holdlog.adapters.calls import Requests
+from holdlog.adapters.api.events import paging
+from holdlog.adapters.api.pagination import MAX_PAGE_BYTES
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.api.values.responses import Events, EventView
+from holdlog.adapters.auth.grants import Grants
+from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.engine import Engine
-from holdlog.adapters.events import paging
-from holdlog.adapters.library import AsyncStateStore, StateStore
-from holdlog.adapters.pages import MAX_PAGE_BYTES
-from holdlog.adapters.results import Events, EventView
+from holdlog.adapters.python.store import AsyncStateStore, StateStore
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store

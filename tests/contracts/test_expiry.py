@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters import results
-from holdlog.adapters.access.identity import Identity
-from holdlog.adapters.call import Settings
-from holdlog.adapters.calls import Requests
-from holdlog.adapters.engine import Engine, Liveness
-from holdlog.adapters.machine.bells import ProcessNotifier
-from holdlog.adapters.stores import rows
-from holdlog.adapters.stores.aside import SqliteAside
-from holdlog.adapters.stores.opening import open_sqlite
-from holdlog.adapters.stores.rebuilding import rebuild
-from holdlog.adapters.stores.sqlite import SqliteStore
-from holdlog.domain.handle import expire_values
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.values import responses as results
+from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.auth.identity import Identity
+from holdlog.adapters.operating_system.notifications import ProcessNotifier
+from holdlog.adapters.runtime.command_handler import expire_values
+from holdlog.adapters.runtime.engine import Engine, Liveness
+from holdlog.adapters.stores.event_log.rebuild import rebuild
+from holdlog.adapters.stores.sqlite import rows
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
+from holdlog.adapters.stores.sqlite.shadow_tables import SqliteAside
+from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.message import NOBODY
 from holdlog.domain.ports import Store
 from holdlog.domain.record import MAX_TTL_SECONDS, Set, ValueExpired, ValueWritten

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdlog.adapters import follower
-from holdlog.adapters.call import BlockingQuery
+from holdlog.adapters.api.request import BlockingQuery
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.engine import Engine
-from holdlog.adapters.follower import LogTailer
-from holdlog.adapters.machine.bells import ProcessNotifier
-from holdlog.adapters.stores.memory import MemoryStore
+from holdlog.adapters.operating_system.notifications import ProcessNotifier
+from holdlog.adapters.runtime import log_tailer as follower
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.log_tailer import LogTailer
+from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.domain.claims.resource import overlap
 from holdlog.domain.message import NOBODY
 from holdlog.domain.names import claim_stream, record_stream

@@ -6,10 +6,10 @@ from contextlib import aclosing
 
 import pytest
 
-from holdlog.adapters.engine import Engine
-from holdlog.adapters.events import following, tail
-from holdlog.adapters.events.choice import EventFilter
-from holdlog.adapters.events.following import Came, follow
+from holdlog.adapters.api.events.event_filter import EventFilter
+from holdlog.adapters.runtime import following, tail
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.following import Came, follow
 from holdlog.domain.refusals import InvalidError, StoreError
 from tests.commands import PATIENCE, aside, change, put, write
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import holdlog
-from holdlog.adapters.call import Settings
-from holdlog.adapters.library import AsyncStateStore, StateStore
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.python.store import AsyncStateStore, StateStore
 from holdlog.domain.refusals import (
     ConflictError,
     HoldlogError,

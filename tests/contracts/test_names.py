@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.call import CommandRequest
-from holdlog.adapters.claims import results
+from holdlog.adapters.api.claims import responses as results
+from holdlog.adapters.api.request import CommandRequest
 from holdlog.adapters.compose import MEMORY, examine, open_holdlog, open_shadow_tables
-from holdlog.adapters.engine import Engine
-from holdlog.adapters.stores.rebuilding import rebuild
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.stores.event_log.rebuild import rebuild
 from holdlog.domain.claims.commands import AcquireClaim, ClaimAcquired, ReleaseClaim, ReleaseOutcome, Sweep
-from holdlog.domain.handle import RecordsChanged
+from holdlog.domain.commands import RecordsChanged
 from holdlog.domain.ports import Store
 from holdlog.domain.record import FencingCondition
 from holdlog.domain.refusals import InvalidError

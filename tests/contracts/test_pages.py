@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdlog.adapters.engine import Engine
-from holdlog.adapters.library import StateStore
-from holdlog.adapters.results import Export, History, RecordList, Result
+from holdlog.adapters.api.values.responses import Export, History, RecordList, Result
+from holdlog.adapters.python.store import StateStore
+from holdlog.adapters.runtime.engine import Engine
 from tests.contracts.conftest import IN_A_FILE_IN_TIME
 
 BOUND = 1.3 * 1024 * 1024

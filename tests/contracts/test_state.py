@@ -27,7 +27,7 @@ from holdlog import (
     ToolResultMessage,
     create_state,
 )
-from holdlog.adapters.call import CommandRequest
+from holdlog.adapters.api.request import CommandRequest
 from holdlog.adapters.compose import MEMORY
 from holdlog.domain.names import thread_stream
 from holdlog.domain.threads.commands import Append, NewMessage
@@ -686,6 +686,7 @@ def test_a_state_that_is_dropped_amid_a_write_delays_nobody_and_is_closed_later(
         dropped = weakref.ref(state._place.engine.store)
         gate = store._engine.store.gate  # type: ignore[attr-defined]
         gate.acquire(time.monotonic() + 10)
+        gc.collect()  # what other tests left, which may take a second
         began = time.monotonic()
         del state
         gc.collect()

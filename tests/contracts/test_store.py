@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 from eventsourcing.application import LocalNotificationLog
 
-from holdlog.adapters.machine.gate import WriteLock
-from holdlog.adapters.stores import schema
-from holdlog.adapters.stores.memory import MemoryStore
-from holdlog.adapters.stores.opening import open_sqlite
-from holdlog.adapters.stores.rows import REFUSALS_KEPT, REQUEST_SECONDS
-from holdlog.adapters.stores.sqlite import SqliteStore
+from holdlog.adapters.operating_system.write_lock import WriteLock
+from holdlog.adapters.stores.memory.store import MemoryStore
+from holdlog.adapters.stores.sqlite import schema
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
+from holdlog.adapters.stores.sqlite.rows import REFUSALS_KEPT, REQUEST_SECONDS
+from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.claims.claim import Claim, ClaimGranted, ClaimReleased, Grant, PastHold
-from holdlog.domain.handle import RecordsChanged
+from holdlog.domain.commands import RecordsChanged
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import ClaimChange, RecordChange, Refusal, Store
 from holdlog.domain.record import Record, ValueDeleted, ValueWritten, Written

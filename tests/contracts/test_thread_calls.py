@@ -4,9 +4,9 @@ import threading
 import tracemalloc
 from typing import Any
 
-from holdlog.adapters.engine import Engine
-from holdlog.adapters.threads.conversation import AgentResult, new_result
-from holdlog.adapters.threads.results import ThreadItems
+from holdlog.adapters.api.threads.conversation import AgentResult, new_result
+from holdlog.adapters.api.threads.responses import ThreadItems
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import NOBODY
 from holdlog.domain.threads.commands import ReplaceResults
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.access.grants import Grants
-from holdlog.adapters.engine import Engine
-from holdlog.adapters.events.following import follow
-from holdlog.adapters.events.tail import RenderedEvent
-from holdlog.adapters.library import AsyncStateStore, StateStore
+from holdlog.adapters.auth.grants import Grants
+from holdlog.adapters.python.store import AsyncStateStore, StateStore
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.following import follow
+from holdlog.adapters.runtime.tail import RenderedEvent
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import DeniedError, InvalidError

@@ -7,10 +7,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from holdlog.adapters.stores.opening import open_sqlite
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.rows import PostgresReader
-from holdlog.adapters.stores.rows import SqliteReader
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
+from holdlog.adapters.stores.sqlite.rows import SqliteReader
 from holdlog.domain.message import NOBODY
 from holdlog.domain.names import thread_stream
 from holdlog.domain.ports import Reader, Store, ThreadChange

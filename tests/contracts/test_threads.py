@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters.stores.memory import MemoryStore
-from holdlog.domain.handle import handle, prefetch
+from holdlog.adapters.runtime.command_handler import handle, prefetch
+from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import DataConflictError, HoldlogError, InvalidError, NotFoundError, ReusedError

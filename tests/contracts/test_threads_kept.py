@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from holdlog.adapters.copying import copy
-from holdlog.adapters.stores import audit, rebuilding
-from holdlog.adapters.stores.mapper import event_of
+from holdlog.adapters.python.copying import copy
+from holdlog.adapters.stores.event_log import audit
+from holdlog.adapters.stores.event_log import rebuild as rebuilding
+from holdlog.adapters.stores.event_log.codec import event_of
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads.thread import KINDS
 from tests.commands import did, require_views_equal_the_log, rows

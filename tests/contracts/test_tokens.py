@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.copying import copy
 from holdlog.adapters.nats import payload
 from holdlog.adapters.nats.patterns import pattern_of
 from holdlog.adapters.nats.subjects import subject_in
-from holdlog.adapters.stores import schema
-from holdlog.domain.handle import AnyCommand
+from holdlog.adapters.python.copying import copy
+from holdlog.adapters.stores.sqlite import schema
+from holdlog.domain.commands import AnyCommand
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import InvalidError, NotFoundError
@@ -109,7 +109,7 @@ def test_a_refused_command_about_tokens_changes_nothing(store: Store) -> None:
 
 
 def test_issuing_twice_in_one_transaction_sees_the_first(store: Store) -> None:
-    from holdlog.domain.handle import handle
+    from holdlog.adapters.runtime.command_handler import handle
 
     with store.transaction(time.monotonic() + 30) as transaction:
         handle(issue(), Caller(), transaction)
@@ -211,8 +211,8 @@ def test_token_events_have_a_subject_that_a_pattern_can_ask_for() -> None:
 
 
 def test_no_refusal_that_is_noted_holds_a_hash(store: Store) -> None:
-    from holdlog.adapters.machine.bells import ProcessNotifier
-    from holdlog.adapters.stores.writer import Writer
+    from holdlog.adapters.operating_system.notifications import ProcessNotifier
+    from holdlog.adapters.runtime.group_commit import Writer
 
     writer = Writer(store, ProcessNotifier())
     writer.run(issue(), Caller())

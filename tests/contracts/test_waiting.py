@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters import results
-from holdlog.adapters.call import BlockingQuery, Settings
+from holdlog.adapters.api.request import BlockingQuery, Settings
+from holdlog.adapters.api.values import responses as results
 from holdlog.adapters.compose import MEMORY, open_holdlog
-from holdlog.adapters.engine import Engine
-from holdlog.adapters.follower import LogTailer
-from holdlog.adapters.machine.bells import ProcessNotifier
-from holdlog.adapters.stores.memory import MemoryStore
+from holdlog.adapters.operating_system.notifications import ProcessNotifier
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.log_tailer import LogTailer
+from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import InvalidError, StoreError
 from holdlog.projections.waiting import EVERYTHING, wait_until, wait_until_async

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.machine.bells import ProcessNotifier
-from holdlog.adapters.stores.writer import MAX_BATCH, MAX_WAITING, Writer
+from holdlog.adapters.operating_system.notifications import ProcessNotifier
+from holdlog.adapters.runtime.group_commit import MAX_BATCH, MAX_WAITING, Writer
 from holdlog.domain.claims.commands import ClaimAcquired
-from holdlog.domain.handle import AnyCommand, Outcome, RecordsChanged
+from holdlog.domain.commands import AnyCommand, Outcome, RecordsChanged
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Prefetch, Store, Transaction
 from holdlog.domain.record import Record, Set

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdlog.domain.claims import taking
+from holdlog.domain.claims import acquire as taking
 from holdlog.domain.claims.claim import PastHold
 from holdlog.domain.claims.lease import ABSENCE, OFFER, SECOND
 from holdlog.domain.refusals import BusyError, DeadlockError, UnavailableError

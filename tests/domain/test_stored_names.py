@@ -3,7 +3,7 @@
 import pytest
 
 from holdlog.adapters.http.operations.outcomes import kind_of
-from holdlog.domain import handle
+from holdlog.adapters.runtime import command_handler as handle
 from holdlog.domain.agent import Register
 from holdlog.domain.claims import commands as claims
 from holdlog.domain.record import ClearNamespace, Delete, Set, Transact

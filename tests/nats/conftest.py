@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from holdlog.adapters.compose import open_holdlog, open_lead
-from holdlog.adapters.engine import Engine
 from holdlog.adapters.nats.options import NatsOptions, nats_options
 from holdlog.adapters.nats.relay import Relay, Status
+from holdlog.adapters.runtime.engine import Engine
 from tests.processes.soundness import Place
 from tests.servers import NatsServer, nats_server
 

@@ -11,8 +11,8 @@ from nats.aio.client import Client
 from nats.errors import TimeoutError as Empty
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
-from holdlog.adapters.engine import Engine
 from holdlog.adapters.nats.options import NatsOptions
+from holdlog.adapters.runtime.engine import Engine
 from tests.nats.conftest import store_id
 
 PATIENCE = 30.0

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.compose import open_holdlog, publish_to_nats
-from holdlog.adapters.engine import Engine
 from holdlog.adapters.nats.background import NatsBeside
 from holdlog.adapters.nats.options import NatsOptions, nats_options
 from holdlog.adapters.nats.subscriber import Subscription
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import NOBODY
 from tests.commands import put, transact
 from tests.nats.conftest import store_id

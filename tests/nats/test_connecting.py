@@ -16,9 +16,9 @@ import nkeys
 import pytest
 
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.engine import Engine
 from holdlog.adapters.nats.errors import NatsError
 from holdlog.adapters.nats.options import NatsOptions, nats_options
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import NOBODY
 from tests.commands import put, transact
 from tests.nats.conftest import publish_all

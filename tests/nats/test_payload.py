@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdlog.adapters.nats import payload
-from holdlog.adapters.stores.memory import MemoryStore
+from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.domain.agent import Register
 from holdlog.domain.claims.commands import AcquireClaim
+from holdlog.domain.commands import AnyCommand
 from holdlog.domain.envelope import Recorded
-from holdlog.domain.handle import AnyCommand
 from holdlog.domain.message import Caller, Event
 from tests.clock import Clock
 from tests.commands import HERE, put, run, transact, whole_log

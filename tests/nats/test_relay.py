@@ -12,7 +12,6 @@ import pytest
 from nats.js.api import StreamConfig
 
 from holdlog.adapters.compose import open_holdlog, open_lead
-from holdlog.adapters.engine import Engine
 from holdlog.adapters.nats.connection import connect
 from holdlog.adapters.nats.errors import NatsError
 from holdlog.adapters.nats.lead import FileLead, SoleLead
@@ -23,6 +22,7 @@ from holdlog.adapters.nats.relay import Relay, Status
 from holdlog.adapters.nats.sending import Sending
 from holdlog.adapters.nats.stream import Head, ensure_stream
 from holdlog.adapters.nats.subscriber import Subscription
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import NOBODY
 from tests.commands import HERE, put, take, transact
 from tests.nats.conftest import publish_all, relaying, store_id

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.engine import Engine
 from holdlog.adapters.nats.options import NatsOptions, nats_options
 from holdlog.adapters.nats.payload import read
 from holdlog.adapters.nats.subscriber import Subscription
+from holdlog.adapters.runtime.engine import Engine
 from tests.nats.conftest import publish_all, store_id
 from tests.nats.streams import client, messages, until
 from tests.nats.test_subscriber import some

@@ -28,10 +28,11 @@ from holdlog import (
     StateStore,
     UnavailableError,
 )
-from holdlog.adapters.machine import bells
-from holdlog.adapters.machine.gate import WriteLock
-from holdlog.adapters.stores import schema, writer
-from holdlog.adapters.stores.recorder import uri_of
+from holdlog.adapters.operating_system import notifications as bells
+from holdlog.adapters.operating_system.write_lock import WriteLock
+from holdlog.adapters.runtime import group_commit as writer
+from holdlog.adapters.stores.sqlite import schema
+from holdlog.adapters.stores.sqlite.recorder import uri_of
 from holdlog.domain.message import NOBODY
 from holdlog.domain.threads.commands import Append, ChangeData, NewMessage, NewResult, StartThread
 from holdlog.domain.value import Json

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from holdlog import AsyncStateStore, StateStore
-from holdlog.adapters.call import Settings
-from holdlog.adapters.machine import host
-from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.operating_system import platform as host
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.rows import PostgresReader
 from holdlog.adapters.stores.postgres.store import PostgresStore
-from holdlog.adapters.stores.sqlite import SqliteStore
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
+from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.claims.claim import ClaimEvent, ClaimExpired, ClaimGranted, ClaimReleased
 from holdlog.domain.envelope import Recorded
 from tests.processes.behaviours import hear, say

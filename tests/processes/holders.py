@@ -16,8 +16,8 @@ from typing import Any, Final
 import httpx2
 
 from holdlog import FencedError, InvalidError, StateStore
-from holdlog.adapters.access.tokens import fresh
-from holdlog.adapters.call import Settings
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.auth.tokens import fresh
 from holdlog.adapters.compose import open_holdlog
 from holdlog.domain.message import Caller as Issuer
 from holdlog.domain.token import IssueToken

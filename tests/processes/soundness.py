@@ -7,12 +7,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from holdlog.adapters.stores.mapper import decode, expected_digest
-from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.stores.event_log.codec import decode, expected_digest
 from holdlog.adapters.stores.postgres import schema as postgres
 from holdlog.adapters.stores.postgres.opening import open_postgres
-from holdlog.adapters.stores.recorder import uri_of
-from holdlog.adapters.stores.schema import EVENTS_TABLE, SELECT_EVENTS, select_from
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
+from holdlog.adapters.stores.sqlite.recorder import uri_of
+from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE, SELECT_EVENTS, select_from
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.projections import fold
 from holdlog.projections.fold import VIEWS, State

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters.machine import bells
+from holdlog.adapters.operating_system import notifications as bells
 from tests.processes.conftest import Start
 from tests.processes.soundness import require_sound
 from tests.processes.workers import Worker, until

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters.machine import host
+from holdlog.adapters.operating_system import platform as host
 from holdlog.domain.claims.lease import GRACE, SECOND
 from tests.processes.claimants import Server, change, leases, require_one_holder_at_a_time, waiting
 from tests.processes.conftest import Serve

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from holdlog import StateStore, StoreError, UnavailableError
-from holdlog.adapters.copying import copy
+from holdlog.adapters.python.copying import copy
 from holdlog.adapters.stores.postgres.opening import lock_of
 from holdlog.domain.envelope import Recorded
 from tests.commands import require_chained, require_views_equal_the_log, rows, until, whole_log
@@ -28,7 +28,7 @@ server = test_postgres.server
 COPY_AND_STOP = """
 import os, sys
 from pathlib import Path
-from holdlog.adapters.copying import copy
+from holdlog.adapters.python.copying import copy
 from holdlog.adapters.stores.copying import carried
 from holdlog.adapters.stores.copying.database import DatabaseCopyTarget
 from holdlog.adapters.stores.copying.file import FileTarget

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from holdlog import HoldlogError, StateStore, StoreError, UnavailableError
-from holdlog.adapters.stores import schema
-from holdlog.adapters.stores.opening import open_sqlite
-from holdlog.adapters.stores.recorder import uri_of
+from holdlog.adapters.stores.sqlite import schema
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
+from holdlog.adapters.stores.sqlite.recorder import uri_of
 from tests.clock import Clock
 from tests.commands import whole_log, write
 from tests.processes.conftest import Start
@@ -284,7 +284,7 @@ def test_a_clock_that_is_set_back_never_takes_the_log_back(path: Path) -> None:
 
 def test_a_locked_file_is_not_called_damaged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     StateStore(path).close()
-    monkeypatch.setattr("holdlog.adapters.stores.opening.PATIENCE", 0.2)
+    monkeypatch.setattr("holdlog.adapters.stores.sqlite.opening.PATIENCE", 0.2)
     with closing(sqlite3.connect(uri_of(path), uri=True, isolation_level=None)) as connection:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("BEGIN EXCLUSIVE")

@@ -131,7 +131,7 @@ def test_a_fork_in_the_middle_of_a_batch_leaves_the_gate_with_the_parent(path: P
 
         def disturb() -> None:
             refuses_everything(store)
-            from holdlog.adapters.machine.gate import WriteLock
+            from holdlog.adapters.operating_system.write_lock import WriteLock
 
             gate = WriteLock(path.with_name(path.name + ".gate"))
             with pytest.raises(Exception, match="does not release it"):

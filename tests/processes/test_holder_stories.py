@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters.call import Settings
+from holdlog.adapters.api.request import Settings
 from tests.agent import connected, process
 from tests.http import http_server
 from tests.processes.claimants import leases, waiting

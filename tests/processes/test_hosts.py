@@ -25,7 +25,7 @@ pytestmark = pytest.mark.xdist_group("postgres over tcp")
 ROUNDS = 20
 SERVER = """
 import sys
-from holdlog.adapters.compose import open_holdlog, tell_nats
+from holdlog.adapters.compose import open_holdlog, publish_to_nats
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.mcp.stdio.serving import run_stdio
 from holdlog.adapters.nats.options import nats_options
@@ -36,7 +36,7 @@ if looks == "never looks":
     session.LOOK_EVERY = 3600.0
 opened = open_holdlog(url)
 opened.keep_sessions()
-beside = tell_nats(opened, url, nats_options(nats)) if nats else None
+beside = publish_to_nats(opened, url, nats_options(nats)) if nats else None
 
 async def end():
     if beside is not None:

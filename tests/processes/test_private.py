@@ -11,9 +11,9 @@ import pytest
 
 from holdlog import StateStore, StoreError
 from holdlog.adapters.compose import open_lead
-from holdlog.adapters.machine.presence import connected
 from holdlog.adapters.nats.options import NatsOptions
-from holdlog.adapters.stores.doctor import examine
+from holdlog.adapters.operating_system.presence import connected
+from holdlog.adapters.stores.sqlite.doctor import examine
 from tests.processes.conftest import Start
 
 STRANGER = 12_345

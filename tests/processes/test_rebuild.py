@@ -11,9 +11,9 @@ import pytest
 
 from holdlog import NotFoundError, StateStore
 from holdlog.adapters.compose import open_shadow_tables
-from holdlog.adapters.stores import rebuilding
-from holdlog.adapters.stores.rebuilding import RebuildReport
-from holdlog.adapters.stores.schema import MAJOR, MINOR, MINORS_PER_MAJOR
+from holdlog.adapters.stores.event_log import rebuild as rebuilding
+from holdlog.adapters.stores.event_log.rebuild import RebuildReport
+from holdlog.adapters.stores.sqlite.schema import MAJOR, MINOR, MINORS_PER_MAJOR
 from holdlog.domain.ports import Store
 from holdlog.domain.record import Record
 from holdlog.domain.refusals import StoreError, UnavailableError
@@ -67,13 +67,13 @@ with StateStore(path) as store:
 REBUILD_AND_STOP = """
 import sys
 from pathlib import Path
-from holdlog.adapters.compose import open_aside
-from holdlog.adapters.stores import rebuilding
-from holdlog.adapters.stores.aside import SqliteTables
-from holdlog.adapters.stores.postgres import aside as postgres
+from holdlog.adapters.compose import open_shadow_tables
+from holdlog.adapters.stores.event_log import rebuild as rebuilding
+from holdlog.adapters.stores.sqlite.shadow_tables import SqliteTables
+from holdlog.adapters.stores.postgres import shadow_tables as postgres
 where, place = sys.argv[1:]
 rebuilding.PAGE_EVENTS = 10
-store, aside = open_aside(place if "://" in place else Path(place), print)
+store, aside = open_shadow_tables(place if "://" in place else Path(place), print)
 
 def stop(*_):
     print("here", flush=True)

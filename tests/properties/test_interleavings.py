@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from holdlog.adapters.stores.memory import MemoryStore
+from holdlog.adapters.runtime.command_handler import handle
+from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.commands import ClaimAcquired, ReleaseOutcome
 from holdlog.domain.claims.lease import Lease
-from holdlog.domain.handle import AnyCommand, RecordsChanged, handle
+from holdlog.domain.commands import AnyCommand, RecordsChanged
 from holdlog.domain.ports import Reader, Store, Transaction
 from holdlog.domain.refusals import BusyError, ConflictError, NotFoundError, NotHolderError, UnavailableError
 from tests.commands import (

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from holdlog import HoldlogError, copy
-from holdlog.adapters.stores.memory import MemoryStore
-from holdlog.domain.handle import AnyCommand
+from holdlog.adapters.stores.memory.store import MemoryStore
+from holdlog.domain.commands import AnyCommand
 from holdlog.domain.message import Caller
 from tests.commands import require_chained, require_views_equal_the_log, rows, run, whole_log
 from tests.contracts.test_copy import views

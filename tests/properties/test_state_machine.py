@@ -12,11 +12,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from holdlog.adapters.stores.memory import MemoryStore
-from holdlog.adapters.stores.opening import open_sqlite
+from holdlog.adapters.runtime.command_handler import expire_values
+from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.adapters.stores.postgres.opening import open_postgres
+from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.domain.claims.commands import ClaimAcquired, ReleaseOutcome
-from holdlog.domain.handle import AnyCommand, RecordsChanged, expire_values
+from holdlog.domain.commands import AnyCommand, RecordsChanged
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import seen

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from holdlog import HoldlogError, StateStore
-from holdlog.adapters.results import Result
+from holdlog.adapters.api.values.responses import Result
 from tests.commands import require_chained, require_views_equal_the_log, rows
 from tests.postgres import empty
 

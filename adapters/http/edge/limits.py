@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdlog.adapters.http.answers import failed
 from holdlog.adapters.http.edge.addresses import address_of
 from holdlog.adapters.http.edge.buckets import Bucket
-from holdlog.adapters.http.edge.guards import UNHOSTED
+from holdlog.adapters.http.edge.request_checks import UNHOSTED
 from holdlog.adapters.http.options import HttpOptions
 
 MINUTE: Final = 60.0

@@ -9,13 +9,13 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.routing import Route
 
-from holdlog.adapters import results
-from holdlog.adapters.claims import results as claims
+from holdlog.adapters.api.claims import responses as claims
+from holdlog.adapters.api.threads import responses as threads
+from holdlog.adapters.api.values import responses as results
 from holdlog.adapters.http.openapi.more import MORE
 from holdlog.adapters.http.openapi.parts import ANYBODY, PROMETHEUS, Schema, described_response, no_body, refusals
 from holdlog.adapters.http.openapi.threads import THREADS
 from holdlog.adapters.http.openapi.values import VALUES
-from holdlog.adapters.threads import results as threads
 
 MODELS: Final[tuple[type[BaseModel], ...]] = (
     claims.Available,

@@ -23,7 +23,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from holdlog.adapters.http.operations.outcomes import kind_of, outcome_of
-from holdlog.adapters.stores.writer import PATIENCE, Job
+from holdlog.adapters.runtime.group_commit import PATIENCE, Job
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 COMMAND_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

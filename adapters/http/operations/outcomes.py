@@ -1,8 +1,8 @@
 """What a command is called and what came of it, in the few words of the program: for labels and traces."""
 
-from holdlog.adapters.stores.writer import Job
+from holdlog.adapters.runtime.group_commit import Job
 from holdlog.domain.claims.commands import AcquireClaim, ClaimAcquired, Queued, ReleaseOutcome
-from holdlog.domain.handle import AnyCommand
+from holdlog.domain.commands import AnyCommand
 from holdlog.domain.record import Transact
 from holdlog.domain.refusals import HoldlogError
 

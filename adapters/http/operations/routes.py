@@ -13,15 +13,15 @@ from starlette.types import ASGIApp
 
 from holdlog.adapters.http.answers import failed, json_response
 from holdlog.adapters.http.authentication import context_of
-from holdlog.adapters.http.ending import Shutdown
 from holdlog.adapters.http.openapi.document import document
 from holdlog.adapters.http.operations.access_log import AccessLog
-from holdlog.adapters.http.operations.look import CachedProbe
+from holdlog.adapters.http.operations.cached_probe import CachedProbe
 from holdlog.adapters.http.operations.metrics import CONTENT_TYPE, Metrics, exposed
-from holdlog.adapters.http.operations.observed import MetricsMiddleware, ObserverGroup
+from holdlog.adapters.http.operations.observers import MetricsMiddleware, ObserverGroup
 from holdlog.adapters.http.operations.tracing import find_traces
+from holdlog.adapters.http.shutdown import Shutdown
 from holdlog.adapters.mcp.counts import ToolCounts
-from holdlog.adapters.spaces import Tenants
+from holdlog.adapters.runtime.tenants import Tenants
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import DeniedError, HoldlogError
 

@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from holdlog.adapters.http.operations.outcomes import kind_of, outcome_of
-from holdlog.adapters.stores.writer import PATIENCE, Job
+from holdlog.adapters.runtime.group_commit import PATIENCE, Job
 
 QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 """Asked all the time, by machines."""

@@ -6,14 +6,14 @@ from typing import Final, NamedTuple
 from starlette.responses import Response
 from starlette.routing import Route
 
-from holdlog.adapters.call import CommandRequest, Query
+from holdlog.adapters.api.request import CommandRequest, Query
+from holdlog.adapters.api.threads.responses import DataChanged
 from holdlog.adapters.http.answers import json_response
-from holdlog.adapters.http.targets import arguments
 from holdlog.adapters.http.threads.routing import SAFE, RawRoute, answer, object_of, value_of
-from holdlog.adapters.http.values.asked import KeyValueRequest
+from holdlog.adapters.http.url_parameters import arguments
 from holdlog.adapters.http.values.conditional import written_where
 from holdlog.adapters.http.values.conditions import Conditions, etag
-from holdlog.adapters.threads.results import DataChanged
+from holdlog.adapters.http.values.key_value_request import KeyValueRequest
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import DataConflictDetail, DataConflictError
 

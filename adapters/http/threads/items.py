@@ -5,12 +5,12 @@ from typing import Final
 from starlette.responses import Response
 from starlette.routing import Route
 
-from holdlog.adapters.http.leaving import long_poll
-from holdlog.adapters.http.targets import arguments, number, seconds_of
+from holdlog.adapters.api.pagination import MAX_PAGE
+from holdlog.adapters.api.threads.requests import READ_PAGE
+from holdlog.adapters.http.disconnects import long_poll
 from holdlog.adapters.http.threads.routing import SAFE, RawRoute, answer, object_of
-from holdlog.adapters.http.values.asked import KeyValueRequest
-from holdlog.adapters.pages import MAX_PAGE
-from holdlog.adapters.threads.calls import READ_PAGE
+from holdlog.adapters.http.url_parameters import arguments, number, seconds_of
+from holdlog.adapters.http.values.key_value_request import KeyValueRequest
 
 
 async def _list(asked: KeyValueRequest) -> Response:

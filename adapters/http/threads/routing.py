@@ -9,12 +9,12 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
+from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.http.answers import json_response
 from holdlog.adapters.http.authentication import context_of
-from holdlog.adapters.http.targets import decoded, fields
-from holdlog.adapters.http.values.asked import KeyValueRequest
-from holdlog.adapters.http.values.bodies import json_body
-from holdlog.adapters.results import Result
+from holdlog.adapters.http.url_parameters import decoded, fields
+from holdlog.adapters.http.values.key_value_request import KeyValueRequest
+from holdlog.adapters.http.values.request_bodies import json_body
 from holdlog.domain.refusals import InvalidError
 
 SAFE: Final = {"x-content-type-options": "nosniff"}

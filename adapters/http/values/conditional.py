@@ -5,11 +5,11 @@ from typing import Final, TypeVar
 
 from starlette.responses import Response
 
-from holdlog.adapters import results
-from holdlog.adapters.call import CommandRequest
+from holdlog.adapters.api.request import CommandRequest
+from holdlog.adapters.api.values import responses as results
 from holdlog.adapters.http.answers import answer, json_response
 from holdlog.adapters.http.values.conditions import UNCONDITIONAL, Conditions
-from holdlog.adapters.request_context import RequestContext
+from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.record import Record, not_found
 from holdlog.domain.refusals import ConflictDetail, ConflictError, DataConflictError, InvalidError, UnavailableError
 from holdlog.domain.times import utc

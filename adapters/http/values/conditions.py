@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from holdlog.adapters.arguments import MAX_VERSION
+from holdlog.adapters.api.validation import MAX_VERSION
 from holdlog.domain.refusals import InvalidError
 
 _TAG: Final = re.compile(r'\s*(W/)?"([\x21\x23-\x7e\x80-\xff]*)"\s*(?:,|$)')

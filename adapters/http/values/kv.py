@@ -13,16 +13,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from holdlog.adapters.call import CommandRequest
+from holdlog.adapters.api.keyvalue import DEFAULT_TTL
+from holdlog.adapters.api.pagination import MAX_PAGE
+from holdlog.adapters.api.request import CommandRequest
+from holdlog.adapters.api.values.responses import DeleteResult, SetResult
 from holdlog.adapters.http.answers import answer, failed, json_response
-from holdlog.adapters.http.targets import arguments, below, fields, number, segments
-from holdlog.adapters.http.values.asked import KeyValueRequest
-from holdlog.adapters.http.values.bodies import patch_of, value_of
+from holdlog.adapters.http.url_parameters import arguments, below, fields, number, segments
 from holdlog.adapters.http.values.conditional import conflict, written
 from holdlog.adapters.http.values.conditions import Conditions, etag
-from holdlog.adapters.keyvalue import DEFAULT_TTL
-from holdlog.adapters.pages import MAX_PAGE
-from holdlog.adapters.results import DeleteResult, SetResult
+from holdlog.adapters.http.values.key_value_request import KeyValueRequest
+from holdlog.adapters.http.values.request_bodies import patch_of, value_of
 from holdlog.domain.record import MAX_TTL_SECONDS, Record, not_found
 from holdlog.domain.refusals import InvalidError, NotFoundError
 from holdlog.domain.times import utc

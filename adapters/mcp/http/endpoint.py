@@ -42,7 +42,7 @@ from holdlog.adapters.mcp.http.stream import stream
 from holdlog.adapters.mcp.reading import Unreadable, read_message
 from holdlog.adapters.mcp.salvage import answer, for_agent
 from holdlog.adapters.mcp.server import quiet_framework
-from holdlog.adapters.request_context import RequestContext
+from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.refusals import HoldlogError
 
 VERSION: Final = "mcp-protocol-version"

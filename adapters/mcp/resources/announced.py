@@ -18,13 +18,13 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from holdlog.adapters.engine import Engine
 from holdlog.adapters.mcp.calling import context_of
 from holdlog.adapters.mcp.resources.addresses import templates
 from holdlog.adapters.mcp.resources.completions import Completions
 from holdlog.adapters.mcp.resources.reading import Context, Resources
 from holdlog.adapters.mcp.resources.subscriptions import Subscriptions
-from holdlog.adapters.request_context import RequestContext
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.refusals import InvalidError
 
 

@@ -6,13 +6,13 @@ from typing import Final
 
 from mcp_types import CompleteRequestParams, CompleteResult, Completion, ResourceTemplateReference
 
-from holdlog.adapters.arguments import BEGINNING, NAME, text
-from holdlog.adapters.call import Query
+from holdlog.adapters.api.pagination import chunks
+from holdlog.adapters.api.request import Query
+from holdlog.adapters.api.validation import BEGINNING, NAME, text
 from holdlog.adapters.mcp.errors import told
 from holdlog.adapters.mcp.resources.addresses import CLAIM, STATE, templates
 from holdlog.adapters.mcp.resources.reading import Context, ServedOf
-from holdlog.adapters.pages import chunks
-from holdlog.adapters.request_context import RequestContext
+from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Reader
 

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from holdlog.adapters.engine import Engine
 from holdlog.adapters.mcp.resources.following import Changes
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.claims.resource import covering
 from holdlog.domain.names import claim_stream
 

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from typing import Final
 from urllib.parse import unquote
 
-from holdlog.adapters.call import Query
-from holdlog.adapters.engine import Engine
+from holdlog.adapters.api.request import Query
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.agent import AgentRegistered
 from holdlog.domain.claims.claim import ClaimGranted, ClaimQueued, ClaimResumed, ClaimUnqueued
 from holdlog.domain.envelope import Recorded

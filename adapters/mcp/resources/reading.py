@@ -20,8 +20,9 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from holdlog.adapters.call import Query
-from holdlog.adapters.calls import Requests
+from holdlog.adapters.api.request import Query
+from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.mcp.errors import told
 from holdlog.adapters.mcp.resources.addresses import (
     CLAIM,
@@ -35,8 +36,7 @@ from holdlog.adapters.mcp.resources.addresses import (
     overviews,
     templates,
 )
-from holdlog.adapters.request_context import RequestContext
-from holdlog.adapters.results import Result
+from holdlog.adapters.runtime.request_context import RequestContext
 
 Context = ServerRequestContext[Any, Any]
 ServedOf = Callable[[Context], RequestContext]

@@ -22,12 +22,12 @@ from mcp_types import (
     UnsubscribeRequestParams,
 )
 
-from holdlog.adapters.engine import Engine
 from holdlog.adapters.mcp.errors import told
 from holdlog.adapters.mcp.resources.addresses import CLAIMS, Address, OfClaim, OfValue, address_of
 from holdlog.adapters.mcp.resources.feeds import ALL_CLAIMS, ALL_RECORDS, Feed, Follow, Subscriber
 from holdlog.adapters.mcp.resources.reading import Context, ServedOf, reading
-from holdlog.adapters.request_context import RequestContext
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.names import claim_stream, name, record_stream
 from holdlog.domain.refusals import DeniedError, InvalidError
 

@@ -6,8 +6,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from holdlog.adapters.stores.mapper import event_of, expected_digest
-from holdlog.adapters.stores.schema import EVENT_COLUMNS, EVENTS_TABLE, LEASE_COLUMNS
+from holdlog.adapters.stores.event_log.codec import event_of, expected_digest
+from holdlog.adapters.stores.sqlite.schema import EVENT_COLUMNS, EVENTS_TABLE, LEASE_COLUMNS
 from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.envelope import NO_DIGEST
 from holdlog.domain.refusals import StoreError

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, Protocol
 from uuid import uuid4
 
-from holdlog.adapters.machine import host
+from holdlog.adapters.operating_system import platform as host
 from holdlog.adapters.stores.copying.carried import (
     EVENTS,
     LEASES,
@@ -22,8 +22,8 @@ from holdlog.adapters.stores.copying.carried import (
     verified,
     view_pages,
 )
-from holdlog.adapters.stores.schema import SESSION_SALT
-from holdlog.adapters.stores.sealing import Seal, elsewhere, is_same
+from holdlog.adapters.stores.event_log.sealing import Seal, elsewhere, is_same
+from holdlog.adapters.stores.sqlite.schema import SESSION_SALT
 from holdlog.domain.refusals import StoreError
 
 TELL_EVERY: Final = 1_000

@@ -8,20 +8,20 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from holdlog.adapters.machine import host
-from holdlog.adapters.machine.gate import WriteLock
-from holdlog.adapters.machine.location import LocationError, prepare_folder, require_local, shown
-from holdlog.adapters.machine.private import open_private, require_own, why_open
+from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system.location import LocationError, prepare_folder, require_local, shown
+from holdlog.adapters.operating_system.private import open_private, require_own, why_open
+from holdlog.adapters.operating_system.write_lock import WriteLock
 from holdlog.adapters.stores.copying.carried import BY_STREAM, EVENTS, POSITION, Carried, Row
 from holdlog.adapters.stores.copying.copy import CopySource, OccupiedError
 from holdlog.adapters.stores.copying.source import SealableSource
-from holdlog.adapters.stores.faults import refusal_of
-from holdlog.adapters.stores.migrating import sync_folder
-from holdlog.adapters.stores.opening import create_tables, make_ours, open_sqlite
-from holdlog.adapters.stores.recorder import configure, uri_of
-from holdlog.adapters.stores.rows import SqliteTransaction
-from holdlog.adapters.stores.sealing import file_triggers
-from holdlog.adapters.stores.sqlite import SqliteStore
+from holdlog.adapters.stores.event_log.sealing import file_triggers
+from holdlog.adapters.stores.sqlite.faults import refusal_of
+from holdlog.adapters.stores.sqlite.migrating import sync_folder
+from holdlog.adapters.stores.sqlite.opening import create_tables, make_ours, open_sqlite
+from holdlog.adapters.stores.sqlite.recorder import configure, uri_of
+from holdlog.adapters.stores.sqlite.rows import SqliteTransaction
+from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.refusals import StoreError, UnavailableError
 
 GATE_PATIENCE: Final = 1.0

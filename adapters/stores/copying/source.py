@@ -4,7 +4,7 @@ import time
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
-from holdlog.adapters.stores.sealing import PATIENCE, SEAL, Lay, Seal, give, seal, seal_of
+from holdlog.adapters.stores.event_log.sealing import PATIENCE, SEAL, Lay, Seal, give, seal, seal_of
 from holdlog.domain.ports import Reader, Transaction
 
 Writes = TypeVar("Writes", bound=Transaction)

@@ -9,9 +9,9 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8Dumper
 
-from holdlog.adapters.stores.postgres.patience import TimeoutConnection
-from holdlog.adapters.stores.postgres.place import DatabaseTarget
 from holdlog.adapters.stores.postgres.rows import Connection
+from holdlog.adapters.stores.postgres.target import DatabaseTarget
+from holdlog.adapters.stores.postgres.timeout_connection import TimeoutConnection
 
 CONNECT_SECONDS: Final = 5
 STOPPED_SECONDS: Final = 10

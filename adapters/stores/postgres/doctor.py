@@ -5,17 +5,16 @@ from typing import Final
 
 import psycopg
 
-from holdlog.adapters.machine.location import shown
-from holdlog.adapters.stores.findings import REBUILD_LEFT, Finding, contents, leases, log, retained
-from holdlog.adapters.stores.postgres.aside import REBUILD
+from holdlog.adapters.operating_system.location import shown
+from holdlog.adapters.stores.event_log.findings import REBUILD_LEFT, Finding, contents, leases, log, retained
 from holdlog.adapters.stores.postgres.connection import connect
 from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
-from holdlog.adapters.stores.postgres.look import PostgresInspection
+from holdlog.adapters.stores.postgres.inspection import PostgresInspection
 from holdlog.adapters.stores.postgres.migrating import OLDER
-from holdlog.adapters.stores.postgres.place import database_target
 from holdlog.adapters.stores.postgres.rows import Connection
 from holdlog.adapters.stores.postgres.schema import MAJOR, MINOR, added_since, is_behind, minor_of
 from holdlog.adapters.stores.postgres.session import connected
+from holdlog.adapters.stores.postgres.shadow_tables import REBUILD
 from holdlog.adapters.stores.postgres.standing import (
     INDEXES,
     KEYS,
@@ -25,6 +24,7 @@ from holdlog.adapters.stores.postgres.standing import (
     tables_there,
     views_to_replace,
 )
+from holdlog.adapters.stores.postgres.target import database_target
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
 

@@ -6,7 +6,7 @@ from typing import Final
 import psycopg
 from psycopg import errors
 
-from holdlog.adapters.stores.sealing import SEALED_STATE
+from holdlog.adapters.stores.event_log.sealing import SEALED_STATE
 from holdlog.domain.refusals import HoldlogError, InvalidError, SealedError, StoreError, UnavailableError
 
 _CONNECTING: Final = ("connection failed: ", "connection is bad: ", "failed to resolve host", "connection timeout")

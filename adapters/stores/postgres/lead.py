@@ -5,8 +5,8 @@ import zlib
 import psycopg
 
 from holdlog.adapters.stores.postgres.connection import connect, is_over
-from holdlog.adapters.stores.postgres.place import database_target
 from holdlog.adapters.stores.postgres.rows import Connection
+from holdlog.adapters.stores.postgres.target import database_target
 
 
 class DatabaseLead:

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
-from holdlog.adapters.stores.leases import LOSS_SECONDS
 from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.postgres.schema import PUT_LEASES, PUT_LOSSES
-from holdlog.adapters.stores.schema import LEASE_COLUMNS
+from holdlog.adapters.stores.sqlite.leases import LOSS_SECONDS
+from holdlog.adapters.stores.sqlite.schema import LEASE_COLUMNS
 from holdlog.domain.claims.lease import BY_CALLS, SESSION_ENDS, SESSION_IDLE, TOUCH_EVERY, HeldCounts, Lease, Loss, Who
 
 Rows = Callable[[str, Any], list[tuple[Any, ...]]]

@@ -9,10 +9,10 @@ from psycopg import Connection
 from psycopg.rows import DictRow, dict_row
 from psycopg.sql import SQL, Identifier
 
-from holdlog.adapters.stores.mapper import EncodedEvent
-from holdlog.adapters.stores.postgres.place import DatabaseTarget
+from holdlog.adapters.stores.event_log.codec import EncodedEvent
 from holdlog.adapters.stores.postgres.schema import INSERT_EVENTS, PUT
-from holdlog.adapters.stores.schema import EVENTS_TABLE
+from holdlog.adapters.stores.postgres.target import DatabaseTarget
+from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE
 from holdlog.projections.projection import Put
 
 

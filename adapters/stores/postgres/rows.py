@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import psycopg
 
-from holdlog.adapters.stores.mapper import decode
+from holdlog.adapters.stores.event_log.codec import decode
 from holdlog.adapters.stores.postgres.leases import PostgresLeases
 from holdlog.adapters.stores.postgres.schema import SELECT_EVENTS
 from holdlog.adapters.stores.postgres.threads import PostgresThreads
-from holdlog.adapters.stores.schema import EVENTS_TABLE, beyond, select_from
+from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE, beyond, select_from
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.claim import Claim
 from holdlog.domain.claims.resource import covering

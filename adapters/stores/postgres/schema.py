@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdlog.adapters.stores.postgres.arrays import arrays
-from holdlog.adapters.stores.schema import EVENT_COLUMNS, EVENTS_TABLE, LEASE_COLUMNS, select_from
+from holdlog.adapters.stores.sqlite.schema import EVENT_COLUMNS, EVENTS_TABLE, LEASE_COLUMNS, select_from
 from holdlog.domain.claims.lease import Loss
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS

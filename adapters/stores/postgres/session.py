@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 import psycopg
 from psycopg import sql
 
-from holdlog.adapters.claims.sessions import Process
-from holdlog.adapters.engine import Liveness
-from holdlog.adapters.machine.bells import ProcessNotifier
+from holdlog.adapters.api.claims.sessions import Process
+from holdlog.adapters.operating_system.notifications import ProcessNotifier
+from holdlog.adapters.runtime.engine import Liveness
 from holdlog.adapters.stores.postgres.connection import connect, readable
 from holdlog.adapters.stores.postgres.faults import refusal_of
 from holdlog.adapters.stores.postgres.recorder import channel_of

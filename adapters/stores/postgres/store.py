@@ -11,17 +11,17 @@ from typing import Any, Final
 
 import psycopg
 
-from holdlog.adapters.machine import host
-from holdlog.adapters.machine.deadline import Deadline
+from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system.deadline import Deadline
 from holdlog.adapters.stores.postgres.connection import CONNECT_SECONDS, connect, has_failed, is_idle, is_over
 from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
-from holdlog.adapters.stores.postgres.patience import SILENT_SECONDS, TimeoutConnection
-from holdlog.adapters.stores.postgres.place import DatabaseTarget
 from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.rows import Connection, PostgresReader
 from holdlog.adapters.stores.postgres.standing import SELECT_SIZE
+from holdlog.adapters.stores.postgres.target import DatabaseTarget
+from holdlog.adapters.stores.postgres.timeout_connection import SILENT_SECONDS, TimeoutConnection
 from holdlog.adapters.stores.postgres.transaction import PostgresTransaction
-from holdlog.adapters.stores.schema import EVENTS_TABLE
+from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE
 from holdlog.domain.ports import Prefetch
 from holdlog.domain.refusals import StoreError, UnavailableError
 

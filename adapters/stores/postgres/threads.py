@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from holdlog.adapters.stores.mapper import decode
+from holdlog.adapters.stores.event_log.codec import decode
 from holdlog.adapters.stores.postgres.leases import Rows
-from holdlog.adapters.stores.schema import EVENT_COLUMNS, EVENTS_TABLE, select_from
-from holdlog.adapters.stores.threads import seek
+from holdlog.adapters.stores.sqlite.schema import EVENT_COLUMNS, EVENTS_TABLE, select_from
+from holdlog.adapters.stores.sqlite.threads import seek
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.names import thread_stream

@@ -6,15 +6,15 @@ from typing import Any, Final
 
 from psycopg import ClientCursor
 
-from holdlog.adapters.stores.mapper import EncodedEvent, encode
+from holdlog.adapters.stores.event_log.codec import EncodedEvent, encode
+from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
 from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.postgres.leases import PostgresLeaseWrites
 from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.rows import SELECT_DUE, SELECT_NOW, Connection, PostgresReader
 from holdlog.adapters.stores.postgres.schema import require_major
 from holdlog.adapters.stores.postgres.threads import EXECUTE_THREADS, PREPARE_THREADS
-from holdlog.adapters.stores.schema import EVENTS_TABLE, select_from
-from holdlog.adapters.stores.sealing import SEAL, line_of
+from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE, select_from
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import REFUSALS_KEPT, REQUEST_SECONDS, Change, Prefetch, Refusal
 from holdlog.domain.record import Record

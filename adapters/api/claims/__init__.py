@@ -1,0 +1,1 @@
+"""Claims on every surface: requests, responses, hints, and the rows of the board."""

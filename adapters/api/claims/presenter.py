@@ -1,0 +1,471 @@
+"""From outcomes, boards and refusals about claims to responses. Hints are fixed text, never stored text."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from holdlog.adapters.api.claims import responses as results
+from holdlog.adapters.api.values import presenter as answers
+from holdlog.adapters.api.values.responses import Lost, Result
+from holdlog.domain import refusals
+from holdlog.domain.agent import Profile
+from holdlog.domain.claims.acquire import MAX_WAITERS_SHOWN
+from holdlog.domain.claims.board import ClaimBoard, LiveHold, Waiting
+from holdlog.domain.claims.claim import Grant, PastHold
+from holdlog.domain.claims.commands import ClaimAcquired, InLine, Queued, ReleaseOutcome
+from holdlog.domain.claims.lease import Lease, Loss
+from holdlog.domain.names import mixed_scripts
+from holdlog.domain.refusals import Hold, HoldlogError
+from holdlog.domain.times import utc
+
+
+class Moment(NamedTuple):
+    """When an answer is given: `at` in microseconds UTC, `steady` on the clock of leases; and who is connected then.
+    `grace`: what is left, in microseconds, of the lease of a server that is gone."""
+
+    at: int
+    steady: int
+    connected: Callable[[str], bool]
+    grace: int
+
+
+def taken(
+    outcome: ClaimAcquired,
+    moment: Moment,
+    elsewhere: list[results.Elsewhere],
+    folder: bool = False,
+    is_kept: bool = True,
+    receipt: str | None = None,
+    instead: str | None = None,
+) -> results.Claimed | results.AlreadyClaimed:
+    """`folder`: one was claimed by its name alone. `is_kept`: something else than calls renews it. `receipt`: what
+    identifies a holder without a session. `instead`: the custom name to suggest if one resource is a path without a
+    file."""
+    facts: dict[str, Any] = {
+        "resource": outcome.resource,
+        "version": outcome.version,
+        "claimed_at": utc(outcome.claimed_at),
+        "expires_at": utc(outcome.at + outcome.expires_in),
+        "expires_in_seconds": _seconds(outcome.expires_in),
+        "receipt": receipt,
+        "renewal": _renewal(receipt, is_kept),
+        "also": [results.Version(resource=name, version=version) for name, version in outcome.also] or None,
+        "waiting": [_in_line(it, moment) for it in outcome.waiting] or None,
+        "also_claimed_in": elsewhere or None,
+    }
+    if outcome.already:
+        hint = _joined(receipt is None and _ALREADY, elsewhere and _ELSEWHERE)
+        return results.AlreadyClaimed(**facts, hint=hint)
+    facts |= past(outcome.resource, outcome.past_of, outcome.past)
+    resumed_from = outcome.previous_session_ended_at
+    if resumed_from is not None:
+        facts |= {"resumed": True, "previous_session_ended_at": utc(resumed_from)}
+    facts["former_session_lost"] = _former_losses(outcome)
+    ended = facts.get("previous_outcome", "")
+    lost_work = ended in ("deleted", "moved", "expired", "forced")
+    hint = _joined(
+        resumed_from is not None and _RESUMED,
+        lost_work and _PASTS.get(ended),
+        instead and _NO_FILE.format(instead),
+        folder and _FOLDER,
+        not lost_work and _PASTS.get(ended),
+        elsewhere and _ELSEWHERE,
+    )
+    return results.Claimed(**facts, position=outcome.position, hint=hint)
+
+
+def _former_losses(outcome: ClaimAcquired) -> list[Lost] | None:
+    """What another session of the holder's name lost here last. If that session returns, its own response lists it."""
+    past = outcome.past
+    if past is None or past.outcome not in ("expired", "forced") or not outcome.is_former:
+        return None
+    resource = outcome.past_of or outcome.resource
+    return [Lost(resource=resource, version=past.version or 0, why=past.outcome, reason=_reason_of(past))]
+
+
+def _reason_of(past: PastHold) -> str | None:
+    return past.note if past.outcome == "forced" else None
+
+
+def _renewal(receipt: str | None, is_kept: bool) -> str | None:
+    if receipt is not None:
+        return "by calling claim again with the receipt"
+    return None if is_kept else "by your calls only"
+
+
+def queued(outcome: Queued, moment: Moment, receipt: str | None = None, cap: float | None = None) -> results.Busy:
+    hint = (_QUEUED_RECEIPT if receipt else _QUEUED).format(outcome.position)
+    facts = _busy(outcome.hold, moment) | {"hint": hint, "receipt": receipt}
+    return results.Busy(**facts, ticket=outcome.ticket, queue_position=outcome.position, capped_at_seconds=cap)
+
+
+def let(outcome: ReleaseOutcome, resource: str | None, several: bool) -> results.Released | results.AlreadyFree:
+    if outcome.already:
+        return results.AlreadyFree(resource=resource)
+    released = [results.Version(resource=name, version=version) for name, version in outcome.released]
+    version = next((version for name, version in outcome.released if name == resource), None)
+    return results.Released(
+        resource=resource,
+        version=version,
+        outcome=outcome.outcome,
+        granted_to=outcome.granted_to,
+        granted_to_principal=outcome.granted_to_principal,
+        released=released if several else None,
+    )
+
+
+def status(
+    resource: str,
+    board: ClaimBoard,
+    moment: Moment,
+    version: int | None,
+    profiles: Iterable[Profile],
+    elsewhere: list[results.Elsewhere],
+) -> results.Available | results.Held:
+    """What a stranger would find: free, or held by the one that holds this very resource, else by what covers it."""
+    holds = blocking_holds(resource, board)
+    if not holds:
+        return available(resource, board, elsewhere=elsewhere)
+    held = _held(resource, holds[0], board, moment)
+    profile = next((it for it in profiles if (it.agent, it.principal) == (held.held_by, held.held_by_principal)), None)
+    holders = list(dict.fromkeys((hold.grant.agent, hold.grant.principal) for hold in holds))
+    return held.model_copy(
+        update={
+            **_holders(holders if len(holders) > 1 else ()),
+            "current": None if version is None else any(_is(hold, resource, version) for hold in holds),
+            "agent_name": profile.name if profile else None,
+            "agent_model": profile.model if profile else None,
+            "also_claimed_in": elsewhere or None,
+            "hint": _ELSEWHERE if elsewhere else None,
+        }
+    )
+
+
+def blocking_holds(resource: str, board: ClaimBoard) -> list[LiveHold]:
+    """What keeps a stranger from the resource: holds of itself first, the oldest before others."""
+    rivals = board.conflicting_holds(resource, "exclusive", None)
+    return sorted(rivals, key=lambda hold: (hold.resource != resource, hold.grant.claimed_at))
+
+
+def board(
+    page: list[str], board: ClaimBoard, moment: Moment, profiles: dict[str, Profile], agent: str | None, more: bool
+) -> results.Board:
+    """The claims of a page, whoever waits for them, and the agents among all these."""
+    holds = [hold for name in page for hold in board.holds(name) if concerns(hold.grant.agent, agent)]
+    everybody = [it for it in board.waiting() if concerns(it.ticket.agent, agent)]
+    lines = {name: [it for it in everybody if it.resource == name] for name in page if board.claim(name).line}
+    leases = [*(hold.lease for hold in holds), *(it.lease for line in lines.values() for it in line)]
+    agents = []
+    for name, principal in sorted({(it.agent, it.principal) for it in leases}, key=lambda it: (it[0], it[1] or "")):
+        mine = [lease for lease in leases if (lease.agent, lease.principal) == (name, principal)]
+        profile = profile_of(profiles, name, principal)
+        agents.append(
+            results.AgentPart(
+                agent=name,
+                principal=principal,
+                claims=sum(1 for lease in mine if lease.kind != "waits"),
+                connected=any(is_connected(lease, moment) for lease in mine),
+                idle_seconds=min(_seconds(moment.steady - lease.last_call_at) for lease in mine),
+                name=profile.name,
+                model=profile.model,
+                purpose=profile.purpose,
+                mixed_scripts=mixed_scripts(name) or None,
+            )
+        )
+    return results.Board(
+        claims=[_named(_held(hold.resource, hold, board, moment), hold, profiles) for hold in holds],
+        queues=[
+            results.Queue(
+                resource=name, length=len(line), line=[_waiter(it, moment) for it in line[:MAX_WAITERS_SHOWN]]
+            )
+            for name, line in lines.items()
+            if line
+        ],
+        agents=agents,
+        next_after=page[-1] if more else None,
+    )
+
+
+def available(
+    resource: str,
+    board: ClaimBoard,
+    elapsed: float | None = None,
+    elsewhere: list[results.Elsewhere] | None = None,
+) -> results.Available:
+    rounded = None if elapsed is None else round(elapsed, 3)
+    of, ended = board.last_end((resource,)) or (None, None)
+    return results.Available(
+        resource=resource,
+        elapsed_seconds=rounded,
+        also_claimed_in=elsewhere or None,
+        **past(resource, of, ended),
+        hint=_ELSEWHERE if elsewhere else None,
+    )
+
+
+def profile_of(profiles: Mapping[str, Profile], agent: str, principal: str | None) -> Profile:
+    """What the agent registered; nothing where another principal registered the name."""
+    found = profiles.get(agent)
+    return found if found is not None and found.principal == principal else Profile(agent)
+
+
+def _named(held: results.Held, hold: LiveHold, profiles: Mapping[str, Profile]) -> results.Held:
+    profile = profile_of(profiles, hold.grant.agent, hold.grant.principal)
+    return held.model_copy(update={"agent_name": profile.name, "agent_model": profile.model})
+
+
+def claimed_in(workspace: str, grant: Grant) -> results.Elsewhere:
+    return results.Elsewhere(workspace=workspace, held_by=grant.agent, held_by_principal=grant.principal)
+
+
+def wait_timeout(
+    resource: str, hold: LiveHold, moment: Moment, elapsed: float, cap: float | None
+) -> results.WaitTimeout:
+    return results.WaitTimeout(
+        resource=resource,
+        held_by=hold.grant.agent,
+        held_by_principal=hold.grant.principal,
+        claimed_at=utc(hold.grant.claimed_at),
+        held_for_seconds=answers.seconds_between(hold.grant.claimed_at, moment.at),
+        elapsed_seconds=round(elapsed, 3),
+        capped_at_seconds=cap,
+        hint="The resource was not released within the timeout. Work on something else, or call claim() with"
+        " wait_seconds=30 to stand in line.",
+    )
+
+
+def lost(losses: Iterable[Loss], holder_of: Callable[[str], Grant | None]) -> list[Lost]:
+    found = [(loss, holder_of(loss.resource)) for loss in losses]
+    return [
+        Lost(
+            resource=it.resource,
+            version=it.version,
+            why=it.why,
+            held_by=grant.agent if grant else None,
+            held_by_principal=grant.principal if grant else None,
+            reason=it.note,
+        )
+        for it, grant in found
+    ]
+
+
+def past(resource: str, of: str | None, ended: PastHold | None) -> dict[str, Any]:
+    if ended is None:
+        return {}
+    to_itself = ended.outcome == "moved" and ended.moved_to == of  # as 0.1 recorded a rename under both names
+    return {
+        "previous_resource": of if of != resource else None,
+        "previous_outcome": "created" if to_itself else ended.outcome,
+        "previous_holder": ended.holder,
+        "previous_holder_principal": ended.principal,
+        "previous_outcome_at": utc(ended.at),
+        "previous_note": ended.note if ended.outcome != "forced" else None,  # a person's reason, and not the holder's
+        "moved_to": None if to_itself else ended.moved_to,
+    }
+
+
+def refused(refusal: HoldlogError, moment: Moment) -> Result:
+    """The answer to a refusal. Raises it again where it is no expected outcome."""
+    match refusal:
+        case refusals.BusyError(hold=hold):
+            return results.Busy(**_busy(hold, moment))
+        case refusals.DeadlockError(resource=resource, cycle=cycle):
+            return results.Deadlock(
+                resource=resource, cycle=[results.Step(**link._asdict()) for link in cycle], hint=_DEADLOCK
+            )
+        case refusals.NotFoundError(facts=facts) if "resource" in facts:
+            return results.NeverClaimed(**facts, hint="Nobody ever claimed it. Call claim() first to hold it.")
+        case refusals.NotHolderError():
+            hint = _TAKEN_AWAY if refusal.reason else _NOT_HOLDER[refusal.cause]
+            return results.NotHolder(
+                resource=refusal.resource,
+                held_by=refusal.held_by,
+                held_by_principal=refusal.held_by_principal,
+                reason=refusal.reason,
+                hint=hint,
+            )
+        case refusals.ExpiredError():
+            own = _EXPIRED if refusal.of_this_session else _EXPIRED_ELSEWHERE
+            return results.Expired(
+                resource=refusal.resource,
+                held_by=refusal.held_by,
+                held_by_principal=refusal.held_by_principal,
+                hint=_REPLAYED if refusal.replayed else own,
+            )
+        case _:
+            return answers.refused(refusal)
+
+
+def _busy(hold: Hold, moment: Moment) -> dict[str, Any]:
+    if hold.former:
+        hint = _FORMER
+    elif hold.same_name:
+        hint = _SAME_NAME_RECEIPT if hold.without_session else _SAME_NAME
+    elif hold.shared_by_asker:
+        hint = _UPGRADE
+    elif hold.in_line:
+        hint = _BEFORE
+    else:
+        hint = _BUSY
+    return {
+        "resource": hold.resource,
+        "held_by": hold.held_by,
+        "held_by_principal": hold.principal,
+        "same_name": True if hold.same_name else None,
+        "claimed_at": utc(hold.claimed_at),
+        "held_for_seconds": answers.seconds_between(hold.claimed_at, moment.at),
+        "expires_in_seconds": _seconds(hold.expires_in),
+        "version": hold.version,
+        "holder_connected": not hold.session_ended and any(moment.connected(server) for server in hold.servers),
+        "holder_idle_seconds": _seconds(hold.idle),
+        "holder_note": hold.note,
+        "queue_length": hold.queue_length,
+        "covered_by": hold.covered_by,
+        **_holders(tuple(zip(hold.holders, hold.holder_principals, strict=True))),
+        "hint": hint,
+    }
+
+
+def _held(resource: str, hold: LiveHold, board: ClaimBoard, moment: Moment) -> results.Held:
+    left = hold.lease.deadline - moment.steady
+    if hold.lease.server and not hold.lease.explicit and not moment.connected(hold.lease.server):
+        left = min(left, moment.grace)  # to that it is cut by whoever claims; a read writes nothing
+    return results.Held(
+        resource=resource,
+        held_by=hold.grant.agent,
+        held_by_principal=hold.grant.principal,
+        claimed_at=utc(hold.grant.claimed_at),
+        held_for_seconds=answers.seconds_between(hold.grant.claimed_at, moment.at),
+        expires_at=utc(moment.at + left),
+        expires_in_seconds=_seconds(left),
+        version=hold.grant.version,
+        mode=hold.grant.mode,
+        queue_length=len(board.queued_for(resource)),
+        holder_connected=is_connected(hold.lease, moment),
+        holder_idle_seconds=_seconds(moment.steady - hold.lease.last_call_at),
+        holder_note=hold.lease.note,
+        covered_by=hold.resource if hold.resource != resource else None,
+        mixed_scripts=any(map(mixed_scripts, (resource, hold.resource, hold.grant.agent))) or None,
+    )
+
+
+def is_connected(lease: Lease, moment: Moment) -> bool:
+    return not lease.has_ended(moment.steady) and moment.connected(lease.server)
+
+
+def _is(hold: LiveHold, resource: str, version: int) -> bool:
+    return (hold.resource, hold.grant.version) == (resource, version)
+
+
+def _in_line(waiting: InLine, moment: Moment) -> results.Waiter:
+    since = answers.seconds_between(waiting.since, moment.at)
+    return results.Waiter(
+        agent=waiting.agent,
+        principal=waiting.principal,
+        since_seconds=since,
+        note=waiting.note,
+        mixed_scripts=mixed_scripts(waiting.agent) or None,
+    )
+
+
+def _waiter(waiting: Waiting, moment: Moment) -> results.Waiter:
+    return results.Waiter(
+        agent=waiting.ticket.agent,
+        principal=waiting.ticket.principal,
+        since_seconds=answers.seconds_between(waiting.ticket.since, moment.at),
+        note=waiting.lease.note,
+        mode=waiting.ticket.mode,
+        present=waiting.lease.waiting_until > moment.steady,
+        mixed_scripts=mixed_scripts(waiting.ticket.agent) or None,
+    )
+
+
+def _holders(holders: Sequence[tuple[str, str | None]]) -> dict[str, list[str] | None]:
+    """Names of several holders, and their principals in the same order, empty for the local user."""
+    principals = [principal or "" for _, principal in holders]
+    return {
+        "holders": [agent for agent, _ in holders] or None,
+        "holder_principals": principals if any(principals) else None,
+    }
+
+
+def concerns(name: str, agent: str | None) -> bool:
+    """Of this agent or its sub-agents."""
+    return agent is None or name == agent or name.startswith(agent + "/")
+
+
+def _joined(*hints: object) -> str | None:
+    """The hints that apply, the first ones where not all fit."""
+    joined = ""
+    for hint in hints:
+        if isinstance(hint, str) and len(f"{joined} {hint}") <= _ROOM:
+            joined = f"{joined} {hint}".lstrip()
+    return joined or None
+
+
+def _seconds(microseconds: int) -> float:
+    return max(0, microseconds) / 1_000_000
+
+
+_BUSY = (
+    "Work on something else, or call claim() again with wait_seconds=30 to queue for it. wait() only notifies you; it"
+    " does not reserve a place."
+)
+_BEFORE = "Another agent is ahead of you in the queue. Call claim() with wait_seconds=30 to queue for it."
+_QUEUED = (
+    "You are number {} in the queue. Call claim() again with wait_seconds=30 within two minutes to keep your place."
+)
+_QUEUED_RECEIPT = (
+    "You are number {} in the queue. To keep your place, call claim() again with wait_seconds=30 and this receipt"
+    " within two minutes."
+)
+_SAME_NAME = (
+    "Another session with your agent name holds it. Work on something else, under a name of your own such as"
+    " claude-7f3a, or call claim() with that name and wait_seconds=30 to queue for it."
+)
+_SAME_NAME_RECEIPT = (
+    "If this is you, pass the receipt you were given. Otherwise choose a name of your own, such as claude-7f3a."
+)
+_FORMER = (
+    "An ended session of your agent name holds covered_by, which overlaps this. Call claim() for covered_by to take it"
+    " back, then edit."
+)
+_UPGRADE = "Others share it with you. Call release() for your shared claim, then claim() it for you alone."
+_DEADLOCK = "Waiting would never end: you hold what they wait for. Finish and release() something, then claim() again."
+_NOT_HOLDER = {
+    "agent": "Another agent holds it; only its holder can release it. Call status() to see who and since when.",
+    "session": "Another session with your agent name holds it; only that one can release it. Call status() to see"
+    " since when.",
+    "token": "An agent with your name but another token holds it; only that one can release it.",
+    "receipt": "It was claimed under your agent name without a session. If by you, call release() with the receipt you"
+    " were given.",
+}
+_TAKEN_AWAY = (
+    "A person took your claim away; the reason is given. Stop working on it, and claim() again if you need it."
+)
+_EXPIRED = "Your claim had ended. Check that nobody changed what you worked on; claim() again before you go on."
+_EXPIRED_ELSEWHERE = (
+    "Another session with your agent name had claimed it, and its lease ended. Look before you edit; claim() it first."
+)
+_REPLAYED = "The claim that this request was granted has ended. Call claim() again with a new request id."
+_ALREADY = "You hold it already. Another sub-agent needs a name of its own, such as claude/task."
+_RESUMED = "A former session of your agent name held it. Work may be half done: look before you edit."
+_FOLDER = "A folder was claimed by its name alone, not what is in it. For all below it, claim() it with a / at its end."
+_NO_FILE = (
+    "No such file in this worktree. If you mean something that exists once for all worktrees, release this and claim"
+    " {}."
+)
+_ELSEWHERE = "The same path is claimed in another worktree. It does not block you; coordinate before merging."
+_ROOM: Final = 190
+"""Most characters of joined hints; a surface may put longer names of calls into them."""
+MOVED: Final = (
+    "The previous holder moved it. To work on it there, release this one first, then claim the one in moved_to."
+)
+MOVED_UNSEEN: Final = "The previous holder moved it to a place that you may not see. Check that you still need it."
+_PASTS = {
+    "modified": "It was modified since you may have seen it. Read it again before you edit.",
+    "created": "It was created by the previous holder. Read it before you edit.",
+    "deleted": "The previous holder deleted it. Check that you still need it.",
+    "moved": MOVED,
+    "expired": "The previous claim ended without a release. Work may be half done: look before you edit.",
+    "forced": "A person took it from the previous holder. Work may be half done: look before you edit.",
+}

@@ -1,0 +1,435 @@
+"""The calls about claims: arguments checked, then what to run and how to answer."""
+
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from itertools import islice
+from typing import Any, Final, Self, TypeVar
+
+from pydantic import BaseModel, TypeAdapter
+
+from holdlog.adapters.api.claims import presenter as answers
+from holdlog.adapters.api.claims import responses as results
+from holdlog.adapters.api.claims.presenter import Moment
+from holdlog.adapters.api.claims.sessions import Process, rows
+from holdlog.adapters.api.pagination import MAX_PAGE, chunks, page
+from holdlog.adapters.api.request import BlockingQuery, ClaimRequest, CommandRequest, Query, Settings
+from holdlog.adapters.api.validation import (
+    STORED_AGENT,
+    after_argument,
+    checked,
+    number_of_seconds,
+    page_size,
+    text,
+    whole,
+)
+from holdlog.adapters.api.values.responses import Lost, Result, Unavailable, renamed
+from holdlog.adapters.auth.grants import EVERYTHING, Grants
+from holdlog.adapters.auth.identity import Identity, new_receipt
+from holdlog.domain.agent import Register, RegisterOutcome
+from holdlog.domain.claims.board import ClaimBoard
+from holdlog.domain.claims.board_storage import load_board
+from holdlog.domain.claims.claim import Claim, Grant
+from holdlog.domain.claims.commands import (
+    MAX_RESOURCES,
+    AcquireClaim,
+    ClaimAcquired,
+    Queued,
+    ReleaseClaim,
+    ReleaseOutcome,
+)
+from holdlog.domain.claims.lease import SECOND, Loss
+from holdlog.domain.claims.resource import ClaimableResource, Resource, custom_name
+from holdlog.domain.commands import Outcome
+from holdlog.domain.ports import Reader
+from holdlog.domain.record import FencingCondition
+from holdlog.domain.refusals import DeniedError, HoldlogError, InvalidError
+from holdlog.domain.token import Scope
+from holdlog.projections.waiting import what_overlaps
+
+BOARD_PAGE: Final = 100
+MAX_RECEIPT: Final = 64
+"""Characters."""
+LONGEST_LEASE: Final = 24 * 60 * 60.0
+"""Seconds."""
+
+MAX_SUGGESTED: Final = 64
+"""Characters of a custom name in a hint."""
+_PLAIN: Final = re.compile(r"[\w./@+-]+")
+
+Shown = TypeVar("Shown", bound=BaseModel)
+
+_RESOURCE: Final = TypeAdapter[str](Resource)
+_CLAIMABLE: Final = TypeAdapter[str](ClaimableResource)
+_log = logging.getLogger("holdlog")
+
+
+class ClaimRequests:
+    """`clock`: microseconds UTC; `steady`: the clock of leases; `connected`: whether a server lives."""
+
+    grants: Grants = EVERYTHING
+    """What the caller may; lists show only that."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], int],
+        steady: Callable[[], int],
+        connected: Callable[[str], bool],
+        identity: Identity,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self.steady = steady
+        self._connected = connected
+        self._identity = identity
+
+    def within(self, grants: Grants) -> Self:
+        """The same calls for a caller with these grants, who may do no more (docs/tokens.md); lists and boards show
+        what it may see."""
+        calls = copy(self)
+        calls.grants = grants
+        return calls
+
+    def now(self) -> int:
+        """By the store's clock: microseconds UTC."""
+        return self._clock()
+
+    def claim(
+        self,
+        resource: str,
+        agent: str,
+        also: Sequence[str] = (),
+        alternatives: Sequence[str] = (),
+        lease_seconds: float | None = None,
+        wait_seconds: float = 0,
+        mode: str = "exclusive",
+        note: str | None = None,
+        receipt: str | None = None,
+    ) -> ClaimRequest[Result]:
+        """`receipt`: the one that was returned with a grant or ticket, for callers without a session."""
+        if lease_seconds is None:
+            lease = self._settings.lease
+        else:
+            lease = number_of_seconds(lease_seconds, "lease_seconds", 1.0, LONGEST_LEASE)
+        wait, cap = self._capped(number_of_seconds(wait_seconds, "wait_seconds"))
+        arguments: dict[str, Any] = {
+            "resource": self.claimable(resource),
+            "agent": agent,
+            "also": self._resources(also, "also", self.claimable),
+            "alternatives": self._resources(alternatives, "alternatives", self.claimable),
+            "mode": mode,
+            "note": note,
+            "lease": round(lease * SECOND),
+            "explicit": lease_seconds is not None,
+            "most": self._settings.max_claims,
+        }
+        fresh = new_receipt()
+        receipts = {self._receipt(text): text for text in (fresh, receipt) if text is not None}
+        arguments["new_receipt"] = self._receipt(fresh)
+        arguments["receipt"] = None if receipt is None else self._receipt(receipt)
+        command = checked(lambda: AcquireClaim(**arguments, wait=round(wait * SECOND)))
+        given = dict(zip(_resources_of(command), (resource, *also, *alternatives), strict=True))
+        for name in given:
+            self._require("claim", name)
+        again = command.model_copy(update={"wait": 0}) if wait else command
+
+        def answer(outcome: Outcome, reader: Reader) -> Result:
+            if isinstance(outcome, Queued):
+                return self.shown(answers.queued(outcome, self._moment(), receipts.get(outcome.receipt or ""), cap))
+            assert isinstance(outcome, ClaimAcquired)
+            elsewhere, folder = self._elsewhere(outcome.resource, reader), self._is_folder(outcome)
+            instead, keeps = self._instead_of(outcome, given), self._settings.keeps
+            shown = receipts.get(outcome.receipt or "")
+            return self.shown(answers.taken(outcome, self._moment(), elsewhere, folder, keeps, shown, instead))
+
+        return ClaimRequest(command, again, answer, wait)
+
+    def release(
+        self,
+        resource: str | None,
+        agent: str,
+        also: Sequence[str] = (),
+        outcome: str | None = None,
+        moved_to: str | None = None,
+        note: str | None = None,
+        version: int | None = None,
+        forced: bool = False,
+        receipt: str | None = None,
+        holder: str | None = None,
+    ) -> CommandRequest[results.Released | results.AlreadyFree]:
+        """`version`: only this grant. `forced`: a person, `agent`, takes it from its holders, or only from those
+        named `holder`; `note` is the reason. `receipt`: as of `claim`."""
+        arguments: dict[str, Any] = {
+            "resource": None if resource is None else self.resource(resource),
+            "agent": agent,
+            "also": self._resources(also, "also", self.resource),
+            "outcome": outcome,
+            "moved_to": None if moved_to is None else self.claimable(moved_to, "moved_to"),
+            "note": note,
+            "version": version,
+            "forced": forced,
+            "holder": holder,
+            "receipt": None if receipt is None else self._receipt(receipt),
+        }
+        command = checked(lambda: ReleaseClaim(**arguments))
+        for name in (*filter(None, [command.resource]), *command.also):
+            self._require("admin" if forced else "claim", name)
+
+        def answer(outcome: Outcome) -> results.Released | results.AlreadyFree:
+            assert isinstance(outcome, ReleaseOutcome)
+            several = command.resource is None or bool(command.also)
+            return self.shown(answers.let(outcome, command.resource, several))
+
+        return CommandRequest(command, answer)
+
+    def register(
+        self, agent: str, name: str | None = None, model: str | None = None, purpose: str | None = None
+    ) -> CommandRequest[results.RegisteredAgent]:
+        command = checked(lambda: Register(agent=agent, name=name, model=model, purpose=purpose))
+        if not self.grants.allows_some("claim", "write-values", "write-threads"):
+            raise DeniedError("claim or write of something")
+
+        def answer(outcome: Outcome) -> results.RegisteredAgent:
+            assert isinstance(outcome, RegisterOutcome)
+            return results.RegisteredAgent(**outcome._asdict())
+
+        return CommandRequest(command, answer)
+
+    def status(self, resource: str, version: int | None = None) -> Query[results.Available | results.Held]:
+        resource = self.resource(resource)
+        if version is not None:
+            whole(version, "version")
+        self._require_to_see(resource)
+
+        def answer(reader: Reader) -> results.Available | results.Held:
+            board = self._board(reader, [resource])
+            holders = [hold.grant.agent for hold in answers.blocking_holds(resource, board)]
+            elsewhere = self._elsewhere(resource, reader)
+            profiles = reader.agents(holders)
+            return self.shown(answers.status(resource, board, self._moment(), version, profiles, elsewhere))
+
+        return Query(answer)
+
+    def board(
+        self, agent: str | None = None, limit: int = BOARD_PAGE, after: str | None = None
+    ) -> Query[results.Board]:
+        """Of one agent and its sub-agents where it is given."""
+        size, after = page_size(limit), after_argument(after, "after")
+        if agent is not None:
+            agent = text(agent, "agent", STORED_AGENT)
+
+        def answer(reader: Reader) -> results.Board:
+            found, more = page(self._claims(reader, after, size + 1), size)
+            names = [claim.resource for claim in found]
+            board = self._board(reader, names)
+            agents = {lease.agent for lease in board.leases.values()}
+            profiles = {profile.agent: profile for profile in reader.agents(sorted(agents))}
+            return self.shown(answers.board(names, board, self._moment(), profiles, agent, more))
+
+        return Query(answer, large=True)
+
+    def agents(self, processes: Sequence[Process], agent: str | None = None) -> Query[results.AgentSessions]:
+        """The board with a row for each session, and for each of these processes that holds nothing."""
+        if agent is not None:
+            agent = text(agent, "agent", STORED_AGENT)
+
+        def answer(reader: Reader) -> results.AgentSessions:
+            names = [claim.resource for claim in self._claims(reader, None, MAX_PAGE)]
+            board, moment = self._board(reader, names), self._moment()
+            agents = sorted({lease.agent for lease in board.leases.values()})
+            profiles = {profile.agent: profile for profile in reader.agents(agents)}
+            shown = answers.board(names, board, moment, profiles, agent, more=False)
+            found = rows(board, moment, profiles, agent, processes)
+            return self.shown(results.AgentSessions(**shown.__dict__ | {"agents": found}))
+
+        return Query(answer, large=True)
+
+    def wait(
+        self, resource: str, timeout_seconds: float = 30
+    ) -> BlockingQuery[results.Available | results.WaitTimeout]:
+        resource = self.resource(resource)
+        seconds, cap = self._capped(number_of_seconds(timeout_seconds, "timeout_seconds"))
+        self._require_to_see(resource)
+
+        def look(reader: Reader, elapsed: float) -> results.Available | None:
+            board = self._board(reader, [resource])
+            if answers.blocking_holds(resource, board):
+                return None
+            return self.shown(answers.available(resource, board, elapsed))
+
+        def timed_out(reader: Reader, elapsed: float) -> results.Available | results.WaitTimeout:
+            board = self._board(reader, [resource])
+            holds = answers.blocking_holds(resource, board)
+            if not holds:
+                return self.shown(answers.available(resource, board, elapsed))
+            return self.shown(answers.wait_timeout(resource, holds[0], self._moment(), elapsed, cap))
+
+        return BlockingQuery(look, timed_out, seconds, what_overlaps(resource))
+
+    def lost(self, losses: Sequence[Loss]) -> Query[list[Lost]]:
+        """What was lost, and who has it now."""
+
+        def answer(reader: Reader) -> list[Lost]:
+            board = self._board(reader, [loss.resource for loss in losses])
+
+            def holder_of(resource: str) -> Grant | None:
+                return next((hold.grant for hold in answers.blocking_holds(resource, board)), None)
+
+            return [self.shown(loss) for loss in answers.lost(losses, holder_of)]
+
+        return Query(answer)
+
+    def guards(self, given: object) -> tuple[FencingCondition, ...]:
+        """Claims that a write relies on: `[{"resource": …, "version": …}]`, with the `receipt` of a claim that was made
+        without a session."""
+        if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+            raise InvalidError("guard: must be a list of objects with resource and version")
+        guards = []
+        for number, item in enumerate(given):
+            place = f"guard[{number}]"
+            if not isinstance(item, dict) or set(item) - {"receipt"} != {"resource", "version"}:
+                raise InvalidError(f"{place}: must be an object with resource and version")
+            resource = self.resource(item["resource"], f"{place}.resource")
+            version = whole(item["version"], f"{place}.version")
+            receipt = self._receipt(item["receipt"]) if item.get("receipt") is not None else None
+            guards.append(FencingCondition.model_construct(resource=resource, version=version, receipt=receipt))
+        return tuple(guards)
+
+    def refused(self, refusal: HoldlogError) -> Result:
+        """The answer to a refusal. Raises it again where it is no expected outcome of a call about claims or values."""
+        answer = self.shown(answers.refused(refusal, self._moment()))
+        if isinstance(answer, Unavailable):
+            return answer.model_copy(update={"message": self.line_of(refusal)})
+        return answer
+
+    def line_of(self, error: HoldlogError) -> str:
+        """An error in one line. Whoever calls over HTTP is not told where the database is: that stands in the log."""
+        line = str(error)
+        if self._settings.keeps or not line.startswith("the database "):
+            return line
+        _log.warning("%s", line)
+        return line.partition(": ")[0]
+
+    def resource(self, given: str, argument: str = "resource") -> str:
+        """The one spelling of a resource."""
+        workspaces = self._settings.workspaces
+        if workspaces is not None and isinstance(given, str):
+            try:
+                return workspaces.canonical(given)
+            except ValueError as error:
+                raise InvalidError(f"{argument}: {error}") from None
+        return text(given, argument, _RESOURCE)
+
+    def claimable(self, given: str, argument: str = "resource") -> str:
+        """As `resource`, for a new claim: refuses names that protect nothing."""
+        workspaces = self._settings.workspaces
+        if workspaces is not None and isinstance(given, str):
+            try:
+                return workspaces.claimable(given)
+            except ValueError as error:
+                raise InvalidError(f"{argument}: {error}") from None
+        return text(given, argument, _CLAIMABLE)
+
+    def _receipt(self, given: object) -> str:
+        """The salted hash, as in leases. Raises InvalidError."""
+        if not isinstance(given, str) or not 1 <= len(given) <= MAX_RECEIPT or not given.isascii():
+            raise InvalidError(
+                f"receipt: must be the text that was returned with your claim, of {MAX_RECEIPT} characters at most"
+            )
+        return self._identity.receipt(given)
+
+    def _require(self, scope: Scope, name: str) -> None:
+        """`name` as it is stored. Raises DeniedError."""
+        if self.grants is not EVERYTHING:
+            self.grants.require(scope, name)
+
+    def _require_to_see(self, resource: str) -> None:
+        if self.grants is not EVERYTHING and not self.grants.sees_claim(resource):
+            raise DeniedError(f"read-claims:{resource}")
+
+    def _claims(self, reader: Reader, after: str | None, limit: int) -> list[Claim]:
+        """As the reader's, of those that the caller may see."""
+        if self.grants is EVERYTHING:
+            return reader.claims(after, limit)
+        found = chunks(reader.claims, after, lambda it: it.resource)
+        return list(islice((it for it in found if self.grants.sees_claim(it.resource)), limit))
+
+    def places(self, given: str) -> tuple[str, ...]:
+        """The resources whose claims bear on the status of this one: itself, and the same path in other workspaces."""
+        resource = self.resource(given)
+        workspaces = self._settings.workspaces
+        return (resource, *(other for _, other in (workspaces.elsewhere(resource) if workspaces is not None else ())))
+
+    def _resources(self, given: Sequence[str], argument: str, spelled: Callable[[str, str], str]) -> tuple[str, ...]:
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise InvalidError(f"{argument}: must be a list of resources")
+        if len(given) >= MAX_RESOURCES:
+            raise InvalidError(
+                f"{argument}: names {len(given)} resources; {MAX_RESOURCES} in all are allowed in a call"
+            )
+        return tuple(spelled(resource, f"{argument}[{number}]") for number, resource in enumerate(given))
+
+    def _board(self, reader: Reader, resources: Sequence[str]) -> ClaimBoard:
+        return load_board(reader, resources, self.steady(), self._clock())
+
+    def shown(self, answer: Shown) -> Shown:
+        """The answer with every resource told so that this process's agents can name it again, and without the place
+        that one was moved to where the caller may not see that."""
+        moved = getattr(answer, "moved_to", None)
+        if moved is not None and self.grants is not EVERYTHING and not self.grants.sees_claim(moved):
+            hint = (getattr(answer, "hint", None) or "").replace(answers.MOVED, answers.MOVED_UNSEEN)
+            answer = answer.model_copy(update={"moved_to": None, "hint": hint or None})
+        workspaces = self._settings.workspaces
+        return answer if workspaces is None else renamed(answer, workspaces.shown)
+
+    def _moment(self) -> Moment:
+        return Moment(self._clock(), self.steady(), self._connected, round(self._settings.grace * SECOND))
+
+    def _elsewhere(self, resource: str, reader: Reader) -> list[results.Elsewhere]:
+        workspaces = self._settings.workspaces
+        places = workspaces.elsewhere(resource) if workspaces is not None else []
+        if self.grants is not EVERYTHING:
+            places = [(name, other) for name, other in places if self.grants.sees_claim(other)]
+        if not places:
+            return []
+        board = self._board(reader, [other for _, other in places])
+        return [
+            answers.claimed_in(name, holds[0].grant)
+            for name, other in places
+            if (holds := answers.blocking_holds(other, board))
+        ]
+
+    def _is_folder(self, outcome: ClaimAcquired) -> bool:
+        """Whether a folder was claimed by its name alone."""
+        workspaces = self._settings.workspaces
+        names = (outcome.resource, *(name for name, _ in outcome.also))
+        return workspaces is not None and any(workspaces.is_folder(name) for name in names)
+
+    def _instead_of(self, outcome: ClaimAcquired, given: Mapping[str, str]) -> str | None:
+        """The custom name to suggest for the first granted path without a file, made of the name that the caller gave.
+        None over HTTP, where callers share one view of all paths and their files may be on another machine."""
+        workspaces = self._settings.workspaces
+        if workspaces is None or not self._settings.keeps or outcome.already:
+            return None
+        names = (outcome.resource, *(name for name, _ in outcome.also))
+        missing = (given[name] for name in names if name in given and workspaces.is_missing(name, given[name]))
+        return next((_custom(name) for name in missing), None)
+
+    def _capped(self, seconds: float) -> tuple[float, float | None]:
+        """Seconds to wait, and the cap if it cut them."""
+        cap = self._settings.max_wait
+        return (seconds, None) if seconds <= cap else (cap, cap)
+
+
+def _resources_of(command: AcquireClaim) -> tuple[str, ...]:
+    return (command.resource, *command.also, *command.alternatives)
+
+
+def _custom(given: str) -> str:
+    """The custom name that a hint suggests for a path, in quotes where it needs them."""
+    name = custom_name(given)
+    if name is None or len(name) > MAX_SUGGESTED or '"' in name:
+        return "custom://merge"
+    return f"custom://{name}" if _PLAIN.fullmatch(name) else f'"custom://{name}"'

@@ -1,0 +1,86 @@
+"""Pages of the log: whole commits in order, of which only what was chosen is read."""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from holdlog.adapters.api.events.event_filter import EventFilter
+from holdlog.adapters.api.pagination import MAX_PAGE_BYTES, ROW_BYTES, chunks, event_bytes
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
+from holdlog.domain.ports import HistoryEntry, Reader
+from holdlog.domain.refusals import InvalidError
+
+COMMIT_EVENTS: Final = 10_000
+COMMIT_BYTES: Final = 10 * MAX_PAGE_BYTES
+"""Of one commit in a page: a larger one is split. Without that bound one answer could be as large as the store."""
+LOOKED_BYTES: Final = 4 * 1024 * 1024
+"""What one page may look at; an entry that was not chosen counts as `ROW_BYTES`. The next page goes on behind it."""
+READ_AT_ONCE: Final = 32
+
+
+class EventPage(NamedTuple):
+    """`looked`: up to which position everything that was chosen is in this page or one before. `end`: of the log."""
+
+    events: list[Recorded[Event]]
+    looked: int
+    end: int
+
+
+def read_page(reader: Reader, choice: EventFilter, after: int, limit: int) -> EventPage:
+    """The first that were chosen above a position: `limit` at most, and `MAX_PAGE_BYTES`, but the whole of one commit.
+
+    Raises InvalidError for a position beyond the end of the log: whoever waits there waits for ever.
+    """
+    end = reader.position()
+    if after > end:
+        raise InvalidError(f"after: is {after}, beyond the end of the log, which is at {end}")
+    taken: list[Recorded[Event]] = []
+    looked, held, spent = after, 0, 0
+    entries = chunks(lambda place, size: reader.entries(place or 0, size), after, lambda entry: entry.position)
+    for commit in _commits(entries):
+        found, size, upto = _chosen(reader, choice, commit)
+        if taken and (len(taken) + len(found) > limit or held + size > MAX_PAGE_BYTES):
+            break
+        taken += found
+        looked, held, spent = upto, held + size, spent + size + ROW_BYTES * len(commit)
+        if len(taken) >= limit or spent > LOOKED_BYTES:
+            break
+    return EventPage(taken, looked, max(end, looked))
+
+
+def _commits(entries: Iterable[HistoryEntry]) -> Iterator[list[HistoryEntry]]:
+    """Events that became durable together have one time (domain/envelope.py). So have those of several commits while a
+    clock that was set back catches up: they are not split either, up to `COMMIT_EVENTS`."""
+    for _, commit in groupby(entries, lambda entry: entry.at):
+        gathered: list[HistoryEntry] = []
+        for entry in commit:
+            gathered.append(entry)
+            if len(gathered) == COMMIT_EVENTS:
+                yield gathered
+                gathered = []
+        if gathered:
+            yield gathered
+
+
+def _chosen(reader: Reader, choice: EventFilter, commit: list[HistoryEntry]) -> tuple[list[Recorded[Event]], int, int]:
+    """What is chosen of a commit, its size, and the position up to which it was looked at: its last, unless it is too
+    large for a page."""
+    found: list[Recorded[Event]] = []
+    size = 0
+    for fits, run in groupby(commit, lambda entry: choice.may_fit(entry.stream, entry.topic)):
+        if fits:
+            for recorded in _recorded(reader, list(run)):
+                size += event_bytes(recorded)
+                if found and size > COMMIT_BYTES:
+                    return found, size, found[-1].envelope.position
+                if choice.fits(recorded):
+                    found.append(recorded)
+    return found, size, commit[-1].position
+
+
+def _recorded(reader: Reader, run: list[HistoryEntry]) -> Iterator[Recorded[Event]]:
+    """The events of entries that follow each other in the log."""
+    for start in range(0, len(run), READ_AT_ONCE):
+        part = run[start : start + READ_AT_ONCE]
+        yield from reader.log(part[0].position - 1, len(part))

@@ -1,0 +1,93 @@
+"""The call that reads events: arguments checked, then what to run and how to answer."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from holdlog.adapters.api.claims.requests import ClaimRequests
+from holdlog.adapters.api.events.event_filter import EventFilter, topics_of
+from holdlog.adapters.api.events.event_view import event_view
+from holdlog.adapters.api.events.paging import read_page
+from holdlog.adapters.api.request import BlockingQuery, Query
+from holdlog.adapters.api.validation import BEGINNING, NAME, STORED_AGENT, number_of_seconds, page_size, text, whole
+from holdlog.adapters.api.values.responses import Events
+from holdlog.adapters.auth.grants import EVERYTHING
+from holdlog.domain.ports import Reader
+from holdlog.domain.refusals import InvalidError
+
+EVENTS_PAGE: Final = 100
+
+
+class EventRequests(ClaimRequests):
+    """What the caller may not see is as if it were not there."""
+
+    @property
+    def spelled(self) -> Callable[[str], str] | None:
+        """How a stored resource is told; None: as it is."""
+        workspaces = self._settings.workspaces
+        return None if workspaces is None else workspaces.shown
+
+    @property
+    def _sees(self) -> Callable[[str], bool] | None:
+        """Which streams the caller may see; None: all."""
+        return None if self.grants is EVERYTHING else self.grants.sees
+
+    def choice(
+        self,
+        namespace: str | None = None,
+        prefix: str | None = None,
+        kinds: Sequence[str] | None = None,
+        resource: str | None = None,
+        agent: str | None = None,
+        thread: str | None = None,
+    ) -> EventFilter:
+        """Which events are meant. Raises DeniedError for a namespace, resource or thread whose events may not be seen:
+        nothing would ever come."""
+        if prefix is not None and namespace is None:
+            raise InvalidError("prefix: is that of keys, and needs a namespace")
+        choice = EventFilter(
+            namespace=None if namespace is None else text(namespace, "namespace", NAME),
+            prefix="" if prefix is None else text(prefix, "prefix", BEGINNING),
+            resource=None if resource is None else self.resource(resource),
+            thread=None if thread is None else text(thread, "thread", NAME),
+            topics=topics_of(kinds),
+            agent=None if agent is None else text(agent, "agent", STORED_AGENT),
+            sees=self._sees,
+        )
+        if choice.namespace is not None:
+            self._require("read-values", choice.namespace)
+        if choice.thread is not None:
+            self._require("read-threads", choice.thread)
+        if choice.resource is not None:
+            self._require_to_see(choice.resource)
+        return choice
+
+    def events(self, choice: EventFilter, after: int = 0, limit: int = EVENTS_PAGE) -> Query[Events]:
+        """A page as it is now. Its answer raises InvalidError for a position beyond the end of the log."""
+        position, size = whole(after, "after"), page_size(limit)
+        return Query(lambda reader: self._events(reader, choice, position, size), large=True)
+
+    def coming_events(
+        self, choice: EventFilter, after: int = 0, limit: int = EVENTS_PAGE, wait_seconds: float = 0
+    ) -> BlockingQuery[Events]:
+        """The next page that is not empty, or an empty one when the time is over, or where the log has more to look at
+        than fits one call."""
+        position, size = whole(after, "after"), page_size(limit)
+        seconds, _ = self._capped(number_of_seconds(wait_seconds, "wait_seconds"))
+
+        def look(reader: Reader, elapsed: float) -> Events | None:
+            nonlocal position
+            page = self._events(reader, choice, position, size)
+            if page.events or page.next_position < page.bookmark:
+                return page
+            position = page.next_position  # what was looked at in vain need not be looked at again
+            return None
+
+        def timed_out(reader: Reader, elapsed: float) -> Events:
+            return self._events(reader, choice, position, size)
+
+        return BlockingQuery(look, timed_out, seconds, choice.concerns, large=True)
+
+    def _events(self, reader: Reader, choice: EventFilter, after: int, limit: int) -> Events:
+        page = read_page(reader, choice, after, limit)
+        events = [event_view(recorded, self.spelled, choice.sees) for recorded in page.events]
+        return Events(events=events, next_position=page.looked, bookmark=page.end)

@@ -1,0 +1,142 @@
+"""The calls about the data of threads: arguments checked, then what to run and how to answer."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdlog.adapters.api.events.requests import EventRequests
+from holdlog.adapters.api.pagination import chunks, datum_bytes, page
+from holdlog.adapters.api.request import CommandRequest, Query
+from holdlog.adapters.api.threads import presenter as answers
+from holdlog.adapters.api.threads import responses as results
+from holdlog.adapters.api.validation import AGENT, NAME, after_argument, checked, json_value, text, whole
+from holdlog.domain.commands import Outcome
+from holdlog.domain.ports import Reader
+from holdlog.domain.refusals import InvalidError
+from holdlog.domain.threads.commands import MAX_KEYS, ChangeData
+from holdlog.domain.threads.thread import Datum, Thread, require_started
+from holdlog.domain.value import Json
+
+
+class ThreadDataRequests(EventRequests):
+    """`expected_data_version`: None = whatever it is."""
+
+    def thread_get(self, thread_id: str, key: str) -> Query[results.ThreadValue]:
+        """Its answer raises NotFoundError."""
+        name = text(thread_id, "thread_id", NAME)
+        find = self.thread_datum(name, key)
+
+        def answer(reader: Reader) -> results.ThreadValue:
+            datum, version = find.answer(reader)
+            return results.ThreadValue(thread_id=name, key=datum.key, value=datum.value.value, data_version=version)
+
+        return Query(answer)
+
+    def thread_datum(self, thread_id: str, key: str) -> Query[tuple[Datum, int]]:
+        """What `thread_get` answers from, and the data_version. Its answer raises NotFoundError."""
+        name, key, find = self._find(thread_id, key)
+
+        def answer(reader: Reader) -> tuple[Datum, int]:
+            datum, version = find(reader)
+            if datum is None:
+                raise answers.key_missing(name, key)
+            return datum, version
+
+        return Query(answer)
+
+    def thread_has(self, thread_id: str, key: str) -> Query[results.ThreadKey]:
+        name, key, find = self._find(thread_id, key)
+
+        def answer(reader: Reader) -> results.ThreadKey:
+            datum, version = find(reader)
+            return results.ThreadKey(thread_id=name, key=key, has=datum is not None, data_version=version)
+
+        return Query(answer)
+
+    def thread_data(self, thread_id: str, after: str | None = None) -> Query[results.ThreadData]:
+        """All keys with their values, or as many as fit a page."""
+        name, after = self._readable_thread(thread_id), after_argument(after, "after_key")
+
+        def answer(reader: Reader) -> results.ThreadData:
+            thread = started(reader, name)
+            rows = chunks(lambda key, size: reader.thread_data(name, None, key, size), after, lambda it: it.key)
+            found, more = page(rows, MAX_KEYS, datum_bytes)
+            return results.ThreadData(
+                thread_id=name,
+                data={datum.key: datum.value.value for datum in found},
+                data_version=thread.data_version,
+                next_after=found[-1].key if more else None,
+            )
+
+        return Query(answer, large=True)
+
+    def thread_set(
+        self, thread_id: str, key: str, value: Any, agent: str, expected_data_version: int | None
+    ) -> CommandRequest[results.DataChanged]:
+        return self.thread_change(thread_id, {text(key, "key", NAME): value}, (), agent, expected_data_version)
+
+    def thread_delete(
+        self, thread_id: str, key: str, agent: str, expected_data_version: int | None
+    ) -> CommandRequest[results.DataChanged]:
+        """Its answer raises NotFoundError where there was no such key."""
+        key = text(key, "key", NAME)
+        write = self.thread_change(thread_id, {}, (key,), agent, expected_data_version)
+
+        def answer(outcome: Outcome) -> results.DataChanged:
+            told = write.answer(outcome)
+            if not told.deleted:
+                raise answers.key_missing(told.thread_id, key)
+            return told
+
+        return CommandRequest(write.command, answer)
+
+    def thread_change(
+        self, thread_id: str, written: Any, deleted: Sequence[str], agent: str, expected_data_version: int | None
+    ) -> CommandRequest[results.DataChanged]:
+        """Several keys at once."""
+        name, by = text(thread_id, "thread_id", NAME), text(agent, "agent", AGENT)
+        expected = None if expected_data_version is None else whole(expected_data_version, "expected_data_version")
+        members, gone = self._members(written), tuple(text(key, "data", NAME) for key in deleted)
+        if not members and not gone:
+            raise InvalidError("data: must name a key")
+        command = checked(
+            lambda: ChangeData(thread=name, written=members, deleted=gone, expected_data_version=expected, by=by)
+        )
+        self._require("write-threads", name)
+        return CommandRequest(command, lambda outcome: answers.changed(outcome, command))
+
+    # --- steps
+
+    def _readable_thread(self, thread_id: str) -> str:
+        name = text(thread_id, "thread_id", NAME)
+        self._require("read-threads", name)
+        return name
+
+    def _find(self, thread_id: str, key: str) -> tuple[str, str, Callable[[Reader], tuple[Datum | None, int]]]:
+        name, key = text(thread_id, "thread_id", NAME), text(key, "key", NAME)
+        self._require("read-threads", name)
+
+        def find(reader: Reader) -> tuple[Datum | None, int]:
+            """Also where somebody writes between the two reads, the value is that of the version."""
+            version = started(reader, name).data_version
+            datum = next(iter(reader.thread_data(name, [key])), None)
+            return datum, version if datum is None else max(version, datum.version)
+
+        return name, key, find
+
+    def _members(self, given: object) -> dict[str, Json]:
+        if not isinstance(given, dict):
+            raise InvalidError("data: must be an object")
+        if len(given) > MAX_KEYS:
+            raise InvalidError(f"data: must hold {MAX_KEYS} keys at most")
+        limit = self._settings.max_value_bytes
+        members = {text(key, "data", NAME): json_value(value, limit) for key, value in given.items()}
+        if len(members) < len(given):
+            raise InvalidError("data: names a key twice, in two spellings")
+        return members
+
+
+def started(reader: Reader, name: str) -> Thread:
+    """Raises NotFoundError."""
+    thread = reader.thread(name)
+    require_started(thread)
+    return thread

@@ -1,0 +1,123 @@
+"""From JSON objects that callers send to what is kept. What is wrong is told by its place, never by its value."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from pydantic import ValidationError
+
+from holdlog.adapters.api.threads.conversation import MESSAGE, AgentResult, new_message, new_result
+from holdlog.adapters.api.validation import what_is_wrong
+from holdlog.domain.refusals import InvalidError, TooLargeError
+from holdlog.domain.threads.commands import MAX_APPENDED, NewMessage, NewResult
+from holdlog.domain.times import utc
+
+_TIMES: Final = frozenset({"created_at", "createdAt"})
+_TYPES: Final = ("text", "tool_call", "tool_result")
+_LISTS: Final = frozenset({"output", "prompt", "history"})
+"""Fields of a result that are lists of messages of any type."""
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,31}")
+_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+class ParsedItems(NamedTuple):
+    """`made_up`: some time was not said."""
+
+    items: tuple[NewMessage | NewResult, ...]
+    made_up: bool
+
+
+def parse_items(messages: object, results: object, now: int, limit: int) -> ParsedItems:
+    """`now`: the time (microseconds UTC) of results that have none. `limit`: bytes of each, as JSON. Raises
+    InvalidError."""
+    told, found = _objects(messages, "messages"), _objects(results, "results")
+    if not 1 <= len(told) + len(found) <= MAX_APPENDED:
+        raise InvalidError(f"messages and results: must be 1 to {MAX_APPENDED} together")
+    untimed = [_TIMES.isdisjoint(result) for result in found]
+    items: list[NewMessage | NewResult] = [
+        _small(_message(message, place), place, limit) for place, message in _placed(told, "messages")
+    ]
+    items += [_small(_result(result, place, now), place, limit) for place, result in _placed(found, "results")]
+    return ParsedItems(tuple(items), any(untimed))
+
+
+def digest_of(*asked: Any) -> str:
+    """Of arguments that are JSON: the same for the same."""
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def _objects(given: object, argument: str) -> Sequence[Mapping[str, Any]]:
+    if given is None:
+        return ()
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InvalidError(f"{argument}: must be a list")
+    for place, item in _placed(given, argument):
+        if not isinstance(item, dict):
+            raise InvalidError(f"{place}: must be an object")
+    return given
+
+
+def _placed(items: Sequence[Any], argument: str) -> list[tuple[str, Any]]:
+    return [(f"{argument}[{number}]", item) for number, item in enumerate(items)]
+
+
+def _message(message: dict[str, Any], place: str) -> NewMessage:
+    try:
+        return new_message(MESSAGE.validate_python(message))
+    except ValidationError as error:
+        raise InvalidError(finding_at(error, place, tagged=True)) from None
+    except ValueError as error:
+        raise InvalidError(f"{place}: {_why(error)}") from None
+
+
+def _result(result: dict[str, Any], place: str, now: int) -> NewResult:
+    """A checksum that comes with it, as with one that was read, is made anew."""
+    told = {name: part for name, part in result.items() if name != "checksum"}
+    if _TIMES.isdisjoint(told):
+        told["created_at"] = utc(now)
+    try:
+        return new_result(AgentResult.model_validate(told))
+    except ValidationError as error:
+        raise InvalidError(finding_at(error, place, tagged=False)) from None
+    except OverflowError:
+        raise InvalidError(f"{place}.created_at: must be in the years 1 to 9999 in UTC, too") from None
+    except ValueError as error:
+        raise InvalidError(f"{place}: {_why(error)}") from None
+
+
+def _small(item: NewMessage | NewResult, place: str, limit: int) -> NewMessage | NewResult:
+    if item.value.is_above(limit):
+        raise TooLargeError(limit, place)
+    return item
+
+
+def finding_at(error: ValidationError, place: str, tagged: bool) -> str:
+    """`messages[2].content[0].text: must be a string`. `tagged`: a union of messages stands at the very top."""
+    found = error.errors(include_url=False, include_input=False)
+    finding = max(found, key=lambda it: len(it["loc"]))  # of alternatives, the one that fitted furthest
+    unknown = finding["loc"][-1] if finding["type"] == "extra_forbidden" else None  # told as it was spelled
+    path, after_list = "", tagged
+    for part in finding["loc"]:
+        if isinstance(part, int):
+            path += f"[{part}]"
+            continue
+        if after_list and part in _TYPES:
+            after_list = False
+            continue  # which of the union, no field
+        after_list = part in _LISTS
+        if part == "str" or part.startswith("list["):
+            continue
+        name = part if part == unknown else _CAPITAL.sub("_", part).lower()
+        path += "." + (name if _NAME.fullmatch(part) else "?")
+    if finding["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        return f"{place}{path}.type: must be {', '.join(_TYPES[:-1])} or {_TYPES[-1]}"
+    message = what_is_wrong(finding) if unknown is None else "is no field of this"
+    return f"{place}{path}: {message}"
+
+
+def _why(error: ValueError) -> str:
+    """Of what is no JSON; an error of the encoder may hold what it was to encode."""
+    told = str(error)
+    return told if type(error) is ValueError else "holds what JSON cannot"

@@ -1,0 +1,116 @@
+"""From outcomes, threads and refusals to answers. Hints are fixed text, as in adapters/api/values/presenter.py."""
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+from holdlog.adapters.api.threads import responses as results
+from holdlog.adapters.api.values.responses import Result
+from holdlog.domain import refusals
+from holdlog.domain.commands import Outcome
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
+from holdlog.domain.refusals import DataConflictDetail, HoldlogError
+from holdlog.domain.threads.commands import ChangeData, ThreadChanged
+from holdlog.domain.threads.thread import MessageAppended, ResultAppended, Thread
+from holdlog.domain.times import utc
+
+
+def started(outcome: Outcome) -> results.Started | results.Resumed:
+    assert isinstance(outcome, ThreadChanged)
+    kind = results.Started if outcome.created else results.Resumed
+    return kind(
+        thread_id=outcome.thread,
+        version=outcome.version,
+        data_version=outcome.data_version,
+        created=outcome.created,
+        messages=outcome.messages,
+        results=outcome.results,
+        position=outcome.position,
+        parent=outcome.parent,
+        parent_version=outcome.parent_version,
+    )
+
+
+def appended(outcome: Outcome) -> results.Appended:
+    assert isinstance(outcome, ThreadChanged)
+    return results.Appended(
+        thread_id=outcome.thread,
+        version=outcome.version,
+        appended=outcome.appended,
+        already=outcome.already,
+        checksums=list(outcome.checksums),
+        position=outcome.position,
+    )
+
+
+def changed(outcome: Outcome, command: ChangeData) -> results.DataChanged:
+    assert isinstance(outcome, ThreadChanged)
+    return results.DataChanged(
+        thread_id=outcome.thread,
+        data_version=outcome.data_version,
+        written=list(command.written),
+        deleted=list(outcome.deleted),
+        position=outcome.position,
+    )
+
+
+def facts(thread: Thread) -> dict[str, Any]:
+    told = thread._asdict()
+    del told["digest"]
+    return told | {
+        "thread_id": told.pop("thread"),
+        "started_at": utc(thread.started_at),
+        "updated_at": utc(thread.updated_at),
+    }
+
+
+def item(recorded: Recorded[Event]) -> results.Item:
+    envelope, event = recorded.envelope, recorded.event
+    assert isinstance(event, MessageAppended | ResultAppended)
+    kind: Literal["message", "result"] = "message" if isinstance(event, MessageAppended) else "result"
+    told = {} if recorded.redacted else {kind: event.value.value}
+    principal = envelope.caller.principal
+    return results.Item(
+        version=envelope.version, at=utc(envelope.at), kind=kind, by=event.by, principal=principal, **told
+    )
+
+
+def for_model(recorded: Sequence[Recorded[Event]]) -> list[Any]:
+    """Messages, and of results their output and then what their tools answered, in the order of versions."""
+    told: list[Any] = []
+    for it in recorded:
+        assert isinstance(it.event, MessageAppended | ResultAppended)
+        if it.redacted:
+            continue
+        kept = it.event.value.value
+        told += [kept] if isinstance(it.event, MessageAppended) else [*kept["output"], *kept["tool_calls"]]
+    return told
+
+
+def key_missing(thread: str, key: str) -> refusals.NotFoundError:
+    return refusals.NotFoundError(f"thread {thread} has no key {key}", {"thread_id": thread, "key": key})
+
+
+def refused(refusal: HoldlogError) -> Result | None:
+    """The answer to a refusal that is about threads; None: it is not."""
+    match refusal:
+        case refusals.DataConflictError(detail=detail):
+            return conflict(detail)
+        case refusals.NotFoundError(facts={"thread_id": str(), "key": str()}):
+            return results.ThreadNotFound(**refusal.facts, hint=_NO_KEY)
+        case refusals.NotFoundError(facts={"thread_id": str()}):
+            return results.ThreadNotFound(**refusal.facts, hint=_NO_THREAD)
+        case _:
+            return None
+
+
+def conflict(detail: DataConflictDetail) -> results.DataConflict:
+    return results.DataConflict(**detail.model_dump(), hint=_CONFLICT)
+
+
+_CONFLICT: Final = (
+    "Somebody else changed the data of this thread. Read it again with thread_get(), decide anew, and write with the"
+    " data_version that you get there."
+)
+_NO_THREAD: Final = "Nobody started this thread. Call thread_start() to begin it, or look whether its name is right."
+_NO_KEY: Final = "The data of this thread has no such key now. Call thread_get() without a key to see what it has."

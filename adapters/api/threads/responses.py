@@ -1,0 +1,171 @@
+"""The answers about threads: one model per status."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from holdlog.adapters.api.values.responses import Part, Result, Time
+
+
+class ThreadStart(Result):
+    """What both answers to `thread_start` hold: the thread as it is now."""
+
+    thread_id: str
+    version: int
+    data_version: int
+    created: bool
+    messages: int
+    results: int
+    position: int
+    parent: str | None = None
+    parent_version: int | None = None
+
+
+class Started(ThreadStart):
+    status: Literal["started"] = "started"
+
+
+class Resumed(ThreadStart):
+    status: Literal["resumed"] = "resumed"
+
+
+class Appended(Result):
+    """`already`: results that stood there. `checksums`: of the results, in their order."""
+
+    status: Literal["ok"] = "ok"
+    thread_id: str
+    version: int
+    appended: int
+    already: int
+    checksums: list[str]
+    position: int
+
+
+class Item(Part):
+    """A message or a result, as it was kept; neither where it was redacted."""
+
+    version: int
+    at: Time
+    kind: Literal["message", "result"]
+    by: str
+    principal: str | None = None
+    message: Any = None
+    result: Any = None
+
+
+class ThreadPage(Result):
+    """What both forms of a page hold. `version`: up to which nothing is missing."""
+
+    thread_id: str
+    version: int
+    cleared: int
+    next_after: int | None = None
+    next_before: int | None = None
+
+
+class ThreadItems(ThreadPage):
+    status: Literal["ok"] = "ok"
+    items: list[Item]
+
+
+class ThreadMessages(ThreadPage):
+    """Formatted for a model."""
+
+    status: Literal["ok"] = "ok"
+    messages: list[Any]
+
+
+class ThreadValue(Result):
+    status: Literal["ok"] = "ok"
+    thread_id: str
+    key: str
+    value: Any
+    data_version: int
+
+    @classmethod
+    def kept(cls) -> frozenset[str]:
+        return frozenset({"value"})
+
+
+class ThreadData(Result):
+    status: Literal["ok"] = "ok"
+    thread_id: str
+    data: dict[str, Any]
+    data_version: int
+    next_after: str | None = None
+
+
+class ThreadKey(Result):
+    """Whether a key has a value."""
+
+    status: Literal["ok"] = "ok"
+    thread_id: str
+    key: str
+    has: bool
+    data_version: int
+
+
+class DataChanged(Result):
+    """The keys that were written, and those that had a value and have none any more."""
+
+    status: Literal["ok"] = "ok"
+    thread_id: str
+    data_version: int
+    written: list[str]
+    deleted: list[str]
+    position: int
+
+
+class DataConflict(Result):
+    """Somebody changed the data since `expected_data_version`: these keys, 100 at most."""
+
+    status: Literal["conflict"] = "conflict"
+    thread_id: str
+    expected_data_version: int
+    actual_data_version: int
+    changed_keys: list[str]
+    hint: str
+
+
+class ThreadNotFound(Result):
+    """There is no such thread, or it has no such key now."""
+
+    status: Literal["not_found"] = "not_found"
+    thread_id: str
+    key: str | None = None
+    hint: str
+
+
+class _ThreadFields(BaseModel):
+    """What is known of a thread without reading it (`domain.threads.thread.Thread`)."""
+
+    thread_id: str
+    version: int
+    data_version: int
+    cleared: int
+    messages: int
+    results: int
+    started_by: str
+    started_by_principal: str | None = None
+    started_at: Time
+    updated_by: str
+    updated_by_principal: str | None = None
+    updated_at: Time
+    parent: str | None = None
+    parent_version: int | None = None
+
+
+class ListedThread(_ThreadFields, Part):
+    pass
+
+
+class ThreadFacts(_ThreadFields, Result):
+    status: Literal["ok"] = "ok"
+
+
+class ThreadList(Result):
+    status: Literal["ok"] = "ok"
+    count: int
+    threads: list[ListedThread]
+    position: int
+    next_after: str | None = None

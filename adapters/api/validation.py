@@ -1,0 +1,131 @@
+"""The checks of arguments that all calls share. Each raises InvalidError, of one line, without the value."""
+
+import math
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from holdlog.adapters.api.pagination import MAX_PAGE
+from holdlog.domain.message import NOBODY, Caller
+from holdlog.domain.names import Agent, AllowedAgent, Beginning, Label, Name
+from holdlog.domain.refusals import InvalidError, TooLargeError
+from holdlog.domain.value import Json
+
+MAX_VERSION: Final = 2**63 - 1
+MAX_SHOWN: Final = 64
+"""Characters of an argument's name in an error."""
+LONGEST: Final = 1e9
+"""Seconds that a wait may be asked for: whatever is longer is capped anyway."""
+
+Answer = TypeVar("Answer")
+
+NAME: Final = TypeAdapter[str](Name)
+AGENT: Final = TypeAdapter[str](AllowedAgent)
+STORED_AGENT: Final = TypeAdapter[str](Agent)
+"""To look for what an agent did, whatever its name."""
+BEGINNING: Final = TypeAdapter[str](Beginning)
+SESSION: Final = TypeAdapter[str](Label)
+
+
+def caller(base: Caller = NOBODY, **facts: str | None) -> Caller:
+    """`base` with the facts of one call (reason, request_id …); None adds nothing. Raises InvalidError."""
+    told = {fact: value for fact, value in facts.items() if value is not None}
+    return checked(lambda: Caller.model_validate(base.model_dump() | told)) if told else base
+
+
+def checked(make: Callable[[], Answer], by: str = "updated_by") -> Answer:
+    """Build a message; what pydantic finds becomes an InvalidError of one line, without the value.
+
+    `by`: what the caller calls the field of that name."""
+    try:
+        return make()
+    except ValidationError as error:
+        raise InvalidError(first_finding(error, by)) from None
+
+
+def whole(number: object, argument: str) -> int:
+    """A version: 0 or more, small enough for every store."""
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MAX_VERSION:
+        raise InvalidError(f"{argument}: must be a whole number from 0 to {MAX_VERSION}")
+    return number
+
+
+def page_size(limit: object) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
+        raise InvalidError(f"limit: must be a whole number from 1 to {MAX_PAGE}")
+    return limit
+
+
+def text(given: str, argument: str, rule: TypeAdapter[str]) -> str:
+    try:
+        return rule.validate_python(given)
+    except ValidationError as error:
+        raise InvalidError(f"{argument}: {first_finding(error)}") from None
+
+
+def json_value(given: object, limit: int) -> Json:
+    """A value of so many bytes as JSON at most. Raises TooLargeError, too."""
+    try:
+        value = Json.of(given)
+    except ValueError as error:
+        raise InvalidError(f"value: {error}") from None
+    if value.is_above(limit):
+        raise TooLargeError(limit)
+    return value
+
+
+def after_argument(given: str | None, argument: str) -> str | None:
+    return None if given is None else text(given, argument, BEGINNING)
+
+
+def number_of_seconds(given: object, argument: str, least: float = 0.0, most: float | None = None) -> float:
+    """A finite number of seconds within its bounds; never clamped."""
+    within = f", {least:g} to {most:g}" if most is not None else f", {least:g} or more"
+    if (
+        isinstance(given, bool)
+        or not isinstance(given, int | float)
+        or not (isinstance(given, int) or math.isfinite(given))
+        or given < least
+        or (most is not None and given > most)
+    ):
+        raise InvalidError(f"{argument}: must be a finite number of seconds{within}")
+    return float(given) if most is not None or given <= LONGEST else LONGEST
+
+
+def first_finding(error: ValidationError, by: str = "by") -> str:
+    """The argument and what is wrong with it; an unknown argument whose name is no name is not repeated."""
+    finding = error.errors(include_url=False, include_input=False)[0]
+    place = ""
+    for part in finding["loc"]:
+        place = part if isinstance(part, str) else f"{place}[{part}]" if place else ""
+    message = what_is_wrong(finding)
+    if len(place) > MAX_SHOWN or not place.isprintable():
+        place = "arguments"
+    return f"{by if place == 'by' else place}: {message}" if place else message
+
+
+def what_is_wrong(finding: ErrorDetails) -> str:
+    if words := _WORDS.get(finding["type"]):
+        return words.format(**finding.get("ctx", {}))
+    return finding["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+
+
+_WORDS: Final = {
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "model_type": "must be an object",
+    "string_type": "must be a string",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "too_long": "must hold {max_length} at most",
+    "missing": "is required",
+    "missing_argument": "is required",
+    "extra_forbidden": "is no argument of this call",
+    "unexpected_keyword_argument": "is no argument of this call",
+}
+"""What pydantic's kinds of errors are called here."""

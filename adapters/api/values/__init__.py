@@ -1,0 +1,1 @@
+"""Values on every surface: requests, responses, and what turns outcomes into responses."""

@@ -1,0 +1,244 @@
+"""From outcomes, states and refusals to answers: the only place that knows both, and the only place with hints.
+
+A hint is fixed text. It writes the calls it names as `wait()`, so that a surface can put its own names for them.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, Literal
+
+from holdlog.adapters.api.authors import principal_of
+from holdlog.adapters.api.values import responses as results
+from holdlog.adapters.api.values.responses import Result
+from holdlog.domain import refusals
+from holdlog.domain.commands import Outcome, RecordsChanged
+from holdlog.domain.envelope import Envelope, Recorded
+from holdlog.domain.message import Event
+from holdlog.domain.names import claim_stream
+from holdlog.domain.record import Record, RecordEvent, ValueDeleted, ValueExpired, ValueWritten, not_found
+from holdlog.domain.refusals import HoldlogError
+from holdlog.domain.times import utc
+
+
+def set_result(outcome: Outcome) -> results.SetResult:
+    assert isinstance(outcome, RecordsChanged)
+    (written,) = outcome.results
+    return results.SetResult(
+        namespace=written.namespace,
+        key=written.key,
+        version=written.version,
+        previous_version=written.previous_version,
+        position=outcome.position,
+    )
+
+
+def delete_result(outcome: Outcome, by: str) -> results.DeleteResult:
+    assert isinstance(outcome, RecordsChanged)
+    (written,) = outcome.results
+    assert written.previous_version is not None
+    return results.DeleteResult(
+        namespace=written.namespace,
+        key=written.key,
+        deleted_by=by,
+        deleted_version=written.previous_version,
+        version=written.version,
+        position=outcome.position,
+    )
+
+
+def clear_result(outcome: Outcome, namespace: str, by: str) -> results.ClearResult:
+    assert isinstance(outcome, RecordsChanged)
+    keys = sorted(written.key for written in outcome.results)
+    return results.ClearResult(
+        namespace=namespace, deleted_count=len(keys), deleted_keys=keys, deleted_by=by, position=outcome.position
+    )
+
+
+def state_record(record: Record, now: int) -> results.StateRecord:
+    """Raises NotFoundError when there is no value now."""
+    if not record.live:
+        raise not_found(record)
+    ends = record.expires_at
+    return results.StateRecord(
+        namespace=record.namespace,
+        key=record.key,
+        value=record.value.value,
+        version=record.version,
+        updated_by=record.updated_by,
+        principal=record.principal,
+        updated_at=utc(record.updated_at),
+        expires_at=None if ends is None else utc(ends),
+        expires_in_seconds=None if ends is None else seconds_between(now, ends),
+    )
+
+
+def listed(record: Record) -> results.ListedRecord:
+    return results.ListedRecord(
+        key=record.key,
+        value=record.value.value,
+        version=record.version,
+        updated_by=record.updated_by,
+        principal=record.principal,
+        updated_at=utc(record.updated_at),
+    )
+
+
+def past(
+    recorded: Recorded[Event], shown: Callable[[str], str] | None = None, sees: Callable[[str], bool] | None = None
+) -> results.Past:
+    """`shown`: how resources are spelled; `sees`: which streams may be named."""
+    event, envelope = recorded.event, recorded.envelope
+    assert isinstance(event, ValueWritten | ValueDeleted | ValueExpired)
+    return results.Past(
+        version=envelope.version,
+        value=event.value.value if isinstance(event, ValueWritten) else None,
+        updated_by=event.by,
+        principal=principal_of(recorded),
+        updated_at=utc(event.due if isinstance(event, ValueExpired) else envelope.at),
+        event_type=_EVENT_TYPES[type(event)],
+        position=envelope.position,
+        reason=envelope.caller.reason,
+        operation=envelope.operation,
+        based_on=envelope.based_on,
+        forced=envelope.forced or None,
+        guard=conditions(envelope, shown, sees),
+    )
+
+
+def conditions(
+    envelope: Envelope, shown: Callable[[str], str] | None, sees: Callable[[str], bool] | None
+) -> list[results.FencingConditionView] | None:
+    """The claims that a write relied on, without those that may not be named; None where there are none."""
+    found = [
+        results.FencingConditionView(
+            resource=it.resource if shown is None else shown(it.resource),
+            version=it.version,
+            former_session=it.former_session,
+        )
+        for it in envelope.guard or ()
+        if sees is None or sees(claim_stream(it.resource))
+    ]
+    return found or None
+
+
+def exported(
+    record: Record,
+    history: list[Recorded[Event]],
+    shown: Callable[[str], str] | None = None,
+    sees: Callable[[str], bool] | None = None,
+) -> results.ExportedRecord:
+    """`shown`, `sees`: as of `past`."""
+    entries = [past(recorded, shown, sees) for recorded in history]
+    return results.ExportedRecord(**listed(record).__dict__, history=entries)
+
+
+def watched(record: Record, now: int) -> results.StateRecord | results.Deleted:
+    if record.live:
+        return state_record(record, now)
+    return results.Deleted(
+        namespace=record.namespace,
+        key=record.key,
+        version=record.version,
+        deleted_by=record.updated_by,
+        principal=record.principal,
+        deleted_at=utc(record.updated_at),
+        expires_at=None if record.expires_at is None else utc(record.expires_at),
+    )
+
+
+def watch_timeout(record: Record, since: int, elapsed: float, cap: float | None) -> results.WatchTimeout:
+    return results.WatchTimeout(
+        namespace=record.namespace,
+        key=record.key,
+        since_version=since,
+        elapsed_seconds=round(elapsed, 3),
+        capped_at_seconds=cap,
+        hint="The key did not change in time. Call watch() again with the same version, or get() to read it.",
+    )
+
+
+def named(text: str, prefix: str) -> str:
+    """The calls that a text names as `wait()`, by the names that a surface gives them."""
+    return re.sub(r"\b([a-z_]+)\(\)", lambda call: f"{prefix}{call[1]}", text)
+
+
+def seconds_between(earlier: int, later: int) -> float:
+    """Seconds between two times in microseconds; 0 when the clock was set back in between."""
+    return max(0, later - earlier) / 1_000_000
+
+
+def refused(refusal: HoldlogError) -> Result:
+    """The answer to a refusal. Raises it again where it is no expected outcome."""
+    match refusal:
+        case refusals.ConflictError(detail=detail):
+            return _conflict(detail)
+        case refusals.NotFoundError(facts=facts):
+            return results.NotFound(**facts, hint="There is no value now. Call list() to see which keys exist.")
+        case refusals.FencedError():
+            return results.Fenced(
+                resource=refusal.resource,
+                version=refusal.version,
+                current_version=refusal.current_version,
+                held_by=refusal.held_by,
+                held_by_principal=refusal.held_by_principal,
+                reason=refusal.reason,
+                hint=_fenced_hint(refusal),
+            )
+        case refusals.UnavailableError():
+            return results.Unavailable(
+                message=str(refusal),
+                retry_after=refusal.retry_after,
+                in_doubt=refusal.in_doubt,
+                hint=_UNAVAILABLE_IN_DOUBT if refusal.in_doubt else _UNAVAILABLE,
+            )
+        case _:
+            raise refusal
+
+
+def _fenced_hint(refusal: refusals.FencedError) -> str:
+    if refusal.needs_receipt:
+        return _RECEIPT
+    if refusal.is_own:
+        return _OTHER_VERSION
+    if refusal.ended is not None:
+        return _ENDED[refusal.ended]
+    return _OTHER_SESSION if refusal.servers else _NOT_YOURS
+
+
+def _conflict(detail: refusals.ConflictDetail) -> results.Conflict:
+    if detail.actual_version == 0:
+        hint = (
+            "The key does not exist now, so its version counts as 0. Read it with get() and decide anew what to write."
+        )
+    else:
+        hint = "Somebody else wrote. Call get() to read what stands there, merge your changes, retry with its version."
+    return results.Conflict(**detail.model_dump(), hint=hint)
+
+
+_EVENT_TYPES: Final[Mapping[type[RecordEvent], Literal["write", "delete", "expire"]]] = {
+    ValueWritten: "write",
+    ValueDeleted: "delete",
+    ValueExpired: "expire",
+}
+_NOT_YOURS = (
+    "Nothing was written: you do not hold this claim now. It takes a claim of your own, not that of your parent agent:"
+    " claim() it, then read again before you write."
+)
+_OTHER_VERSION = "Nothing was written: your current claim has the version current_version. Pass that in guard."
+_OTHER_SESSION = (
+    "Nothing was written: another session with your agent name holds this claim. Choose a name of your own, such as"
+    " claude-7f3a, claim() it, then read again before you write."
+)
+_RECEIPT = (
+    "Nothing was written: this was claimed under your name without a session. If by you, add the receipt you were given"
+    " to its entry in guard."
+)
+_ENDED: Final[Mapping[str, str]] = {
+    "released": "Nothing was written: you released this claim. claim() it again, then read again before you write.",
+    "expired": "Nothing was written: the lease of this claim expired. claim() it again, then read again before you"
+    " write.",
+    "forced": "Nothing was written: a person took the claim away; the reason is given. claim() it again if you need"
+    " it, then read again before you write.",
+}
+_UNAVAILABLE = "Nothing was written. Try the same call again in a moment; if it goes on, tell the person you work for."
+_UNAVAILABLE_IN_DOUBT = "The write may or may not have happened. Read the current state before you try again."

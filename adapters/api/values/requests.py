@@ -1,0 +1,329 @@
+"""The calls of every surface: arguments checked, then what to run and how to answer. Runs nothing itself."""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+from holdlog.adapters.api.pagination import MAX_PAGE, chunks, event_bytes, page, record_bytes, up_to_a_page
+from holdlog.adapters.api.request import BlockingQuery, CommandRequest, Query
+from holdlog.adapters.api.threads.requests import ThreadRequests
+from holdlog.adapters.api.validation import (
+    BEGINNING,
+    NAME,
+    after_argument,
+    checked,
+    json_value,
+    number_of_seconds,
+    page_size,
+    text,
+    whole,
+)
+from holdlog.adapters.api.values import presenter as answers
+from holdlog.adapters.api.values import responses as results
+from holdlog.adapters.auth.grants import EVERYTHING
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
+from holdlog.domain.names import record_stream
+from holdlog.domain.ports import Reader
+from holdlog.domain.record import (
+    MAX_TTL_SECONDS,
+    MIN_TTL_SECONDS,
+    Check,
+    ClearNamespace,
+    Delete,
+    Merge,
+    Record,
+    Set,
+    Transact,
+    seen,
+)
+from holdlog.domain.refusals import InvalidError
+from holdlog.domain.times import utc
+
+EXPORT_PAGE: Final = 100
+"""Records in a page of an export; the whole history of each comes with it."""
+
+
+class Requests(ThreadRequests):
+    """Every method raises InvalidError for an argument that breaks a rule, then DeniedError for what the caller may
+    not."""
+
+    # --- state
+
+    def set(
+        self,
+        namespace: str,
+        key: str,
+        value: Any,
+        by: str,
+        expected_version: int | None,
+        guard: object = (),
+        ttl_seconds: float | None = None,
+    ) -> CommandRequest[results.SetResult]:
+        made = json_value(value, self._settings.max_value_bytes)
+        expected = None if expected_version is None else whole(expected_version, "expected_version")
+        ttl = None if ttl_seconds is None else time_to_live(ttl_seconds)
+        operation = checked(
+            lambda: Set(namespace=namespace, key=key, value=made, expected_version=expected, ttl_seconds=ttl)
+        )
+        guards = self.guards(guard)
+        command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards))
+        self._require_to_change(command)
+        return CommandRequest(command, answers.set_result)
+
+    def get(self, namespace: str, key: str) -> Query[results.StateRecord]:
+        """Its answer raises NotFoundError."""
+        place = self._readable(namespace, key)
+        return Query(lambda reader: answers.state_record(*_now(reader, *place)))
+
+    def merge(
+        self,
+        namespace: str,
+        key: str,
+        patch: Any,
+        by: str,
+        expected_version: int | None,
+        guard: object = (),
+        ttl_seconds: float | None = None,
+        keeps_end: bool = True,
+    ) -> CommandRequest[results.SetResult]:
+        """A JSON merge patch (RFC 7396); `ttl_seconds` is that of a new value, or of any unless it `keeps_end`."""
+        arguments = {
+            "namespace": namespace,
+            "key": key,
+            "patch": json_value(patch, self._settings.max_value_bytes),
+            "expected_version": None if expected_version is None else whole(expected_version, "expected_version"),
+            "ttl_seconds": None if ttl_seconds is None else time_to_live(ttl_seconds),
+            "keeps_end": keeps_end,
+            "max_bytes": self._settings.max_value_bytes,
+        }
+        operation = checked(lambda: Merge.model_validate(arguments))
+        guards = self.guards(guard)
+        command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards))
+        self._require_to_change(command)
+        return CommandRequest(command, answers.set_result)
+
+    def record(self, namespace: str, key: str) -> Query[Record]:
+        """The record as it is now, live or not: what `get` answers from."""
+        place = self._readable(namespace, key)
+        return Query(lambda reader: _now(reader, *place)[0])
+
+    def delete(
+        self, namespace: str, key: str, by: str, expected_version: int | None, guard: object = ()
+    ) -> CommandRequest[results.DeleteResult]:
+        expected = None if expected_version is None else whole(expected_version, "expected_version")
+        operation = checked(lambda: Delete(namespace=namespace, key=key, expected_version=expected))
+        guards = self.guards(guard)
+        command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards), by="deleted_by")
+        self._require_to_change(command)
+        return CommandRequest(command, lambda outcome: answers.delete_result(outcome, command.by))
+
+    def clear_namespace(self, namespace: str, by: str) -> CommandRequest[results.ClearResult]:
+        command = checked(lambda: ClearNamespace(namespace=namespace, by=by), by="deleted_by")
+        self._require("admin", command.namespace)
+        return CommandRequest(command, lambda outcome: answers.clear_result(outcome, command.namespace, command.by))
+
+    def list_records(
+        self, namespace: str, prefix: str = "", limit: int = MAX_PAGE, after: str | None = None, deleted: bool = False
+    ) -> Query[results.RecordList]:
+        namespace, size = text(namespace, "namespace", NAME), page_size(limit)
+        prefix, after = text(prefix, "prefix", BEGINNING), after_argument(after, "after_key")
+        self._require("read-values", namespace)
+
+        def answer(reader: Reader) -> results.RecordList:
+            found, more = page(_records(reader, namespace, prefix, after, deleted), size, record_bytes)
+            return results.RecordList(
+                namespace=namespace,
+                count=len(found),
+                records=[answers.listed(record) for record in found],
+                position=reader.position(),
+                next_after=found[-1].key if more else None,
+            )
+
+        return Query(answer, large=True)
+
+    def list_namespaces(self, limit: int = MAX_PAGE, after: str | None = None) -> Query[results.NamespaceList]:
+        size, after = page_size(limit), after_argument(after, "after_key")
+
+        def answer(reader: Reader) -> results.NamespaceList:
+            found, more = page(self._namespaces(reader, after, size + 1), size)
+            return results.NamespaceList(
+                count=len(found),
+                namespaces=[results.ListedNamespace(namespace=name, count=count) for name, count in found],
+                position=reader.position(),
+                next_after=found[-1][0] if more else None,
+            )
+
+        return Query(answer, large=True)
+
+    def all_records(self, namespace: str) -> Query[list[results.StateRecord]]:
+        namespace = self._readable_namespace(namespace)
+        return Query(
+            lambda reader: [
+                answers.state_record(it, reader.at) for it in reader.records(namespace, "", None, -1, False)
+            ],
+            large=True,
+        )
+
+    def all_namespaces(self) -> Query[list[str]]:
+        return Query(lambda reader: [namespace for namespace, _ in self._namespaces(reader, None, -1)], True)
+
+    def history(
+        self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
+    ) -> Query[results.History]:
+        size = page_size(limit)
+        before = None if before_version is None else whole(before_version, "before_version")
+        namespace, key = self._readable(namespace, key)
+
+        def answer(reader: Reader) -> results.History:
+            found, more = page(_history(reader, record_stream(namespace, key), before), size, event_bytes)
+            return results.History(
+                namespace=namespace,
+                key=key,
+                history=[self._past(recorded) for recorded in found],
+                next_before=found[-1].envelope.version if more else None,
+            )
+
+        return Query(answer, large=True)
+
+    def all_history(
+        self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
+    ) -> Query[list[results.Past]]:
+        """As many entries as asked for, however large: a list cannot tell that it was cut."""
+        size = page_size(limit)
+        before = None if before_version is None else whole(before_version, "before_version")
+        namespace, key = self._readable(namespace, key)
+        stream = record_stream(namespace, key)
+        return Query(lambda reader: [self._past(it) for it in reader.history(stream, before, size)], large=True)
+
+    def export(self, namespace: str, include_deleted: bool = False, after: str | None = None) -> Query[results.Export]:
+        after, namespace = after_argument(after, "after_key"), self._readable_namespace(namespace)
+
+        def answer(reader: Reader) -> results.Export:
+            found, more = page(
+                _exported(reader, namespace, after, include_deleted),
+                EXPORT_PAGE,
+                lambda record: (
+                    record_bytes(record) + up_to_a_page(event_bytes(it) for it in _history(reader, record.stream, None))
+                ),
+            )
+            return self._export(reader, namespace, found, found[-1].key if more else None)
+
+        return Query(answer, large=True)
+
+    def all_exported(self, namespace: str, include_deleted: bool = False) -> Query[results.Export]:
+        namespace = self._readable_namespace(namespace)
+        return Query(
+            lambda reader: self._export(
+                reader, namespace, list(_exported(reader, namespace, None, include_deleted)), None
+            ),
+            large=True,
+        )
+
+    def watch(
+        self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10
+    ) -> BlockingQuery[results.StateRecord | results.Deleted | results.WatchTimeout]:
+        since = whole(since_version, "since_version")
+        seconds, cap = self._capped(number_of_seconds(timeout_seconds, "timeout_seconds"))
+        place = self._readable(namespace, key)
+        known: int | None = None
+
+        def look(reader: Reader, elapsed: float) -> results.StateRecord | results.Deleted | None:
+            nonlocal known
+            record, now = _now(reader, *place)
+            if known is None:  # 0 means "not there": a deletion that lies before the call is then no news
+                known = record.version if since == 0 and not record.live else since
+            return answers.watched(record, now) if record.version > known else None
+
+        def timed_out(reader: Reader, elapsed: float) -> results.WatchTimeout:
+            return answers.watch_timeout(Record(*place), since, elapsed, cap)
+
+        return BlockingQuery(look, timed_out, seconds, (record_stream(*place),))
+
+    # --- what the caller may
+
+    def _require_to_change(self, command: Transact) -> None:
+        for operation in command.operations:
+            self._require("read-values" if isinstance(operation, Check) else "write-values", operation.namespace)
+        for claim in command.guard:
+            self._require("claim", claim.resource)
+
+    def _readable(self, namespace: str, key: str) -> tuple[str, str]:
+        place = text(namespace, "namespace", NAME), text(key, "key", NAME)
+        self._require("read-values", place[0])
+        return place
+
+    def _readable_namespace(self, namespace: str) -> str:
+        namespace = text(namespace, "namespace", NAME)
+        self._require("read-values", namespace)
+        return namespace
+
+    def _namespaces(self, reader: Reader, after: str | None, limit: int) -> list[tuple[str, int]]:
+        """As the reader's, of those that the caller may read."""
+        if self.grants is EVERYTHING:
+            return reader.namespaces(after, limit)
+        found = chunks(reader.namespaces, after, lambda it: it[0])
+        seen = (it for it in found if self.grants.allows("read-values", it[0]))
+        return list(seen if limit < 0 else islice(seen, limit))
+
+    # --- steps
+
+    def _past(self, recorded: Recorded[Event]) -> results.Past:
+        return answers.past(recorded, self.spelled, self._sees)
+
+    def _export(self, reader: Reader, namespace: str, found: list[Record], next_after: str | None) -> results.Export:
+        exported = [
+            answers.exported(record, reader.history(record.stream, None, -1), self.spelled, self._sees)
+            for record in found
+        ]
+        return results.Export(
+            namespace=namespace,
+            exported_at=utc(self._clock()),
+            record_count=len(exported),
+            history_count=sum(len(record.history) for record in exported),
+            records=exported,
+            position=reader.position(),
+            next_after=next_after,
+        )
+
+
+def time_to_live(seconds: object) -> float:
+    """Within its bounds, to the microsecond."""
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, int | float)
+        or not MIN_TTL_SECONDS <= seconds <= MAX_TTL_SECONDS
+    ):
+        raise InvalidError(
+            f"ttl_seconds: must be a number of seconds from {MIN_TTL_SECONDS:f} to {MAX_TTL_SECONDS} (ten years)"
+        )
+    return float(seconds)
+
+
+def _now(reader: Reader, namespace: str, key: str) -> tuple[Record, int]:
+    """The record as it is now, and the time that was gone by (0 where none matters)."""
+    record = reader.record(namespace, key)
+    if record.expires_at is None:
+        return record, 0
+    at = reader.at
+    if at < record.expires_at:
+        return record, at
+    # Read again after the time: a value that was renewed in between must not be taken for ended.
+    return seen(reader.record(namespace, key), at), at
+
+
+def _records(reader: Reader, namespace: str, prefix: str, after: str | None, deleted: bool) -> Iterator[Record]:
+    found = chunks(lambda key, size: reader.records(namespace, prefix, key, size, deleted), after, lambda it: it.key)
+    return (seen(record, reader.at) for record in found)
+
+
+def _exported(reader: Reader, namespace: str, after: str | None, include_deleted: bool) -> Iterable[Record]:
+    kinds = (False, True) if include_deleted else (False,)
+    return heapq.merge(
+        *(_records(reader, namespace, "", after, deleted) for deleted in kinds), key=lambda record: record.key
+    )
+
+
+def _history(reader: Reader, stream: str, before: int | None) -> Iterator[Recorded[Event]]:
+    return chunks(lambda version, size: reader.history(stream, version, size), before, lambda it: it.envelope.version)

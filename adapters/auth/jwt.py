@@ -1,0 +1,144 @@
+"""JSON Web Tokens of an identity provider: issuer, audience and signature checked, grants out of their claims."""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeGuard, cast
+from urllib.parse import urlsplit
+
+import httpx2
+from fastmcp.server.auth.providers.jwt import JWTVerifier
+
+from holdlog.adapters.auth.grants import Grants
+from holdlog.adapters.auth.principal import Principal
+from holdlog.domain.names import label
+from holdlog.domain.refusals import InvalidError, UnavailableError
+from holdlog.domain.token import MAX_ALLOWED, space_name
+
+GRANTS_CLAIM: Final = "holdlog"
+SPACE_CLAIM: Final = "holdlog_space"
+SCOPE_PREFIX: Final = "holdlog:"
+REFRESH_SECONDS: Final = 10.0
+"""Between two fetches of the keys, whatever is asked for: nobody makes us ask the provider again and again."""
+FETCH_SECONDS: Final = 10.0
+LEEWAY_SECONDS: Final = 60.0
+"""By which the provider's clock may be ahead of ours."""
+
+_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+_log = logging.getLogger("holdlog")
+
+
+class JwtOptions(NamedTuple):
+    """All three are needed. `jwks_url`: where the provider's public keys are (RFC 7517)."""
+
+    issuer: str
+    audience: str
+    jwks_url: str
+    algorithm: str = "RS256"
+
+
+class JwtBearers:
+    """Raises InvalidError for options that cannot be right, in one line."""
+
+    def __init__(self, options: JwtOptions) -> None:
+        _require_whole(options)
+        self._verifier = _Keys(
+            jwks_uri=options.jwks_url,
+            issuer=options.issuer,
+            audience=options.audience,
+            algorithm=options.algorithm,
+            jwks_refresh_interval=REFRESH_SECONDS,
+        )
+
+    async def bearer(self, text: str) -> Principal | None:
+        """Raises UnavailableError where the provider's keys cannot be fetched."""
+        try:
+            found = await self._verifier.load_access_token(text)
+            return None if found is None else _principal(found.claims)
+        except UnavailableError:
+            raise
+        except Exception as error:  # whatever a stranger puts into a token, it is no error of ours
+            _log.debug("a JWT was refused: %s", type(error).__name__)
+            return None
+
+
+def _require_whole(options: JwtOptions) -> None:
+    for name, value in zip(("--jwt-issuer", "--jwt-audience", "--jwt-jwks-url"), options, strict=False):
+        if not value or not value.strip():
+            raise InvalidError(
+                f"{name}: is needed, too; JWT takes --jwt-issuer, --jwt-audience and --jwt-jwks-url together"
+            )
+    url = urlsplit(options.jwks_url)
+    if not url.hostname or (url.scheme != "https" and not (url.scheme == "http" and url.hostname in _LOOPBACK)):
+        raise InvalidError("--jwt-jwks-url: must be https://… (http:// on this machine only): who changes it gets in")
+    if options.algorithm not in _ALGORITHMS:
+        raise InvalidError(f"--jwt-algorithm: must be one of {', '.join(_ALGORITHMS)}")
+
+
+def _principal(claims: Mapping[str, Any]) -> Principal | None:
+    """None for a token without a subject, without an end, or from the future."""
+    subject, end, start = claims.get("sub"), claims.get("exp"), claims.get("nbf", 0)
+    now = time.time()
+    if not isinstance(subject, str) or not _is_time(end) or not _is_time(start):
+        return None
+    if end <= now or start > now + LEEWAY_SECONDS:
+        return None
+    try:
+        if label(subject) != subject:
+            return None  # two subjects must not become one principal
+        name = label(f"jwt:{subject}")
+        space = space_name(claims[SPACE_CLAIM]) if SPACE_CLAIM in claims else None
+    except (ValueError, TypeError):
+        return None
+    return Principal(name, Grants.of(_granted(claims)), space, int(end * 1_000_000))
+
+
+def _granted(claims: Mapping[str, Any]) -> Iterator[str]:
+    """Scopes with our prefix, and a claim of our own; what is no grant is passed over, and allows nothing."""
+    scopes = claims.get("scope", claims.get("scp", ()))
+    given = [it.removeprefix(SCOPE_PREFIX) for it in _listed(scopes) if it.startswith(SCOPE_PREFIX)]
+    yield from (given + _listed(claims.get(GRANTS_CLAIM, ())))[:MAX_ALLOWED]
+
+
+def _listed(claim: object) -> list[str]:
+    found = claim.split() if isinstance(claim, str) else claim
+    return [it for it in found if isinstance(it, str)] if isinstance(found, list) else []
+
+
+def _is_time(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value < 1e12
+
+
+class _Keys(JWTVerifier):
+    """Tells apart a token that is wrong and a provider that does not answer."""
+
+    _unreachable = False
+
+    async def _fetch_jwks(self) -> dict[str, Any]:
+        self._unreachable = True
+        with suppress(httpx2.HTTPError, httpx2.InvalidURL, ValueError, RecursionError, TimeoutError):
+            async with asyncio.timeout(FETCH_SECONDS):  # all who need the keys wait for them
+                found: Any = await super()._fetch_jwks()
+            if isinstance(found, dict) and isinstance(found.get("keys"), list):
+                self._unreachable = False
+                return cast(dict[str, Any], found)
+        raise _unavailable()
+
+    async def _get_jwks_key(self, kid: str | None) -> str:
+        try:
+            return await super()._get_jwks_key(kid)
+        except ValueError:
+            if self._unreachable:
+                raise _unavailable() from None
+            raise
+
+
+def _unavailable() -> UnavailableError:
+    return UnavailableError(
+        "the identity provider's keys cannot be fetched now; try again", retry_after=REFRESH_SECONDS
+    )

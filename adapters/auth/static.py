@@ -1,0 +1,47 @@
+"""The one static token, out of a file or the environment."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from holdlog.adapters.operating_system.secrets import is_readable_by_others, secret, secret_in
+from holdlog.domain.refusals import InvalidError
+
+VARIABLE: Final = "HOLDLOG_AUTH_TOKEN"
+SHORT: Final = 16
+"""Characters; what has fewer can be guessed."""
+
+
+def static_token(environ: Mapping[str, str], file: str | None, tell: Callable[[str], None]) -> str | None:
+    """Out of `file`, else HOLDLOG_AUTH_TOKEN or the file that HOLDLOG_AUTH_TOKEN_FILE names; None where none is set.
+
+    `tell` is told what is unwise. Raises InvalidError for one that is empty or blank: whoever wanted a token must not
+    get a server without."""
+    set_ = [name for name in (VARIABLE, f"{VARIABLE}_FILE") if name in environ]
+    if file is not None and set_:
+        raise InvalidError(f"--auth-token-file and {set_[0]} are both set; keep one")
+    for name in set_:
+        if not environ[name].strip():
+            raise InvalidError(f"{name} is set and empty; put a token into it, or unset it")
+    named = "--auth-token-file" if file is not None else set_[0] if set_ else ""
+    text = secret_in(file, named) if file is not None else secret(environ, VARIABLE)
+    if text is None:
+        return None
+    if not text.strip():
+        raise InvalidError(f"{named}: the token is empty")
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise InvalidError(f"{named}: a token has visible ASCII characters only, and no blanks")
+    place = file if file is not None else environ.get(f"{VARIABLE}_FILE")
+    if place is not None and _others_read(Path(place).expanduser()):
+        tell(f"{place} can be read by others on this machine; chmod 600 keeps the token to you")
+    if len(text) < SHORT:
+        tell(f"the token has fewer than {SHORT} characters and can be guessed; `openssl rand -hex 32` makes a good one")
+    return text
+
+
+def _others_read(path: Path) -> bool:
+    try:
+        return is_readable_by_others(os.stat(path))
+    except OSError:
+        return False

@@ -1,1 +1,0 @@
-"""Claims on every surface: arguments, answers, and the calls that stand in line."""

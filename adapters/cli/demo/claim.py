@@ -1,0 +1,95 @@
+"""The demo's third scene: one agent edits a file, the other stands in line and is handed the claim with its release."""
+
+import asyncio
+from typing import Any, Final
+
+from holdlog.adapters.cli.demo.agents import Agent, Wrong, require
+from holdlog.adapters.cli.demo.screen import Screen
+from holdlog.adapters.cli.demo.timeline import Span, Tick, Wake
+
+RESOURCE: Final = "src/report.md"
+EDITS: Final = {"ada": 1.5, "ben": 0.8}
+"""Seconds that an agent holds the claim, as if it edited the file."""
+LINE: Final = 10.0
+"""Seconds that ben would stand in line."""
+NOTE: Final = "section 2 is new"
+
+
+async def taken_in_turn(screen: Screen, ada: Agent, ben: Agent) -> None:
+    """ada claims; ben is refused, stands in line, and has the claim with her release. Raises Wrong."""
+    screen.title("3  A claim: one edits, the other is next in line", f"Both want to edit {RESOURCE}.")
+    timeline = screen.timeline
+    with timeline.scene("3  with holdlog: a claim") as scene:
+        hold = await _claim(screen, ada)
+        await _refused(screen, ben, ada)
+        with timeline.during(ben.name, "wait", "in line"):
+            waiting = asyncio.create_task(_stand_in_line(ben, screen))
+            await _first_in_line(ada, ben)
+            screen.act(ben.name, "in line", f"first, in one call: claim(wait_seconds={LINE:.0f})")
+            await asyncio.sleep(EDITS[ada.name])
+            if waiting.done():
+                await waiting
+                raise Wrong(f"{ben.name} got what {ada.name} held")
+            asked = timeline.now()
+            answer = await ada.call("release", resource=RESOURCE, agent=ada.name, outcome="modified", note=NOTE)
+            released = timeline.end(hold)
+            require(
+                answer["status"] == "released" and answer.get("granted_to") == ben.name,
+                f"{ada.name}'s release was answered {answer['status']}, granted to {answer.get('granted_to')}",
+            )
+            screen.act(ada.name, "releases", f'"{NOTE}": granted to {ben.name}', at=released)
+            granted, told = await waiting
+        next_hold = timeline.begin(ben.name, "hold", f"holds {RESOURCE}")
+        screen.act(ben.name, "claimed", _latency(asked, released, granted), "green", at=granted)
+        screen.aside("told:", f'{told["previous_outcome"]} by {told["previous_holder"]}: "{told["previous_note"]}"')
+        screen.aside("hint:", told["hint"])
+        timeline.wakes.append(Wake(ada.name, ben.name, released, granted))
+        await asyncio.sleep(EDITS[ben.name])
+        timeline.end(next_hold)
+        scene.outcome = (f"granted {granted - asked:.1f} ms after the release was sent", "by one call in line")
+    screen.outcome(f"{ben.name} had it {granted - asked:.1f} ms after the release was sent, by one call.", good=True)
+
+
+async def _claim(screen: Screen, agent: Agent) -> Span:
+    answer = await agent.call("claim", resource=RESOURCE, agent=agent.name)
+    require(answer["status"] == "claimed", f"{agent.name}'s claim was answered {answer['status']}, not claimed")
+    hold = screen.timeline.begin(agent.name, "hold", f"holds {RESOURCE}")
+    screen.act(agent.name, "claims", f"{RESOURCE}: claimed, version {answer['version']}; and edits it")
+    return hold
+
+
+async def _refused(screen: Screen, asker: Agent, holder: Agent) -> None:
+    answer = await asker.call("claim", resource=RESOURCE, agent=asker.name)
+    status, held_by = answer["status"], answer.get("held_by")
+    require(
+        status == "busy" and held_by == holder.name,
+        f"{asker.name}'s claim of what {holder.name} holds was answered {status}, held by {held_by}",
+    )
+    screen.timeline.ticks.append(Tick(asker.name, "busy", screen.timeline.now(), "busy"))
+    screen.act(asker.name, "busy", f"{RESOURCE}: held_by {held_by} for {answer['held_for_seconds']:.3f} s", "red")
+    screen.aside("hint:", answer["hint"])
+
+
+async def _stand_in_line(agent: Agent, screen: Screen) -> tuple[float, dict[str, Any]]:
+    """When the claim was granted, and the answer."""
+    answer = await agent.call("claim", resource=RESOURCE, agent=agent.name, wait_seconds=LINE)
+    granted = screen.timeline.now()
+    status = answer["status"]
+    require(status == "claimed", f"{agent.name}'s claim in line was answered {status}, not claimed")
+    require(answer.get("previous_note") == NOTE, f"{agent.name} was not told what the holder before it did")
+    return granted, answer
+
+
+async def _first_in_line(holder: Agent, waiter: Agent) -> None:
+    """Wait until the holder is told that the other one stands in line."""
+    for _ in range(1_000):
+        told = await holder.call("claim", resource=RESOURCE, agent=holder.name)
+        if [it["agent"] for it in told.get("waiting", ())] == [waiter.name]:
+            return
+    raise Wrong(f"{waiter.name} never stood in line")
+
+
+def _latency(asked: float, released: float, woken: float) -> str:
+    if woken >= released:
+        return f"{woken - released:.1f} ms after the release was answered"
+    return f"{woken - asked:.1f} ms after the release was sent, unanswered"

@@ -1,0 +1,90 @@
+"""`holdlog demo`: real servers and agents, in some ten seconds; what it shows is measured and checked as it happens."""
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO
+
+if TYPE_CHECKING:
+    from holdlog.adapters.cli.commands import Parsers
+
+AGENTS: Final = ("ada", "ben")
+SERVER: Final = (sys.executable, "-m", "holdlog")
+
+NEXT_STEPS: Final = """\
+uv tool install git+https://github.com/holdlog/holdlog
+(or, from a copy of the repository: uv tool install FOLDER)
+
+Then put this into .mcp.json of your project, and its agents share claims:
+
+  {
+    "mcpServers": {
+      "holdlog": { "command": "holdlog" }
+    }
+  }
+
+  holdlog --tools all       the same server with the tools for shared values
+  holdlog claims            who holds what
+  holdlog doctor            is the store sound, and who is connected?"""
+
+
+def add_demo(commands: "Parsers") -> None:
+    demo = commands.add_parser(
+        "demo",
+        help="two agents, one budget, one file: with and without holdlog, in ten seconds",
+        description="Start two real servers on a fresh file in a temporary folder, and show what they are for.",
+    )
+    demo.add_argument("--svg", metavar="FILE", type=_picture, help="also draw what was measured as an SVG picture")
+    demo.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """0 when every step came out right, else 1."""
+    return perform(sys.stdout, options.svg)
+
+
+def _picture(name: str) -> Path:
+    """Refused before the demo begins, not ten seconds later."""
+    path = Path(name)
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise argparse.ArgumentTypeError("must be a file in a folder that exists")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise argparse.ArgumentTypeError("must be a file that you may write")
+    return path
+
+
+def perform(out: TextIO, svg: Path | None = None, command: Sequence[str] = SERVER) -> int:
+    """Play the demo with servers that `command` starts; the exit code. The picture is drawn when all went right."""
+    os.environ.setdefault("FASTMCP_LOG_ENABLED", "false")
+    from holdlog.adapters.cli.demo.screen import Screen
+    from holdlog.adapters.cli.demo.timeline import Timeline
+
+    timeline = Timeline(AGENTS)
+    screen = Screen(out, timeline)
+    screen.line(screen.paint("bold", "holdlog demo"))
+
+    from holdlog.adapters.cli.demo.agents import Wrong  # a second or so: the client of MCP
+    from holdlog.adapters.cli.demo.picture import picture
+    from holdlog.adapters.cli.demo.story import tell
+    from holdlog.domain.refusals import HoldlogError
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="holdlog-demo-") as folder:
+            asyncio.run(tell(screen, command, Path(folder)))
+        if svg is not None:
+            svg.write_text(picture(timeline), encoding="utf-8")
+    except BrokenPipeError:
+        raise
+    except (Wrong, HoldlogError, OSError) as error:
+        screen.outcome(f"wrong: {error}", good=False)
+        return 1
+    screen.title("Next")
+    for line in NEXT_STEPS.splitlines():
+        screen.line(f"   {line}".rstrip())
+    if svg is not None:
+        screen.line(f"\n   drawn: {svg}")
+    return 0

@@ -1,0 +1,50 @@
+"""Clients that go away while something is done for them."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from holdlog.adapters.api.request import BlockingQuery
+from holdlog.adapters.api.values.responses import Result
+from holdlog.adapters.http.answers import answer
+from holdlog.adapters.http.authentication import not_valid
+from holdlog.adapters.runtime.request_context import RequestContext
+
+Done = TypeVar("Done")
+
+
+async def long_poll(receive: Receive, context: RequestContext, wait: BlockingQuery[Any]) -> Response:
+    """What was waited for, but nothing that came after the token was revoked."""
+    found: Result | None = await unless_gone(receive, context.engine.wait_async(wait))
+    if found is None:
+        return NoAnswer()
+    return answer(found) if await context.still() else not_valid()
+
+
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, Done]) -> Done | None:
+    """What the work gives; None when the client is gone before: then it is cancelled, and has ended. For requests whose
+    body was read."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class NoAnswer(Response):
+    """To a client that is gone: nothing is sent, nor counted as if it were."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        pass

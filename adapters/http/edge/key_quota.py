@@ -1,0 +1,63 @@
+"""How many keys a store may have: counted now and then, so that no write waits for it."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.domain.commands import AnyCommand
+from holdlog.domain.ports import Reader
+from holdlog.domain.record import Merge, Set, Transact, seen
+from holdlog.domain.refusals import HoldlogError, OverLimitError
+
+COUNTED_EVERY: Final = 10.0
+"""Seconds; so long more keys may come than there is room for."""
+
+_log = logging.getLogger("holdlog")
+
+
+class Room:
+    """Of one store; `most`: keys. Values that stand there can be written and deleted however full it is."""
+
+    def __init__(self, engine: Engine, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._engine = engine
+        self._most = most
+        self._clock = clock
+        self._full = False
+        self._counted_at: float | None = None
+        self._counting: asyncio.Task[None] | None = None
+
+    async def require(self, command: AnyCommand) -> None:
+        """Raises OverLimitError for what would add a key where there is no room."""
+        if not isinstance(command, Transact):
+            return
+        if self._counting is None and (self._counted_at is None or self._clock() > self._counted_at + COUNTED_EVERY):
+            self._counting = asyncio.create_task(self._count())
+        if self._full and await self._engine.run_off_loop(partial(self._adds, command)):
+            raise OverLimitError(f"the store has its {self._most} keys (--max-keys); delete some", COUNTED_EVERY)
+
+    async def _count(self) -> None:
+        try:
+            self._full = await asyncio.to_thread(self._is_full)
+        except HoldlogError as error:
+            _log.debug("the keys could not be counted: %s", error)
+        finally:
+            self._counted_at = self._clock()
+            self._counting = None
+
+    def _is_full(self) -> bool:
+        with self._engine.store.reader() as reader:
+            return sum(count for _, count in reader.namespaces(None, -1)) >= self._most
+
+    def _adds(self, command: Transact) -> bool:
+        with self._engine.store.reader() as reader:
+            return any(
+                isinstance(it, Set | Merge) and not _lives(reader, it.namespace, it.key) for it in command.operations
+            )
+
+
+def _lives(reader: Reader, namespace: str, key: str) -> bool:
+    return seen(reader.record(namespace, key), reader.at).live

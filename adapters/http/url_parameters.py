@@ -1,0 +1,108 @@
+"""What a request names by its target and headers: segments of the path, arguments of the query, fields."""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes
+
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+from starlette.types import Scope
+
+from holdlog.adapters.api.validation import number_of_seconds
+from holdlog.domain.refusals import InvalidError
+
+MAX_ARGUMENTS: Final = 16
+_BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+def below(path: str, endpoint: Callable[..., Any], methods: list[str]) -> list[Route]:
+    """Routes for a path, to read, and for all below it.
+
+    The endpoint takes the names from `segments` or `behind`: the path that routes match by is decoded, so that a
+    name with a slash in it looks like two."""
+    tree = Route(f"{path}/{{rest:path}}", endpoint, methods=methods)
+    tree.path_regex = re.compile(tree.path_regex.pattern, re.DOTALL)  # a line break is a bad name, not a foreign path
+    return [Route(path, endpoint, methods=["GET"]), tree]
+
+
+def segments(scope: Scope, first: str) -> list[str]:
+    """The segments of the path behind the first, each decoded once. Raises InvalidError, HTTPException (404)."""
+    rest = behind(scope, first)
+    return [] if rest is None else [decoded(segment) for segment in rest.split("/")]
+
+
+def behind(scope: Scope, first: str) -> str | None:
+    """What stands behind the first segment and its slash, still encoded; None where there is no slash. Raises
+    HTTPException (404) where the first is another one, as `kv%2Fgroup` is."""
+    raw: bytes = scope["raw_path"]
+    path = raw.decode("latin-1").removeprefix(scope.get("root_path", ""))
+    named, slash, rest = path[1:].partition("/")
+    if decoded(named) != first:
+        raise HTTPException(404)
+    return rest if slash else None
+
+
+def decoded(text: str, argument: str = "path") -> str:
+    """Percent-encoded UTF-8 (RFC 3986 section 2.1), decoded once. Raises InvalidError."""
+    if "%" not in text and text.isascii():
+        return text
+    if _BROKEN.search(text):
+        raise InvalidError(f"{argument}: must be percent-encoded; a percent sign is %25")
+    try:
+        return unquote_to_bytes(text.encode("latin-1")).decode()
+    except UnicodeDecodeError:
+        raise InvalidError(f"{argument}: must be percent-encoded UTF-8") from None
+
+
+def shown(name: str) -> str:
+    """How an unknown argument is told: by its name only where that is harmless to print."""
+    return name if name.isidentifier() and name.isascii() and len(name) <= 32 else "query"
+
+
+def arguments(scope: Scope, *known: str) -> dict[str, str]:
+    """The arguments of the query. Raises InvalidError for one that is none of the known, or comes twice."""
+    query: bytes = scope["query_string"]
+    if not query:
+        return {}
+    given: dict[str, str] = {}
+    parts = query.decode("latin-1").replace("+", " ").split("&")
+    if len(parts) > MAX_ARGUMENTS:
+        raise InvalidError(f"query: must have {MAX_ARGUMENTS} arguments at most")
+    for part in filter(None, parts):
+        name, _, value = (decoded(text, "query") for text in part.partition("="))
+        if name not in known:
+            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise InvalidError(f"{shown(name)}: is no argument of this request; {takes}")
+        if name in given:
+            raise InvalidError(f"{name}: is given twice")
+        given[name] = value
+    return given
+
+
+def number(given: dict[str, str], name: str, default: int) -> int:
+    """A whole number of the query. Raises InvalidError."""
+    text = given.get(name)
+    if text is None:
+        return default
+    if not re.fullmatch(r"[0-9]{1,19}", text):
+        raise InvalidError(f"{name}: must be a whole number")
+    return int(text)
+
+
+def seconds_of(given: str, name: str) -> float:
+    """A number of seconds of the query. Raises InvalidError."""
+    try:
+        return number_of_seconds(float(given), name)
+    except ValueError:
+        raise InvalidError(f"{name}: must be a finite number of seconds, 0 or more") from None
+
+
+def fields(scope: Scope) -> dict[bytes, bytes]:
+    """The headers by their names in lower case; one that comes more than once is joined by commas (RFC 9110
+    section 5.3)."""
+    headers: list[tuple[bytes, bytes]] = scope["headers"]
+    found: dict[bytes, bytes] = {}
+    for name, value in headers:
+        found[name] = found[name] + b", " + value if name in found else value
+    return found

@@ -1,0 +1,61 @@
+"""What a request to the key-value API says besides its body: who writes, on which claims, and what it wants back."""
+
+import re
+from typing import Any, Final, NamedTuple
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope
+
+from holdlog.adapters.api.keyvalue import author
+from holdlog.adapters.http.url_parameters import decoded
+from holdlog.adapters.http.values.request_bodies import wants_json
+from holdlog.adapters.runtime.request_context import RequestContext
+from holdlog.domain.refusals import InvalidError
+
+ANYBODY: Final = "http"
+"""Who wrote, when neither the request nor its token says."""
+
+
+class KeyValueRequest(NamedTuple):
+    """A request as its handler needs it."""
+
+    scope: Scope
+    receive: Receive
+    context: RequestContext
+    fields: dict[bytes, bytes]
+    names: list[str]
+
+    @property
+    def json(self) -> bool:
+        return wants_json(self.fields.get(b"accept"))
+
+    @property
+    def by(self) -> str:
+        """Who writes: as the request says, else its token."""
+        told = self.fields.get(b"x-agent")
+        if told is not None:
+            try:
+                return told.decode().strip()
+            except UnicodeDecodeError:
+                raise InvalidError("X-Agent: must be UTF-8") from None
+        return author(self.context.caller, ANYBODY)
+
+    @property
+    def guard(self) -> list[dict[str, Any]]:
+        """The claims that a write relies on: `X-Guard: src%2Fa.py@3, custom:%2F%2Fdeploy@1`; a claim that
+        was made without a session also needs its receipt: `src%2Fa.py@3;receipt=…`."""
+        told = self.fields.get(b"x-guard")
+        claims = []
+        for text in told.decode("latin-1").split(",") if told is not None else ():
+            claim, _, receipt = text.strip().partition(";receipt=")
+            resource, _, version = claim.rpartition("@")
+            if not resource or not re.fullmatch(r"[0-9]{1,18}", version):
+                raise InvalidError("X-Guard: must be resource@version, percent-encoded, with commas between several")
+            named = {"resource": decoded(resource, "X-Guard"), "version": int(version)}
+            claims.append(named | ({"receipt": decoded(receipt, "X-Guard")} if receipt else {}))
+        return claims
+
+    async def body(self) -> bytes:
+        if b"content-range" in self.fields:
+            raise InvalidError("Content-Range: a value is written as a whole")  # RFC 9110 section 14.5
+        return await Request(self.scope, self.receive).body()

@@ -1,0 +1,288 @@
+"""Where the store is: the rules of the design's section 10, by reading files only (no git process).
+
+Standard library only and quick to import: the hook's fast path uses it.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from holdlog.adapters.operating_system.platform import file_system, is_network
+
+STORE_FILE = "state.db"
+OUR_FOLDER = ".holdlog"
+FOLDER_MODE = 0o700
+MAX_POINTER_BYTES = 64 * 1024
+"""Limit for a `.git` file and a `commondir` file, each of which holds one path."""
+
+
+class GitPlace(NamedTuple):
+    """A worktree: the folder with its `.git`, its own git folder, and the one that all its siblings share."""
+
+    folder: Path
+    git_folder: Path
+    common: Path
+
+
+class LocationError(ValueError):
+    """There is no place for the store. The message is one line and says what to do."""
+
+
+def find_store(db: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
+    """Absolute path of the SQLite file, symbolic links resolved (the files beside it must have one name for everybody).
+
+    `db` (the `--db` option) or `HOLDLOG_DB` decides if given. Otherwise, seen from `CLAUDE_PROJECT_DIR` if that folder
+    exists, else from `cwd`: the git repository's common folder (one store for all its worktrees), else the nearest
+    `.holdlog/` upwards, else the user's state folder. A repository or `.holdlog/` that stands in `/` or in the home
+    folder is passed over. `GIT_DIR` and its kin are ignored: a git hook must find the store that everybody else finds.
+    Nothing is created, and the caller has handled URLs and `:memory:`.
+    Raises LocationError.
+    """
+    explicit = db if db is not None else environ.get("HOLDLOG_DB") or None
+    if explicit is not None:
+        return _explicit(explicit, "--db" if db is not None else "HOLDLOG_DB", environ, cwd)
+    start = start_folder(environ, cwd)
+    avoided = avoided_folders(environ)
+    git = find_git(start, avoided)
+    place = (git.common / "holdlog" if git else own_place(start, avoided)) or _state_place(environ)
+    return resolved(place / STORE_FILE)
+
+
+def prepare_folder(path: Path, environ: Mapping[str, str] = os.environ) -> None:
+    """Create the folder of the store `path`, mode 0700, if it is missing, and a `.gitignore` in a `.holdlog/` that has
+    none. Only that last folder is created, except under the user's state folder, which may be missing as a whole.
+    Existing folders keep their modes. Raises LocationError.
+    """
+    folder = path.parent
+    try:
+        for missing in _to_create(folder, environ):
+            _make(missing)
+        if folder.name == OUR_FOLDER:
+            _ignore_in_git(folder)
+    except OSError as error:
+        raise LocationError(
+            f"folder {shown(folder)} cannot be prepared ({_why(error)}); use --db with a path in a folder you may write"
+        ) from error
+
+
+def require_local(path: Path, fs_type: str | None = None) -> None:
+    """Raise LocationError if `path` is, or would be, on a network file system. `fs_type`: its type where known."""
+    kind = file_system(path) if fs_type is None else fs_type
+    if is_network(kind):
+        raise LocationError(
+            f"{shown(path)} is on a network file system ({kind}), where SQLite's WAL corrupts; "
+            "use --db with a path on a local disk, or PostgreSQL"
+        )
+
+
+def shown(path: Path | str) -> str:
+    """A path as it may stand in a one-line message: what is not printable becomes `?`."""
+    return "".join(character if character.isprintable() else "?" for character in str(path))
+
+
+def _explicit(text: str, option: str, environ: Mapping[str, str], cwd: Path) -> Path:
+    if not text.strip():
+        raise LocationError(f"{option} is empty; name a file, such as {option} ./{OUR_FOLDER}/{STORE_FILE}")
+    if any(ord(character) < 32 or ord(character) == 127 for character in text):
+        raise LocationError(f"{option} holds a control character; name a file, such as ./{OUR_FOLDER}/{STORE_FILE}")
+    path = resolved(cwd / expanded(text, environ))
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        mode = stat.S_IFDIR if text.endswith(("/", os.sep)) else stat.S_IFREG
+    except OSError as error:
+        raise LocationError(f"{option} {shown(path)} cannot be reached ({_why(error)}); name another file") from error
+    if stat.S_ISDIR(mode):
+        raise LocationError(f"{option} {shown(path)} is a folder; name a file in it: {shown(path / STORE_FILE)}")
+    if not stat.S_ISREG(mode):
+        raise LocationError(f"{option} {shown(path)} is not a regular file; name another file")
+    return path
+
+
+def expanded(text: str, environ: Mapping[str, str]) -> Path:
+    """The path with a `~` at its beginning replaced by that home folder. Raises LocationError."""
+    path = Path(text)
+    if path.parts[:1] == ("~",):
+        return _home(environ).joinpath(*path.parts[1:])
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise LocationError(f"{shown(path.parts[0])} names no user; write ./{shown(text)} or the whole path") from error
+
+
+def start_folder(environ: Mapping[str, str], cwd: Path) -> Path:
+    """Where the agent works: `CLAUDE_PROJECT_DIR` if it is a folder here, else `cwd`; resolved."""
+    # A variable passed into a container may name a folder of the host: then the working folder is the better witness.
+    project = environ.get("CLAUDE_PROJECT_DIR")
+    if project and "\0" not in project and stat.S_ISDIR(_mode(cwd / project)):
+        return resolved(cwd / project)
+    return resolved(cwd)
+
+
+def avoided_folders(environ: Mapping[str, str]) -> set[Path]:
+    """Folders that are nobody's project: the home folder."""
+    try:
+        return {resolved(_home(environ))}
+    except LocationError:
+        return set()  # no home folder: only the state folder needs one, and asks again
+
+
+def find_git(start: Path, avoided: set[Path]) -> GitPlace | None:
+    """The worktree nearest upwards of `start`; passed over is one that stands in an avoided folder or in `/`.
+
+    Raises LocationError for a `.git` file that leads nowhere.
+    """
+    for folder in _upwards(start, avoided):
+        place = git_place(folder)
+        if place is not None and place.common not in avoided and place.common != place.common.parent:
+            return place
+    return None
+
+
+def own_place(start: Path, avoided: set[Path]) -> Path | None:
+    """The nearest `.holdlog/` upwards of `start`."""
+    for folder in _upwards(start, avoided):
+        if stat.S_ISDIR(_mode(folder / OUR_FOLDER)):
+            return folder / OUR_FOLDER
+    return None
+
+
+def _state_place(environ: Mapping[str, str]) -> Path:
+    # The XDG specification has a relative path ignored.
+    configured = environ.get("XDG_STATE_HOME", "")
+    state = Path(configured) if os.path.isabs(configured) else _home(environ) / ".local" / "state"
+    return state / "holdlog"
+
+
+def _upwards(start: Path, avoided: set[Path]) -> Iterator[Path]:
+    for folder in (start, *start.parents):
+        if folder not in avoided and folder != folder.parent:
+            yield folder
+
+
+def git_place(folder: Path) -> GitPlace | None:
+    """The repository whose `.git` stands in `folder` (gitrepository-layout(5)), None if there is none.
+
+    As git does: a folder that is no repository is passed over, a file that leads nowhere is an error (LocationError).
+    """
+    entry = folder / ".git"
+    mode = _mode(entry)
+    if stat.S_ISDIR(mode):
+        common = _common_of(entry)
+        return GitPlace(folder, resolved(entry), common) if _is_repository(entry, common) else None
+    if not stat.S_ISREG(mode):
+        return None
+    pointer = pointer_in(entry)
+    if not pointer.startswith("gitdir: "):
+        raise _broken(entry, "is not what git writes")
+    git_folder = entry.parent / pointer.removeprefix("gitdir: ")
+    common = _common_of(git_folder)
+    if not _is_repository(git_folder, common):
+        raise _broken(entry, "leads to no git repository")
+    return GitPlace(folder, resolved(git_folder), common)
+
+
+def _common_of(git_folder: Path) -> Path:
+    """A worktree's git folder names the common one in `commondir`; that of a repository or submodule is its own."""
+    entry = git_folder / "commondir"
+    return resolved(git_folder / pointer_in(entry)) if stat.S_ISREG(_mode(entry)) else resolved(git_folder)
+
+
+def _is_repository(git_folder: Path, common: Path) -> bool:
+    return _there(git_folder / "HEAD") and all(stat.S_ISDIR(_mode(common / part)) for part in ("objects", "refs"))
+
+
+def pointer_in(entry: Path) -> str:
+    """The one line of a file that git keeps to point elsewhere. Raises LocationError."""
+    try:
+        with entry.open("rb") as file:
+            content = file.read(MAX_POINTER_BYTES + 1)
+    except OSError as error:
+        raise _broken(entry, f"cannot be read ({_why(error)})") from error
+    if len(content) > MAX_POINTER_BYTES or b"\0" in content:
+        raise _broken(entry, "is not what git writes")
+    return os.fsdecode(content).rstrip("\r\n")
+
+
+def _broken(entry: Path, problem: str) -> LocationError:
+    return LocationError(f"{shown(entry)} {problem}; repair the repository, or use --db with a path of your own")
+
+
+def _to_create(folder: Path, environ: Mapping[str, str]) -> list[Path]:
+    missing = []
+    for level in (folder, *folder.parents):
+        mode = _mode(level)
+        if stat.S_ISDIR(mode):
+            break
+        if mode:
+            raise LocationError(f"{shown(level)} is not a folder; use --db with a path in a folder")
+        missing.append(level)
+    if len(missing) > 1 and folder != resolved(_state_place(environ)):
+        raise LocationError(f"folder {shown(missing[1])} does not exist; make it, or use --db with another path")
+    return missing[::-1]
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(FOLDER_MODE)
+    except FileExistsError:
+        folder.mkdir(FOLDER_MODE, exist_ok=True)  # another process was faster; raises for a file
+    else:
+        folder.chmod(FOLDER_MODE)  # the umask may have taken bits away
+
+
+def _ignore_in_git(folder: Path) -> None:
+    try:
+        with (folder / ".gitignore").open("x", encoding="ascii") as file:
+            file.write("*\n")
+    except FileExistsError:
+        return
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    home = environ.get("HOME") or environ.get("USERPROFILE")
+    try:
+        return Path(home) if home else Path.home()
+    except RuntimeError as error:
+        raise LocationError("there is no home folder; set HOME, or use --db with a path") from error
+
+
+def resolved(path: Path) -> Path:
+    """The absolute path without symbolic links. Raises LocationError."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise LocationError(f"{shown(path)} cannot be resolved; use --db with another path") from error
+
+
+def _mode(path: Path) -> int:
+    """`st_mode` of what the path leads to, 0 for nothing and for what this process may not see."""
+    try:
+        return os.stat(path).st_mode
+    except (OSError, ValueError):
+        return 0
+
+
+def _there(path: Path) -> bool:
+    # HEAD may be a symbolic link to a branch that has no commit yet.
+    return os.path.lexists(path)
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or type(error).__name__
+
+
+def is_url(place: str) -> bool:
+    """Whether it is meant for a database: also where slashes are missing, since it may hold a password."""
+    return "://" in place or place.startswith(("postgresql:", "postgres:"))
+
+
+def without_password(place: Path | str) -> str:
+    """A store as people may read it."""
+    if isinstance(place, Path):
+        return str(place)
+    bare = re.sub(r"^(\w+:/*[^:/@]*):.*@", r"\1@", place, flags=re.DOTALL)  # up to the last @, encoded or not
+    return re.sub(r"([?&]\w*(?:password|secret)=)[^&]*", r"\1", bare)

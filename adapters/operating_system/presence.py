@@ -1,0 +1,167 @@
+"""Who is connected: a file for each server, locked by the kernel while its process lives. The store is not touched."""
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from holdlog.adapters.operating_system.private import NOFOLLOW, make_private_folder, open_private, require_private
+from holdlog.adapters.operating_system.write_lock import lock_file
+from holdlog.domain.refusals import StoreError
+
+MAX_BYTES: Final = 4096
+"""Of a presence file; three texts of `MAX_TEXT` characters fit, whatever they hold."""
+MAX_TEXT: Final = 200
+_SUFFIX: Final = ".json"
+
+
+class ConnectedProcess(NamedTuple):
+    """A live server. `pid` is for people (0: unknown; it may be of another container); `started`: ISO 8601, UTC;
+    `folder`: its working directory. `server`: `Presence.server`."""
+
+    session: str
+    pid: int
+    what: str
+    started: str
+    folder: str = ""
+    server: str = ""
+
+
+class Presence:
+    """That this process is connected, until `close` or the end of the process. Make it with `announce`.
+
+    `server` names it among all that are or were connected to the store.
+    """
+
+    def __init__(self, path: Path, descriptor: int, session: str, what: str) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self.server = path.stem
+        self._said = ConnectedProcess(
+            session, os.getpid(), what, datetime.now(UTC).isoformat(timespec="seconds"), _folder_here()
+        )
+        self.tell(what)
+
+    def tell(self, what: str) -> None:
+        """Say more exactly what is connected, once it is known (the client's name)."""
+        if self._descriptor < 0:
+            return
+        self._said = self._said._replace(what=what[:MAX_TEXT])
+        said = {name: told for name, told in self._said._asdict().items() if name != "server"}
+        text = json.dumps(said, ensure_ascii=False).encode(errors="replace")
+        os.pwrite(self._descriptor, text.ljust(MAX_BYTES), 0)
+
+    def close(self) -> None:
+        """Be gone. Calling it again, or after a fork, does nothing."""
+        if self._descriptor >= 0:
+            with suppress(OSError):
+                os.unlink(self._path)
+            self.detach_after_fork()
+
+    def detach_after_fork(self) -> None:
+        """In a forked child: the lock is the parent's, and ends with it and not with the child."""
+        _present.discard(self)
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def announce(path: Path, session: str, what: str) -> Presence:
+    """Say that this process is connected to the store `path` for a session, as `what` (`mcp stdio`).
+
+    One session may have several. Raises StoreError when the folder cannot be written.
+    """
+    folder = _folder(path)
+    name = f"s-{re.sub(r'[^A-Za-z0-9-]', '_', session)[:64]}.{secrets.token_hex(8)}{_SUFFIX}"
+    unready = folder / f".{name}"
+    try:
+        make_private_folder(folder)
+        for _ in _living(folder):
+            pass
+        descriptor = open_private(unready, os.O_RDWR | os.O_EXCL)
+        lock_file(descriptor)
+        presence = Presence(folder / name, descriptor, session[:MAX_TEXT], what)
+        os.rename(unready, folder / name)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be written ({error.strerror}); use --db with a path you may write") from None
+    _present.add(presence)
+    return presence
+
+
+def connected(path: Path) -> list[ConnectedProcess]:
+    """Who has the store `path` open now, by start. Files of those that ended without a goodbye are cleared away."""
+    folder = _folder(path)
+    try:
+        require_private(folder)  # files in a folder of somebody else are not ours to clear away
+        return sorted(_living(folder), key=lambda found: (found.started, found.pid, found.session))
+    except (OSError, StoreError):
+        return []
+
+
+def is_connected(path: Path, server: str) -> bool:
+    """Whether the process of this name (`Presence.server`) still lives. Its file is left for `connected` to clear."""
+    try:
+        descriptor = os.open(_folder(path) / f"{server}{_SUFFIX}", os.O_RDWR | os.O_CLOEXEC | NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # no descriptors left, say: nobody is declared dead for that
+    try:
+        return not lock_file(descriptor, shared=True)
+    finally:
+        os.close(descriptor)
+
+
+def _folder_here() -> str:
+    """The working directory, its end where it is long."""
+    try:
+        folder = os.getcwd()
+    except OSError:  # it was removed
+        return ""
+    return folder if len(folder) <= MAX_TEXT else "…" + folder[1 - MAX_TEXT :]
+
+
+def _folder(path: Path) -> Path:
+    return path.with_name(path.name + ".sessions")
+
+
+def _living(folder: Path) -> Iterator[ConnectedProcess]:
+    for name in os.listdir(folder):
+        if name.startswith(".") or not name.endswith(_SUFFIX):
+            continue
+        with suppress(OSError):
+            descriptor = os.open(folder / name, os.O_RDWR | os.O_CLOEXEC | NOFOLLOW)
+            try:
+                # Shared: two that look at the same time must not take each other for the owner.
+                if lock_file(descriptor, shared=True):
+                    os.unlink(folder / name)
+                else:
+                    yield _parsed(os.pread(descriptor, MAX_BYTES, 0))._replace(server=name.removesuffix(_SUFFIX))
+            finally:
+                os.close(descriptor)
+
+
+def _parsed(text: bytes) -> ConnectedProcess:
+    try:
+        said: Any = json.loads(text)
+        folder = str(said.get("folder", ""))  # releases before did not write it
+        return ConnectedProcess(str(said["session"]), int(said["pid"]), str(said["what"]), str(said["started"]), folder)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return ConnectedProcess("", 0, "unknown", "")
+
+
+_present: set[Presence] = set()
+
+
+def _abandon_after_fork() -> None:
+    for presence in list(_present):
+        presence.detach_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_after_fork)

@@ -1,0 +1,177 @@
+"""Files and folders that only this user may reach (docs/decisions/0032-private-files.md).
+
+Where the system has no numeric users (Windows) only links and types are checked.
+"""
+
+import os
+import shlex
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from holdlog.adapters.operating_system.location import shown
+from holdlog.adapters.operating_system.platform import file_system
+from holdlog.domain.refusals import StoreError
+
+FILE_MODE: Final = 0o600
+FOLDER_MODE: Final = 0o700
+NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
+"""A planted link must not lead to another file."""
+
+_SUFFIXES: Final = ("-wal", "-shm", "-journal", ".gate", ".bells", ".sessions", ".spaces")
+"""Ends of the names of files and folders next to a store. Those of relays and backups vary; they are checked where they
+are used."""
+_WITHOUT_OWNERS: Final = frozenset({"vfat", "msdos", "exfat", "ntfs", "ntfs3", "fuseblk"})
+"""File systems that give every file the owner and mode of their mount: chown and chmod change nothing there."""
+
+
+class _Entry(NamedTuple):
+    path: Path
+    status: os.stat_result
+
+    @property
+    def mode(self) -> int:
+        return stat.S_IMODE(self.status.st_mode)
+
+
+def require_own(path: Path) -> None:
+    """Require that the store `path`, its folder and its side files belong to this user, and that no side file is a
+    symbolic link. Raises StoreError.
+    """
+    _require_safe_folder(path.parent)
+    entries = list(_entries(path))
+    for entry in entries:
+        if entry.path != path:
+            _require_no_link(entry)
+    _require_mine([entry for entry in entries if not _is_mine(entry)])
+
+
+def why_open(path: Path) -> StoreError | None:
+    """The error to raise if others may read or write the store `path` or its side files; None if they may not."""
+    return _why_open([entry for entry in _entries(path) if _is_open(entry)])
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder of side files if it is missing. Raises OSError, and StoreError as `require_private`."""
+    try:
+        folder.mkdir(FOLDER_MODE)
+    except FileExistsError:
+        require_private(folder)
+    else:
+        folder.chmod(FOLDER_MODE)  # the umask may have taken bits away
+
+
+def require_private(path: Path) -> None:
+    """Raises StoreError for a symbolic link, for what belongs to another user, and for what others may reach. What is
+    missing is accepted.
+    """
+    if (entry := _entry(path)) is not None:
+        _require_no_link(entry)
+        _require_mine([entry] if not _is_mine(entry) else [])
+        if (refusal := _why_open([entry] if _is_open(entry) else [])) is not None:
+            raise refusal
+
+
+def is_private(path: Path) -> bool:
+    """Whether `require_private` accepts it."""
+    try:
+        require_private(path)
+    except StoreError:
+        return False
+    return True
+
+
+def open_private(path: Path, flags: int) -> int:
+    """Open a side file, and make it with mode 0600 whatever the umask; a link is not followed. Raises OSError."""
+    descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | NOFOLLOW, FILE_MODE)
+    try:
+        if _has_users() and stat.S_IMODE(os.fstat(descriptor).st_mode) & FILE_MODE != FILE_MODE:
+            os.fchmod(descriptor, FILE_MODE)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _entries(path: Path) -> Iterator[_Entry]:
+    for suffix in ("", *_SUFFIXES):
+        if (entry := _entry(path.with_name(path.name + suffix))) is not None:
+            yield entry
+
+
+def _entry(path: Path) -> _Entry | None:
+    try:
+        return _Entry(path, os.lstat(path))
+    except OSError:
+        return None
+
+
+def _require_safe_folder(folder: Path) -> None:
+    """Another user who may rename files in the folder may replace the store."""
+    try:
+        entry = _Entry(folder, os.stat(folder))
+    except OSError:
+        return
+    if not _is_mine(entry) and entry.status.st_uid != 0:
+        problem = f"belongs to another user {_users(entry)}"
+    elif _has_users() and entry.mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+        problem = f"may be written by every user (mode {entry.mode:04o})"
+    else:
+        return
+    if not _lacks_owners(folder):
+        name = shlex.quote(shown(folder))
+        raise StoreError(
+            f"{shown(folder)} {problem}; use --db with a path in a folder of your own, or run: "
+            f"{_sudo([entry])}chown {os.geteuid()} {name} && {_sudo([entry])}chmod go-w {name}"
+        )
+
+
+def _require_no_link(entry: _Entry) -> None:
+    if stat.S_ISLNK(entry.status.st_mode):
+        raise StoreError(f"{shown(entry.path)} is a symbolic link, which holdlog does not follow; remove it")
+
+
+def _require_mine(strangers: Sequence[_Entry]) -> None:
+    if strangers and not _lacks_owners(strangers[0].path):
+        raise StoreError(
+            f"{shown(strangers[0].path)} belongs to another user {_users(strangers[0])}; use another --db, or, if you "
+            f"trust what that user wrote, run: {_commands(strangers)}"
+        )
+
+
+def _why_open(engine: Sequence[_Entry]) -> StoreError | None:
+    if not engine or _lacks_owners(engine[0].path):
+        return None
+    name, mode = shown(engine[0].path), engine[0].mode
+    return StoreError(f"{name} is open to other users (mode {mode:04o}); run: {_commands(engine)}")
+
+
+def _commands(entries: Sequence[_Entry]) -> str:
+    """The two commands that correct all of them."""
+    names = " ".join(shlex.quote(shown(entry.path)) for entry in entries)
+    return f"{_sudo(entries)}chown -R {os.geteuid()} {names} && {_sudo(entries)}chmod -R go-rwx {names}"
+
+
+def _sudo(entries: Sequence[_Entry]) -> str:
+    return "" if os.geteuid() == 0 or all(map(_is_mine, entries)) else "sudo "
+
+
+def _users(entry: _Entry) -> str:
+    return f"(uid {entry.status.st_uid}; you are uid {os.geteuid()})"
+
+
+def _is_mine(entry: _Entry) -> bool:
+    return not _has_users() or entry.status.st_uid == os.geteuid()
+
+
+def _is_open(entry: _Entry) -> bool:
+    return _has_users() and entry.mode & 0o077 != 0
+
+
+def _lacks_owners(path: Path) -> bool:
+    return file_system(path) in _WITHOUT_OWNERS
+
+
+def _has_users() -> bool:
+    return hasattr(os, "geteuid")

@@ -1,0 +1,73 @@
+"""Secrets in the environment and in files: a variable, or the file that it names with `_FILE`; new files of our own."""
+
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from holdlog.adapters.operating_system.private import NOFOLLOW
+from holdlog.domain.refusals import InvalidError
+
+LONGEST: Final = 65_536
+"""Bytes; a file that holds more is not the one that was meant."""
+
+
+def secret(environ: Mapping[str, str], variable: str) -> str | None:
+    """What `variable` holds, or the file that `<variable>_FILE` names, without its last line end; None where neither is
+    set. Raises InvalidError, whose message never holds the secret."""
+    named = f"{variable}_FILE"
+    text, path = environ.get(variable) or None, environ.get(named) or None
+    if path is None:
+        return text
+    if text is not None:
+        raise InvalidError(f"{variable} and {named} are both set; keep one")
+    return secret_in(path, named)
+
+
+def secret_in(path: str, named: str) -> str:
+    """What a file holds, without its last line end; `named`: what a message calls it. Raises InvalidError."""
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            found = file.read(LONGEST + 1)
+        told = found.decode().removesuffix("\n").removesuffix("\r")
+    except OSError as error:
+        raise InvalidError(f"{named}: {path} cannot be read ({error.strerror})") from None
+    except RuntimeError:  # ~ of a user whom nobody knows
+        raise InvalidError(f"{named}: {path} cannot be read (there is no such home)") from None
+    except UnicodeDecodeError:
+        raise InvalidError(f"{named}: {path} is not UTF-8") from None
+    if not told or "\n" in told or len(found) > LONGEST:
+        raise InvalidError(f"{named}: {path} must hold one line")
+    return told
+
+
+def write_secret(path: Path, text: str, named: str) -> None:
+    """Create a file that only this user can read, and write one line to it. Never opens what exists, nor follows a
+    symbolic link. `named`: the argument, for messages. Raises InvalidError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW
+    try:
+        created = os.open(path, flags, stat.S_IRUSR | stat.S_IWUSR)
+    except FileExistsError:
+        raise InvalidError(f"{named}: {path} exists; name a file that does not exist yet") from None
+    except (OSError, ValueError) as error:
+        raise InvalidError(f"{named}: {path} cannot be created ({_reason(error)})") from None
+    try:
+        with open(created, "w", encoding="ascii") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise InvalidError(f"{named}: {path} cannot be written ({error.strerror})") from None
+
+
+def is_readable_by_others(status: os.stat_result) -> bool:
+    """Whether it is a file that the group or others may read; False where the system has no such modes."""
+    readable = bool(status.st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    return sys.platform != "win32" and stat.S_ISREG(status.st_mode) and readable
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or "it is not a valid path"

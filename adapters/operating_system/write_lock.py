@@ -1,0 +1,144 @@
+"""The gate: one writer at a time, in turn, over all processes of a machine (docs/decisions/0003-gate.md)."""
+
+import os
+import random
+import secrets
+import sys
+import threading
+import time
+from pathlib import Path
+
+from holdlog.adapters.operating_system.deadline import Deadline
+from holdlog.adapters.operating_system.platform import lock_owner, process_name
+from holdlog.adapters.operating_system.private import open_private
+from holdlog.domain.refusals import UnavailableError
+
+_SHORTEST_NAP = 0.0001
+_LONGEST_NAP = 0.0005
+_MARK_BYTES = 28
+
+
+class WriteLock:
+    """A lock on a side file; the kernel frees it when its holder dies. The holder's pid stands in the file."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError when the file cannot be made."""
+        self._path = path
+        self._turn = threading.RLock()  # threads of this process share the descriptor, and so the kernel's lock
+        self._descriptor = -1
+        self._open()
+        self._mark = f"{os.getpid()} {secrets.token_hex(8)}".encode().ljust(_MARK_BYTES)
+
+    def acquire(self, deadline: float) -> bool:
+        """Wait for the gate until `deadline` (`time.monotonic`). Raises UnavailableError that names the holder.
+
+        Time in which this process was stopped does not count.
+
+        True: nobody else went through since this one did, so what it learnt about the store then still holds.
+        """
+        patience = Deadline(deadline)
+        if not patience.acquire(self._turn):
+            raise UnavailableError("this process is busy writing; try again")
+        try:
+            self._lock(patience)
+            undisturbed = os.pread(self._descriptor, _MARK_BYTES, 0) == self._mark
+            if not undisturbed:
+                os.pwrite(self._descriptor, self._mark, 0)
+        except OSError as error:
+            self.release()
+            raise UnavailableError(f"{self._path} cannot be locked: {error.strerror}") from error
+        except BaseException:  # an interrupt, too, must not leave the gate shut
+            self.release()
+            raise
+        return undisturbed
+
+    def is_mine(self) -> bool:
+        """Whether this thread has the gate, or was interrupted between getting and knowing it."""
+        return self._turn._is_owned()  # type: ignore[attr-defined, no-any-return]  # as threading.Condition asks it
+
+    def release(self) -> None:
+        try:
+            if self._descriptor >= 0:
+                unlock_file(self._descriptor)
+        except OSError:
+            self.close()  # that frees it as well; the next one opens it again
+        finally:
+            self._turn.release()
+
+    def close(self) -> None:
+        """Close the descriptor; in a forked child this leaves the parent's lock alone."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def _open(self) -> None:
+        self.close()
+        self._descriptor = open_private(self._path, os.O_RDWR)
+
+    def _lock(self, deadline: Deadline) -> None:
+        mark: bytes | None = None
+        while True:
+            if self._descriptor < 0:
+                self._open()
+            if lock_file(self._descriptor):
+                if os.fstat(self._descriptor).st_nlink:
+                    return
+                self._open()  # somebody deleted the file: whoever comes now locks another one, and so must this one
+            elif deadline.passed():
+                raise self._refusal(mark)
+            else:
+                mark = mark or self._mark_now()
+                time.sleep(random.uniform(_SHORTEST_NAP, _LONGEST_NAP))
+
+    def _refusal(self, before: bytes | None) -> UnavailableError:
+        """Names no holder if the lock changed hands since `before` was read."""
+        if before is not None and before != self._mark_now():
+            return UnavailableError("the store is busy: other processes write all the time; try again")
+        return UnavailableError(f"the store is locked by {self._holder()}, which does not release it")
+
+    def _mark_now(self) -> bytes:
+        return os.pread(self._descriptor, _MARK_BYTES, 0)
+
+    def _holder(self) -> str:
+        """Who has the lock, as far as the kernel tells; else who wrote the mark, the last that came through."""
+        pid = lock_owner(self._path)
+        if pid is None:
+            mark = self._mark_now().partition(b" ")[0]
+            pid = int(mark) if mark.isdigit() else None
+        return describe_process(pid) if pid else "another process"
+
+
+def describe_process(pid: int) -> str:
+    """`process 123 (python)`."""
+    name = process_name(pid)
+    return f"process {pid} ({name})" if name else f"process {pid}"
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def lock_file(descriptor: int, shared: bool = False) -> bool:
+        os.lseek(descriptor, 32, os.SEEK_SET)  # a byte beyond the pid: Windows locks are mandatory
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+    def unlock_file(descriptor: int) -> None:
+        os.lseek(descriptor, 32, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
+
+    def lock_file(descriptor: int, shared: bool = False) -> bool:
+        """Lock at once or answer False. `shared`: beside others that share (Windows knows no such lock)."""
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def unlock_file(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

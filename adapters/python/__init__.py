@@ -1,0 +1,1 @@
+"""The Python library: StateStore, AsyncStateStore, claimed, State."""

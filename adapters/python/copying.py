@@ -1,0 +1,71 @@
+"""Wires a copy: which kind of store from, which to."""
+
+import logging
+import os
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdlog.adapters.compose import MEMORY, file_of, require_database
+from holdlog.adapters.operating_system.location import is_url
+from holdlog.domain.refusals import StoreError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.stores.copying.copy import CopyReport, CopySource, Progress, Target
+
+_log = logging.getLogger("holdlog")
+
+
+def copy(
+    source: str | Path,
+    target: str | Path,
+    seal: bool = False,
+    progress: "Progress | None" = None,
+    tell: Callable[[str], None] = _log.info,
+) -> "CopyReport":
+    """Copy a store to another place, which is a file or a schema of PostgreSQL, as `copying.copy.copy_between` says.
+
+    The source is opened as ever: one of an older schema is migrated first. `tell` is told that, and when it is sealed.
+    Raises StoreError, UnavailableError.
+    """
+    from holdlog.adapters.stores.copying.copy import copy_between
+
+    goes_to = _copy_target(target)
+    with ExitStack() as stack:
+        found = _copy_source(source, tell, stack)
+        return copy_between(found, goes_to, seal, progress or (lambda done, total: None), tell)
+
+
+def _copy_source(place: str | Path, tell: Callable[[str], None], stack: ExitStack) -> "CopySource":
+    if _is_database(place):
+        from holdlog.adapters.stores.copying.database import open_source
+
+        return stack.enter_context(open_source(str(place)))
+    from holdlog.adapters.stores.copying.file import FileSource
+    from holdlog.adapters.stores.sqlite.opening import open_sqlite
+
+    path = file_of(place)
+    if not os.path.lexists(path):
+        raise StoreError(f"there is no store at {path}")
+    return FileSource(stack.enter_context(closing(open_sqlite(path, tell=tell))))
+
+
+def _copy_target(place: str | Path) -> "Target":
+    if _is_database(place):
+        from holdlog.adapters.stores.copying.database import DatabaseCopyTarget
+
+        return DatabaseCopyTarget(str(place))
+    from holdlog.adapters.stores.copying.file import FileTarget
+
+    return FileTarget(file_of(place))
+
+
+def _is_database(place: str | Path) -> bool:
+    """Raises StoreError for what can be neither copied nor copied to."""
+    if str(place) == MEMORY:
+        raise StoreError("a store in memory ends with its process; copy files and databases")
+    if not is_url(str(place)):
+        return False
+    require_database(str(place))
+    return True

@@ -1,0 +1,293 @@
+"""`claimed` of the library: a block that holds a claim, renews it, and lets go of exactly that claim at its end."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from holdlog.adapters.api.claims import responses as results
+from holdlog.adapters.api.pagination import chunks
+from holdlog.adapters.api.request import ClaimRequest, CommandRequest
+from holdlog.adapters.api.validation import checked
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.domain.claims.board_storage import load_board
+from holdlog.domain.claims.claim import ClaimGranted, ClaimReleased
+from holdlog.domain.claims.commands import ClaimAcquired, Queued, ReleaseClaim, ReleaseOutcome
+from holdlog.domain.claims.fencing import fence
+from holdlog.domain.claims.lease import Lease, Who
+from holdlog.domain.commands import Outcome
+from holdlog.domain.names import claim_stream
+from holdlog.domain.ports import Reader
+from holdlog.domain.record import FencingCondition
+from holdlog.domain.refusals import (
+    BusyError,
+    ExpiredError,
+    FencedError,
+    HoldlogError,
+    NotFoundError,
+    NotHolderError,
+)
+
+Grants = tuple[tuple[str, int], ...]
+"""Resources and the versions of their grants."""
+
+
+class HeldClaim:
+    """What a `claimed` block holds.
+
+    `version` and `position` are those of the grant of `resource`; sinks outside the store compare `position`. `guard`:
+    what a write passes as its `guard=`, so that it is refused with FencedError once the claim is lost. `answer`: all
+    that was told, such as what the previous holder did.
+
+    `outcome`, `note` and `moved_to` may be set inside the block and are told to the next holder; each raises
+    InvalidError at once.
+    """
+
+    def __init__(
+        self, release: ReleaseClaim, taken: ClaimAcquired, answer: Any, resource: Callable[[str, str], str]
+    ) -> None:
+        self.resource = taken.resource
+        self.version = taken.version
+        self.position = taken.position
+        self.answer: results.Claimed | results.AlreadyClaimed = answer
+        self.grants: Grants = ((taken.resource, taken.version), *taken.also)
+        self._release = release
+        self._resource = resource
+
+    @property
+    def guard(self) -> list[dict[str, Any]]:
+        return [{"resource": resource, "version": version} for resource, version in self.grants]
+
+    @property
+    def outcome(self) -> str | None:
+        """`released`, `modified`, `created`, `deleted` or `moved`, which `moved_to` sets by itself."""
+        return self._release.outcome
+
+    @outcome.setter
+    def outcome(self, outcome: str | None) -> None:
+        self._change(outcome=outcome, moved_to=None)
+
+    @property
+    def note(self) -> str | None:
+        return self._release.note
+
+    @note.setter
+    def note(self, note: str | None) -> None:
+        self._change(note=note)
+
+    @property
+    def moved_to(self) -> str | None:
+        return self._release.moved_to
+
+    @moved_to.setter
+    def moved_to(self, resource: str) -> None:
+        self._change(outcome="moved", moved_to=self._resource(resource, "moved_to"))
+
+    def release(self, resource: str, version: int) -> ReleaseClaim:
+        """The command that lets go of this very grant."""
+        return self._release.model_copy(update={"resource": resource, "version": version})
+
+    def _change(self, **told: str | None) -> None:
+        self._release = checked(lambda: ReleaseClaim.model_validate(self._release.model_dump() | told))
+
+
+class HoldOptions(NamedTuple):
+    """What a block asks for: `stand` makes the call that stands in line for the rest of `seconds`."""
+
+    stand: Callable[[float], ClaimRequest[Any]]
+    seconds: float
+    outcome: str | None
+
+
+@contextmanager
+def held(engine: Engine, wish: HoldOptions) -> Iterator[HeldClaim]:
+    """Raises BusyError, DeadlockError; FencedError at the end, when the claim was lost and the block did not raise."""
+    block = _Block(engine, wish)
+
+    def let_go(releases: Sequence[ReleaseClaim], judge: bool) -> None:
+        for command in releases:
+            try:
+                block.left(command, engine.write(CommandRequest(command, _itself), engine.caller))
+            except HoldlogError as refusal:
+                block.refused(refusal, judge)
+
+    try:
+        claim = None
+        while claim is None:
+            claim = block.asked(engine.claim(block.stand(), engine.caller))
+    except HoldlogError:
+        let_go(block.leaving_the_line(), judge=False)
+        raise
+    except BaseException:  # an interrupt: nobody knows what was granted
+        let_go(block.undoing(), judge=False)
+        raise
+    try:
+        yield claim
+    except BaseException:
+        let_go(block.leaving(), judge=False)
+        raise
+    let_go(block.leaving(), judge=True)
+    block.require_kept()
+
+
+@asynccontextmanager
+async def held_async(engine: Engine, wish: HoldOptions) -> AsyncIterator[HeldClaim]:
+    """As `held`. What a cancelled block held is released all the same."""
+    block = await engine.run_off_loop(partial(_Block, engine, wish))
+
+    async def let_go(releases: Sequence[ReleaseClaim], judge: bool) -> None:
+        for command in releases:
+            try:
+                block.left(command, await engine.write_async(CommandRequest(command, _itself), engine.caller))
+            except HoldlogError as refusal:
+                block.refused(refusal, judge)
+
+    try:
+        claim = None
+        while claim is None:
+            claim = block.asked(await engine.claim_async(block.stand(), engine.caller))
+    except HoldlogError:
+        await _to_its_end(let_go(await engine.run_off_loop(block.leaving_the_line), judge=False))
+        raise
+    except BaseException:  # cancelled
+        await _to_its_end(let_go(block.undoing(), judge=False))
+        raise
+    try:
+        yield claim
+    except BaseException:
+        await _to_its_end(let_go(block.leaving(), judge=False))
+        raise
+    await _to_its_end(let_go(block.leaving(), judge=True))
+    await engine.run_off_loop(block.require_kept)
+
+
+class _Block:
+    """What the two kinds of blocks have in common: everything but awaiting."""
+
+    def __init__(self, engine: Engine, wish: HoldOptions) -> None:
+        self._engine = engine
+        self._wish = wish
+        self._until = time.monotonic() + wish.seconds
+        self._command = wish.stand(0).command
+        self._ending = checked(
+            lambda: ReleaseClaim(
+                resource=self._command.resource,
+                agent=self._command.agent,
+                outcome=wish.outcome,  # type: ignore[arg-type]
+            )
+        )
+        self._who = Who(self._command.agent, engine.caller.principal, engine.caller.session)
+        self._before = self._held()
+        self._stood = False
+        self._claim: HeldClaim | None = None
+        self._own: Grants = ()
+        self._gone: list[tuple[str, int]] = []
+        self._refusal: HoldlogError | None = None
+
+    def stand(self) -> ClaimRequest[Any]:
+        """The call that claims, with the outcome beside its answer."""
+        call = self._wish.stand(max(0.0, self._until - time.monotonic()))
+        return ClaimRequest(
+            call.command, call.again, lambda outcome, reader: (outcome, call.answer(outcome, reader)), call.seconds
+        )
+
+    def asked(self, told: tuple[Outcome, Any]) -> HeldClaim | None:
+        """The claim; None: stand in line again. Raises BusyError when the time is over."""
+        outcome, answer = told
+        if isinstance(outcome, Queued):
+            self._stood = True
+            if time.monotonic() < self._until:
+                return None
+            raise BusyError(outcome.hold)
+        assert isinstance(outcome, ClaimAcquired)
+        self._claim = HeldClaim(self._ending, outcome, answer, self._engine.requests.claimable)
+        self._own = tuple(grant for grant in self._claim.grants if grant not in self._before)
+        if outcome.already:
+            self._own = ()
+        for grant in self._claim.grants:
+            self._engine.lease_maintenance.keep(*grant)
+        return self._claim
+
+    def undoing(self) -> list[ReleaseClaim]:
+        """Let go of whatever an interrupted call may have got, and of its place in line."""
+        return self._all_but(self._before)
+
+    def leaving_the_line(self) -> list[ReleaseClaim]:
+        """After standing there in vain: what is not held is a place, or a grant that came too late."""
+        return self._all_but(self._held()) if self._stood else []
+
+    def _all_but(self, held: set[tuple[str, int]]) -> list[ReleaseClaim]:
+        kept = {resource for resource, _ in held}
+        asked = dict.fromkeys((self._command.resource, *self._command.also))
+        return [self._ending.model_copy(update={"resource": it, "outcome": None}) for it in asked if it not in kept]
+
+    def _held(self) -> set[tuple[str, int]]:
+        with self._engine.store.reader() as reader:
+            return {lease.key for lease in self._leases(reader) if lease.kind == "held"}
+
+    def _leases(self, reader: Reader) -> list[Lease]:
+        named = reader.leases.of_agent(self._who.agent, self._who.principal)
+        return [lease for lease in named if lease.is_of(self._who)]
+
+    def leaving(self) -> list[ReleaseClaim]:
+        assert self._claim is not None
+        for grant in self._claim.grants:
+            self._engine.lease_maintenance.stop_keeping(*grant)
+        self._gone = [grant for grant in self._claim.grants if grant not in self._own]
+        return [self._claim.release(*grant) for grant in self._own]
+
+    def left(self, command: ReleaseClaim, outcome: Outcome) -> None:
+        assert isinstance(outcome, ReleaseOutcome)
+        if outcome.already and command.resource is not None and command.version is not None:
+            self._gone.append((command.resource, command.version))
+
+    def refused(self, refusal: HoldlogError, judge: bool) -> None:
+        if isinstance(refusal, ExpiredError | NotHolderError | NotFoundError):
+            self._gone = list(self._claim.grants) if self._claim else []
+        elif judge:
+            self._refusal = refusal
+
+    def require_kept(self) -> None:
+        """Raises FencedError when a grant ended before its block did, whatever else is refused after that."""
+        with self._engine.store.reader() as reader:
+            for grant in self._gone:
+                lost = self._loss(reader, *grant)
+                if lost is not None:
+                    raise lost
+        if self._refusal is not None:
+            raise self._refusal
+
+    def _loss(self, reader: Reader, resource: str, version: int) -> FencedError | None:
+        """None: it is current, or the agent itself let go of it."""
+        stream = claim_stream(resource)
+        for recorded in chunks(
+            lambda before, size: reader.history(stream, before, size), None, lambda it: it.envelope.version
+        ):
+            match recorded.event:
+                case ClaimReleased(grant=ended, forced_by=None, former_session=None, released_by_name=None) if (
+                    ended == version
+                ):
+                    return None
+                case ClaimGranted(instead_of=ended) if ended == version:
+                    return None
+            if recorded.envelope.version <= version:
+                break
+        board = load_board(reader, [resource], self._engine.requests.steady(), at=0)
+        return fence(FencingCondition(resource=resource, version=version), self._who, board)
+
+
+def _itself(outcome: Outcome) -> Outcome:
+    return outcome
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Also where every further `await` of a cancelled task is cancelled again, as anyio does."""
+    task = asyncio.ensure_future(work)
+    _running.add(task)
+    task.add_done_callback(_running.discard)
+    await asyncio.shield(task)
+
+
+_running: Final[set["asyncio.Task[None]"]] = set()

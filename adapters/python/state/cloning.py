@@ -1,0 +1,53 @@
+"""A thread copied into a memory of its own."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from holdlog.adapters.python.state.place import ThreadRepository
+from holdlog.domain.envelope import Recorded
+from holdlog.domain.message import Event
+from holdlog.domain.ports import Reader
+from holdlog.domain.threads.commands import (
+    MAX_APPENDED,
+    MAX_KEYS,
+    Append,
+    ChangeData,
+    NewMessage,
+    NewResult,
+    StartThread,
+    item_of,
+)
+from holdlog.domain.threads.past import data_at, items_at
+from holdlog.domain.threads.thread import require_started
+from holdlog.domain.value import Json
+
+Item = NewMessage | NewResult
+
+
+def cloned(place: ThreadRepository, name: str, by: str) -> ThreadRepository:
+    """What stands in a thread now, all of one version, in the only thread of a new place."""
+
+    def read(reader: Reader) -> tuple[dict[str, Json], list[Recorded[Event]]]:
+        thread = reader.thread(name)
+        require_started(thread)
+        return data_at(reader, thread, thread.version), list(items_at(reader, name, thread.version))
+
+    data, items = place.read(read)
+    copy = ThreadRepository(None)
+    copy.run(lambda: StartThread(thread=name, by=by))
+    keys = iter(data.items())
+    while part := dict(islice(keys, MAX_KEYS)):
+        copy.run(lambda part=part: ChangeData(thread=name, written=part, by=by))  # type: ignore[misc]
+    append_all(copy, name, [item_of(it.event) for it in items if not it.redacted], by)
+    return copy
+
+
+def append_all(place: ThreadRepository, name: str, items: Sequence[Item], by: str) -> None:
+    for part in in_parts(items):
+        place.run(lambda part=part: Append(thread=name, items=part, by=by))  # type: ignore[misc]
+
+
+def in_parts(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
+    """As many as one command takes."""
+    for begin in range(0, len(items), MAX_APPENDED):
+        yield tuple(items[begin : begin + MAX_APPENDED])

@@ -1,0 +1,95 @@
+"""`create_state`: a thread is started, or taken up again."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, overload
+
+from pydantic import BaseModel
+
+from holdlog.adapters.python.state.cloning import append_all
+from holdlog.adapters.python.state.data import ModelType, kind_of
+from holdlog.adapters.python.state.place import (
+    AnyMessage,
+    AnyResult,
+    AnyStore,
+    ThreadRepository,
+    new_name,
+    require_agent,
+)
+from holdlog.adapters.python.state.state import WRITER, State
+from holdlog.domain.threads.commands import MAX_APPENDED, StartThread
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@overload
+def create_state(
+    data: M | type[M],
+    *,
+    thread_id: str | None = None,
+    store: AnyStore | None = None,
+    results: Sequence[AnyResult] = (),
+    messages: Sequence[AnyMessage] = (),
+    agent: str | None = None,
+) -> State[M]: ...
+
+
+@overload
+def create_state(
+    data: Mapping[str, Any] | type[dict[str, Any]] | None = None,
+    *,
+    thread_id: str | None = None,
+    store: AnyStore | None = None,
+    results: Sequence[AnyResult] = (),
+    messages: Sequence[AnyMessage] = (),
+    agent: str | None = None,
+) -> State[dict[str, Any]]: ...
+
+
+def create_state(
+    data: object = None,
+    *,
+    thread_id: str | None = None,
+    store: AnyStore | None = None,
+    results: Sequence[AnyResult] = (),
+    messages: Sequence[AnyMessage] = (),
+    agent: str | None = None,
+) -> State[Any]:
+    """The State of a thread: of a new one, or of one that was started before, here or elsewhere.
+
+    `data`: a dict, a pydantic model, or the class of one (then a new thread begins with its defaults). `thread_id`:
+    None = a new one of its own. `store`: None = memory that lasts as long as the State; a StateStore or
+    AsyncStateStore; or the path or URL of one, which the State closes. `results`, `messages`: what was said before, the
+    messages first. `agent`: who writes.
+
+    A thread that was started before stands as it is kept: `data`, `results` and `messages` are those of a new one.
+    Raises InvalidError for what cannot be kept, and when kept data do not fit the model: then nothing is lost, and
+    `create_state(dict, …)` shows them.
+    """
+    name = new_name(thread_id)
+    kind = kind_of(data, name)
+    require_agent(agent)
+    place = ThreadRepository(store)
+    try:
+        if not place.read(lambda reader: reader.thread(name)).version:
+            _start(place, name, kind, messages, results, agent or WRITER)
+        return State(place, name, kind, agent)
+    except BaseException:
+        place.close()
+        raise
+
+
+def _start(
+    place: ThreadRepository,
+    name: str,
+    kind: ModelType[Any],
+    messages: Sequence[AnyMessage],
+    results: Sequence[AnyResult],
+    by: str,
+) -> None:
+    """In one transaction, as far as one takes."""
+    items = place.items(messages, results)
+    data = kind.beginning()
+    place.require_size(data)
+    begun = place.run(lambda: StartThread(thread=name, data=data, items=items[:MAX_APPENDED], by=by))
+    if begun.created:
+        append_all(place, name, items[MAX_APPENDED:], by)

@@ -1,0 +1,148 @@
+"""AgentKit's four hooks of a network's history, over a store: `ThreadHistory`, and `AsyncThreadHistory`."""
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from holdlog.adapters.api.request import CommandRequest, Query
+from holdlog.adapters.api.threads.conversation import USER, AgentResult, UserMessage
+from holdlog.adapters.api.validation import NAME, checked, text
+from holdlog.adapters.python.state.cloning import in_parts
+from holdlog.adapters.python.state.data import kind_of
+from holdlog.adapters.python.state.place import (
+    AnyResult,
+    AnyStore,
+    ThreadRepository,
+    new_name,
+    require_agent,
+    thread_changed,
+)
+from holdlog.adapters.python.state.said import history_item, results_of
+from holdlog.adapters.python.state.state import WRITER
+from holdlog.domain.ports import Reader
+from holdlog.domain.refusals import NotFoundError
+from holdlog.domain.threads.commands import Append, NewResult, StartThread, ThreadChanged, ThreadCommand
+from holdlog.domain.threads.past import items_at
+
+AnyUserMessage = UserMessage | Mapping[str, Any]
+
+
+class _Hooks:
+    """What both ask of a store. `agent`: who writes; None: the agent whose result it is, and `user`."""
+
+    def __init__(self, store: AnyStore, *, agent: str | None = None) -> None:
+        """`store`: a StateStore, an AsyncStateStore, or the path or URL of one."""
+        self._place = ThreadRepository(store)
+        self._agent = require_agent(agent)
+
+    def _starting(self, thread_id: str, data: object = None) -> StartThread:
+        begun = kind_of(data, thread_id).beginning()
+        self._place.require_size(begun)
+        return checked(lambda: StartThread(thread=thread_id, data=begun, by=self._agent or WRITER), by="agent")
+
+    def _saying(self, thread_id: str, message: AnyUserMessage) -> Append:
+        given = message if isinstance(message, UserMessage) else checked(lambda: UserMessage.model_validate(message))
+        return self._appending(thread_id, [given.result()], USER)[0]
+
+    def _appending(self, thread_id: str, results: Sequence[AnyResult], by: str | None = None) -> list[Append]:
+        name = text(thread_id, "thread_id", NAME)
+        items = self._place.items((), results)
+        return [Append(thread=name, items=part, by=self._agent or by or _whose(part)) for part in in_parts(items)]
+
+
+def _whose(items: Sequence[Any]) -> str:
+    found = {item.agent for item in items if isinstance(item, NewResult)}
+    return found.pop() if len(found) == 1 else WRITER
+
+
+def _results(reader: Reader, thread_id: str) -> list[AgentResult]:
+    thread = reader.thread(thread_id)
+    return results_of([history_item(it) for it in items_at(reader, thread_id, thread.version)])
+
+
+class ThreadHistory(_Hooks):
+    """What a network calls to keep its history. What is appended, is kept at once: append results as they come, and a
+    run that fails loses none. As a context manager it lets go of a store that it opened. Safe in threads."""
+
+    def create_thread(self, thread_id: str | None = None, *, data: object = None) -> str:
+        """Start a thread, or find one that was started; its id. `data`: a dict or model that a new one begins with."""
+        name = new_name(thread_id)
+        self._run(self._starting(name, data))
+        return name
+
+    def get(self, thread_id: str) -> list[AgentResult]:
+        """The results that stand, what the user said among them, in order; none of a thread that was not started."""
+        name = text(thread_id, "thread_id", NAME)
+        return self._place.read(lambda reader: _results(reader, name))
+
+    def append_user_message(self, thread_id: str, message: AnyUserMessage) -> bool:
+        """Keep what the user said as a result of the agent `user`, once for each id of a message; False: it was there.
+        Starts the thread where nobody did."""
+        return self._append(self._saying(thread_id, message)) == 1
+
+    def append_results(self, thread_id: str, results: Sequence[AnyResult]) -> int:
+        """Keep results, once each; how many are new. Starts the thread where nobody did."""
+        return sum(self._append(command) for command in self._appending(thread_id, results))
+
+    def close(self) -> None:
+        """Let go of a store that was given as a path or URL."""
+        self._place.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _append(self, command: Append) -> int:
+        try:
+            return self._run(command).appended
+        except NotFoundError:
+            self._run(self._starting(command.thread))
+            return self._run(command).appended
+
+    def _run(self, command: ThreadCommand) -> ThreadChanged:
+        return self._place.run(lambda: command)
+
+
+class AsyncThreadHistory(_Hooks):
+    """`ThreadHistory` for coroutines: the same hooks, awaitable, each documented there."""
+
+    async def create_thread(self, thread_id: str | None = None, *, data: object = None) -> str:
+        name = new_name(thread_id)
+        await self._run(self._starting(name, data))
+        return name
+
+    async def get(self, thread_id: str) -> list[AgentResult]:
+        name = text(thread_id, "thread_id", NAME)
+        return await self._place.engine.read_async(Query(lambda reader: _results(reader, name), large=True))
+
+    async def append_user_message(self, thread_id: str, message: AnyUserMessage) -> bool:
+        return await self._append(self._saying(thread_id, message)) == 1
+
+    async def append_results(self, thread_id: str, results: Sequence[AnyResult]) -> int:
+        return sum([await self._append(command) for command in self._appending(thread_id, results)])
+
+    async def close(self) -> None:
+        self._place.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _append(self, command: Append) -> int:
+        try:
+            return (await self._run(command)).appended
+        except NotFoundError:
+            await self._run(self._starting(command.thread))
+            return (await self._run(command)).appended
+
+    async def _run(self, command: ThreadCommand) -> ThreadChanged:
+        engine = self._place.engine
+        return await engine.write_async(CommandRequest(command, thread_changed), engine.caller)

@@ -1,0 +1,127 @@
+"""Live pydantic models. Their class is one that is made beside that of the program: an instance of it, which writes."""
+
+import copy
+from abc import ABCMeta
+from functools import cache
+from typing import Any, SupportsIndex
+
+from pydantic import BaseModel
+
+from holdlog.adapters.python.state.live import owned
+from holdlog.adapters.python.state.plain import Marked, built, class_of, is_lasting, plain, rebuilt
+from holdlog.adapters.python.state.tracked import LiveDict, LiveList, LiveSet, Owner, is_live, put
+from holdlog.domain.refusals import InvalidError
+
+
+class LiveModel(Marked):
+    """Mixed into a model. What is private to it (`_names`) is kept in memory alone."""
+
+    __slots__ = ()
+    _holdlog_owner: Owner
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        """The program's own hook is not told: no model of its is made."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_") and not name.startswith("__pydantic"):
+            super().__setattr__(name, value)
+        elif not (is_live(value) and value is getattr(self, name, None)):
+            self._holdlog_owner.change(self, lambda it: setattr(it, name, value))
+
+    def __delattr__(self, name: str) -> None:
+        if name.startswith("_"):
+            super().__delattr__(name)
+        else:
+            self._holdlog_owner.change(self, lambda it: delattr(it, name))
+
+    def __eq__(self, other: object) -> bool:
+        return bool(plain(self) == (plain(other) if isinstance(other, LiveModel) else other))
+
+    def __hash__(self) -> int:
+        return hash(plain(self))
+
+    def __copy__(self) -> Any:
+        return copy.copy(plain(self))
+
+    def __deepcopy__(self, memo: Any = None) -> Any:
+        return plain(self)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return copy.copy, (plain(self),)
+
+    def model_copy(self, **given: Any) -> Any:
+        """A plain model."""
+        return plain(self).model_copy(**given)
+
+    def model_dump(self, **given: Any) -> Any:
+        return plain(self).model_dump(**given)
+
+    def model_dump_json(self, **given: Any) -> Any:
+        return plain(self).model_dump_json(**given)
+
+
+@cache
+def live_class(kind: type[BaseModel]) -> type[Any]:
+    """Made without pydantic: its fields, validators and serializers are those of `kind`."""
+    names = {
+        "__slots__": ("_holdlog_key", "_holdlog_owner"),
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+        "__doc__": kind.__doc__,
+        "_holdlog_class": kind,
+    }
+    return ABCMeta.__new__(type(kind), kind.__name__, (LiveModel, kind), names)
+
+
+class Binding:
+    """Makes live copies of plain values, for one owner and one key of its data. Without an owner: only to see whether
+    that can be done."""
+
+    def __init__(self, owner: Owner | None = None, key: str | None = None) -> None:
+        self._owner = owner
+        self._key = key
+
+    def of(self, value: Any) -> Any:
+        """Raises InvalidError for a value whose changes nobody would see."""
+        kind = type(value)
+        if kind is dict:
+            made = owned(LiveDict(), self._owner, self._key)
+            put(made, {name: self.of(part) for name, part in value.items()})
+            return made
+        if kind is list:
+            listed = owned(LiveList(), self._owner, self._key)
+            put(listed, [self.of(part) for part in value])
+            return listed
+        if kind is set:
+            return self._set(value)
+        if isinstance(value, BaseModel):
+            return self._model(value)
+        if isinstance(value, tuple):
+            return rebuilt(value, [self.of(part) for part in value])
+        if is_lasting(value):
+            return value
+        raise InvalidError(
+            f"{self._key or 'data'}: holds a {kind.__name__}, which cannot be kept, or changes unseen; "
+            "use a dict, list, set or pydantic model"
+        )
+
+    def _model(self, model: BaseModel) -> Any:
+        extra = model.__pydantic_extra__
+        made = built(
+            live_class(class_of(model)),
+            {name: self._part(name).of(part) for name, part in model.__dict__.items()},
+            None if extra is None else {name: self._part(name).of(part) for name, part in extra.items()},
+            model,
+        )
+        object.__setattr__(made, "_holdlog_owner", self._owner)
+        object.__setattr__(made, "_holdlog_key", self._key)
+        return made
+
+    def _set(self, value: set[Any]) -> LiveSet:
+        made = owned(LiveSet(), self._owner, self._key)
+        put(made, value)
+        return made
+
+    def _part(self, name: str) -> "Binding":
+        """Of the whole data, the fields are the keys."""
+        return self if self._key is not None else Binding(self._owner, name)

@@ -1,0 +1,165 @@
+"""Where threads are kept, for the library: an opened store, and what it is asked."""
+
+import atexit
+import uuid
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from holdlog.adapters.api.request import CommandRequest, Query, Settings
+from holdlog.adapters.api.threads.conversation import (
+    MESSAGE,
+    AgentResult,
+    Message,
+    kept_result,
+    message_of,
+    new_message,
+    new_result,
+    result_of,
+)
+from holdlog.adapters.api.threads.payloads import finding_at
+from holdlog.adapters.api.validation import AGENT, NAME, checked, text
+from holdlog.adapters.compose import MEMORY, open_holdlog
+from holdlog.adapters.python.store import AsyncStateStore, StateStore
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.domain.commands import Outcome
+from holdlog.domain.ports import Reader
+from holdlog.domain.refusals import InvalidError, TooLargeError
+from holdlog.domain.threads.commands import NewMessage, NewResult, ThreadChanged, ThreadCommand
+from holdlog.domain.value import Json
+
+Answer = TypeVar("Answer")
+AnyStore = StateStore | AsyncStateStore | str | Path
+AnyMessage = Message | Mapping[str, Any]
+AnyResult = AgentResult | Mapping[str, Any]
+
+_NO_LIMIT: Final = Settings(max_value_bytes=2**31)
+"""Of what one run keeps in memory."""
+
+
+_dropped: Final[list[Engine]] = []
+"""Stores whose last user is gone, and nobody closed. Python finds that out wherever it sweeps its memory, maybe amid a
+write to the same file, which a closing would wait for: so the next Place closes them, or the end of the process."""
+_used: "Final[weakref.WeakSet[ThreadRepository]]" = weakref.WeakSet()
+"""Those that opened a file or a database."""
+
+
+def _close_dropped() -> None:
+    with suppress(IndexError):  # another thread took the last one
+        while _dropped:
+            _dropped.pop().close()
+
+
+@atexit.register
+def _close_all() -> None:
+    for place in list(_used):
+        place.close()
+    _close_dropped()
+
+
+class ThreadRepository:
+    """`store`: None = a memory of its own. What was opened here is closed some time after its last user is gone."""
+
+    def __init__(self, store: AnyStore | None) -> None:
+        _close_dropped()
+        self._store = store  # as long as this lives, nobody else's end closes it
+        if isinstance(store, StateStore | AsyncStateStore):
+            self.engine: Engine = store._engine
+            self._own: weakref.finalize[..., Any] | None = None
+        elif store is None:
+            self.engine = open_holdlog(MEMORY, _NO_LIMIT)
+            self._own = weakref.finalize(self, self.engine.close)
+        else:
+            self.engine = open_holdlog(store)
+            self._own = weakref.finalize(self, _dropped.append, self.engine)
+            _used.add(self)
+
+    def close(self) -> None:
+        """Only what was opened here."""
+        if self._own is not None and self._own.detach():
+            self.engine.close()
+
+    def run(self, make: Callable[[], ThreadCommand]) -> ThreadChanged:
+        """Raises refusals, InvalidError for a command that breaks a rule."""
+        return self.engine.write(CommandRequest(checked(make, by="agent"), thread_changed), self.engine.caller)
+
+    def read(self, answer: Callable[[Reader], Answer]) -> Answer:
+        """From one snapshot."""
+        return self.engine.read(Query(answer, large=True))
+
+    def require_size(self, values: Mapping[str, Json] | Sequence[Json]) -> None:
+        """Raises TooLargeError."""
+        limit = self.engine.settings.max_value_bytes
+        for value in values.values() if isinstance(values, Mapping) else values:
+            if value.is_above(limit):
+                raise TooLargeError(limit)
+
+    def items(self, messages: Sequence[AnyMessage], results: Sequence[AnyResult]) -> tuple[NewMessage | NewResult, ...]:
+        """To be appended. Raises InvalidError."""
+        made: list[NewMessage | NewResult] = [message_item(message) for message in messages]
+        made += [result_item(result) for result in results]
+        self.require_size([item.value for item in made])
+        return tuple(made)
+
+
+def thread_changed(outcome: Outcome) -> ThreadChanged:
+    assert isinstance(outcome, ThreadChanged)
+    return outcome
+
+
+def message_item(message: AnyMessage) -> NewMessage:
+    """Raises InvalidError for what is no message, or could not be read again."""
+
+    def make() -> NewMessage:
+        return new_message(MESSAGE.validate_python(message.told() if isinstance(message, BaseModel) else message))
+
+    return _made(make, "message")
+
+
+def result_item(result: AnyResult) -> NewResult:
+    """As `message_item`; what `AgentResult.export` gave may come back."""
+    if not isinstance(result, AgentResult | Mapping):
+        raise InvalidError("result: must be an AgentResult, or a dict of its fields")
+
+    def make() -> NewResult:
+        if isinstance(result, AgentResult):
+            exported = result.export()
+            AgentResult.model_validate(_without_checksum(exported))  # somebody may have changed its lists
+            return kept_result(exported)
+        return new_result(AgentResult.model_validate(_without_checksum(result)))
+
+    return _made(make, "result")
+
+
+def _without_checksum(exported: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: part for name, part in exported.items() if name != "checksum"}
+
+
+def message_from(value: Json) -> Message:
+    return _made(lambda: message_of(value), "a kept message")
+
+
+def result_from(value: Json) -> AgentResult:
+    return _made(lambda: result_of(value), "a kept result")
+
+
+def _made(make: Callable[[], Answer], what: str) -> Answer:
+    try:
+        return make()
+    except ValidationError as error:
+        raise InvalidError(finding_at(error, what, tagged=what.endswith("message"))) from None
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        raise InvalidError(f"{what}: must be one that JSON can carry") from None
+
+
+def new_name(given: str | None) -> str:
+    """Of a thread; None: one that no other has."""
+    return uuid.uuid4().hex if given is None else text(given, "thread_id", NAME)
+
+
+def require_agent(given: str | None) -> str | None:
+    return None if given is None else text(given, "agent", AGENT)

@@ -1,0 +1,342 @@
+"""One function runs a command: load, decide, append. The writer around it gives the transaction and rings the bell."""
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from pydantic import TypeAdapter
+
+from holdlog.domain import agent, record, token
+from holdlog.domain.agent import Profile, Register, RegisterOutcome
+from holdlog.domain.claims import acquire as taking
+from holdlog.domain.claims import fencing
+from holdlog.domain.claims import queue as serving
+from holdlog.domain.claims import release as releasing
+from holdlog.domain.claims.board_storage import MAX_DUE, end_due_leases, load_board_to_write, save_board
+from holdlog.domain.claims.commands import (
+    AcquireClaim,
+    ClaimAcquired,
+    CollectLostClaims,
+    EndSession,
+    LostClaims,
+    Queued,
+    ReleaseClaim,
+    ReleaseOutcome,
+    Renew,
+    StopWaiting,
+    Sweep,
+    SweepOutcome,
+    TouchSessions,
+)
+from holdlog.domain.claims.lease import Who
+from holdlog.domain.commands import AnyCommand, Outcome, RecordsChanged
+from holdlog.domain.envelope import Basis, CheckedClaim
+from holdlog.domain.message import NOBODY, Caller
+from holdlog.domain.ports import AgentChange, Prefetch, RecordChange, TokenChange, Transaction
+from holdlog.domain.record import (
+    ClearNamespace,
+    Delete,
+    FencingCondition,
+    Operation,
+    Record,
+    Transact,
+    ValueExpired,
+    Written,
+)
+from holdlog.domain.refusals import ConflictError, ExpiredError, FencedError, ReusedError
+from holdlog.domain.threads.changing import change_thread, checksums_of, named
+from holdlog.domain.threads.commands import (
+    Append,
+    ChangeData,
+    ForkThread,
+    ReplaceResults,
+    StartThread,
+    ThreadChanged,
+    ThreadCommand,
+)
+from holdlog.domain.token import IssueToken, RevokeToken, RotateToken, TokenChanged, TokenCommand
+
+
+class Repeatable(NamedTuple):
+    """A command whose outcome is remembered under its request id.
+
+    `stored_name`: part of the request's fingerprint; it never changes. `outcome`: reads and writes the outcome as JSON.
+    """
+
+    stored_name: str
+    outcome: TypeAdapter[Any]
+
+
+_CHANGED, _THREAD_CHANGED = TypeAdapter(RecordsChanged), TypeAdapter(ThreadChanged)
+_REPEATABLE: Final[dict[type[AnyCommand], Repeatable]] = {
+    Transact: Repeatable("Transact", _CHANGED),
+    ClearNamespace: Repeatable("ClearNamespace", _CHANGED),
+    AcquireClaim: Repeatable("Take", TypeAdapter(ClaimAcquired)),
+    ReleaseClaim: Repeatable("Release", TypeAdapter(ReleaseOutcome)),
+    Register: Repeatable("Register", TypeAdapter(RegisterOutcome)),
+    StartThread: Repeatable("StartThread", _THREAD_CHANGED),
+    ForkThread: Repeatable("ForkThread", _THREAD_CHANGED),
+    Append: Repeatable("Append", _THREAD_CHANGED),
+    ReplaceResults: Repeatable("ReplaceResults", _THREAD_CHANGED),
+    ChangeData: Repeatable("ChangeData", _THREAD_CHANGED),
+}
+
+_NOT_ASKED: Final = {"wait", "most", "receipt", "new_receipt"}
+"""What a request may differ in and be the same: the look at the end of a wait waits no more; the bound is a setting;
+receipts identify the caller."""
+
+
+def prefetch(commands: Iterable[AnyCommand]) -> Prefetch:
+    """What the commands will read that is known before, for stores that fetch it in one go."""
+    records: dict[tuple[str, str], None] = {}
+    agents: dict[str, None] = {}
+    threads: dict[str, None] = {}
+    results: dict[tuple[str, str], None] = {}
+    for command in commands:
+        if isinstance(command, Transact):
+            records |= {(operation.namespace, operation.key): None for operation in command.operations}
+            agents[command.by] = None
+        elif isinstance(command, ThreadCommand):
+            threads |= dict.fromkeys(named(command))
+            results |= {(command.thread, checksum): None for checksum in checksums_of(command)}
+            agents[command.by] = None
+    return Prefetch(list(records), list(agents), list(threads), list(results))
+
+
+def handle(command: AnyCommand, caller: Caller, transaction: Transaction) -> Outcome:
+    """Decide the command against what the transaction sees, and append the events. Raises refusals: nothing happened.
+
+    With a `request_id` that was used before, answers as then; another command under the same id is refused.
+    """
+    if caller.request_id is None:
+        return _decide(command, caller, transaction)
+    repeatable = _REPEATABLE.get(type(command))
+    scope = _scope(command, caller)
+    if repeatable is None or scope is None:
+        return _decide(command, caller, transaction)
+    digest = fingerprint(command)
+    earlier = transaction.repeated(caller, scope)
+    if earlier is not None:
+        if earlier[0] != digest:
+            raise ReusedError("request_id: was used for another request")
+        remembered: Outcome = repeatable.outcome.validate_json(earlier[1])
+        return (
+            _still_held(remembered, command, caller, transaction)
+            if isinstance(remembered, ClaimAcquired)
+            else remembered
+        )
+    outcome = _decide(command, caller, transaction)
+    if isinstance(outcome, Queued):
+        return outcome  # not what was asked for: the same call may do better later
+    transaction.remember(caller, digest, repeatable.outcome.dump_json(outcome).decode(), scope)
+    return outcome
+
+
+def fingerprint(command: AnyCommand) -> bytes:
+    """Identifies a request when it is repeated. Stored for 24 hours."""
+    asked = getattr(command, "asked", None) or command.model_dump_json(exclude=_NOT_ASKED, by_alias=True)
+    receipt = (command.receipt or "") if isinstance(command, ReleaseClaim) else ""  # it says whose claims are released
+    return hashlib.sha256(f"{_REPEATABLE[type(command)].stored_name}{asked}{receipt}".encode()).digest()
+
+
+def _scope(command: AnyCommand, caller: Caller) -> str | None:
+    """What besides the principal a request id is unique in: for claims the session, else nothing (""). None: a caller
+    without a session cannot be distinguished from others, so outcomes of its claims are not remembered."""
+    return caller.session if isinstance(command, AcquireClaim | ReleaseClaim) else ""
+
+
+def _still_held(outcome: ClaimAcquired, command: AnyCommand, caller: Caller, transaction: Transaction) -> ClaimAcquired:
+    """The outcome of a repeated claim, with the time that is left. Raises ExpiredError if the caller holds it no
+    longer."""
+    assert isinstance(command, AcquireClaim)
+    who = _identified(command.agent, caller, command.receipt, transaction)
+    grants = ((outcome.resource, outcome.version), *outcome.also)
+    board = load_board_to_write(transaction, [resource for resource, _ in grants])
+    leases = [board.lease(resource, version) for resource, version in grants]
+    if not all(lease is not None and lease.is_of(who) for lease in leases):
+        grant = next((hold.grant for hold in board.holds(outcome.resource)), None)
+        held_by, principal = (grant.agent, grant.principal) if grant is not None else (None, None)
+        raise ExpiredError(outcome.resource, held_by, replayed=True, held_by_principal=principal)
+    transaction.leases.heard(who, caller.server, transaction.steady)
+    left = min(lease.deadline for lease in leases if lease is not None) - transaction.steady
+    return outcome._replace(expires_in=left, at=transaction.at)
+
+
+def _decide(command: AnyCommand, caller: Caller, transaction: Transaction) -> Outcome:
+    match command:
+        case Transact(operations=operations, by=by, guard=guard):
+            return _change_records(operations, by, caller, transaction, guard)
+        case ClearNamespace(namespace=namespace, by=by):
+            live = transaction.records(namespace, prefix="", after=None, limit=-1, deleted=False)
+            operations = tuple(Delete(namespace=namespace, key=found.key) for found in live)
+            return _change_records(operations, by, caller, transaction, clears=True)
+        case AcquireClaim():
+            return _take(command, caller, transaction)
+        case ReleaseClaim():
+            return _release(command, caller, transaction)
+        case StopWaiting(resource=resource):
+            who = _identified(command.agent, caller, command.receipt, transaction)
+            board = load_board_to_write(transaction, [resource])
+            releasing.stop_waiting(command, who, board)
+            save_board(board, transaction, caller)
+            return SweepOutcome(bool(board.changes))
+        case Register():
+            return _register(command, caller, transaction)
+        case IssueToken() | RotateToken() | RevokeToken():
+            return _change_token(command, caller, transaction)
+        case StartThread() | ForkThread() | Append() | ReplaceResults() | ChangeData():
+            return change_thread(command, caller, transaction)
+        case Sweep(ended=servers, heirs=heirs, grace=grace, cut=cut):
+            for heir in heirs:
+                transaction.leases.inherit(*heir, transaction.steady)
+            now, at = transaction.steady, transaction.at
+            ended = transaction.leases.end(servers, now, at, grace if cut else None)
+            ended = transaction.leases.end_idle_sessions(now, at) or ended or bool(heirs)
+            claims, values = end_due_leases(transaction, gone=ended), expire_values(transaction, MAX_DUE)
+            return SweepOutcome(claims or values or ended)
+        case Renew(server=server, sessions=sessions, grants=grants):
+            transaction.leases.renew(server, sessions, grants, transaction.steady)
+            return SweepOutcome(False)
+        case CollectLostClaims(session=session, receipt=receipt):
+            losses = transaction.leases.losses(caller.principal, session, receipt)
+            transaction.leases.forget(losses)
+            return LostClaims(tuple(losses))
+        case TouchSessions(sessions=touched):
+            transaction.leases.touch(touched, transaction.steady)
+            return SweepOutcome(False)
+        case EndSession(session=session):
+            transaction.leases.end_session(session, caller.principal, transaction.steady, transaction.at)
+            end_due_leases(transaction, gone=True)
+            return SweepOutcome(True)
+
+
+def _change_records(
+    operations: tuple[Operation, ...],
+    by: str,
+    caller: Caller,
+    transaction: Transaction,
+    guard: tuple[FencingCondition, ...] = (),
+    clears: bool = False,
+) -> RecordsChanged:
+    who = _who(by, caller)
+    fenced, conditions = _checked(guard, who, transaction)
+    records: dict[tuple[str, str], Record] = {}
+    changes: list[RecordChange] = []
+    results: list[Written] = []
+    for index, operation in enumerate(operations):
+        place = (operation.namespace, operation.key)
+        before = records.get(place) or transaction.record(*place)
+        after = before
+        try:
+            events = record.decide(operation, by, before, transaction.at)
+        except ConflictError as conflict:
+            conflict.operation = index
+            raise fenced or conflict from None
+        expected = operation.expected_version
+        basis = Basis("clear" if clears else operation.kind, expected, expected is None, conditions)
+        for event in events:
+            changes.append(RecordChange(after, event, None if isinstance(event, ValueExpired) else basis))
+            after = record.evolve(after, event, transaction.at, before.digest, caller.principal)
+        records[place] = after
+        standing = record.seen(before, transaction.at)
+        results.append(
+            Written(
+                namespace=before.namespace,
+                key=before.key,
+                version=after.version,
+                previous_version=standing.version if standing.live else None,
+            )
+        )
+    if fenced:
+        raise fenced
+    position = transaction.append(changes, caller)[-1] if changes else transaction.position()
+    transaction.leases.heard(who, caller.server, transaction.steady)
+    return RecordsChanged(results=tuple(results), position=position)
+
+
+def expire_values(transaction: Transaction, limit: int) -> bool:
+    """Notice the ends of the values that were due first, as many as `limit`. False: none was due."""
+    ends = [(due, record.end_of(due, transaction.at)) for due in transaction.due_records(limit)]
+    changes = [RecordChange(due, end) for due, end in ends if end is not None]
+    if changes:
+        transaction.append(changes, NOBODY)
+    return bool(changes)
+
+
+def _checked(
+    guard: tuple[FencingCondition, ...], who: Who, transaction: Transaction
+) -> tuple[FencedError | None, tuple[CheckedClaim, ...]]:
+    """The first claim that the writer does not hold, if any, and all of them as the log records them."""
+    if not guard:
+        return None, ()
+    board = load_board_to_write(transaction, [claim.resource for claim in guard])
+    fenced = next((why for claim in guard if (why := fencing.fence(claim, who, board)) is not None), None)
+    return fenced, tuple(
+        CheckedClaim(claim.resource, claim.version, fencing.former_session(claim, who, board)) for claim in guard
+    )
+
+
+def _take(command: AcquireClaim, caller: Caller, transaction: Transaction) -> ClaimAcquired | Queued:
+    who = _identified(command.agent, caller, command.receipt, transaction, command.new_receipt)
+    board = load_board_to_write(transaction, [command.resource, *command.also, *command.alternatives])
+    if board.revive(who, caller.server):
+        serving.grant_waiting(board)
+    outcome = taking.acquire(command, who, caller.server, transaction.leases.held(who, transaction.steady), board)
+    positions = save_board(board, transaction, caller)
+    transaction.leases.heard(who, caller.server, transaction.steady)
+    if isinstance(outcome, ClaimAcquired) and (outcome.resource, outcome.version) in positions:
+        return outcome._replace(position=positions[outcome.resource, outcome.version])
+    return outcome
+
+
+def _release(command: ReleaseClaim, caller: Caller, transaction: Transaction) -> ReleaseOutcome:
+    # A caller that passes a receipt acts only as the holder of that receipt, so it releases nothing by name alone.
+    who = _identified(command.agent, caller, command.receipt, transaction, new_receipt=command.receipt)
+    if command.resource is None:
+        named = transaction.leases.of_agent(who.agent, who.principal)
+        resources = [lease.resource for lease in named if lease.is_of(who)]
+    else:
+        resources = [command.resource, *command.also]
+    board = load_board_to_write(transaction, resources)
+    board.revive(who, caller.server)
+    outcome = releasing.release(command, who, board)
+    save_board(board, transaction, caller)
+    transaction.leases.heard(who, caller.server, transaction.steady)
+    return outcome
+
+
+def _identified(
+    name: str, caller: Caller, receipt: str | None, transaction: Transaction, new_receipt: str | None = None
+) -> Who:
+    """The holder that calls. A receipt counts if a live lease under this name has it, and then replaces the session.
+    Without a session and such a receipt, `new_receipt` identifies the caller from now on."""
+    who = _who(name, caller)
+    if who.session is not None and receipt is None:
+        return who
+    leases = transaction.leases.of_agent(name, caller.principal)
+    known = {lease.receipt for lease in leases if lease.deadline > transaction.steady}
+    if found := next((it for it in (receipt, new_receipt) if it is not None and it in known), None):
+        return who._replace(session=None, receipt=found)
+    return who if who.session is not None else who._replace(receipt=new_receipt)
+
+
+def _register(command: Register, caller: Caller, transaction: Transaction) -> RegisterOutcome:
+    before = next(iter(transaction.agents([command.agent])), Profile(command.agent))
+    events = agent.decide(command, before, caller.principal)
+    changes = [AgentChange(before, event) for event in events]
+    position = transaction.append(changes, caller)[-1] if changes else transaction.position()
+    return RegisterOutcome(command.agent, before.version + len(events), position)
+
+
+def _change_token(command: TokenCommand, caller: Caller, transaction: Transaction) -> TokenChanged:
+    before = after = transaction.token(command.name)
+    events = token.decide(command, before, transaction.at)
+    for event in events:
+        after = token.evolve(after, event, transaction.at, before.digest)
+    changes = [TokenChange(before, event) for event in events]
+    position = transaction.append(changes, caller)[-1] if changes else transaction.position()
+    return TokenChanged(after, position, already=not events)
+
+
+def _who(name: str, caller: Caller) -> Who:
+    return Who(name, caller.principal, caller.session)

@@ -1,0 +1,419 @@
+"""An opened store that runs calls, for threads and for coroutines."""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from holdlog.adapters.api.claims.sessions import Process
+from holdlog.adapters.api.request import Answered, BlockingQuery, ClaimRequest, CommandRequest, Query, Settings
+from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.api.values.responses import Lost
+from holdlog.adapters.auth.identity import Identity
+from holdlog.adapters.operating_system.notifications import ProcessNotifier
+from holdlog.adapters.runtime.group_commit import Writer
+from holdlog.adapters.runtime.lease_maintenance import LeaseMaintenance
+from holdlog.adapters.runtime.log_tailer import LogTailer
+from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
+from holdlog.domain.claims.commands import CollectLostClaims, EndSession, LostClaims, Queued, StopWaiting, Sweep
+from holdlog.domain.claims.lease import BY_CALLS, BY_LEASE, SECOND, Loss
+from holdlog.domain.commands import AnyCommand, Outcome
+from holdlog.domain.message import NOBODY, Caller
+from holdlog.domain.names import claim_stream
+from holdlog.domain.ports import Reader, Store
+from holdlog.domain.refusals import HoldlogError, SealedError
+from holdlog.domain.token import TokenChanged, TokenCommand
+from holdlog.projections.waiting import wait_until, wait_until_async
+
+Found = TypeVar("Found")
+
+_DONE: Final = object()
+
+
+class Liveness:
+    """This process among all that share the store, by the name that stands in leases. Here: the only one."""
+
+    name = "here"
+
+    def join(self) -> str:
+        """Be connected from now on; the name."""
+        return self.name
+
+    def connected(self, server: str) -> bool:
+        """Whether the process of that name lives; what is kept alive by calls alone does."""
+        return server in (BY_CALLS, BY_LEASE) or self._lives(server)
+
+    def _lives(self, server: str) -> bool:
+        return server == self.name
+
+    def others_of(self, session: str) -> Sequence[str]:
+        """The other live processes whose own session this is."""
+        return ()
+
+    def processes(self) -> Sequence[Process]:
+        """Those that are connected to the store now, this one included once it joined."""
+        return ()
+
+    def close(self) -> None:
+        """Be gone."""
+
+
+class Engine:
+    """A store with its bell and writer. `caller`: who calls when a call does not say. Raises refusals as they come."""
+
+    room: Callable[[AnyCommand], Awaitable[None]] | None = None
+    """Asked before each write of a coroutine; raises what keeps it from being made."""
+    own_names: Callable[[AnyCommand, Caller], Awaitable[None]] | None = None
+    """Awaited before each write and claim of a coroutine; raises to refuse a name that is not the caller's."""
+
+    lives_by_leases = False
+    """Whether the session of this process goes on in other processes, until its leases end."""
+
+    def __init__(
+        self,
+        store: Store,
+        bell: ProcessNotifier,
+        caller: Caller,
+        calls: Requests,
+        server: Liveness,
+        settings: Settings,
+        identity: Identity,
+    ) -> None:
+        self.store = store
+        self.notifier = bell
+        self.caller = caller
+        self.identity = identity
+        self.requests = calls
+        self.liveness = server
+        self.writer = Writer(store, bell)
+        self.lease_maintenance = LeaseMaintenance(
+            store,
+            self.writer,
+            calls.steady,
+            server.connected,
+            settings.grace,
+            settings.idle_limit,
+            partial(_heirs, server),
+        )
+        self._grace = settings.grace
+        self.settings = settings
+        self.keeps = settings.keeps
+        self._began = calls.steady()
+        self._process = os.getpid()
+        self._followers: dict[asyncio.AbstractEventLoop, LogTailer] = {}
+        self._waits_end = False
+        self.token_changes = 0
+        """Counts what this process did to tokens."""
+
+    @property
+    def log_tailer(self) -> LogTailer:
+        """Tells on the running event loop what came into the log."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._followers:
+            self._followers = {it: follower for it, follower in self._followers.items() if not it.is_closed()}
+            self._followers[loop] = LogTailer(self.store, self.notifier)
+        return self._followers[loop]
+
+    # --- for threads
+
+    def write(self, call: CommandRequest[Answered], caller: Caller) -> Answered:
+        return call.answer(self._decided(call.command, caller))
+
+    def claim(self, call: ClaimRequest[Answered], caller: Caller) -> Answered:
+        """Claim, or stand in line for as long as the call says."""
+        caller = self._joined(caller)
+        outcome = self._decided(call.command, caller)
+        if isinstance(outcome, Queued) and call.seconds:
+            try:
+                with self.lease_maintenance.waiting():
+                    look = partial(self._look, self._ticket_gone(call, outcome))
+                    wait_until(look, self.notifier, call.seconds, self.waiting_is_over)
+            except BaseException:
+                self.writer.run(_step_back(call, outcome), caller)
+                raise
+            outcome = self._decided(call.again, caller)
+        self.lease_maintenance.took(call.command.lease)
+        return self._answered(call, outcome)
+
+    def read(self, call: Query[Answered]) -> Answered:
+        with self.store.snapshot() if call.large else self.store.reader() as reader:
+            return call.answer(reader)
+
+    def wait(self, call: BlockingQuery[Answered]) -> Answered:
+        started = time.monotonic()
+        with self.lease_maintenance.waiting():
+            look = partial(self._look, partial(self._answer_to, call, started))
+            found = wait_until(look, self.notifier, call.seconds, self.waiting_is_over)
+        return found if found is not None else self._look(partial(self._timed_out, call, started))
+
+    # --- for coroutines
+
+    async def write_async(self, call: CommandRequest[Answered], caller: Caller) -> Answered:
+        if self.own_names is not None:
+            await self.own_names(call.command, caller)
+        if self.room is not None:
+            await self.room(call.command)
+        if not self.keeps:
+            caller = self._joined(caller)
+        return call.answer(await self._decided_async(call.command, caller))
+
+    async def claim_async(self, call: ClaimRequest[Answered], caller: Caller) -> Answered:
+        """As `claim`. A cancelled call leaves its ticket, which keeps its place for a while."""
+        if self.own_names is not None:
+            await self.own_names(call.command, caller)
+        caller = await self.run_off_loop(partial(self._joined, caller))
+
+        def leave(outcome: Outcome) -> None:
+            if isinstance(outcome, Queued):
+                stepping = asyncio.ensure_future(self.writer.run_async(_step_back(call, outcome), caller))
+                stepping.add_done_callback(_ignore)
+
+        outcome = await self._decided_async(call.command, caller, leave)
+        if isinstance(outcome, Queued) and call.seconds:
+            try:
+                with self.lease_maintenance.waiting():
+                    look = partial(self.read_batched, self._ticket_gone(call, outcome))
+                    listening = self.log_tailer.listen((claim_stream(call.command.resource),))
+                    await wait_until_async(look, listening, call.seconds, self.waiting_is_over)
+                decided = await self._decided_async(call.again, caller)
+            except BaseException:
+                leave(outcome)
+                raise
+            outcome = decided
+        self.lease_maintenance.took(call.command.lease)
+        return await self.run_off_loop(partial(self._answered, call, outcome))
+
+    async def read_async(self, call: Query[Answered]) -> Answered:
+        """A listing never holds up other calls."""
+        return await (asyncio.to_thread(self.read, call) if call.large else self.run_off_loop(partial(self.read, call)))
+
+    async def wait_async(self, call: BlockingQuery[Answered]) -> Answered:
+        started = time.monotonic()
+        with self.lease_maintenance.waiting():
+            answer = partial(self._answer_to, call, started)
+            look = partial(asyncio.to_thread, self._look, answer) if call.large else partial(self.read_batched, answer)
+            listening = self.log_tailer.listen(call.concerns)
+            found = await wait_until_async(look, listening, call.seconds, self.waiting_is_over)
+        return found if found is not None else await self.read_batched(partial(self._timed_out, call, started))
+
+    async def read_batched(self, look: Callable[[Reader], Found]) -> Found:
+        """What reads a few rows, as `aside`; in a remote store together with the looks of others (looks.py)."""
+        return await (
+            self.log_tailer.read_batcher.take(look)
+            if self.store.remote
+            else self.run_off_loop(partial(self._look, look))
+        )
+
+    async def run_off_loop(self, work: Callable[[], Answered]) -> Answered:
+        """What reads a few rows: on the loop, where that takes some µs, but in a thread when the store is remote."""
+        return await asyncio.to_thread(work) if self.store.remote else work()
+
+    # --- tokens
+
+    def change_token(self, command: TokenCommand, caller: Caller) -> TokenChanged:
+        """From the return on, this process knows the token as it is now; others within a second."""
+        return self._noted(self._decided(command, caller))
+
+    async def change_token_async(self, command: TokenCommand, caller: Caller) -> TokenChanged:
+        return self._noted(await self._decided_async(command, caller))
+
+    def _noted(self, outcome: Outcome) -> TokenChanged:
+        assert isinstance(outcome, TokenChanged)
+        self.token_changes += 1
+        return outcome
+
+    # --- sessions
+
+    def join(self) -> None:
+        """Be one of the processes that keep the own session alive, from now on."""
+        self.caller = self._joined(self.caller)
+
+    def keep_sessions(self) -> None:
+        """This process lives as long as the sessions that call through it: renew what they hold."""
+        self.join()
+        self.lease_maintenance.keep_sessions(self.caller.server, self.caller.session)
+
+    async def losses(self, caller: Caller, receipt: str | None = None) -> tuple[Loss, ...]:
+        """What the caller's session, or the holder with this receipt, lost since the last call of this."""
+        if not await self.read_batched(lambda reader: reader.leases.losses(caller.principal, caller.session, receipt)):
+            return ()
+        asked = CollectLostClaims(session=caller.session, receipt=receipt)
+        outcome = await self.writer.run_async(asked, Caller(principal=caller.principal))
+        assert isinstance(outcome, LostClaims)
+        return outcome.losses
+
+    def lost(self, receipt: str | None = None) -> list[Lost]:
+        """As `lost_async`, for threads, of this process's own session."""
+        with self.store.reader() as reader:
+            if not reader.leases.losses(self.caller.principal, self.caller.session, receipt):
+                return []
+        asked = CollectLostClaims(session=self.caller.session, receipt=receipt)
+        outcome = self.writer.run(asked, Caller(principal=self.caller.principal))
+        assert isinstance(outcome, LostClaims)
+        return self.read(self.requests.lost(outcome.losses))
+
+    async def lost_async(self, caller: Caller, receipt: str | None = None) -> list[Lost]:
+        """What the caller's session lost, or the holder with this receipt, since this was asked last, and who holds it
+        now."""
+        losses = await self.losses(caller, receipt)
+        return await self.read_async(self.requests.lost(losses)) if losses else []
+
+    async def end_session(self, caller: Caller) -> None:
+        """End the caller's session, which lives by its calls, because its client did."""
+        if caller.session is not None:
+            await self.writer.run_async(EndSession(session=caller.session), Caller(principal=caller.principal))
+
+    # --- the end
+
+    def finish_waiting(self) -> None:
+        """Every call that waits, and every one that would from now on, is answered at once as when its time is over."""
+        self._waits_end = True
+        self.notifier.wake()
+        for follower in tuple(self._followers.values()):
+            follower.wake_all()
+
+    def waiting_is_over(self) -> bool:
+        return self._waits_end
+
+    def close(self) -> None:
+        """Finish what runs, then let go of everything; who waits learns that it is closed.
+
+        Calling it again, or after a fork, does nothing.
+        """
+        if self.writer.leads_here():
+            self.writer.refuse()  # a signal handler cannot wait for what it interrupted: the process's end closes it
+        elif self._process == os.getpid():
+            self.lease_maintenance.close()
+            self._say_goodbye()
+            self.writer.close()
+            self.notifier.close()
+            self.store.close()
+            self.liveness.close()
+            self.notifier.wake()
+
+    def detach_after_fork(self) -> None:
+        """In a forked child: nothing of the parent's may be used or closed here."""
+        self.lease_maintenance.detach_after_fork()
+        self.writer.detach_after_fork()
+        self.store.detach_after_fork()
+        self.notifier.detach_after_fork()
+        self.notifier = ProcessNotifier()
+        self._followers = {}
+
+    def _say_goodbye(self) -> None:
+        """Say goodbye: what a short-lived process claimed lasts as told, for the agent's next one."""
+        server = self.caller.server
+        if not server:
+            return
+        self.caller = self.caller.model_copy(update={"server": ""})
+        lived = self.requests.steady() - self._began
+        try:
+            with self.store.reader() as reader:
+                if server not in reader.leases.servers():
+                    return
+                heirs = _heirs(self.liveness, [server], reader)
+            cut = lived > self._grace * SECOND
+            self.writer.run(Sweep(ended=(server,), heirs=heirs, grace=round(self._grace * SECOND), cut=cut), NOBODY)
+        except HoldlogError:
+            return  # then the next one that asks notices that this process is gone
+
+    # --- steps
+
+    def _joined(self, caller: Caller) -> Caller:
+        """`caller`, kept alive by this process."""
+        if not self.keeps:
+            return caller if caller.session is None else caller.model_copy(update={"server": BY_CALLS})
+        if self.lives_by_leases:
+            return caller.model_copy(update={"server": BY_LEASE})
+        server = self.liveness.join()
+        if self.caller.server != server:
+            self.caller = self.caller.model_copy(update={"server": server})
+        return caller if caller.server == server else caller.model_copy(update={"server": server})
+
+    def _decided(self, command: AnyCommand, caller: Caller) -> Outcome:
+        try:
+            outcome = self.writer.run(command, caller)
+        except HoldlogError as refusal:
+            if (sweep := self._sweep_of_gone(refusal.servers)) is None:
+                raise
+        else:
+            if not isinstance(outcome, Queued) or (sweep := self._sweep_of_gone(outcome.hold.servers)) is None:
+                return outcome
+        self.writer.run(sweep, NOBODY)
+        return self.writer.run(command, caller)
+
+    async def _decided_async(
+        self, command: AnyCommand, caller: Caller, late: Callable[[Outcome], None] | None = None
+    ) -> Outcome:
+        try:
+            outcome = await self.writer.run_async(command, caller, late)
+        except HoldlogError as refusal:
+            if (sweep := await self._notice_async(refusal.servers)) is None:
+                raise
+        else:
+            if not isinstance(outcome, Queued):
+                return outcome
+            try:
+                if (sweep := await self._notice_async(outcome.hold.servers)) is None:
+                    return outcome
+                await self.writer.run_async(sweep, NOBODY)
+            except BaseException:
+                if late is not None:
+                    late(outcome)
+                raise
+            return await self.writer.run_async(command, caller, late)
+        await self.writer.run_async(sweep, NOBODY)
+        return await self.writer.run_async(command, caller, late)
+
+    def _sweep_of_gone(self, servers: tuple[str, ...]) -> Sweep | None:
+        """That servers ended which a refusal rests on."""
+        gone = tuple(server for server in servers if server and not self.liveness.connected(server))
+        if not gone:
+            return None
+        with self.store.reader() as reader:
+            return Sweep(ended=gone, heirs=_heirs(self.liveness, gone, reader), grace=round(self._grace * SECOND))
+
+    async def _notice_async(self, servers: tuple[str, ...]) -> Sweep | None:
+        return await self.run_off_loop(partial(self._sweep_of_gone, servers)) if servers else None
+
+    def _answered(self, call: ClaimRequest[Answered], outcome: Outcome) -> Answered:
+        with self.store.reader() as reader:
+            return call.answer(outcome, reader)
+
+    def _ticket_gone(self, call: ClaimRequest[Answered], outcome: Queued) -> Callable[[Reader], object]:
+        def look(reader: Reader) -> object:
+            line = reader.claim(call.command.resource).line
+            return None if any(ticket.version == outcome.ticket for ticket in line) else _DONE
+
+        return look
+
+    def _look(self, look: Callable[[Reader], Found]) -> Found:
+        with self.store.reader() as reader:
+            return look(reader)
+
+    def _answer_to(self, call: BlockingQuery[Answered], started: float, reader: Reader) -> Answered | None:
+        return call.look(reader, time.monotonic() - started)
+
+    def _timed_out(self, call: BlockingQuery[Answered], started: float, reader: Reader) -> Answered:
+        if (moved := line_of(reader.meta(SEAL))) is not None:
+            raise SealedError(moved)  # nothing will ever come here
+        return call.timed_out(reader, time.monotonic() - started)
+
+
+def _heirs(server: Liveness, gone: Sequence[str], reader: Reader) -> tuple[tuple[str, str, str], ...]:
+    """The sessions of servers that are gone which live on in other processes, as `Sweep` takes them."""
+    found = ((name, session) for name in gone for session in reader.leases.sessions_of(name))
+    others = ((name, session, server.others_of(session)) for name, session in found)
+    return tuple((name, session, alive[0]) for name, session, alive in others if alive)
+
+
+def _step_back(call: ClaimRequest[Answered], outcome: Queued) -> StopWaiting:
+    command = call.command
+    return StopWaiting(resource=command.resource, agent=command.agent, ticket=outcome.ticket, receipt=outcome.receipt)
+
+
+def _ignore(task: "asyncio.Task[Outcome]") -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,343 @@
+"""Group commit: whatever waits becomes durable in one transaction, and each caller gets its own outcome.
+
+Whoever finds no batch running runs one batch and then hands the lead to the first that waits, so nobody leads for ever;
+coroutines are led by a thread that starts when the first one writes (docs/decisions/0002-group-commit.md).
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from holdlog.adapters.operating_system.deadline import STOPPED, Deadline
+from holdlog.adapters.runtime.command_handler import handle, prefetch
+from holdlog.adapters.runtime.observer import CommandObserver
+from holdlog.domain.commands import AnyCommand, Outcome
+from holdlog.domain.message import Caller
+from holdlog.domain.ports import Notifier, Refusal, Store
+from holdlog.domain.refusals import HoldlogError, SealedError, StoreError, UnavailableError
+
+MAX_BATCH: Final = 256
+MAX_WAITING: Final = 10_000
+MAX_REFUSALS_KEPT: Final = 1_000
+PATIENCE: Final = 5.0
+"""Seconds that a caller waits for the store to take its command."""
+LAST_PATIENCE: Final = 0.5
+"""Least seconds that a batch waits: a process that was stopped must try once before it refuses."""
+
+_log = logging.getLogger("holdlog")
+
+
+class Job:
+    """One command on its way. `turn` is held until it is done or should lead; a coroutine's job has a loop instead."""
+
+    __slots__ = ("caller", "command", "deadline", "done", "future", "leads", "loop", "outcome", "seen", "turn")
+
+    def __init__(self, command: AnyCommand, caller: Caller) -> None:
+        self.command = command
+        self.caller = caller
+        self.deadline = time.monotonic() + PATIENCE
+        self.done = False
+        self.leads = False
+        self.outcome: Outcome | BaseException | None = None
+        self.turn: threading.Lock | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.future: asyncio.Future[Outcome] | None = None
+        self.seen: object = None  # what a watch gave it
+
+    def result(self) -> Outcome:
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        assert self.outcome is not None
+        return self.outcome
+
+
+class Writer:
+    """Takes commands from threads and coroutines of this process. Safe in threads."""
+
+    watch: CommandObserver | None = None
+
+    def __init__(self, store: Store, bell: Notifier) -> None:
+        self._store = store
+        self._notifier = bell
+        self._lock = threading.Lock()
+        self._waiting: deque[Job] = deque()
+        self._led = False
+        self._leader = 0  # the thread that runs a batch
+        self._thread: ThreadPoolExecutor | None = None
+        self._refusals: deque[Refusal] = deque(maxlen=MAX_REFUSALS_KEPT)
+        self._closed: Callable[[], StoreError] | None = None
+
+    def run(self, command: AnyCommand, caller: Caller) -> Outcome:
+        """Run the command and block until it is durable or refused. Raises the refusal."""
+        job = Job(command, caller)
+        try:
+            with self._lock:
+                self._admit(job)
+                if self._led:
+                    job.turn = threading.Lock()
+                    job.turn.acquire()
+                else:
+                    self._led = job.leads = True
+            if job.turn is not None:
+                self._await_turn(job)
+            if not job.done and self._lead_once():
+                self._start_thread()
+        except BaseException:
+            self._step_back(job)
+            raise
+        return job.result()
+
+    async def run_async(
+        self, command: AnyCommand, caller: Caller, late: Callable[[Outcome], None] | None = None
+    ) -> Outcome:
+        """As `run`. A cancelled caller withdraws its command, unless it is in a batch: then the command stands, and
+        `late` is told its outcome."""
+        job = Job(command, caller)
+        job.loop = asyncio.get_running_loop()
+        job.future = job.loop.create_future()
+        with self._lock:
+            self._admit(job)
+            lead = not self._led
+            self._led = True
+        if lead:
+            self._start_thread()
+        timer = job.loop.call_at(due := job.loop.time() + PATIENCE, self._give_up, job, due)
+        try:
+            return await asyncio.shield(job.future)
+        except asyncio.CancelledError:
+            if not self._withdraw(job):
+                job.future.add_done_callback(partial(_told_late, late))  # who is cancelled may be cancelled again
+                await asyncio.wait([job.future])
+            raise
+        finally:
+            timer.cancel()
+
+    @property
+    def waiting(self) -> int:
+        """Commands that no batch took yet."""
+        return len(self._waiting)
+
+    def leads_here(self) -> bool:
+        """Whether this very thread runs a batch: then this is a signal handler that interrupted it."""
+        return self._leader == threading.get_ident()
+
+    def refuse(self) -> None:
+        """Take no more commands."""
+        self._closed = StoreError.closed
+
+    def close(self) -> None:
+        """Take no more commands, wait until nothing runs, and write the refusals that no batch took along yet."""
+        self.refuse()
+        while self._led:
+            time.sleep(0.001)
+        if self._thread is not None:
+            self._thread.shutdown()
+        if self._refusals:
+            with suppress(HoldlogError), self._store.transaction(time.monotonic() + PATIENCE) as transaction:
+                transaction.note_refusals(tuple(self._refusals))
+
+    def detach_after_fork(self) -> None:
+        """In a forked child, where the threads that held the lock are gone: take nothing more."""
+        self._lock = threading.Lock()
+        self._closed = StoreError.forked
+
+    def _admit(self, job: Job) -> None:
+        if self._closed:
+            raise self._closed()
+        if len(self._waiting) >= MAX_WAITING:
+            raise self._turned_away(UnavailableError(f"{MAX_WAITING} commands wait already", retry_after=1.0))
+        if self.watch is not None:
+            job.seen = self.watch.received()
+        self._waiting.append(job)
+
+    def _turned_away(self, refusal: UnavailableError) -> UnavailableError:
+        if self.watch is not None:
+            self.watch.turned_away()
+        return refusal
+
+    def _await_turn(self, job: Job) -> None:
+        assert job.turn is not None
+        if Deadline(job.deadline).acquire(job.turn):
+            return
+        if not job.leads and self._withdraw(job):
+            raise self._turned_away(_too_busy())
+        job.turn.acquire()
+
+    def _give_up(self, job: Job, due: float) -> None:
+        """A coroutine's patience is over. A command that is in a batch already waits for its outcome.
+
+        If the event loop calls this late, the process was stopped, and that time does not count."""
+        assert job.loop is not None
+        if (late := job.loop.time() - due) > STOPPED:
+            job.loop.call_at(again := job.loop.time() + min(late, PATIENCE), self._give_up, job, again)
+            return
+        if self._withdraw(job) and job.future is not None and not job.future.done():
+            job.future.set_exception(self._turned_away(_too_busy()))
+
+    def _step_back(self, job: Job) -> None:
+        """An interrupt: the command is withdrawn, and a lead that its caller has goes on to the next."""
+        self._store.rollback_interrupted()
+        self._withdraw(job)
+        if job.leads and not job.done and self._lead_once():
+            self._start_thread()
+
+    def _withdraw(self, job: Job) -> bool:
+        with self._lock:
+            try:
+                self._waiting.remove(job)
+            except ValueError:
+                return False
+            return True
+
+    def _start_thread(self) -> None:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdlog-writer")
+        try:
+            self._thread.submit(self._lead_coroutines)
+        except RuntimeError:  # the machine gives no more threads: then this one leads
+            self._lead_coroutines()
+
+    def _lead_coroutines(self) -> None:
+        while self._lead_once():
+            pass
+
+    def _lead_once(self) -> bool:
+        """Run one batch, then hand on the lead. True: a coroutine's command is next, and a thread must lead it."""
+        batch: list[Job] = []
+        try:
+            self._leader = threading.get_ident()
+            with self._lock:
+                waiting = self._waiting
+                batch, self._waiting = list(islice(waiting, MAX_BATCH)), deque(islice(waiting, MAX_BATCH, None))
+            if batch:
+                self._commit(batch)
+            self._leader = 0
+            coroutine_next = self._hand_on()
+            _answer(batch)
+        except BaseException:  # Ctrl-C in the thread that leads: it is not the neighbours' interrupt
+            self._leader = 0
+            self._store.rollback_interrupted()
+            for job in batch:
+                if not job.done:
+                    job.outcome = UnavailableError("the write was interrupted", retry_after=0.0, in_doubt=True)
+            if self._hand_on():
+                self._start_thread()
+            _answer(batch)
+            raise
+        return coroutine_next
+
+    def _hand_on(self) -> bool:
+        with self._lock:
+            if not self._waiting:
+                self._led = False
+                return False
+            follower = self._waiting[0]
+            if follower.turn is None:
+                return True
+            if not follower.leads:
+                follower.leads = True
+                follower.turn.release()
+            return False
+
+    def _commit(self, batch: Sequence[Job]) -> None:
+        """Give every job its outcome. An unexpected error undoes the batch, and its commands run one by one.
+
+        A future takes any error but StopIteration, and the neighbours would go unanswered."""
+        begun = False
+        refusals: list[Refusal] = []
+        committed: Sequence[str] = ()
+        try:
+            ahead = partial(prefetch, [job.command for job in batch])
+            deadline = max(batch[0].deadline, time.monotonic() + LAST_PATIENCE)
+            with self._store.transaction(deadline, ahead) as transaction:
+                if transaction.sealed is not None:
+                    raise SealedError(transaction.sealed)
+                begun = True
+                for job in batch:
+                    try:
+                        job.outcome = handle(job.command, job.caller, transaction)
+                    except (StoreError, UnavailableError):
+                        raise
+                    except HoldlogError as refusal:
+                        job.outcome = refusal
+                        refusals.append(_noted(refusal, job, transaction.at))
+                if transaction.wrote and (refusals or self._refusals):
+                    transaction.note_refusals([*self._refusals, *refusals])
+                # Here: once it is over, the store may begin the next one, of another thread, with the same object.
+                wrote, grew, topics = transaction.wrote, transaction.grew, transaction.topics
+        except Exception as error:
+            doubt = isinstance(error, UnavailableError) and error.in_doubt
+            if begun and not doubt and len(batch) > 1:
+                for job in batch:
+                    self._commit([job])
+                return
+            for job in batch:
+                job.outcome = RuntimeError(repr(error)) if isinstance(error, StopIteration) else error
+        else:
+            committed = topics
+            if wrote:
+                self._refusals.clear()
+                if grew:
+                    self._notifier.notify()
+            else:
+                self._refusals.extend(refusals)
+        self._show(batch, committed)
+
+    def _show(self, batch: Sequence[Job], topics: Sequence[str]) -> None:
+        """No fault of who watches is the callers'."""
+        if self.watch is not None:
+            try:
+                self.watch.ran(batch, topics)
+            except Exception:
+                _log.exception("what a batch did could not be noted")
+
+
+def _too_busy() -> UnavailableError:
+    return UnavailableError("this process is busy writing; try again")
+
+
+def _noted(refusal: HoldlogError, job: Job, at: int) -> Refusal:
+    command = job.command
+    by = getattr(command, "agent", None) or getattr(command, "by", None) or ""
+    return Refusal(at, refusal.code, str(refusal)[:500], by, job.caller.session)
+
+
+def _answer(batch: Sequence[Job]) -> None:
+    """Wake the callers; coroutines once per loop. Doing it again, after an interrupt, does no harm."""
+    loops: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    for job in batch:
+        if job.loop is not None:
+            loops.setdefault(job.loop, []).append(job)
+        elif not job.done:
+            job.done = True
+            if job.turn is not None:
+                job.turn.release()
+    for loop, jobs in loops.items():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits for the outcome
+            loop.call_soon_threadsafe(_resolve, jobs)
+
+
+def _told_late(late: Callable[[Outcome], None] | None, future: "asyncio.Future[Outcome]") -> None:
+    if not future.cancelled() and future.exception() is None and late is not None:
+        late(future.result())
+
+
+def _resolve(jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        future = job.future
+        assert future is not None
+        if future.done():
+            continue
+        if isinstance(job.outcome, BaseException):
+            future.set_exception(job.outcome)
+        else:
+            assert job.outcome is not None
+            future.set_result(job.outcome)

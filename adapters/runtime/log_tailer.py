@@ -1,0 +1,148 @@
+"""What came into the log is read once for all coroutines of an event loop; those are woken whom it concerns."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
+from typing import Final
+
+from holdlog.adapters.runtime.read_batcher import ReadBatcher
+from holdlog.domain.ports import Notifier, Store
+from holdlog.domain.refusals import HoldlogError
+from holdlog.projections.waiting import concerned
+
+READ_AT_ONCE: Final = 1_000
+"""Entries of the log; some 2 ms."""
+WOKEN_AT_ONCE: Final = 8
+"""Waiters in one turn of the loop, each of which may look at the store then: others have their turns in between."""
+
+Tell = Callable[[frozenset[str] | None], None]
+
+
+class LogTailer:
+    """Follows the log on the event loop that makes it, as long as somebody listens. Use it on that loop only.
+
+    Whoever listens and then reads the store misses nothing: whatever is committed after that read is told later.
+    """
+
+    def __init__(self, store: Store, bell: Notifier) -> None:
+        self.read_batcher = ReadBatcher(store)
+        self._store = store
+        self._notifier = bell
+        self._loop = asyncio.get_running_loop()
+        self._ear = ExitStack()
+        self._listeners = 0
+        self._told: list[Tell] = []
+        self._waiters: dict[str, dict[asyncio.Event, None]] = {}
+        self._to_wake: dict[asyncio.Event, None] = {}
+        self._rung = False
+        self._reading: asyncio.Task[None] | None = None
+        self._position: int | None = None  # up to which was told; None: whoever listens is told that all may be new
+
+    @contextmanager
+    def subscribe(self, tell: Tell) -> Iterator[None]:
+        """While the block runs, `tell` is called on the loop with the names of the streams that have new events
+        (`domain/names.py`), once for many events; with None when any may have them. It must not block.
+
+        The names are a hint to look, as bells are: no more than "since the block began, or since you were told last,
+        these grew". It may come once more after the block.
+        """
+        with self._listening():
+            self._told.append(tell)
+            try:
+                yield
+            finally:
+                self._told.remove(tell)
+
+    @contextmanager
+    def listen(self, concerns: Sequence[str]) -> Iterator[asyncio.Event]:
+        """An event that is set when something of what concerns the waiter may be new (projections/waiting.py)."""
+        rung = asyncio.Event()
+        with self._listening():
+            for concern in concerns:
+                self._waiters.setdefault(concern, {})[rung] = None
+            try:
+                yield rung
+            finally:
+                self._to_wake.pop(rung, None)
+                for concern in concerns:
+                    waiters = self._waiters[concern]
+                    del waiters[rung]
+                    if not waiters:
+                        del self._waiters[concern]
+
+    def wake_all(self) -> None:
+        """Everybody looks again, whatever there is. From any thread."""
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._notify, None)
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        if not self._listeners:
+            self._position, self._rung = None, False
+            self._ear.enter_context(self._notifier.listen(self._hear))
+        self._listeners += 1
+        try:
+            yield
+        finally:
+            self._listeners -= 1
+            if not self._listeners:
+                self._ear.close()
+
+    def _hear(self) -> None:
+        """From any thread. Rings that come before the log is read are one."""
+        if not self._rung:
+            self._rung = True
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._begin)
+
+    def _begin(self) -> None:
+        if self._reading is None:
+            self._reading = self._loop.create_task(self._read())
+
+    async def _read(self) -> None:
+        try:
+            while self._rung and self._listeners:
+                self._rung = False
+                self._notify(await asyncio.to_thread(self._news) if self._store.remote else self._news())
+                await asyncio.sleep(0)
+        finally:
+            self._reading = None
+
+    def _news(self) -> frozenset[str] | None:
+        """The streams that grew; None: any may have."""
+        before = self._position
+        try:
+            with self._store.reader() as reader:
+                if before is not None:
+                    entries = reader.entries(max(0, before - 1), READ_AT_ONCE)
+                    if before == 0 or (entries and entries[0].position == before):
+                        if len(entries) == READ_AT_ONCE:
+                            self._rung = True  # there may be more
+                        self._position = entries[-1].position if entries else before
+                        return frozenset(it.stream for it in entries if it.position > before)
+                self._position = reader.position()  # the beginning, or the log was set back: nobody looked since
+        except HoldlogError:  # closed, locked, lost: whoever looks learns the cause
+            self._position = None
+        return None
+
+    def _notify(self, streams: frozenset[str] | None) -> None:
+        if streams is None:
+            concerns = list(self._waiters)
+        else:
+            concerns = [concern for stream in streams for concern in concerned(stream)] if self._waiters else []
+        if streams is None or streams:
+            for tell in self._told:
+                self._loop.call_soon(tell, streams)
+        waking = bool(self._to_wake)
+        for concern in concerns:
+            self._to_wake |= self._waiters.get(concern, {})
+        if self._to_wake and not waking:
+            self._wake_some()
+
+    def _wake_some(self) -> None:
+        for rung in tuple(islice(self._to_wake, WOKEN_AT_ONCE)):
+            del self._to_wake[rung]
+            rung.set()
+        if self._to_wake:
+            self._loop.call_soon(self._wake_some)

@@ -1,0 +1,27 @@
+"""One call as it came: which store it is for, who makes it, and what they may do."""
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.auth.grants import EVERYTHING, Grants
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.domain.message import Caller
+
+
+async def _always() -> bool:
+    return True
+
+
+class RequestContext(NamedTuple):
+    """`still`: whether its token counts even now, for streams, which may outlive it."""
+
+    engine: Engine
+    caller: Caller
+    grants: Grants = EVERYTHING
+    still: Callable[[], Awaitable[bool]] = _always
+
+    @property
+    def requests(self) -> Requests:
+        """Each raises DeniedError for what the grants do not allow."""
+        return self.engine.requests if self.grants is EVERYTHING else self.engine.requests.within(self.grants)

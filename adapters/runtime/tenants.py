@@ -1,0 +1,200 @@
+"""Spaces: each a store of its own beside the main one, opened when somebody needs it, closed when nobody does."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.compose import MEMORY, file_of, open_holdlog
+from holdlog.adapters.operating_system.location import is_url
+from holdlog.adapters.operating_system.private import require_private
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.observer import CommandObserver
+from holdlog.domain.commands import AnyCommand
+from holdlog.domain.message import Caller
+from holdlog.domain.refusals import InvalidError, UnavailableError
+from holdlog.domain.token import space_name
+
+MOST_IDLE: Final = 32
+MOST_IDLE_IN_DATABASE: Final = 4
+"""Spaces that stay open although nobody uses them: each holds files, in a database connections."""
+MOST_OPEN: Final = 256
+MOST_OPEN_IN_DATABASE: Final = 24
+
+_log = logging.getLogger("holdlog")
+
+
+class Tenants:
+    """The main store and its spaces, for coroutines of one loop. `most_open`: spaces at once, in use or not; `prepare`:
+    called with each space's store before its first use. Spaces in memory stay open: nothing else keeps what is there.
+    """
+
+    def __init__(
+        self,
+        place: Path | str,
+        main: Engine,
+        settings: Settings,
+        most_open: int | None = None,
+        prepare: Callable[[Engine], None] = lambda engine: None,
+    ) -> None:
+        self.main = main
+        self._place = place
+        self._settings = settings
+        self._prepare = prepare
+        remote = main.store.remote
+        self._most_open = most_open or (MOST_OPEN_IN_DATABASE if remote else MOST_OPEN)
+        self._most_idle = MOST_IDLE_IN_DATABASE if remote else MOST_IDLE
+        if place == MEMORY:
+            self._most_idle = self._most_open
+        self._spaces: dict[str, _Space] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._ended = False
+        self._watch: CommandObserver | None = None
+        self._own_names: Callable[[AnyCommand, Caller], Awaitable[None]] | None = None
+
+    def engine(self) -> list[Engine]:
+        """The main store, and the spaces that are open."""
+        return [self.main, *filter(None, (space.engine for space in list(self._spaces.values())))]
+
+    def watched(self, watch: CommandObserver) -> None:
+        """Tell it from now on what all writers do, also those of spaces that are opened later."""
+        self._watch = watch
+        for engine in self.engine():
+            engine.writer.watch = watch
+
+    def require_own_names(self, require: Callable[[AnyCommand, Caller], Awaitable[None]]) -> None:
+        """From now on, await it before each write and claim, also in spaces that are opened later."""
+        self._own_names = require
+        for engine in self.engine():
+            engine.own_names = require
+
+    @asynccontextmanager
+    async def enter(self, name: str | None) -> AsyncIterator[Engine]:
+        """The store of a space, or the main one; it stays open while the block runs.
+
+        Raises InvalidError for a name that is none; StoreError or UnavailableError when that space cannot be had now.
+        """
+        if name is None:
+            yield self.main
+            return
+        space = await self._entered(name)
+        try:
+            yield await asyncio.shield(space.opening)
+        finally:
+            space.users -= 1
+            self._left(name, space)
+
+    def place_of(self, name: str) -> Path | str:
+        """Where the store of a space is. Raises InvalidError."""
+        try:
+            space_name(name)
+        except ValueError as error:
+            raise InvalidError(f"space: {error}") from None
+        if self._place == MEMORY:
+            return MEMORY
+        if isinstance(self._place, str) and is_url(self._place):
+            from holdlog.adapters.stores.postgres.target import place_of_space
+
+            return place_of_space(self._place, name)
+        path = file_of(self._place)
+        return path.with_name(path.name + ".spaces") / f"{name}.db"
+
+    def finish_waiting(self) -> None:
+        """Calls that wait, in whichever space, are answered at once, and so are those that would from now on."""
+        self._ended = True
+        for engine in self.engine():
+            engine.finish_waiting()
+
+    async def close(self) -> None:
+        """All but the main one."""
+        self._ended = True
+        for name, space in list(self._spaces.items()):
+            self._close(name, space)
+        while self._closing:
+            await asyncio.wait(self._closing)
+
+    async def _entered(self, name: str) -> "_Space":
+        while (space := self._spaces.get(name)) is not None and space.closing is not None:
+            await asyncio.shield(space.closing)  # its files are let go of before they are opened again
+        if space is None or space.failed:
+            place = self.place_of(name)
+            self._make_room()
+            opening = asyncio.ensure_future(asyncio.to_thread(self._open, place))
+            space = self._spaces[name] = _Space(opening)
+        space.users += 1
+        return space
+
+    def _open(self, place: Path | str) -> Engine:
+        if isinstance(place, Path):
+            require_private(place.parent)  # before a link in its place is resolved
+        engine = open_holdlog(place, self._settings, what="http")
+        engine.writer.watch = self._watch
+        engine.own_names = self._own_names
+        self._prepare(engine)
+        if self._ended:
+            engine.finish_waiting()
+        return engine
+
+    def _left(self, name: str, space: "_Space") -> None:
+        """Awaits nothing: whoever entered meanwhile would be in what is about to be closed."""
+        if space.users or self._spaces.get(name) is not space:
+            return
+        del self._spaces[name]
+        if not space.failed:  # else the next one tries again
+            self._spaces[name] = space  # what was used last is closed last
+            idle = self._idle()
+            for other in idle[: max(0, len(idle) - self._most_idle)]:
+                self._close(other, self._spaces[other])
+
+    def _make_room(self) -> None:
+        """For one more. Raises UnavailableError when all are in use."""
+        if sum(space.closing is None for space in self._spaces.values()) < self._most_open:
+            return
+        idle = [] if self._place == MEMORY else self._idle()
+        if not idle:
+            raise UnavailableError(f"{self._most_open} spaces are in use, which is the most (--max-spaces); try again")
+        self._close(idle[0], self._spaces[idle[0]])
+
+    def _idle(self) -> list[str]:
+        """What was used longest ago comes first."""
+        return [name for name, space in self._spaces.items() if not space.users and space.closing is None]
+
+    def _close(self, name: str, space: "_Space") -> None:
+        """From now on nobody enters it as it is."""
+        if space.closing is None:
+            space.closing = asyncio.create_task(self._closed(name, space))
+            self._closing.add(space.closing)
+            space.closing.add_done_callback(self._closing.discard)
+
+    async def _closed(self, name: str, space: "_Space") -> None:
+        try:
+            engine = await space.opening
+            await asyncio.to_thread(engine.close)
+        except Exception as error:
+            _log.warning("the space %s was not closed as it should be: %s", name, error)
+        finally:
+            if self._spaces.get(name) is space:
+                del self._spaces[name]
+
+
+class _Space:
+    """`users`: blocks that are in it. `closing`: set once nobody may enter it any more."""
+
+    def __init__(self, opening: "asyncio.Future[Engine]") -> None:
+        self.opening = opening
+        self.closing: asyncio.Task[None] | None = None
+        self.users = 0
+
+    @property
+    def failed(self) -> bool:
+        return self.opening.done() and self.engine is None
+
+    @property
+    def engine(self) -> Engine | None:
+        """None while it is being opened, and when that failed."""
+        if not self.opening.done() or self.opening.cancelled() or self.opening.exception() is not None:
+            return None
+        return self.opening.result()

@@ -1,0 +1,1 @@
+"""What all stores share of the log: how events are encoded, examined, rebuilt and sealed."""

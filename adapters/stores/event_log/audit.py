@@ -1,0 +1,242 @@
+"""Does a log hold together, and are the views what it says? One pass by stream, in little memory. Mends nothing."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any, Final, Protocol
+
+from holdlog.adapters.stores.event_log.codec import event_of, expected_digest
+from holdlog.domain.envelope import NO_DIGEST
+from holdlog.domain.refusals import StoreError
+from holdlog.projections import fold
+from holdlog.projections.fold import ADDED, VIEWS, State
+from holdlog.projections.projection import Put, Table
+from holdlog.projections.rebuild import DetailRows, FoldStep, following, initial
+
+MAX_EXAMPLES: Final = 3
+PROGRESS_EVERY: Final = 4_000
+MAX_COMPARED: Final = 500
+"""Rows of views compared at once."""
+MAX_WEIGHT: Final = 4 * 1024 * 1024
+"""Characters in them; the row that crosses it is the last."""
+_BROKEN: Final = (ValueError, TypeError, AttributeError, KeyError, OverflowError)
+"""What a row that somebody else wrote may cause in code that trusts its types."""
+
+Row = tuple[Any, ...]
+
+
+class Faults:
+    """How many, and the first few by name."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.examples: list[str] = []
+
+    def add(self, example: str) -> None:
+        self.count += 1
+        if len(self.examples) < MAX_EXAMPLES:
+            self.examples.append(example)
+
+    def __str__(self) -> str:
+        more = self.count - len(self.examples)
+        return "; ".join(self.examples) + (f"; and {more:,} more" if more else "")
+
+
+class Inspection(Protocol):
+    """One snapshot of a store, for reading only."""
+
+    def views(self) -> set[str]:
+        """Names of the views whose tables are there."""
+
+    def total(self) -> int:
+        """Number of events."""
+
+    def ends(self) -> tuple[int, int]:
+        """First and last position of the log; zeros where there is none."""
+
+    def events(self) -> Iterator[Row]:
+        """All of them as `mapper.unseal` takes them, in order of streams and versions."""
+
+    def rows_of(self, view: Table, keys: Sequence[Row]) -> dict[Row, Row]:
+        """The rows of these keys, by key."""
+
+    def all_rows(self, view: Table) -> Iterator[Row]: ...
+
+    def count(self, view: Table) -> int: ...
+
+    def known(self, streams: Sequence[str]) -> set[str]:
+        """Those of them that stand in the log."""
+
+    def events_at(self, places: Sequence[tuple[str, Any]]) -> Iterator[Row]:
+        """Those of these streams and versions, as `events` has them."""
+
+    def backwards(self) -> Iterator[tuple[int, int, str]]:
+        """Position, version and stream of events that are earlier than the event before."""
+
+
+class Audit:
+    """What one pass found."""
+
+    def __init__(self, look: Inspection, progress: Callable[[int, int], None]) -> None:
+        self.events = 0
+        self.streams = 0
+        self.positions = Faults()
+        self.versions = Faults()
+        self.times = Faults()
+        self.digests = Faults()
+        self.unreadable = Faults()
+        self.views = Faults()
+        self._look = look
+        self._progress = progress
+        self._found = dict.fromkeys((view.name for view in VIEWS), 0)
+        self._missing = {view.name for view in VIEWS} - look.views()
+        self._total = look.total()
+        self._told: list[tuple[str, Put]] = []
+        self._weight = 0
+
+    def run(self) -> None:
+        """Raises the database's own errors where it cannot be read."""
+        for missing in sorted(self._missing):
+            self.views.add(f"the table {missing} is missing")
+        for stream, of_stream in groupby(self._look.events(), key=itemgetter(1)):
+            self.streams += 1
+            state = self._follow(stream, of_stream)
+            if state is not None:
+                self._tell(stream, fold.put(state))
+        self._compare()
+        self._progress(self.events, self._total)
+        for view in VIEWS:
+            if view.name not in self._missing:
+                self._find_strays(view)
+        self._check_order()
+
+    def _follow(self, stream: str, rows: Iterator[Row]) -> State | None:
+        """The state after the stream's last event, None where it cannot be known."""
+        state = self._initial(stream)
+        last: object = 0
+        previous: Any = NO_DIGEST
+        added = DetailRows()
+        for row in rows:
+            self._count()
+            version = row[2]
+            if not isinstance(last, int) or version != last + 1:
+                self.versions.add(f"{stream}@{version} follows version {last}")
+            if not _verifies(row, previous):
+                self.digests.add(f"{stream}@{version}")
+            last, previous = version, row[11]
+            if state is not None:
+                state = self._evolved(state, row, stream, added)
+        if state is not None:
+            for put in added.at_the_end():
+                self._tell(stream, put)
+        return state
+
+    def _initial(self, stream: str) -> State | None:
+        try:
+            state = initial(stream)
+            if state.stream == stream:
+                return state
+            self.unreadable.add(f"stream {stream!r} is not spelled as holdlog spells it")
+        except StoreError as error:
+            self.unreadable.add(str(error))
+        except _BROKEN:
+            self.unreadable.add(f"stream {stream!r} is no text")
+        return None
+
+    def _evolved(self, state: State, row: Row, stream: str, added: DetailRows) -> State | None:
+        version, topic, body, at, principal = row[2:7]
+        digest, payload = row[11], row[13]
+        try:
+            # Versions with a gap were told; views are compared as if there were none.
+            before: State = state._replace(version=version - 1)
+            event = event_of(stream, version, topic, body, payload)
+            after = following(before, FoldStep(stream, version, at, digest, event, principal))
+            for put in added.by(after, event, at):
+                self._tell(stream, put)
+            return after
+        except StoreError as error:
+            self.unreadable.add(str(error))
+        except _BROKEN:
+            self.unreadable.add(f"event {stream}@{version} cannot be read")
+        return None
+
+    def _tell(self, stream: str, put: Put) -> None:
+        """What the log says of a stream is compared with others: each look at a database may be a journey."""
+        if put.table.name in self._missing:
+            return
+        self._told.append((stream, put))
+        self._weight += sum(len(cell) for cell in put.row if isinstance(cell, str))
+        if len(self._told) == MAX_COMPARED or self._weight > MAX_WEIGHT:
+            self._compare()
+
+    def _compare(self) -> None:
+        found = {view.name: self._look.rows_of(view, self._keys(view)) for view in VIEWS}
+        for stream, (table, row) in self._told:
+            kept = found[table.name].get(row[: table.key])
+            if kept is None:
+                self.views.add(f"{table.name} has no row of {stream}")
+                continue
+            self._found[table.name] += 1
+            if kept != row:
+                differing = (name for name, one, other in zip(table.columns, kept, row, strict=True) if one != other)
+                self.views.add(f"{table.name} and the log differ in {', '.join(differing)} of {stream}")
+        self._told, self._weight = [], 0
+
+    def _keys(self, view: Table) -> list[Row]:
+        return [put.row[: view.key] for _, put in self._told if put.table.name == view.name]
+
+    def _find_strays(self, view: Table) -> None:
+        if self._look.count(view) == self._found[view.name]:
+            return
+        version = list(view.columns).index("version")
+        rows = ((_stream_of(view, row), row[version], row[: view.key]) for row in self._look.all_rows(view))
+        while page := list(islice(rows, MAX_COMPARED)):
+            known = self._look.known([stream for stream, *_ in page if stream is not None])
+            # Once each: a single event may have written all keys of a page.
+            places = list({(stream, version) for stream, version, _ in page if stream in known})
+            told = {key for row in self._look.events_at(places) for key in _added(view, row)} if view in ADDED else None
+            for stream, _, key in page:
+                if stream not in known or (told is not None and key not in told):
+                    self.views.add(f"{view.name} has a row {'/'.join(map(str, key))} that is not in the log")
+
+    def _check_order(self) -> None:
+        if self.events != self._total:
+            self.positions.add(f"{self._total:,} events, of which the index of streams knows {self.events:,}")
+        first, last = self._look.ends()
+        if last != self._total:
+            # One writer at a time leaves no gaps: only somebody who takes rows out does.
+            self.positions.add(f"the last position is {last:,}, but there are {self._total:,} events")
+        elif self._total and first != 1:
+            self.positions.add(f"the first position is {first:,}")
+        for position, version, stream in self._look.backwards():
+            self.times.add(f"{stream}@{version} (position {position})")
+
+    def _count(self) -> None:
+        self.events += 1
+        if self.events % PROGRESS_EVERY == 0:
+            self._progress(self.events, self._total)
+
+
+def _verifies(row: Row, previous: bytes) -> bool:
+    try:
+        return bool(expected_digest(row, previous) == row[11])
+    except (StoreError, *_BROKEN):
+        return False
+
+
+def _stream_of(view: Table, row: Row) -> str | None:
+    try:
+        return fold.stream_of(view, row)
+    except _BROKEN:
+        return None
+
+
+def _added(view: Table, row: Row) -> list[Row]:
+    """The keys of the rows that an event adds to a view; none where it cannot be read, which was told."""
+    try:
+        stream, version, topic, body, at = row[1:6]
+        state: State = initial(stream)._replace(version=version)
+        rows = fold.detail_rows(state, event_of(stream, version, topic, body, row[13]), at)
+        return [row[: view.key] for table, row in rows if table is view]
+    except (StoreError, *_BROKEN):
+        return []

@@ -1,0 +1,129 @@
+"""What a doctor says of a store, wherever it is."""
+
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple, Protocol
+
+from holdlog.adapters.operating_system.location import shown
+from holdlog.adapters.stores.event_log.audit import Audit, Faults, Inspection, Row
+from holdlog.adapters.stores.event_log.sealing import SEAL, line_of
+from holdlog.projections.claims import claim_of
+
+Level = Literal["ok", "warn", "bad"]
+
+
+class Finding(NamedTuple):
+    """What was looked at, how it is, and one line about it."""
+
+    name: str
+    level: Level
+    text: str
+
+
+class Contents(Inspection, Protocol):
+    def meta(self, name: str) -> str | None:
+        """A remark about the store."""
+
+    def counts(self) -> tuple[int, ...]:
+        """Of events, of live and of deleted records."""
+
+    def kept(self) -> tuple[int, ...]:
+        """Numbers of answers kept for repeated requests, and of refusals."""
+
+    def leases(self) -> Iterator[Row]:
+        """Resource, version, `grant` or `ticket`, agent, principal."""
+
+    def active_claims(self) -> Iterator[Row]:
+        """Rows of the view `claims` that are held or waited for."""
+
+
+NOT_PROVEN = Finding(
+    "proof",
+    "ok",
+    "digests show a consistent log, not an unchanged one: without a checkpoint kept elsewhere, anyone who can write the"
+    " store could have changed events and computed every digest again, or removed the newest events",
+)
+
+REBUILD_LEFT = Finding(
+    "rebuild",
+    "warn",
+    "a rebuild is running, or did not end; the views in use are whole, and the next one clears up",
+)
+
+
+def contents(look: Contents, size: int) -> list[Finding]:
+    """`size`: in bytes."""
+    store_id = look.meta("store_id")
+    if store_id is None:
+        return [Finding("contents", "bad", "the store has no id")]
+    events, live, deleted = look.counts()
+    told = f"store {shown(store_id)}: {events:,} events, {live:,} records ({deleted:,} deleted), {size / 1e6:,.1f} MB"
+    return [Finding("contents", "ok", told), *_seal(look.meta(SEAL))]
+
+
+def _seal(text: str | None) -> Iterator[Finding]:
+    try:
+        if (line := line_of(text)) is not None:
+            yield Finding("seal", "warn", shown(line))
+    except (ValueError, TypeError):
+        yield Finding("seal", "bad", "the store is sealed, and what it says about that cannot be read")
+
+
+def log(look: Inspection, progress: Callable[[int, int], None]) -> list[Finding]:
+    audit = Audit(look, progress)
+    audit.run()
+    return [
+        _judged("positions", audit.positions, f"1 to {audit.events:,} without a gap", "events are missing"),
+        _judged("versions", audit.versions, f"of {audit.streams:,} streams, without a gap", "events are missing"),
+        _judged("times", audit.times, "never run backwards", "earlier than the event before"),
+        _judged("digests", audit.digests, f"all {audit.events:,} verify", "do not verify"),
+        *([] if audit.digests.count else [NOT_PROVEN]),
+        _judged("events", audit.unreadable, "all can be read", "cannot be read"),
+        _judged(
+            "views",
+            audit.views,
+            "equal what the log says",
+            "are not what the log says; `holdlog rebuild` makes them anew",
+        ),
+    ]
+
+
+def leases(look: Contents) -> Finding:
+    """A grant or ticket may lack its lease, as in a copy of the log; it then lasts for the grace."""
+    kept = {(resource, version): who for resource, version, *who in look.leases()}
+    held = unknown = 0
+    waiting = set()
+    for row in look.active_claims():
+        try:
+            claim = claim_of(row)
+        except (ValueError, TypeError):
+            continue  # told of the views
+        held += bool(claim.grants)
+        waiting |= {(ticket.agent, ticket.principal) for ticket in claim.line}
+        expected = {it.version: ["grant", it.agent, it.principal] for it in claim.grants}
+        expected |= {it.version: ["ticket", it.agent, it.principal] for it in claim.line}
+        for version, who in expected.items():
+            found = kept.get((claim.resource, version))
+            unknown += found is None
+            if found == who:
+                del kept[claim.resource, version]
+    text = f"{held:,} claims held, {len(waiting):,} agents wait"
+    text += f"; {unknown:,} without a lease, which last for the grace" if unknown else ""
+    if not kept:
+        return Finding("leases", "ok", text)
+    faults = Faults()
+    for resource, version in kept:
+        faults.add(f"{resource}@{version}")
+    return Finding(
+        "leases", "warn", f"{text}; {faults.count:,} leases fit no claim and grant nothing: {shown(str(faults))}"
+    )
+
+
+def retained(look: Contents) -> Finding:
+    requests, refusals = look.kept()
+    return Finding("kept", "ok", f"answers to {requests:,} requests, {refusals:,} refusals")
+
+
+def _judged(name: str, faults: Faults, well: str, ill: str) -> Finding:
+    if faults.count == 0:
+        return Finding(name, "ok", well)
+    return Finding(name, "bad", f"{faults.count:,} {ill}: {shown(str(faults))}")

@@ -1,0 +1,127 @@
+"""A sealed store: nothing is ever appended to it again, by whichever build (docs/decisions/0021-copy-and-seal.md).
+
+Triggers refuse events and new leases and pass over renewals, so that a store that is not sealed pays nothing; a row
+tells this build, which then runs no command at all.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar
+
+from holdlog.adapters.operating_system.location import shown
+from holdlog.domain.ports import Transaction
+from holdlog.domain.refusals import StoreError
+from holdlog.domain.times import utc
+
+SEAL: Final = "sealed"
+"""Names the row of `meta`."""
+SEALED_STATE: Final = "P0S01"
+"""SQLSTATE of what PostgreSQL refuses: of the class of PL/pgSQL's own errors, so that no driver takes it for the end of
+a connection."""
+PATIENCE: Final = 10.0
+"""Seconds to wait for whoever writes."""
+
+
+class Seal(NamedTuple):
+    """`at`: when, microseconds UTC; `steady`: the same moment on the clock of leases, which stands still from then on.
+
+    `to`: where the store goes, without passwords. `given`: its id is that one's now, so no other copy gets it.
+    `done`: it is there.
+    """
+
+    at: int
+    steady: int
+    to: str
+    given: bool = False
+    done: bool = False
+
+    @property
+    def line(self) -> str:
+        return f"the store was sealed on {utc(self.at):%Y-%m-%d at %H:%M:%S} UTC to move to {self.to}; use it there"
+
+    @property
+    def text(self) -> str:
+        return json.dumps(self._asdict())
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether two names are of one place, whoever goes there."""
+    return _USER.sub(r"\1", one) == _USER.sub(r"\1", other)
+
+
+_USER: Final = re.compile("^(postgresql://)[^@/?]*@")
+
+
+def seal_of(text: str | None) -> Seal | None:
+    """What the row tells."""
+    return None if text is None else Seal(**json.loads(text))
+
+
+def line_of(text: str | None) -> str | None:
+    found = seal_of(text)
+    return None if found is None else found.line
+
+
+Writes = TypeVar("Writes", bound=Transaction)
+Lay = Callable[[Writes, str], None]
+"""Puts the triggers, which refuse with a line."""
+
+
+def seal(transaction: Writes, to: str, lay: Lay[Writes]) -> Seal:
+    """Seal the store, which moves to `to`. One that is sealed stays so, and may go elsewhere until its id is given.
+
+    Raises StoreError where it was given to another.
+    """
+    found = seal_of(transaction.meta(SEAL))
+    if found is not None and found.given and not is_same(found.to, to):
+        raise elsewhere(found)
+    sealed = found._replace(to=to) if found is not None else Seal(transaction.at, transaction.steady, shown(to))
+    if sealed != found:
+        lay(transaction, sealed.line)
+        transaction.put_meta(SEAL, sealed.text)
+    return sealed
+
+
+def give(transaction: Writes, to: str, lay: Lay[Writes], done: bool) -> None:
+    """The id of a sealed store is that of the one at `to` from now on. Raises StoreError where another has it."""
+    sealed = seal(transaction, to, lay)
+    transaction.put_meta(SEAL, sealed._replace(given=True, done=sealed.done or done).text)
+
+
+def elsewhere(found: Seal) -> StoreError:
+    return StoreError(
+        f"the store moved to {found.to} with its id, which no second one may have; copy without --seal for a new id"
+    )
+
+
+FILE_TRIGGERS: Final = ("sealed_events", "sealed_leases", "sealed_renewals")
+
+
+def file_triggers(line: str) -> tuple[str, ...]:
+    """SQLite. Renewals are passed over, not refused: they come again and again, and a reboot moves leases, too."""
+    told = line.replace("'", "''")
+    refuse = f"BEGIN SELECT RAISE(ABORT, '{told}'); END"
+    return (
+        *(f"DROP TRIGGER IF EXISTS {name}" for name in FILE_TRIGGERS),
+        f"CREATE TRIGGER sealed_events BEFORE INSERT ON stored_events {refuse}",
+        f"CREATE TRIGGER sealed_leases BEFORE INSERT ON leases {refuse}",
+        "CREATE TRIGGER sealed_renewals BEFORE UPDATE ON leases BEGIN SELECT RAISE(IGNORE); END",
+    )
+
+
+def schema_triggers(literal: str) -> tuple[str, ...]:
+    """PostgreSQL; `literal`: the line, quoted."""
+    refuse = f"FOR EACH ROW EXECUTE FUNCTION holdlog_sealed({literal})"
+    return (
+        f"""CREATE OR REPLACE FUNCTION holdlog_sealed() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN RAISE EXCEPTION USING ERRCODE = '{SEALED_STATE}', MESSAGE = TG_ARGV[0]; END $$""",
+        """CREATE OR REPLACE FUNCTION holdlog_not_renewed() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN RETURN NULL; END $$""",
+        "DROP TRIGGER IF EXISTS sealed_events ON stored_events",
+        "DROP TRIGGER IF EXISTS sealed_leases ON leases",
+        "DROP TRIGGER IF EXISTS sealed_renewals ON leases",
+        f"CREATE TRIGGER sealed_events BEFORE INSERT ON stored_events {refuse}",
+        f"CREATE TRIGGER sealed_leases BEFORE INSERT ON leases {refuse}",
+        "CREATE TRIGGER sealed_renewals BEFORE UPDATE ON leases FOR EACH ROW EXECUTE FUNCTION holdlog_not_renewed()",
+    )

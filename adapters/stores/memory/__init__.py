@@ -1,0 +1,1 @@
+"""The store in the memory of one process."""

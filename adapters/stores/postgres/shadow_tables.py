@@ -1,0 +1,258 @@
+"""The tables of a rebuild in PostgreSQL: of its own session alone; at the end, what differs is put into the views."""
+
+import secrets
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
+from typing import Any, Final
+
+import psycopg
+
+from holdlog.adapters.stores.event_log.rebuild import PATIENCE, STEP_COLUMNS, Row, fold_all, shadow_name, taken_over
+from holdlog.adapters.stores.postgres.arrays import arrays
+from holdlog.adapters.stores.postgres.connection import CONNECT_SECONDS
+from holdlog.adapters.stores.postgres.faults import refusal_of
+from holdlog.adapters.stores.postgres.rows import Connection
+from holdlog.adapters.stores.postgres.schema import (
+    MAJOR,
+    MINOR,
+    create_view,
+    insert_into,
+    key_of,
+    put_into,
+    select_rows,
+)
+from holdlog.adapters.stores.postgres.standing import OF_VIEWS, indexes_there, views_to_replace
+from holdlog.adapters.stores.postgres.store import PostgresStore
+from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE
+from holdlog.domain.refusals import StoreError
+from holdlog.projections.fold import VIEWS
+from holdlog.projections.projection import Table
+
+REBUILD: Final = "rebuild"
+"""Row of `meta`: which rebuild is running, or was killed."""
+FETCHED: Final = 200
+"""Events that come at once: a page ends where its values weigh too much."""
+
+
+class PostgresTables:
+    """`connection`: in a transaction, of the session that has the tables."""
+
+    def __init__(self, connection: Connection, filled: bool) -> None:
+        self._connection = connection
+        self._filled = filled
+
+    def by_stream(self, upto: int, after: tuple[str, int], limit: int) -> Iterator[Row]:
+        return self._log(_SELECT_BY_STREAM, (*after, upto, limit))
+
+    def by_position(self, after: int, limit: int) -> Iterator[Row]:
+        return self._log(_SELECT_BY_POSITION, (after, limit))
+
+    def load(self, view: Table, keys: Sequence[Row]) -> Iterable[Row]:
+        kinds = list(key_of(view).values())
+        return self._connection.execute(_SELECT_ASIDE[view.name], arrays(kinds, keys))
+
+    def put(self, rows: Mapping[str, list[Row]]) -> None:
+        for view in VIEWS:
+            if of_view := rows[view.name]:
+                self._connection.execute(*_PUT_ASIDE[view.name].of(of_view))
+                if self._filled:
+                    self._connection.execute(*_ADD_KEYS[view.name].of([row[: view.key] for row in of_view]))
+
+    def _log(self, select: str, parameters: tuple[Any, ...]) -> Iterator[Row]:
+        with self._connection.cursor(f"log_{next(_numbers)}") as cursor:
+            cursor.itersize = FETCHED
+            yield from cursor.execute(select, parameters)
+
+
+class PostgresAside:
+    """One session with temporary tables: what ends it, ends them.
+
+    The views keep their tables. A snapshot that was taken before would find nothing in a table that was emptied
+    (TRUNCATE) or put in its place (DROP, RENAME), and both wait for every reader, with all others behind them. Rows
+    that are deleted and inserted are seen by each snapshot as they were at its moment, and nobody waits.
+
+    Only keys whose rows may differ are touched: those that differed once all streams were in, and those of all events
+    since. So writers wait for no longer than it takes to write these.
+    """
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+        self._ours = secrets.token_hex(8)
+        self._connection: Connection
+        self._replaced: frozenset[str] = frozenset()
+        self._filled = False
+
+    def begin(self) -> int:
+        self._connection = self._store.connect(time.monotonic() + CONNECT_SECONDS)
+        self._connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # whatever the server's default is
+        execute = self._connection.execute
+        try:
+            with self._transaction():
+                _require_known_schema(self._connection)
+                _create_aside(self._connection)
+                execute(_PUT_META, (REBUILD, self._ours))
+                self._replaced = views_to_replace(self._connection)
+                row = execute(f"SELECT COALESCE(MAX(notification_id), 0) FROM {EVENTS_TABLE}").fetchone()
+                assert row is not None
+                return int(row[0])
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @contextmanager
+    def look(self) -> Iterator[PostgresTables]:
+        with self._transaction():
+            _require_known_schema(self._connection)
+            row = self._connection.execute("SELECT value FROM meta WHERE name = %s", (REBUILD,)).fetchone()
+            if row is None or row[0] != self._ours:
+                raise taken_over()
+            yield PostgresTables(self._connection, self._filled)
+
+    @contextmanager
+    def turn(self) -> Iterator[PostgresTables]:
+        """Needs no lock: nobody else sees the tables."""
+        with self._transaction():
+            yield PostgresTables(self._connection, self._filled)
+
+    def filled(self) -> None:
+        with self._transaction():
+            self._connection.execute(_READ_WHOLE_TABLES)
+            for view in VIEWS:
+                self._connection.execute(f'ANALYZE "{shadow_name(view.name)}"')
+                if view.name not in self._replaced:
+                    self._connection.execute(_ADD_DIFFERENT[view.name])
+                    self._connection.execute(f'ANALYZE "{_keys(view)}"')
+        self._filled = True
+
+    @contextmanager
+    def swap(self) -> Iterator[PostgresTables]:
+        with self._transaction():
+            execute = self._connection.execute
+            execute("SELECT set_config('lock_timeout', %s, true)", (f"{PATIENCE}s",))
+            execute(self._store.recorder.lock)
+            _require_known_schema(self._connection)
+            # Deleted first: whoever takes over from here on waits for the commit.
+            if execute("DELETE FROM meta WHERE name = %s AND value = %s", (REBUILD, self._ours)).rowcount != 1:
+                raise taken_over()
+            yield PostgresTables(self._connection, self._filled)
+            execute(_READ_WHOLE_TABLES)
+            execute(_WAIT_BRIEFLY)
+            for view in VIEWS:
+                for statement in _REPLACE[view.name] if view.name in self._replaced else _MEND[view.name]:
+                    execute(statement)
+            for name in OF_VIEWS.keys() - indexes_there(self._connection):
+                execute(OF_VIEWS[name])
+        self._connection.close()
+
+    def drop(self) -> None:
+        with suppress(psycopg.Error):
+            self._connection.execute("DELETE FROM meta WHERE name = %s AND value = %s", (REBUILD, self._ours))
+        self._connection.close()
+
+    def rows(self) -> dict[str, int]:
+        with self._store.snapshot() as reader:
+            return {view.name: reader.rows(f'SELECT COUNT(*) FROM "{view.name}"', ())[0][0] for view in VIEWS}
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        try:
+            with self._connection.transaction():
+                yield
+        except psycopg.Error as error:
+            raise refusal_of(error) from error
+
+
+def fold_within(connection: Connection) -> None:
+    """Fold the whole log into temporary tables, in the transaction that the connection is in.
+
+    Nobody else may write meanwhile. Raises StoreError for a log that cannot be folded."""
+    _create_aside(connection)
+    fold_all(PostgresTables(connection, filled=False))
+
+
+def take_over_within(connection: Connection, view: Table) -> None:
+    """Put the rows that `fold_within` folded into a view, where they differ."""
+    connection.execute(_READ_WHOLE_TABLES)
+    for statement in (_ADD_DIFFERENT[view.name], *_MEND[view.name]):
+        connection.execute(statement)
+
+
+def _create_aside(connection: Connection) -> None:
+    for view in VIEWS:
+        connection.execute(create_view(view, shadow_name(view.name), "TEMP TABLE"))
+        connection.execute(create_view(Table(_keys(view), key_of(view), view.key), kind="TEMP TABLE"))
+
+
+def _require_known_schema(connection: Connection) -> None:
+    """A newer minor may have views that this build would lose."""
+    found: dict[str, str] = dict(
+        connection.execute("SELECT name, value FROM meta WHERE name IN ('major', 'minor')").fetchall()
+    )
+    major, minor = found.get("major", "unknown"), found.get("minor", "0")
+    if major != str(MAJOR) or int(minor) > MINOR:
+        raise StoreError(
+            f"the store has schema {major}.{minor}, this holdlog knows {MAJOR}.{MINOR}; rebuild with the newest holdlog"
+            " that uses this store"
+        )
+
+
+def _keys(view: Table) -> str:
+    return f"{view.name}_keys"
+
+
+def _named(table: Table) -> list[str]:
+    return [f'"{column}"' for column in table.columns]
+
+
+def _add_different(view: Table) -> str:
+    """Keys whose rows in the view and aside are not the same, or that only one of them has."""
+    names = _named(view)
+    key, rest = names[: view.key], names[view.key :]
+    kept, told = (f"({', '.join(f'{table}.{name}' for name in rest)})" for table in ("kept", "told"))
+    return (
+        f'INSERT INTO "{_keys(view)}" SELECT {", ".join(key)} FROM "{view.name}" AS kept'
+        f' FULL JOIN "{shadow_name(view.name)}" AS told USING ({", ".join(key)})'
+        f" WHERE kept.{key[0]} IS NULL OR told.{key[0]} IS NULL OR {kept} IS DISTINCT FROM {told}"
+    )
+
+
+def _mend(view: Table) -> tuple[str, ...]:
+    names = _named(view)
+    from_aside = f'FROM "{shadow_name(view.name)}" JOIN "{_keys(view)}" USING ({", ".join(names[: view.key])})'
+    same = " AND ".join(f"kept.{name} = touched.{name}" for name in names[: view.key])
+    return (
+        f'DELETE FROM "{view.name}" AS kept USING "{_keys(view)}" AS touched WHERE {same}',
+        f'INSERT INTO "{view.name}" ({", ".join(names)}) SELECT {", ".join(names)} {from_aside}',
+    )
+
+
+def _replace(view: Table) -> tuple[str, ...]:
+    """For a view whose table is not there, or has not the columns that it should: nobody can use it anyway."""
+    names = ", ".join(_named(view))
+    return (
+        f'DROP TABLE IF EXISTS "{view.name}"',
+        create_view(view),
+        f'INSERT INTO "{view.name}" ({names}) SELECT {names} FROM "{shadow_name(view.name)}"',
+    )
+
+
+_numbers = count()
+_WAIT_BRIEFLY: Final = "SET LOCAL lock_timeout = '1s'"
+"""For a table that is replaced: behind who waits for it, every new reader waits, too."""
+_READ_WHOLE_TABLES: Final = "SET LOCAL enable_seqscan = on"
+"""Where the planner finds that better; single rows come by their keys, however small the table was at first."""
+_PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+_PUT_ASIDE: Final = {view.name: put_into(shadow_name(view.name), view.columns, view.key) for view in VIEWS}
+_SELECT_ASIDE: Final = {view.name: select_rows(view, shadow_name(view.name)) for view in VIEWS}
+_ADD_KEYS: Final = {view.name: insert_into(_keys(view), key_of(view), " ON CONFLICT DO NOTHING") for view in VIEWS}
+_ADD_DIFFERENT: Final = {view.name: _add_different(view) for view in VIEWS}
+_MEND: Final = {view.name: _mend(view) for view in VIEWS}
+_REPLACE: Final = {view.name: _replace(view) for view in VIEWS}
+_STEPS: Final = f"SELECT notification_id, {STEP_COLUMNS} FROM {EVENTS_TABLE}"
+_SELECT_BY_STREAM: Final = (
+    f"{_STEPS} WHERE (originator_id, originator_version) > (%s, %s) AND notification_id <= %s"
+    " ORDER BY originator_id, originator_version LIMIT %s"
+)
+_SELECT_BY_POSITION: Final = f"{_STEPS} WHERE notification_id > %s ORDER BY notification_id LIMIT %s"

@@ -1,0 +1,162 @@
+"""Is a store sound? Looks at one snapshot, beside servers that use it, and mends nothing."""
+
+import os
+import sqlite3
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system.location import shown
+from holdlog.adapters.operating_system.presence import connected
+from holdlog.adapters.operating_system.private import require_own, why_open
+from holdlog.adapters.operating_system.write_lock import describe_process
+from holdlog.adapters.stores.event_log.findings import REBUILD_LEFT, Finding, contents, leases, log, retained
+from holdlog.adapters.stores.sqlite.faults import is_damage
+from holdlog.adapters.stores.sqlite.inspection import SqliteInspection, any_text
+from holdlog.adapters.stores.sqlite.opening import require_ours
+from holdlog.adapters.stores.sqlite.schema import MAJOR, MINOR, MINORS_PER_MAJOR
+from holdlog.adapters.stores.sqlite.shadow_tables import left_over
+from holdlog.adapters.stores.sqlite.store import size_of
+from holdlog.domain.refusals import StoreError
+
+SHM_OPEN_LOCK: Final = 128
+"""Byte of the -shm file that every process locks that has the database open (os_unix.c of SQLite: UNIX_SHM_DMS)."""
+MAX_PROBLEMS: Final = 3
+
+
+def examine(path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> list[Finding]:
+    """Everything there is to say about the store `path`; `progress` counts events. Never raises for what it finds."""
+    if not os.path.lexists(path):
+        return [Finding("file", "bad", f"there is no store at {shown(path)}")]
+    findings = [_sqlite(sqlite3.sqlite_version_info), *_place(path)]
+    try:
+        with closing(_connect(path)) as connection:
+            require_ours(path, connection)
+            # From here on, everything is seen as it was at one moment.
+            connection.execute("BEGIN")
+            findings += _schema(connection)
+            look = SqliteInspection(connection)
+            findings += _guarded("contents", lambda: contents(look, size_of(path)))
+            findings += _guarded("integrity", lambda: [_integrity(connection)])
+            if _version(connection) < MAJOR * MINORS_PER_MAJOR + MINOR:  # it has other views
+                findings.append(Finding("log", "warn", "not looked at: its schema is older"))
+            else:
+                findings += _guarded("log", lambda: log(look, progress))
+                findings += _guarded("leases", lambda: [leases(look)])
+                findings += _guarded("kept", lambda: [retained(look)])
+    except StoreError as error:
+        findings.append(Finding("file", "bad", str(error)))
+    except sqlite3.Error as error:
+        findings.append(Finding("file", "bad", f"{shown(path)} cannot be read: {error}"))
+    return [*findings, _connected(path)]
+
+
+def has_wal_reset_bug(version: tuple[int, ...]) -> bool:
+    """Whether this SQLite may lose commits when two connections write at one instant: https://www.sqlite.org/wal.html#walresetbug."""
+    if version[:2] in ((3, 44), (3, 50)):
+        return version < ((3, 44, 6) if version[1] == 44 else (3, 50, 7))
+    return (3, 7, 0) <= version < (3, 51, 3)
+
+
+def _sqlite(version: tuple[int, ...]) -> Finding:
+    number = ".".join(map(str, version[:3]))
+    if not has_wal_reset_bug(version):
+        return Finding("sqlite", "ok", f"SQLite {number}")
+    return Finding(
+        "sqlite",
+        "warn",
+        f"SQLite {number} has the WAL-reset bug (fixed in 3.51.3, 3.50.7, 3.44.6); every holdlog writer holds the gate,"
+        " so it cannot strike unless something else writes to the file",
+    )
+
+
+def _place(path: Path) -> Iterator[Finding]:
+    kind = host.file_system(path)
+    if host.is_network(kind):
+        yield Finding("file system", "bad", f"{kind} is a network file system, where SQLite's WAL corrupts")
+    else:
+        yield Finding("file system", "ok", kind or "of unknown type")
+    if sys.platform == "win32":
+        return
+    yield _permissions(path)
+
+
+def _permissions(path: Path) -> Finding:
+    try:
+        require_own(path)
+    except StoreError as error:
+        return Finding("permissions", "bad", str(error))
+    if (is_open := why_open(path)) is not None:
+        return Finding("permissions", "bad", str(is_open))
+    mode = stat.S_IMODE(os.stat(path.parent).st_mode)
+    if mode & 0o077:
+        text = f"only the owner may reach the files; others may reach the folder {shown(path.parent.name)}"
+        return Finding("permissions", "warn", f"{text} ({mode:04o}, not 0700)")
+    return Finding("permissions", "ok", "only the owner may reach the files")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # Read-only: closing such a connection writes nothing, so it needs no gate.
+    connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=5.0)
+    connection.text_factory = any_text
+    return connection
+
+
+def _schema(connection: sqlite3.Connection) -> Iterator[Finding]:
+    version = _version(connection)
+    number = f"{version // MINORS_PER_MAJOR}.{version % MINORS_PER_MAJOR}"
+    if version > MAJOR * MINORS_PER_MAJOR + MINOR:
+        yield Finding(
+            "schema", "warn", f"{number} is newer than this holdlog ({MAJOR}.{MINOR}), which cannot judge it all"
+        )
+    elif version // MINORS_PER_MAJOR < MAJOR:
+        yield Finding(
+            "schema", "warn", f"{number} is older: whatever opens the store next migrates it to {MAJOR}, with a backup"
+        )
+    elif version < MAJOR * MINORS_PER_MAJOR + MINOR:
+        yield Finding(
+            "schema", "warn", f"{number} is older: whatever opens the store next adds what {MAJOR}.{MINOR} has more"
+        )
+    else:
+        yield Finding("schema", "ok", number)
+    if left_over(connection):
+        yield REBUILD_LEFT
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
+def _integrity(connection: sqlite3.Connection) -> Finding:
+    told = [row[0] for row in connection.execute(f"PRAGMA quick_check({MAX_PROBLEMS})")]
+    if told == ["ok"]:
+        return Finding("integrity", "ok", "SQLite finds the file whole")
+    return Finding("integrity", "bad", "; ".join(shown(line) for line in told))
+
+
+def _guarded(name: str, look: Callable[[], list[Finding]]) -> list[Finding]:
+    """A damaged file ends one check, not all. A read that the disk fails once is repeated."""
+    try:
+        try:
+            return look()
+        except sqlite3.Error as error:
+            if not is_damage(error):
+                raise
+            return look()
+    except sqlite3.Error as error:
+        return [Finding(name, "bad", f"cannot be read: {error}")]
+
+
+def _connected(path: Path) -> Finding:
+    servers = [f"{shown(found.what)}, process {found.pid}, since {shown(found.started)}" for found in connected(path)]
+    pids = host.lock_owners(path.with_name(path.name + "-shm"), SHM_OPEN_LOCK)
+    processes = [describe_process(pid) for pid in pids if pid != os.getpid()]
+    text = f"{len(servers)} servers" + (f": {'; '.join(servers)}" if servers else "")
+    if processes:
+        text += f". The file is open in {', '.join(processes)}"
+    return Finding("connected", "ok", text)

@@ -1,0 +1,64 @@
+"""What SQLite's errors mean to a caller."""
+
+import sqlite3
+from typing import TYPE_CHECKING, Final
+
+from holdlog.adapters.stores.sqlite.schema import MAJOR, MINORS_PER_MAJOR
+from holdlog.domain.refusals import HoldlogError, SealedError, StoreError, UnavailableError
+
+if TYPE_CHECKING:
+    from holdlog.adapters.stores.sqlite.second_look import SecondLook
+
+
+DOCTOR_FIRST: Final = (
+    "run `holdlog doctor`, and keep the file and its -wal before you restore a backup, which lacks all newer events"
+)
+"""What to do about damage: a backup in place of the file discards what was written since."""
+
+
+class DamagedError(StoreError):
+    """SQLite reports that the file is damaged, or no database."""
+
+
+def refusal_of(error: sqlite3.Error, in_doubt: bool = False, second_look: "SecondLook | None" = None) -> HoldlogError:
+    """The cause in SQLite's own words: a full disk is called a full disk.
+
+    What SQLite reports as damage may be one read that failed: only `second_look` may confirm it.
+    """
+    name = getattr(error, "sqlite_errorname", None)
+    if code_of(error) == sqlite3.SQLITE_CONSTRAINT_TRIGGER:
+        return SealedError(str(error))  # the only triggers are those of a seal
+    if is_damage(error) and second_look is not None:
+        return _damage(error, in_doubt, second_look)
+    return UnavailableError(f"the store could not do it: {error}{f' ({name})' if name else ''}", in_doubt=in_doubt)
+
+
+def _damage(error: sqlite3.Error, in_doubt: bool, second_look: "SecondLook") -> HoldlogError:
+    match second_look.verdict():
+        case "damaged":
+            return DamagedError(f"the store is damaged ({error}, found twice); {DOCTOR_FIRST}")
+        case "sound":
+            line = f"the disk failed one read ({error}), and a second look found no damage; try again"
+        case "unknown":
+            line = f"the store could not be read ({error}); try again, and run `holdlog doctor` if that does not help"
+    return UnavailableError(line, in_doubt=in_doubt)
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    return code_of(error) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def require_major(user_version: int) -> None:
+    """Raises StoreError for a file whose schema has another major version."""
+    major = user_version // MINORS_PER_MAJOR
+    if major > MAJOR:
+        raise StoreError(f"the store has schema {major}, this holdlog knows {MAJOR}; upgrade holdlog")
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    return code_of(error) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def code_of(error: sqlite3.Error) -> int:
+    """SQLite's extended code; 0 where the error is Python's own."""
+    return getattr(error, "sqlite_errorcode", 0)

@@ -1,0 +1,215 @@
+"""Bring a store of an older major schema to that of this build: a backup first, then all in one transaction."""
+
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from holdlog.adapters.auth.identity import Identity
+from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system.private import is_private, open_private
+from holdlog.adapters.stores.event_log.codec import FORMAT_COLUMNS
+from holdlog.adapters.stores.event_log.sealing import FILE_TRIGGERS, SEAL, file_triggers, line_of
+from holdlog.adapters.stores.sqlite.faults import code_of
+from holdlog.adapters.stores.sqlite.recorder import uri_of
+from holdlog.adapters.stores.sqlite.schema import (
+    CREATE_EVENTS,
+    CREATE_SIDE_TABLES,
+    EVENTS_TABLE,
+    MAJOR,
+    MINOR,
+    MINORS_PER_MAJOR,
+    SESSION_SALT,
+    new_session_salt,
+)
+from holdlog.adapters.stores.sqlite.shadow_tables import rebuild_within
+from holdlog.domain.refusals import StoreError, UnavailableError
+
+_OF_A_DATABASE: Final = ("-journal", "-wal", "-shm", "")
+"""Its files, those first that SQLite would apply to another one of the same name."""
+BEFORE_UPGRADE: Final = "before-upgrade"
+"""Recorded as the session of leases and losses that had none, because the release that made them did not record it."""
+_REPLACED: Final = ("requests", "leases", "losses")
+"""Side tables with other columns or another key than before."""
+
+
+def is_older(connection: sqlite3.Connection) -> bool:
+    return _version(connection) // MINORS_PER_MAJOR < MAJOR
+
+
+def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> str:
+    """Migrate while the caller holds the gate. Returns a line that says what was done. `at`: microseconds UTC; `now`:
+    steady.
+
+    The log gets columns, and its events stay; the views are rebuilt from it. Processes of the older build are shut out
+    from then on, so the sessions of all leases have ended; deadlines stay. A kill at any moment leaves the store as it
+    was, or migrated. Raises StoreError where it cannot be done at all, UnavailableError where it can later; both with a
+    line.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    old = _version(connection) // MINORS_PER_MAJOR
+    kept: Path | None = None
+    made = False
+    try:
+        kept = _kept_before(path, old, connection)
+        if kept is None:
+            kept, made = _back_up(path, old), True
+        salt = new_session_salt()
+        _migrate_tables(connection, at, now, salt)
+        rebuild_within(connection)
+        for row in (("boot_id", host.boot_id()), (SESSION_SALT, salt)):
+            connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", row)
+        connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")
+        connection.execute("COMMIT")
+    except (sqlite3.Error, OSError, StoreError) as error:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        if made and kept is not None and _is_still(old, connection):
+            kept.unlink(missing_ok=True)
+        raise _refused(path, old, error) from error
+    return f"migrated the store {path} from schema {old} to {MAJOR}; as it was before, it is kept in {kept}"
+
+
+def _migrate_tables(connection: sqlite3.Connection, at: int, now: int, salt: str) -> None:
+    """All but the views. Sessions are hashed, so that a host that goes on with the same one finds its claims."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    for name in FILE_TRIGGERS:  # of a sealed store: they are put again when all is done
+        connection.execute(f"DROP TRIGGER IF EXISTS {name}")
+    for column in _ADDED_TO_EVENTS:
+        connection.execute(f"ALTER TABLE {EVENTS_TABLE} ADD COLUMN {column}")
+    carried = [name for name in _REPLACED if name in tables]
+    for name in carried:
+        connection.execute(f"ALTER TABLE {name} RENAME TO {name}_before")
+    _create_side_tables(connection)
+    for name in carried:
+        columns = ", ".join(row[1] for row in connection.execute(f"PRAGMA table_info({name}_before)"))
+        connection.execute(f"INSERT INTO {name} ({columns}) SELECT {columns} FROM {name}_before")
+        connection.execute(f"DROP TABLE {name}_before")
+    _create_side_tables(connection)  # now the indexes: their names were taken
+    connection.execute(
+        "UPDATE leases SET server = '', present_until = MIN(present_until, ?), seen = heard, ended_at = ?", (now, at)
+    )
+    identity = Identity(salt)
+    for name in ("leases", "losses"):
+        for (session,) in connection.execute(f"SELECT DISTINCT session FROM {name}").fetchall():
+            hashed = BEFORE_UPGRADE if session is None else identity.session("process", session)
+            connection.execute(f"UPDATE {name} SET session = ? WHERE session IS ?", (hashed, session))
+    seal = connection.execute("SELECT value FROM meta WHERE name = ?", (SEAL,)).fetchone()
+    if seal is not None and (line := line_of(seal[0])) is not None:
+        for statement in file_triggers(line):
+            connection.execute(statement)
+
+
+def _create_side_tables(connection: sqlite3.Connection) -> None:
+    for statement in CREATE_SIDE_TABLES:
+        connection.execute(statement)
+
+
+_ADDED_TO_EVENTS: Final = re.findall(rf"^    ((?:{'|'.join(FORMAT_COLUMNS)}) \w+),$", CREATE_EVENTS, re.MULTILINE)
+assert len(_ADDED_TO_EVENTS) == len(FORMAT_COLUMNS)
+"""With their types."""
+
+
+def _is_still(old: int, connection: sqlite3.Connection) -> bool:
+    """Not when it cannot be known: an error may come from a COMMIT that was written."""
+    with suppress(sqlite3.Error):
+        return _version(connection) // MINORS_PER_MAJOR == old
+    return False
+
+
+def _back_up(path: Path, old: int) -> Path:
+    """A whole copy under a name that nothing had, on the disk when this returns."""
+    partial = path.with_name(f"{path.name}.backup-{old}.partial")
+    _remove(partial)  # of one that was killed
+    try:
+        os.close(open_private(partial, os.O_RDWR | os.O_EXCL))
+        # A second connection: SQLite copies nothing through one that is writing.
+        with (
+            closing(sqlite3.connect(uri_of(path, "ro"), uri=True, isolation_level=None)) as source,
+            closing(sqlite3.connect(uri_of(partial), uri=True, isolation_level=None)) as target,
+        ):
+            source.backup(target)
+            target.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+        kept = _reserve(path, old)
+        os.replace(partial, kept)
+    except BaseException:
+        _remove(partial)
+        raise
+    sync_folder(path.parent)
+    return kept
+
+
+def _kept_before(path: Path, old: int, connection: sqlite3.Connection) -> Path | None:
+    """The backup of an attempt that did not end: there would soon be many, where a host kills what starts slowly."""
+    for kept in _names(path, old):
+        if not os.path.lexists(kept):
+            return None
+        if not is_private(kept):
+            continue
+        with (
+            suppress(sqlite3.Error),
+            closing(sqlite3.connect(f"{uri_of(kept, 'ro')}&immutable=1", uri=True)) as backup,
+        ):
+            if _identity(backup) == _identity(connection):
+                return kept
+    return None
+
+
+def _identity(connection: sqlite3.Connection) -> list[Any]:
+    """What two files have in common that hold the same store up to the same event."""
+    questions = (
+        "PRAGMA application_id",
+        "PRAGMA user_version",
+        "SELECT value FROM meta WHERE name = 'store_id'",
+        f"SELECT COUNT(*) FROM {EVENTS_TABLE}",
+        f"SELECT rowid, digest FROM {EVENTS_TABLE} ORDER BY rowid DESC LIMIT 1",
+    )
+    return [connection.execute(question).fetchone() for question in questions]
+
+
+def _reserve(path: Path, old: int) -> Path:
+    """The first name that is free, taken by an empty file: a backup replaces nothing that somebody else made."""
+    for name in _names(path, old):
+        with suppress(FileExistsError):
+            os.close(open_private(name, os.O_RDWR | os.O_EXCL))
+            return name
+    raise AssertionError("names do not end")
+
+
+def _names(path: Path, old: int) -> Iterator[Path]:
+    """`state.db.backup-1`, `state.db.backup-1.2`, `state.db.backup-1.3` …"""
+    number = 1
+    while True:
+        yield path.with_name(f"{path.name}.backup-{old}{f'.{number}' if number > 1 else ''}")
+        number += 1
+
+
+def _refused(path: Path, old: int, error: Exception) -> StoreError | UnavailableError:
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    line = f"{path} has schema {old} and cannot be migrated to {MAJOR} ({reason})"
+    for_good = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+    if isinstance(error, StoreError) or (isinstance(error, sqlite3.Error) and code_of(error) & 0xFF in for_good):
+        return StoreError(f"{line}; the store is as it was")
+    return UnavailableError(f"{line}; try again when that is mended")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
+def _remove(database: Path) -> None:
+    for suffix in _OF_A_DATABASE:
+        database.with_name(database.name + suffix).unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    with suppress(OSError):  # Windows opens no folders
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

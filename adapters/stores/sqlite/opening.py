@@ -1,0 +1,232 @@
+"""Open a store file: ours, of a version we know, on a disk that can hold it. Never repairs, never overwrites."""
+
+import logging
+import os
+import sqlite3
+import stat
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system.location import LocationError, prepare_folder, require_local
+from holdlog.adapters.operating_system.private import open_private, require_own, why_open
+from holdlog.adapters.operating_system.write_lock import WriteLock
+from holdlog.adapters.stores.sqlite.faults import DOCTOR_FIRST, DamagedError, require_major
+from holdlog.adapters.stores.sqlite.migrating import is_older, migrate
+from holdlog.adapters.stores.sqlite.recorder import configure, uri_of
+from holdlog.adapters.stores.sqlite.schema import (
+    APPLICATION_ID,
+    CREATE_EVENTS,
+    CREATE_INDEXES,
+    CREATE_SIDE_TABLES,
+    MAJOR,
+    MINOR,
+    MINORS_PER_MAJOR,
+    SESSION_SALT,
+    create_view,
+    new_session_salt,
+)
+from holdlog.adapters.stores.sqlite.store import SqliteStore, inherited
+from holdlog.domain.claims.lease import GRACE
+from holdlog.domain.refusals import StoreError, UnavailableError
+from holdlog.projections.fold import VIEWS
+
+PATIENCE: Final = 10.0
+"""Seconds to wait for the gate when many servers start on a new file at once."""
+
+Tell = Callable[[str], None]
+"""Called with a line for whoever opens a store."""
+
+_creating = threading.Lock()
+_log = logging.getLogger("holdlog")
+
+
+def open_sqlite(
+    path: Path,
+    clock: Callable[[], int] = host.now,
+    steady: Callable[[], int] = host.steady,
+    tell: Tell = _log.info,
+) -> SqliteStore:
+    """Open the store, create it where nothing stands, and migrate one of an older schema, which `tell` is told.
+
+    Raises StoreError with one line that says what to do; UnavailableError when another process holds the gate for too
+    long, or the disk is full.
+    """
+    try:
+        require_local(path)
+        prepare_folder(path)
+    except LocationError as error:
+        raise StoreError(str(error)) from None
+    _require_openable(path)
+    require_own(path)
+    gate_path = path.with_name(path.name + ".gate")
+    guarded = gate_path.exists()
+    try:
+        gate = WriteLock(gate_path)
+    except OSError as error:
+        raise StoreError(
+            f"{path.parent} cannot be written ({error.strerror}); use --db with a path you may write"
+        ) from None
+    try:
+        gate.acquire(time.monotonic() + PATIENCE)
+        try:
+            try:
+                salt = _require_or_create(path, clock, steady, tell)
+            except DamagedError:  # or a disk that failed one read
+                salt = _require_or_create(path, clock, steady, tell)
+            store = SqliteStore(path, gate, clock, steady)
+            store.session_salt = salt
+            return store
+        except StoreError:
+            if not guarded:
+                gate_path.unlink(missing_ok=True)  # nothing of ours stays beside a file that is not ours
+            raise
+        finally:
+            gate.release()
+    except BaseException:
+        gate.close()
+        raise
+
+
+def _require_openable(path: Path) -> None:
+    """Not by a second name, whose write-ahead log and gate would be others; not what a parent process had open."""
+    try:
+        status = path.stat()
+    except OSError:
+        return
+    if (status.st_dev, status.st_ino) in inherited:
+        raise StoreError(f"{path} was open when this process was forked; start workers with spawn, or fork first")
+    if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+        raise StoreError(
+            f"{path} has {status.st_nlink} names (hard links), and a log beside each would part; keep one name"
+        )
+    if host.is_mount_point(path):
+        raise StoreError(f"{path} is mounted as a single file, apart from its log; mount the folder that holds it")
+
+
+def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[], int], tell: Tell) -> str:
+    with _creating:
+        try:
+            # Only a file that did not exist is opened here: closing any other would drop this process's locks on it.
+            os.close(open_private(path, os.O_RDWR | os.O_EXCL))
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise StoreError(
+                f"{path} cannot be created ({error.strerror}); use --db with a path you may write"
+            ) from None
+    is_open = why_open(path)  # checked first: SQLite makes files with the mode of the store, which it removes again
+    if path.with_name(path.name + "-wal").exists():
+        # A look that writes nothing: closing a connection that may write would move a foreign log into its file.
+        with suppress(UnavailableError), _connection(path, "ro") as connection:
+            require_ours(path, connection)
+    with _connection(path, "rw") as connection:
+        if not (is_empty := _is_empty(path, connection)):
+            require_ours(path, connection)
+        if is_open is not None:
+            raise is_open
+        if is_empty:
+            _create(connection)
+        configure(connection)
+        if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+            raise StoreError(f"{path} cannot use a write-ahead log here; use --db with a path on a local disk")
+        if is_older(connection):
+            tell(migrate(path, connection, clock(), steady()))
+        _add_what_is_new(connection)
+        _notice_reboot(connection, host.boot_id(), clock(), steady())
+        salt = connection.execute("SELECT value FROM meta WHERE name = ?", (SESSION_SALT,)).fetchone()
+        return salt[0] if salt else ""
+
+
+@contextmanager
+def _connection(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    try:
+        with closing(
+            sqlite3.connect(uri_of(path, mode), uri=True, isolation_level=None, timeout=PATIENCE)
+        ) as connection:
+            yield connection
+    except sqlite3.Error as error:
+        match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+            case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+                line = f"{path} is damaged or no SQLite file ({error})"
+                raise DamagedError(f"{line}; use another --db, or, if it is a store, {DOCTOR_FIRST}") from None
+            case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+                raise StoreError(f"{path} cannot be opened ({error}); use --db with a path you may write") from None
+            case _:
+                raise UnavailableError(f"{path} cannot be opened now: {error}") from error
+
+
+def _is_empty(path: Path, connection: sqlite3.Connection) -> bool:
+    """Nothing at all, once SQLite has undone what a crash left. It would call more empty: a file of one byte, too."""
+    return not _tables(connection) and path.stat().st_size == 0
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    create_tables(connection)
+    make_ours(connection, str(uuid.uuid4()))
+    connection.execute("COMMIT")
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """All that a store has, empty."""
+    for statement in (CREATE_EVENTS, *CREATE_SIDE_TABLES, *map(create_view, VIEWS), *CREATE_INDEXES):
+        connection.execute(statement)
+
+
+def make_ours(connection: sqlite3.Connection, store_id: str) -> None:
+    """Mark the file as a store. A salt that `meta` already has stays."""
+    connection.execute("INSERT INTO meta VALUES ('store_id', ?), ('boot_id', ?)", (store_id, host.boot_id()))
+    connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (SESSION_SALT, new_session_salt()))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")
+
+
+def _add_what_is_new(connection: sqlite3.Connection) -> None:
+    """The tables of later minors. Servers of earlier ones go on beside them."""
+    ours = MAJOR * MINORS_PER_MAJOR + MINOR
+    if connection.execute("PRAGMA user_version").fetchone()[0] >= ours:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in (*CREATE_SIDE_TABLES, *map(create_view, VIEWS), *CREATE_INDEXES):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {ours}")
+    connection.execute("COMMIT")
+
+
+def _notice_reboot(connection: sqlite3.Connection, boot_id: str, at: int, now: int) -> None:
+    """After a reboot every server is gone and the clock of leases starts again: each lease lasts for the grace, in
+    which its holder can claim again.
+
+    `at`: microseconds UTC; `now`: steady. The sessions ended at an unknown time; now is recorded."""
+    found = connection.execute("SELECT value FROM meta WHERE name = 'boot_id'").fetchone()
+    if found is not None and found[0] == boot_id:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    if found is not None:
+        connection.execute(
+            "UPDATE leases SET server = '', present_until = 0, heard = :now, seen = :now, deadline = :until,"
+            " ended_at = CASE ended_at WHEN 0 THEN :at ELSE ended_at END",
+            {"now": now, "until": now + GRACE, "at": at},
+        )
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('boot_id', ?)", (boot_id,))
+    connection.execute("COMMIT")
+
+
+def require_ours(path: Path, connection: sqlite3.Connection) -> None:
+    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+    if application_id == APPLICATION_ID:
+        require_major(connection.execute("PRAGMA user_version").fetchone()[0])
+        return
+    if {"state_records", "state_history"} <= _tables(connection):
+        raise StoreError(f"{path} is an agenthold file; importing it is planned, for now use another --db")
+    raise StoreError(f"{path} is not a holdlog store; use another --db")
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    return {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}

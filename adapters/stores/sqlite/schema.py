@@ -1,0 +1,149 @@
+"""The SQLite schema, made from the projections' tables, and whose file it is."""
+
+import secrets
+import sys
+from typing import Final
+
+from holdlog.adapters.stores.event_log.codec import ENVELOPE_COLUMNS, FORMAT_COLUMNS, PAYLOAD_COLUMNS
+from holdlog.domain.claims.lease import Lease
+from holdlog.projections.fold import VIEWS
+from holdlog.projections.projection import Table
+
+APPLICATION_ID: Final = (
+    0x686C6F67  # "hlog", in the file's header: https://www.sqlite.org/pragma.html#pragma_application_id
+)
+MAJOR: Final = 3
+"""3: log format 2, and sessions in `leases`, `losses` and `requests` (docs/decisions/0030-log-format-2.md)."""
+MINOR: Final = 0
+MINORS_PER_MAJOR: Final = 1000
+"""`user_version` is major * 1000 + minor. Minors only add; servers of different minors share one file."""
+
+EVENTS_TABLE: Final = "stored_events"
+
+SESSION_SALT: Final = "session_salt"
+"""Row of `meta`: 32 random bytes as hexadecimal; hashes of sessions and receipts are salted with it."""
+
+_TYPES: Final = {str: "TEXT", int: "INTEGER", bytes: "BLOB"}
+
+CREATE_EVENTS: Final = f"""
+CREATE TABLE IF NOT EXISTS {EVENTS_TABLE} (
+    rowid INTEGER PRIMARY KEY,
+    originator_id TEXT NOT NULL,
+    originator_version INTEGER NOT NULL,
+    topic TEXT NOT NULL,
+    state BLOB NOT NULL,
+    at INTEGER NOT NULL,
+    principal TEXT,
+    session TEXT,
+    request_id TEXT,
+    reason TEXT,
+    correlation_id TEXT,
+    digest BLOB NOT NULL,
+    salt BLOB,
+    payload TEXT,
+    payload_hash BLOB,
+    format INTEGER,
+    clock INTEGER,
+    operation TEXT,
+    based_on INTEGER,
+    forced INTEGER,
+    guard TEXT,
+    reason_salt BLOB,
+    reason_hash BLOB,
+    UNIQUE (originator_id, originator_version)
+)"""
+
+_LEASE_COLUMNS: Final = {
+    "duration": "length",
+    "explicit": "told",
+    "waiting_until": "present_until",
+    "last_call_at": "heard",
+    "last_seen_at": "seen",
+}
+LEASE_COLUMNS: Final = tuple(_LEASE_COLUMNS.get(field, field) for field in Lease._fields)
+"""The columns of a lease, in the order of its fields; their names are those of the first schema."""
+
+CREATE_SIDE_TABLES: Final = (
+    "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    # Its key comes first: else SQLite's integrity_check (3.40) finds NULLs that are not there.
+    """CREATE TABLE IF NOT EXISTS requests (principal TEXT NOT NULL, session TEXT NOT NULL DEFAULT '',
+    request_id TEXT NOT NULL, at INTEGER NOT NULL, fingerprint BLOB NOT NULL, outcome TEXT NOT NULL,
+    PRIMARY KEY (principal, session, request_id)) WITHOUT ROWID""",
+    "CREATE INDEX IF NOT EXISTS requests_at ON requests (at)",
+    """CREATE TABLE IF NOT EXISTS refusals (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, code TEXT NOT NULL,
+    what TEXT NOT NULL, by TEXT NOT NULL, session TEXT)""",
+    """CREATE TABLE IF NOT EXISTS leases (resource TEXT NOT NULL, version INTEGER NOT NULL, kind TEXT NOT NULL,
+    agent TEXT NOT NULL, principal TEXT, session TEXT, server TEXT NOT NULL, deadline INTEGER NOT NULL,
+    length INTEGER NOT NULL, told INTEGER NOT NULL, present_until INTEGER NOT NULL, heard INTEGER NOT NULL,
+    position INTEGER NOT NULL, note TEXT, receipt TEXT, seen INTEGER NOT NULL DEFAULT 0,
+    ended_at INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (resource, version)) WITHOUT ROWID""",
+    "CREATE INDEX IF NOT EXISTS leases_deadline ON leases (deadline)",
+    "CREATE INDEX IF NOT EXISTS leases_agent ON leases (agent)",
+    "CREATE INDEX IF NOT EXISTS leases_principal ON leases (principal, session, kind)",
+    "CREATE INDEX IF NOT EXISTS leases_session ON leases (session)",
+    "CREATE INDEX IF NOT EXISTS leases_present ON leases (present_until) WHERE present_until > 0",
+    """CREATE TABLE IF NOT EXISTS losses (resource TEXT NOT NULL, version INTEGER NOT NULL, why TEXT NOT NULL,
+    agent TEXT NOT NULL, principal TEXT, session TEXT, server TEXT NOT NULL, at INTEGER NOT NULL, note TEXT,
+    receipt TEXT, PRIMARY KEY (resource, version)) WITHOUT ROWID""",
+)
+
+CREATE_INDEXES: Final = (
+    "CREATE INDEX IF NOT EXISTS current_due ON current (expires_at) WHERE expires_at IS NOT NULL AND live = 1",
+    "CREATE INDEX IF NOT EXISTS claims_active ON claims (resource) WHERE held > 0 OR waiting > 0",
+    "CREATE INDEX IF NOT EXISTS claims_waiting ON claims (resource) WHERE waiting > 0",
+    "CREATE INDEX IF NOT EXISTS thread_items_name ON thread_items (thread, kind, name, version) WHERE name <> ''",
+)
+"""Of views: they go with a view's table, and are made again whenever a new one takes its place."""
+
+EVENT_COLUMNS: Final = (
+    *("originator_id", "originator_version", "topic", "state"),
+    *(*ENVELOPE_COLUMNS, *PAYLOAD_COLUMNS, *FORMAT_COLUMNS),
+)
+INSERT_EVENT: Final = (
+    f"INSERT INTO {EVENTS_TABLE} ({', '.join(EVENT_COLUMNS)}) VALUES ({', '.join('?' * len(EVENT_COLUMNS))})"
+)
+SELECT_EVENTS: Final = f"SELECT rowid, {', '.join(EVENT_COLUMNS)} FROM {EVENTS_TABLE}"
+
+
+def new_session_salt() -> str:
+    return secrets.token_hex(32)
+
+
+def create_view(table: Table, name: str | None = None) -> str:
+    columns = ", ".join(f'"{column}" {_TYPES[kind]}' for column, kind in table.columns.items())
+    key = ", ".join(f'"{column}"' for column in list(table.columns)[: table.key])
+    return f'CREATE TABLE IF NOT EXISTS "{name or table.name}" ({columns}, PRIMARY KEY ({key})) WITHOUT ROWID'
+
+
+def put_statement(table: Table, name: str | None = None) -> str:
+    """Insert a row, or replace what stands under its key."""
+    columns = [f'"{column}"' for column in table.columns]
+    key, rest = columns[: table.key], columns[table.key :]
+    return (
+        f'INSERT INTO "{name or table.name}" ({", ".join(columns)}) VALUES ({", ".join("?" * len(columns))})'
+        f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in rest)}"
+    )
+
+
+def select_from(table: Table, name: str | None = None) -> str:
+    columns = ", ".join(f'"{column}"' for column in table.columns)
+    return f'SELECT {columns} FROM "{name or table.name}"'
+
+
+def select_row(table: Table, name: str | None = None) -> str:
+    """The row of one key."""
+    key = " AND ".join(f'"{column}" = ?' for column in list(table.columns)[: table.key])
+    return f"{select_from(table, name)} WHERE {key}"
+
+
+def beyond(prefix: str) -> str | None:
+    """The first text behind all that start with the prefix; None where there is none."""
+    rest = prefix.rstrip(chr(sys.maxunicode))
+    if not rest:
+        return None
+    following = ord(rest[-1]) + 1
+    return rest[:-1] + chr(0xE000 if following == 0xD800 else following)
+
+
+PUT: Final = {table.name: put_statement(table) for table in VIEWS}

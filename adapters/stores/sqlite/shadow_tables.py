@@ -1,0 +1,156 @@
+"""The tables of a rebuild in a file: renamed to those of the views at the end."""
+
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from holdlog.adapters.stores.event_log.rebuild import PATIENCE, STEP_COLUMNS, Row, fold_all, shadow_name, taken_over
+from holdlog.adapters.stores.sqlite.schema import (
+    CREATE_INDEXES,
+    EVENTS_TABLE,
+    MAJOR,
+    MINOR,
+    MINORS_PER_MAJOR,
+    create_view,
+    put_statement,
+    select_row,
+)
+from holdlog.adapters.stores.sqlite.store import SqliteStore
+from holdlog.domain.refusals import StoreError
+from holdlog.projections.fold import VIEWS
+from holdlog.projections.projection import Table
+
+
+class SqliteTables:
+    """`connection`: in a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def by_stream(self, upto: int, after: tuple[str, int], limit: int) -> Iterator[Row]:
+        return self.connection.execute(_SELECT_BY_STREAM, (upto, *after, limit))
+
+    def by_position(self, after: int, limit: int) -> Iterator[Row]:
+        return self.connection.execute(_SELECT_BY_POSITION, (after, limit))
+
+    def load(self, view: Table, keys: Sequence[Row]) -> Iterable[Row]:
+        select = _SELECT_ASIDE[view.name]
+        found = (self.connection.execute(select, key).fetchone() for key in keys)
+        return (row for row in found if row is not None)
+
+    def put(self, rows: Mapping[str, list[Row]]) -> None:
+        for view, of_view in rows.items():
+            self.connection.executemany(_PUT_ASIDE[view], of_view)
+
+    def create(self) -> None:
+        self.drop()
+        for view in VIEWS:
+            self.connection.execute(create_view(view, shadow_name(view.name)))
+
+    def swap(self) -> None:
+        for view in VIEWS:
+            self.connection.execute(f'DROP TABLE IF EXISTS "{view.name}"')
+            self.connection.execute(f'ALTER TABLE "{shadow_name(view.name)}" RENAME TO "{view.name}"')
+        for statement in CREATE_INDEXES:
+            self.connection.execute(statement)
+        self.connection.execute("DELETE FROM meta WHERE name = ?", (_META,))
+
+    def drop(self) -> None:
+        for view in VIEWS:
+            self.connection.execute(f'DROP TABLE IF EXISTS "{shadow_name(view.name)}"')
+        self.connection.execute("DELETE FROM meta WHERE name = ?", (_META,))
+
+
+class SqliteAside:
+    """A snapshot of SQLite reads what was committed at its first look, also over a swap: pages are kept for it."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        self._ours = secrets.token_hex(8)
+
+    def begin(self) -> int:
+        with self._store.transaction(time.monotonic() + PATIENCE) as transaction:
+            transaction.wrote = True
+            _require_known_schema(transaction.connection)
+            SqliteTables(transaction.connection).create()
+            transaction.connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_META, self._ours))
+            return transaction.position()
+
+    @contextmanager
+    def look(self) -> Iterator[SqliteTables]:
+        with self._store.snapshot() as reader:
+            self._require_ours(reader.connection)
+            yield SqliteTables(reader.connection)
+
+    @contextmanager
+    def turn(self) -> Iterator[SqliteTables]:
+        with self._store.transaction(time.monotonic() + PATIENCE) as transaction:
+            _require_known_schema(transaction.connection)
+            self._require_ours(transaction.connection)
+            transaction.wrote = True
+            yield SqliteTables(transaction.connection)
+
+    def filled(self) -> None:
+        """Nothing to do: whole tables are swapped."""
+
+    @contextmanager
+    def swap(self) -> Iterator[SqliteTables]:
+        with self.turn() as tables:
+            yield tables
+            tables.swap()
+
+    def drop(self) -> None:
+        with self.turn() as tables:
+            tables.drop()
+
+    def rows(self) -> dict[str, int]:
+        with self._store.snapshot() as reader:
+            count = reader.connection.execute
+            return {view.name: count(f'SELECT COUNT(*) FROM "{view.name}"').fetchone()[0] for view in VIEWS}
+
+    def _require_ours(self, connection: sqlite3.Connection) -> None:
+        # A row, not a lock: it is read with the tables it speaks of, and a killed rebuild leaves nothing that blocks.
+        found = connection.execute("SELECT value FROM meta WHERE name = ?", (_META,)).fetchone()
+        if found is None or found[0] != self._ours:
+            raise taken_over()
+
+
+def rebuild_within(connection: sqlite3.Connection) -> None:
+    """As `rebuild`, in the transaction that the connection is in: nobody else writes, and all becomes durable at once.
+
+    Raises StoreError for a log that cannot be folded.
+    """
+    tables = SqliteTables(connection)
+    tables.create()
+    fold_all(tables)
+    tables.swap()
+
+
+def left_over(connection: sqlite3.Connection) -> bool:
+    """Whether a rebuild is running, or was killed."""
+    names = {shadow_name(view.name) for view in VIEWS}
+    return any(row[0] in names for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'"))
+
+
+def _require_known_schema(connection: sqlite3.Connection) -> None:
+    """A newer minor may have views and columns that this build would lose."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > MAJOR * MINORS_PER_MAJOR + MINOR:
+        raise StoreError(
+            f"the store has schema {version // MINORS_PER_MAJOR}.{version % MINORS_PER_MAJOR}, this holdlog knows"
+            f" {MAJOR}.{MINOR}; rebuild with the newest holdlog that uses this store"
+        )
+
+
+_META: Final = "rebuild"
+_PUT_ASIDE: Final = {view.name: put_statement(view, shadow_name(view.name)) for view in VIEWS}
+_SELECT_ASIDE: Final = {view.name: select_row(view, shadow_name(view.name)) for view in VIEWS}
+_STEPS: Final = f"SELECT rowid, {STEP_COLUMNS} FROM {EVENTS_TABLE}"
+_SELECT_BY_STREAM: Final = (  # the plus keeps the planner on the index of streams: https://www.sqlite.org/optoverview.html
+    f"{_STEPS} WHERE +rowid <= ? AND (originator_id, originator_version) > (?, ?)"
+    " ORDER BY originator_id, originator_version LIMIT ?"
+)
+_SELECT_BY_POSITION: Final = f"{_STEPS} WHERE rowid > ? ORDER BY rowid LIMIT ?"

@@ -1,0 +1,345 @@
+"""The store in one SQLite file that many processes share."""
+
+import os
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system.deadline import Deadline
+from holdlog.adapters.operating_system.write_lock import WriteLock, describe_process
+from holdlog.adapters.stores.sqlite.faults import code_of, is_busy, is_damage, refusal_of
+from holdlog.adapters.stores.sqlite.recorder import OpenedSqliteDatastore, SqliteEventRecorder, configure, uri_of
+from holdlog.adapters.stores.sqlite.rows import SqliteReader, SqliteTransaction
+from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE
+from holdlog.adapters.stores.sqlite.second_look import SecondLook
+from holdlog.domain.refusals import StoreError, UnavailableError
+
+IDLE_READERS: Final = 16
+WAL_WRITE_LOCK: Final = 120
+"""Byte of the -shm file that a writer locks: https://www.sqlite.org/walformat.html#wal_locks."""
+
+RECOVERY: Final = 2.0
+"""Seconds for another to set up or clear away the write-ahead log; nothing else holds up a reader."""
+
+_BUSY_NAP: Final = 0.001
+
+
+class SqliteStore:
+    """An opened file of ours (see opening.py). Safe in threads, not over a fork.
+
+    `clock`: microseconds UTC; `steady`: microseconds of a clock that all processes of a boot share.
+    """
+
+    remote = False
+    session_salt = ""
+    """Read when the store was opened: no connection is needed for it."""
+
+    def __init__(
+        self, path: Path, gate: WriteLock, clock: Callable[[], int] = host.now, steady: Callable[[], int] = host.steady
+    ) -> None:
+        self.path = path
+        self._path = str(path)  # a Path costs a microsecond at every stat
+        self.gate = gate
+        self.clock = clock
+        self._steady = steady
+        self._datastore = OpenedSqliteDatastore(path)
+        self.recorder = SqliteEventRecorder(self._datastore, EVENTS_TABLE)
+        self.second_look = SecondLook(path)
+        self._identity = identity_of(path)
+        self._idle: deque[sqlite3.Connection] = deque()
+        self._discarded: deque[sqlite3.Connection] = deque()
+        self._writing: SqliteTransaction | None = None
+        self._watcher: sqlite3.Connection | None = None
+        self._data_version = 0
+        self._owner = os.getpid()
+        self._closed = False
+
+    def reader(self) -> "_SqliteRead":
+        self._usable()
+        return _SqliteRead(self, snapshot=False)
+
+    def snapshot(self) -> "_SqliteRead":
+        self._usable()
+        return _SqliteRead(self, snapshot=True)
+
+    def transaction(self, deadline: float, ahead: object = None) -> "_SqliteWrite":
+        self._usable()
+        return _SqliteWrite(self, deadline)
+
+    def size(self) -> int:
+        return size_of(self.path)
+
+    def connect(self) -> sqlite3.Connection:
+        """A new connection, configured; the caller closes it through `gate`."""
+        self._require_in_place()
+        try:
+            connection = sqlite3.connect(
+                uri_of(self.path), uri=True, check_same_thread=False, isolation_level=None, timeout=RECOVERY
+            )
+            configure(connection)
+        except sqlite3.Error as error:
+            raise refusal_of(error, second_look=self.second_look) from error
+        return connection
+
+    def changed(self) -> bool:
+        """Whether another connection committed since this was asked last; 3 µs. For one thread at a time."""
+        if self._closed:
+            return True
+        try:
+            if self._watcher is None:
+                self._watcher = self.connect()
+            seen, self._data_version = self._data_version, self._watcher.execute("PRAGMA data_version").fetchone()[0]
+        except (sqlite3.Error, UnavailableError):
+            return True  # whoever looks then learns the cause
+        return seen != self._data_version
+
+    def close(self) -> None:
+        """Close all connections behind the gate: closing the last one moves the WAL into the file."""
+        if self._closed or self._owner != os.getpid():
+            return
+        self._closed = True
+        try:
+            self.gate.acquire(time.monotonic() + 1.0)
+        except UnavailableError:
+            _keep_for_ever(self)  # somebody is stuck in the gate: nobody may close outside it, but for the kernel
+            return
+        try:
+            if self._writing is not None:
+                self._writing.connection.close()
+            if self._watcher is not None:
+                self._watcher.close()
+            self._close_discarded()
+            while self._idle:
+                self._idle.pop().close()
+            self._datastore.close()
+        finally:
+            self.gate.release()
+            self.gate.close()
+
+    def detach_after_fork(self) -> None:
+        """In a forked child: use nothing of the parent's, and never close its connections.
+
+        SQLite in the child believes that it has the locks of these connections, which stayed with the parent:
+        closing one, or opening the file again, could clear away a write-ahead log that others use.
+        """
+        _keep_for_ever(self)
+        if not self._closed and self._identity is not None:
+            inherited.add(self._identity)
+        self._closed = True
+        self.gate.close()
+
+    def rollback_interrupted(self) -> None:
+        """After an interrupt: undo and release whatever this thread still has of a transaction."""
+        if self.gate.is_mine():
+            self.end()
+
+    def borrow(self) -> sqlite3.Connection:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self.connect()
+
+    def give_back(self, connection: sqlite3.Connection) -> None:
+        if not self._closed and len(self._idle) < IDLE_READERS:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def discard(self, connection: sqlite3.Connection) -> None:
+        """Close a connection that may have cached a wrong read, behind the gate, because it may be the last one."""
+        self._discarded.append(connection)
+        if self.gate.is_mine():
+            return  # the transaction of this thread closes it when it ends
+        with suppress(UnavailableError):
+            self.gate.acquire(time.monotonic())
+            try:
+                self._close_discarded()
+            finally:
+                self.gate.release()
+
+    def begin(self, deadline: float) -> SqliteTransaction:
+        """Take the gate and begin; whoever begins calls `end`. Raises UnavailableError, having let go again."""
+        undisturbed = self.gate.acquire(deadline)
+        try:
+            return self._begin(deadline, undisturbed)
+        except sqlite3.Error as error:
+            self.forget_after(error)
+            self.end()
+            raise refusal_of(error, second_look=self.second_look) from error
+        except BaseException:
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """Undo what was not committed, and let go of the gate."""
+        try:
+            self._leave_none_open()
+            self._close_discarded()
+        finally:
+            self.gate.release()
+
+    def _close_discarded(self) -> None:
+        while self._discarded:
+            with suppress(sqlite3.Error):
+                self._discarded.pop().close()
+
+    def _begin(self, deadline: float, undisturbed: bool) -> SqliteTransaction:
+        if self._writing is not None and not undisturbed:
+            self._writing.forget()
+        self._require_in_place()
+        if self._writing is None:
+            self._writing = SqliteTransaction(self.connect(), self.recorder, self.clock, self._steady)
+        writing = self._writing
+        patience = Deadline(deadline)
+        while True:
+            try:
+                writing.begin()
+            except sqlite3.OperationalError as error:
+                if not is_busy(error):
+                    raise
+                if patience.passed():
+                    line = f"the store is locked by {self._locker()}, which does not release it"
+                    raise UnavailableError(line) from None
+                time.sleep(_BUSY_NAP)
+            else:
+                return writing
+
+    def commit(self, transaction: SqliteTransaction) -> None:
+        """Make durable what was written. Raises UnavailableError, with `in_doubt` where it cannot know."""
+        if not transaction.wrote:
+            return
+        try:
+            transaction.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            # What was not written whole cannot come back; what was written but not synced may, after a crash.
+            sure = is_busy(error) or code_of(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+            self.forget_after(error)
+            raise refusal_of(error, in_doubt=not sure, second_look=self.second_look) from error
+        transaction.committed()
+
+    def forget_after(self, error: sqlite3.Error) -> None:
+        """Write through a new connection after reported damage, because this one may have cached a wrong read."""
+        if is_damage(error) and self._writing is not None:
+            self._leave_none_open()  # what a statement still reads would keep the lock of a closed connection
+            if self._writing is not None:
+                connection, self._writing = self._writing.connection, None
+                connection.close()
+
+    def _leave_none_open(self) -> None:
+        """A transaction left open would lock everybody out, as long as this process lives."""
+        if self._writing is not None and self._writing.connection.in_transaction:
+            try:
+                self._writing.connection.execute("ROLLBACK")
+            except sqlite3.Error:
+                connection, self._writing = self._writing.connection, None
+                connection.close()
+
+    def _require_in_place(self) -> None:
+        if identity_of(self._path) != self._identity:
+            raise UnavailableError(f"{self.path} was deleted or replaced; start again to open what stands there now")
+
+    def _locker(self) -> str:
+        pid = host.lock_owner(self.path.with_name(self.path.name + "-shm"), WAL_WRITE_LOCK)
+        return describe_process(pid) if pid else "another process"
+
+    def _usable(self) -> None:
+        if self._closed:
+            raise StoreError.forked() if self._owner != os.getpid() else StoreError.closed()
+
+
+inherited: set[tuple[int, int]] = set()
+"""Files (device, inode) that this process may not open, because it was forked from one that had them open."""
+
+
+def _keep_for_ever(thing: object) -> None:
+    """One reference more than anybody knows of: not even the interpreter's end finalizes it."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+class _SqliteWrite:
+    """One write transaction for the length of a block."""
+
+    __slots__ = ("_deadline", "_store", "_transaction")
+
+    def __init__(self, store: SqliteStore, deadline: float) -> None:
+        self._store = store
+        self._deadline = deadline
+
+    def __enter__(self) -> SqliteTransaction:
+        self._transaction = self._store.begin(self._deadline)
+        return self._transaction
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._store.commit(self._transaction)
+            elif isinstance(error, sqlite3.Error):
+                self._store.forget_after(error)
+        finally:
+            self._store.end()
+        if isinstance(error, sqlite3.Error):
+            raise refusal_of(error, second_look=self._store.second_look) from error
+
+
+class _SqliteRead:
+    """A borrowed connection for the length of a block; `snapshot`: in one read transaction."""
+
+    __slots__ = ("_connection", "_snapshot", "_store")
+
+    def __init__(self, store: SqliteStore, snapshot: bool) -> None:
+        self._store = store
+        self._snapshot = snapshot
+
+    def __enter__(self) -> SqliteReader:
+        self._connection = self._store.borrow()
+        now = self._store.clock()  # before the first look: what is renewed later is not taken for ended
+        if self._snapshot:
+            self._connection.execute("BEGIN")  # looks at nothing yet, so it cannot fail
+        return SqliteReader(self._connection, now)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._connection.close()
+        else:
+            if isinstance(error, sqlite3.Error) and is_damage(error):
+                self._store.discard(self._connection)
+            else:
+                self._store.give_back(self._connection)
+        if isinstance(error, sqlite3.Error):
+            raise refusal_of(error, second_look=self._store.second_look) from error
+
+
+def identity_of(path: Path | str) -> tuple[int, int] | None:
+    """Device and inode of a file, None where nothing stands."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file with its write-ahead log."""
+    return sum(_bytes_of(path.with_name(path.name + suffix)) for suffix in ("", "-wal"))
+
+
+def _bytes_of(path: Path) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

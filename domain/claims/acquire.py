@@ -1,0 +1,299 @@
+"""Taking claims, at once or after a stay in line."""
+
+from typing import Final
+
+from holdlog.domain.claims.board import ClaimBoard, LiveHold, ResourceSet, Waiting, WantedClaim
+from holdlog.domain.claims.claim import ClaimQueued, ClaimUnqueued, PastHold
+from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL, AcquireClaim, ClaimAcquired, InLine, Queued
+from holdlog.domain.claims.lease import ABSENCE, HeldCounts, Lease, Who
+from holdlog.domain.claims.queue import grant, grant_waiting, holds_all
+from holdlog.domain.refusals import BusyError, DeadlockError, Hold, InvalidError, Link, UnavailableError
+
+MAX_TICKETS: Final = 1_000
+"""In line, over all resources."""
+MAX_WAITERS_SHOWN: Final = 20
+"""Those in line whom a holder is told about: the first."""
+
+
+def acquire(
+    command: AcquireClaim, who: Who, server: str, held: HeldCounts, board: ClaimBoard
+) -> ClaimAcquired | Queued:
+    """`who`: a session or a receipt identifies it. `held`: what its session and its principal hold.
+
+    Raises BusyError, DeadlockError; InvalidError beyond `most` claims."""
+    options: tuple[ResourceSet, ...] = (
+        tuple(dict.fromkeys((command.resource, *command.also))),
+        *((other,) for other in command.alternatives),
+    )
+    place = _place(command, who, board)
+    wish = WantedClaim(who, command.mode, options, place.ticket.turn if place else float("inf"))
+    offered = [option for option in options if _is_offered(option, who, board)]
+    ring: list[Link] = []
+    for option in (*offered, *(it for it in options if it not in offered)):
+        if holds_all(option, who, command.mode, board):
+            return _renewed(command, option, who, server, board)
+        if not board.is_free(wish, option):
+            continue
+        ring = _ring_of(command, option, who, server, board)
+        if not ring:
+            _require_room(command, (option,), who, held, place, board)
+            return _granted(command, option, who, server, place, board)
+    if ring:
+        raise DeadlockError(command.resource, tuple(ring))
+    return _queue_or_refuse(command, wish, server, held, place, board)
+
+
+def _place(command: AcquireClaim, who: Who, board: ClaimBoard) -> Waiting | None:
+    """The ticket that an earlier call for the very same left."""
+    asked = (command.mode, command.also, command.alternatives)
+    for waiting in board.tickets_of(command.resource, who):
+        if (waiting.ticket.mode, waiting.ticket.also, waiting.ticket.alternatives) == asked:
+            return waiting
+    return None
+
+
+def _is_offered(option: ResourceSet, who: Who, board: ClaimBoard) -> bool:
+    holds = [board.hold_of(resource, who) for resource in option]
+    return any(hold is not None and hold.lease.kind == "offered" for hold in holds)
+
+
+def _ring_of(command: AcquireClaim, option: ResourceSet, who: Who, server: str, board: ClaimBoard) -> list[Link]:
+    """The agents that would wait for each other for ever if a caller that also waits in another call got this; empty
+    when there would be none."""
+    if not any(waiting.lease.who == who for waiting in board.present()):
+        return []
+    trial = board.copy()
+    _granted(command, option, who, server, _place(command, who, trial), trial)
+    return trial.closed_ring()
+
+
+def _require_room(
+    command: AcquireClaim,
+    options: tuple[ResourceSet, ...],
+    who: Who,
+    held: HeldCounts,
+    place: Waiting | None,
+    board: ClaimBoard,
+) -> None:
+    """Also for what is waited for: it is granted without asking again."""
+    new = max(sum(1 for resource in option if board.hold_of(resource, who) is None) for option in options)
+    waits = [waiting for waiting in board.waiting() if waiting != place and waiting.lease.principal == who.principal]
+    of_session = [
+        it for it in waits if it.lease.session == who.session and (who.session or it.lease.agent == who.agent)
+    ]
+    _require(new + held.by_session + _most_of(of_session), command.most, "this session", bool(of_session))
+    _require(new + held.by_principal + _most_of(waits), MAX_OF_PRINCIPAL, "this user or token", bool(waits))
+
+
+def _most_of(waits: list[Waiting]) -> int:
+    """How many resources these tickets may still get."""
+    return sum(max(map(len, waiting.wish.options)) for waiting in waits)
+
+
+def _require(total: int, most: int, holder: str, with_waits: bool) -> None:
+    if total > most:
+        waits = ", with those it waits for" if with_waits else ""
+        raise InvalidError(
+            f"agent: {holder} would hold {total} claims{waits}, and {most} at most are allowed;"
+            " claim fewer, or release some first"
+        )
+
+
+def _renewed(command: AcquireClaim, option: ResourceSet, who: Who, server: str, board: ClaimBoard) -> ClaimAcquired:
+    holds = [hold for resource in option if (hold := board.hold_of(resource, who)) is not None]
+    collected = [hold.lease.ended_at for hold in holds if hold.lease.kind == "offered"]
+    for hold in holds:
+        board.keep(_lease(command, hold, who, server, board))
+    return _acquired(option, who, board, already=not collected, ended_at=max(collected, default=0))
+
+
+def _lease(command: AcquireClaim, hold: LiveHold, who: Who, server: str, board: ClaimBoard) -> Lease:
+    """The lease of an own grant, renewed. A length that the agent chose once stays, unless it chooses another."""
+    chosen = command.explicit or not hold.lease.explicit
+    length = command.lease if chosen else hold.lease.duration
+    return hold.lease._replace(
+        kind="held",
+        session=who.session,
+        server=server,
+        duration=length,
+        explicit=hold.lease.explicit or command.explicit,
+        deadline=board.now + length,
+        last_call_at=board.now,
+        last_seen_at=board.now,
+        ended_at=0,
+        note=command.note if command.note is not None else hold.lease.note,
+    )
+
+
+def _granted(
+    command: AcquireClaim, option: ResourceSet, who: Who, server: str, place: Waiting | None, board: ClaimBoard
+) -> ClaimAcquired:
+    pattern = Lease(
+        resource="",
+        version=0,
+        kind="held",
+        agent=who.agent,
+        principal=who.principal,
+        session=who.session,
+        server=server,
+        deadline=board.now + command.lease,
+        duration=command.lease,
+        explicit=command.explicit,
+        last_call_at=board.now,
+        note=command.note,
+        receipt=who.receipt,
+        last_seen_at=board.now,
+    )
+    ended_at = grant(option, command.mode, pattern, place, board)
+    grant_waiting(board)  # a mode that became shared lets others in
+    return _acquired(option, who, board, ended_at=ended_at)
+
+
+def _acquired(
+    option: ResourceSet, who: Who, board: ClaimBoard, already: bool = False, ended_at: int = 0
+) -> ClaimAcquired:
+    holds = [hold for resource in option if (hold := board.hold_of(resource, who)) is not None]
+    main, *others = holds
+    past_of, past = None, None
+    if not ended_at:  # else the caller takes up what its former session did, not what was done before that
+        past_of, past = board.last_end(option) or (None, None)
+    others_in_line = [waiting for waiting in board.queued_for(main.resource) if not waiting.lease.is_of(who)]
+    return ClaimAcquired(
+        resource=main.resource,
+        version=main.grant.version,
+        position=main.lease.position,
+        claimed_at=main.grant.claimed_at,
+        expires_in=main.lease.deadline - board.now,
+        at=board.at,
+        already=already,
+        previous_session_ended_at=ended_at or None,
+        receipt=who.receipt,
+        also=tuple((hold.resource, hold.grant.version) for hold in others),
+        past=past,
+        past_of=past_of,
+        is_former=past is not None and _is_former(past, who),
+        waiting=tuple(
+            InLine(waiting.ticket.agent, waiting.ticket.since, waiting.lease.note, waiting.ticket.principal)
+            for waiting in others_in_line[:MAX_WAITERS_SHOWN]
+        ),
+    )
+
+
+def _is_former(past: PastHold, who: Who) -> bool:
+    """Whether another session of the same name and principal held it."""
+    return (past.holder, past.principal) == (who.agent, who.principal) and (
+        past.session is None or past.session != who.session
+    )
+
+
+def _queue_or_refuse(
+    command: AcquireClaim, wish: WantedClaim, server: str, held: HeldCounts, place: Waiting | None, board: ClaimBoard
+) -> Queued:
+    hold = _describe(wish, board)
+    own = board.hold_of(command.resource, wish.who)
+    if own is not None and own.grant.mode == "shared" != command.mode:
+        raise BusyError(hold._replace(shared_by_asker=True))
+    if place is None and not command.wait:
+        raise BusyError(hold)
+    if command.wait:
+        ring = board.cycle(wish)
+        if ring:
+            raise DeadlockError(command.resource, tuple(ring))
+    if place is None:
+        _require_room(command, wish.options, wish.who, held, place, board)
+    version = place.ticket.version if place is not None else _take_ticket(command, wish.who, board)
+    board.keep(
+        Lease(
+            resource=command.resource,
+            version=version,
+            kind="waits",
+            agent=wish.who.agent,
+            principal=wish.who.principal,
+            session=wish.who.session,
+            server=server,
+            deadline=board.now + command.wait + ABSENCE,
+            duration=command.lease,
+            explicit=command.explicit,
+            waiting_until=board.now + command.wait if command.wait else 0,
+            last_call_at=board.now,
+            note=command.note,
+            receipt=wish.who.receipt,
+            last_seen_at=board.now,
+        )
+    )
+    grant_waiting(board)
+    line = [waiting.lease.key for waiting in board.queued_for(command.resource)]
+    key = (command.resource, version)
+    return Queued(
+        hold._replace(queue_length=len(line)), version, line.index(key) + 1 if key in line else 1, wish.who.receipt
+    )
+
+
+def _take_ticket(command: AcquireClaim, who: Who, board: ClaimBoard) -> int:
+    tickets = board.waiting()
+    if len(tickets) >= MAX_TICKETS:
+        raise UnavailableError(f"{MAX_TICKETS} calls stand in line already", retry_after=5.0)
+    for old in board.tickets_of(command.resource, who):  # it asked for something else beside it
+        left = ClaimUnqueued(agent=who.agent, principal=who.principal, ticket=old.ticket.version, why="left")
+        board.record(command.resource, left)
+        board.drop(old.lease.key)
+    return board.record(
+        command.resource,
+        ClaimQueued(
+            agent=who.agent,
+            principal=who.principal,
+            mode=command.mode,
+            turn=max((waiting.ticket.turn for waiting in tickets), default=0) + 1,
+            also=command.also,
+            alternatives=command.alternatives,
+            note=command.note,
+        ),
+    )
+
+
+def _describe(wish: WantedClaim, board: ClaimBoard) -> Hold:
+    """Who stands in the way of a wish's first option."""
+    option = wish.options[0]
+    rivals = [rival for resource in option for rival in board.conflicting_holds(resource, wish.mode, wish.who, option)]
+    asked = next((it for it in option if any(board.conflicting_holds(it, wish.mode, wish.who, option))), option[0])
+    queue_length = len({waiting.lease.key for resource in option for waiting in board.queued_for(resource)})
+    if rivals:
+        return _hold(asked, rivals, queue_length, wish, board)
+    first = board.ahead(wish, option)[0]
+    return Hold(
+        resource=asked,
+        held_by=first.ticket.agent,
+        claimed_at=first.ticket.since,
+        version=first.ticket.version,
+        expires_in=max(0, first.lease.waiting_until - board.now),
+        idle=0,
+        servers=(first.lease.server,),
+        queue_length=queue_length,
+        in_line=True,
+        principal=first.ticket.principal,
+    )
+
+
+def _hold(asked: str, rivals: list[LiveHold], queue_length: int, wish: WantedClaim, board: ClaimBoard) -> Hold:
+    first = rivals[0]
+    holders = tuple(dict.fromkeys((rival.grant.agent, rival.grant.principal) for rival in rivals))
+    named = holders if len(holders) > 1 else ()
+    return Hold(
+        resource=asked,
+        held_by=first.grant.agent,
+        claimed_at=first.grant.claimed_at,
+        version=first.grant.version,
+        expires_in=first.lease.deadline - board.now,
+        idle=board.now - first.lease.last_call_at,
+        servers=tuple(dict.fromkeys(rival.lease.server for rival in rivals)),
+        queue_length=queue_length,
+        covered_by=first.resource if first.resource != asked else None,
+        holders=tuple(agent for agent, _ in named),
+        note=first.lease.note,
+        same_name=(first.grant.agent, first.grant.principal) == (wish.who.agent, wish.who.principal),
+        principal=first.grant.principal,
+        holder_principals=tuple(principal for _, principal in named),
+        former=first.lease.is_left_to(wish.who, board.now),
+        without_session=first.lease.session is None,
+        session_ended=first.lease.has_ended(board.now),
+    )

@@ -1,0 +1,107 @@
+"""Between the board and a transaction: load what bears on a command, and write what was decided."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from holdlog.domain.claims.board import ClaimBoard
+from holdlog.domain.claims.claim import Claim, Grant, Ticket
+from holdlog.domain.claims.lease import GRACE, Lease
+from holdlog.domain.claims.queue import expire_due
+from holdlog.domain.message import NOBODY, Caller
+from holdlog.domain.ports import ClaimChange, Reader, Transaction
+
+NOT_RECORDED: Final = "not-recorded"
+"""Recorded for a lease whose session is not known. It counts as ended, so a caller with its holder's name may resume
+the claim."""
+MAX_DUE: Final = 500
+"""Leases or values that are ended in one step."""
+
+
+def load_board(reader: Reader, resources: Iterable[str], now: int, at: int) -> ClaimBoard:
+    """The board of these resources: whatever overlaps them, all tickets, and what those ask for.
+
+    Grants and tickets whose leases are not known, as in a copy of the log, last for the grace. `now`: steady; `at`:
+    UTC; both in microseconds.
+    """
+    claims = {claim.resource: claim for claim in reader.overlapping(list(resources))}
+    queued = reader.queued()
+    if queued:
+        wanted = {
+            resource
+            for claim in queued
+            for ticket in claim.line
+            for resource in (claim.resource, *ticket.also, *ticket.alternatives)
+        }
+        claims |= {claim.resource: claim for claim in reader.overlapping(sorted(wanted))}
+    active = [claim.resource for claim in claims.values() if claim.grants or claim.line]
+    board = ClaimBoard(claims.values(), reader.leases.of(active) if active else (), now, at)
+    for lease in [lease for claim in claims.values() for lease in _unknown(claim, board)]:
+        board.keep(lease)
+    return board
+
+
+def load_board_to_write(transaction: Transaction, resources: Sequence[str]) -> ClaimBoard:
+    """As `load`, after whatever is due there has ended: that stands, also when the command is refused."""
+    board = load_board(transaction, resources, transaction.steady, transaction.at)
+    due = [lease for lease in board.leases.values() if lease.deadline <= board.now]
+    if due or board.kept:
+        expire_due(due, board)
+        save_board(board, transaction, NOBODY)
+        board = load_board(transaction, resources, transaction.steady, transaction.at)
+    return board
+
+
+def save_board(board: ClaimBoard, transaction: Transaction, caller: Caller) -> dict[tuple[str, int], int]:
+    """Append the events of a board and save its leases and losses; leases of new grants get their positions.
+
+    Answers with the positions of the events, by resource and version."""
+    positions: dict[tuple[str, int], int] = {}
+    if board.changes:
+        appended = transaction.append([ClaimChange(*change) for change in board.changes], caller)
+        for (before, _), position in zip(board.changes, appended, strict=True):
+            positions[before.resource, before.version + 1] = position
+    if board.dropped:
+        transaction.leases.drop(board.dropped)
+    if board.kept:
+        placed = [
+            lease
+            if lease.position or lease.kind == "waits"  # or a grant out of the line would have its ticket's position
+            else lease._replace(position=positions.get(lease.key, 0))
+            for lease in board.kept.values()
+        ]
+        transaction.leases.put(placed)
+    if board.losses:
+        transaction.leases.lose(board.losses, transaction.at)
+    return positions
+
+
+def end_due_leases(transaction: Transaction, gone: bool = False) -> bool:
+    """End the leases that are over, and the calls that waited long enough. Whether there were any.
+
+    `gone`: sessions ended; who waits in another for what its own left there waits no longer."""
+    due = transaction.leases.due(transaction.steady, MAX_DUE)
+    if due or gone:
+        board = load_board(transaction, {lease.resource for lease in due}, transaction.steady, transaction.at)
+        expire_due(due, board)
+        save_board(board, transaction, NOBODY)
+    return bool(due)
+
+
+def _unknown(claim: Claim, board: ClaimBoard) -> Iterator[Lease]:
+    parts: list[Grant | Ticket] = [*claim.grants, *claim.line]
+    for part in parts:
+        if (claim.resource, part.version) not in board.leases:
+            yield Lease(
+                resource=claim.resource,
+                version=part.version,
+                kind="held" if isinstance(part, Grant) else "waits",
+                agent=part.agent,
+                principal=part.principal,
+                session=(part.session if isinstance(part, Grant) else None) or NOT_RECORDED,
+                server="",
+                deadline=board.now + GRACE,
+                duration=GRACE,
+                last_call_at=board.now,
+                last_seen_at=board.now,
+                ended_at=board.at,
+            )

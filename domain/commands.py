@@ -1,0 +1,59 @@
+"""All commands, and what they come to."""
+
+from typing import NamedTuple
+
+from holdlog.domain.agent import Register, RegisterOutcome
+from holdlog.domain.claims.commands import (
+    AcquireClaim,
+    ClaimAcquired,
+    CollectLostClaims,
+    EndSession,
+    LostClaims,
+    Queued,
+    ReleaseClaim,
+    ReleaseOutcome,
+    Renew,
+    StopWaiting,
+    Sweep,
+    SweepOutcome,
+    TouchSessions,
+)
+from holdlog.domain.record import ClearNamespace, Transact, Written
+from holdlog.domain.threads.commands import ThreadChanged, ThreadCommand
+from holdlog.domain.token import TokenChanged, TokenCommand
+
+AnyCommand = (
+    Transact
+    | ClearNamespace
+    | AcquireClaim
+    | ReleaseClaim
+    | StopWaiting
+    | Register
+    | Sweep
+    | Renew
+    | CollectLostClaims
+    | TouchSessions
+    | EndSession
+    | TokenCommand
+    | ThreadCommand
+)
+
+
+class RecordsChanged(NamedTuple):
+    """The outcome of a change of records: what each operation did, and the position of the last event."""
+
+    results: tuple[Written, ...]
+    position: int
+
+
+Outcome = (
+    RecordsChanged
+    | ClaimAcquired
+    | Queued
+    | ReleaseOutcome
+    | RegisterOutcome
+    | SweepOutcome
+    | LostClaims
+    | TokenChanged
+    | ThreadChanged
+)
