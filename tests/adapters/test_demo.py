@@ -165,7 +165,7 @@ def test_no_words_of_the_picture_overlap(ran: Ran) -> None:
     ("change", "finding"),
     [
         pytest.param(
-            "Requests.set = lambda self, space, key, value, by, expected, *rest: write(self, space, key, value, by, None)",
+            "Requests.set = lambda it, space, key, value, by, expected, *rest: write(it, space, key, value, by, None)",
             r"wrong: with versions \$15,000 were committed and \$[78],000 recorded, not \$10,000",
             id="ignores versions",
         ),
