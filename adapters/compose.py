@@ -9,17 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from holdlog.adapters.api.claims.sessions import Process
 from holdlog.adapters.api.request import Settings
 from holdlog.adapters.api.validation import SESSION
 from holdlog.adapters.api.validation import text as checked_text
 from holdlog.adapters.api.values.requests import Requests
 from holdlog.adapters.auth.identity import SALT, Identity, SessionId
 from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system.liveness import Liveness, Process
 from holdlog.adapters.operating_system.location import is_url
 from holdlog.adapters.operating_system.notifications import MachineNotifier, ProcessNotifier
 from holdlog.adapters.operating_system.presence import Presence, announce, connected, is_connected
-from holdlog.adapters.runtime.engine import Engine, Liveness
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import StoreError

@@ -17,7 +17,7 @@ from bench.figures import Figure, number, percentile
 from holdlog.adapters.compose import open_holdlog, open_lead
 from holdlog.adapters.nats.options import NatsOptions, nats_options
 from holdlog.adapters.nats.relay import Relay
-from holdlog.adapters.nats.subscriber import Subscription
+from holdlog.adapters.python.subscriber import Subscription
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import NOBODY
 from holdlog.domain.record import Set, Transact

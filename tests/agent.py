@@ -17,8 +17,9 @@ from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.mcp.groups import GROUPS
 from holdlog.adapters.mcp.server import build_server
+from holdlog.adapters.operating_system.liveness import Liveness
 from holdlog.adapters.operating_system.notifications import ProcessNotifier
-from holdlog.adapters.runtime.engine import Engine, Liveness
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.domain.message import Caller
 from tests.clock import Clock

@@ -7,9 +7,9 @@ from holdlog.adapters.api.values.responses import StateRecord
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.shutdown import Shutdown
+from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.adapters.runtime.tenants import Tenants
 
 JSON = {"content-type": "application/json"}
 AS_JSON = {"accept": "application/json"}

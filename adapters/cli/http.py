@@ -90,8 +90,8 @@ def serve_http(
     from holdlog.adapters.http.edge.key_quota import Room
     from holdlog.adapters.http.running import bound_socket, server_of, url_of
     from holdlog.adapters.http.shutdown import Shutdown
+    from holdlog.adapters.http.tenants import Tenants
     from holdlog.adapters.mcp.server import build_server
-    from holdlog.adapters.runtime.tenants import Tenants
 
     def prepare(store: "Engine") -> None:
         if http.max_keys:
@@ -168,7 +168,7 @@ def http_options_of(options: argparse.Namespace) -> "HttpOptions":
 
 def _verifier_of(options: argparse.Namespace, engine: "Engine", tell: Callable[[str], None]) -> "TokenVerifier | None":
     """None: no token is required. Raises InvalidError where one was asked for and nobody could have one."""
-    from holdlog.adapters.auth.verifier import build_verifier
+    from holdlog.adapters.runtime.verifier import build_verifier
 
     verifier = build_verifier(engine, os.environ, options.auth_token_file, _jwt_of(options), tell)
     if options.auth and not options.open_tokens and not verifier.offers_any():

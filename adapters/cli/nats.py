@@ -134,8 +134,8 @@ def run_subscribe(options: argparse.Namespace) -> int:
     """Raises HoldlogError, LocationError."""
     from holdlog.adapters.cli.texts import print_note, printable
     from holdlog.adapters.compose import open_holdlog, store_exists
-    from holdlog.adapters.nats.subscriber import Subscription
     from holdlog.adapters.operating_system.location import without_password
+    from holdlog.adapters.python.subscriber import Subscription
 
     nats = nats_options_of(options)
     named = named_place(options.db)

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdlog.adapters.auth.grants import WIDE
-from holdlog.adapters.auth.names import first_part
 from holdlog.adapters.cli.texts import duration, moment
 from holdlog.adapters.operating_system.users import local_names
+from holdlog.adapters.runtime.name_protection import first_part
 from holdlog.domain.times import utc
 from holdlog.domain.token import Token, has_ended
 

@@ -12,7 +12,6 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp
 
-from holdlog.adapters.auth.names import OwnNames
 from holdlog.adapters.http.answers import failed, refused
 from holdlog.adapters.http.authentication import Authentication, TokenVerifier
 from holdlog.adapters.http.claims import routes as claims
@@ -23,12 +22,13 @@ from holdlog.adapters.http.operations.routes import Operations
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.page import routes as page
 from holdlog.adapters.http.shutdown import Shutdown
+from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.http.threads import routes as threads
 from holdlog.adapters.http.token import routes as token
 from holdlog.adapters.http.values.kv import routes as key_value
 from holdlog.adapters.mcp.http.endpoint import mcp_over_http
 from holdlog.adapters.operating_system.users import local_names
-from holdlog.adapters.runtime.tenants import Tenants
+from holdlog.adapters.runtime.name_protection import OwnNames
 from holdlog.domain.refusals import HoldlogError
 
 if TYPE_CHECKING:

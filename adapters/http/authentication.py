@@ -16,10 +16,10 @@ from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.http.answers import failed
 from holdlog.adapters.http.edge.addresses import address_of
 from holdlog.adapters.http.edge.auth_throttle import Guesses
+from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.mcp.calling import OPEN_REQUEST
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.request_context import RequestContext
-from holdlog.adapters.runtime.tenants import Tenants
 from holdlog.domain.message import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError
 

@@ -12,9 +12,9 @@ from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.auth.tokens import fresh
 from holdlog.adapters.http.answers import failed, json_response
 from holdlog.adapters.http.authentication import context_of
+from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.http.url_parameters import arguments
 from holdlog.adapters.runtime.request_context import RequestContext
-from holdlog.adapters.runtime.tenants import Tenants
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.times import utc

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     )
     from holdlog.adapters.nats.errors import EventsLostError, NatsError
     from holdlog.adapters.nats.payload import CloudEvent
-    from holdlog.adapters.nats.subscriber import Subscription, subscribe
     from holdlog.adapters.python.copying import copy
     from holdlog.adapters.python.held import HeldClaim
     from holdlog.adapters.python.state.creating import create_state
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from holdlog.adapters.python.state.past import DataChange, StateAt
     from holdlog.adapters.python.state.state import State
     from holdlog.adapters.python.store import AsyncStateStore, StateStore
+    from holdlog.adapters.python.subscriber import Subscription, subscribe
     from holdlog.adapters.stores.copying.copy import CopyReport
     from holdlog.domain.refusals import (
         BusyError,
@@ -140,7 +140,7 @@ _NAMES_IN = {
     "holdlog.adapters.python.held": ("HeldClaim",),
     "holdlog.adapters.nats.errors": ("EventsLostError", "NatsError"),
     "holdlog.adapters.nats.payload": ("CloudEvent",),
-    "holdlog.adapters.nats.subscriber": ("Subscription", "subscribe"),
+    "holdlog.adapters.python.subscriber": ("Subscription", "subscribe"),
     "holdlog.adapters.api.claims.responses": (
         "AlreadyClaimed",
         "AlreadyFree",

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from holdlog.adapters.api.claims.sessions import Process
 from holdlog.adapters.api.request import Answered, BlockingQuery, ClaimRequest, CommandRequest, Query, Settings
 from holdlog.adapters.api.values.requests import Requests
 from holdlog.adapters.api.values.responses import Lost
 from holdlog.adapters.auth.identity import Identity
+from holdlog.adapters.operating_system.liveness import Liveness
 from holdlog.adapters.operating_system.notifications import ProcessNotifier
 from holdlog.adapters.runtime.group_commit import Writer
 from holdlog.adapters.runtime.lease_maintenance import LeaseMaintenance
@@ -30,34 +30,6 @@ from holdlog.projections.waiting import wait_until, wait_until_async
 Found = TypeVar("Found")
 
 _DONE: Final = object()
-
-
-class Liveness:
-    """This process among all that share the store, by the name that stands in leases. Here: the only one."""
-
-    name = "here"
-
-    def join(self) -> str:
-        """Be connected from now on; the name."""
-        return self.name
-
-    def connected(self, server: str) -> bool:
-        """Whether the process of that name lives; what is kept alive by calls alone does."""
-        return server in (BY_CALLS, BY_LEASE) or self._lives(server)
-
-    def _lives(self, server: str) -> bool:
-        return server == self.name
-
-    def others_of(self, session: str) -> Sequence[str]:
-        """The other live processes whose own session this is."""
-        return ()
-
-    def processes(self) -> Sequence[Process]:
-        """Those that are connected to the store now, this one included once it joined."""
-        return ()
-
-    def close(self) -> None:
-        """Be gone."""
 
 
 class Engine:

@@ -19,9 +19,9 @@ from holdlog.adapters.api.values.requests import Requests
 from holdlog.adapters.auth.grants import EVERYTHING, Grants
 from holdlog.adapters.auth.static import static_token
 from holdlog.adapters.auth.tokens import fresh
-from holdlog.adapters.auth.verifier import Verifier
 from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.verifier import Verifier
 from holdlog.domain import token
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import DeniedError, InvalidError
@@ -491,7 +491,7 @@ def test_a_store_that_ever_had_a_token_asks_for_one(engine: Engine) -> None:
 
 
 def test_what_is_remembered_is_bounded(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdlog.adapters.auth.verifier.MOST_REMEMBERED", 3)
+    monkeypatch.setattr("holdlog.adapters.runtime.verifier.MOST_REMEMBERED", 3)
     texts = [issue(engine, f"t{number}") for number in range(8)]
     verifier = Verifier(engine)
     assert [verified(verifier, it) for it in texts] == [f"token:t{number}" for number in range(8)]

@@ -18,9 +18,9 @@ from joserfc import jwk, jwt
 
 from holdlog.adapters.auth.grants import Grants
 from holdlog.adapters.auth.jwt import JwtBearers, JwtOptions
-from holdlog.adapters.auth.verifier import Verifier, build_verifier
 from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.verifier import Verifier, build_verifier
 from holdlog.domain.refusals import InvalidError, UnavailableError
 
 ISSUER, AUDIENCE = "https://login.example", "holdlog"

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.auth.tokens import hash_of
-from holdlog.adapters.auth.verifier import Verifier
 from holdlog.adapters.cli.main import main
 from holdlog.adapters.compose import open_holdlog
+from holdlog.adapters.runtime.verifier import Verifier
 
 TEXT = re.compile(r"holdlog_[a-z0-9-]+_[A-Za-z0-9_-]{43}")
 

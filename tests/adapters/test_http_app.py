@@ -35,8 +35,8 @@ from holdlog.adapters.http.edge.key_quota import Room
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.running import bound_socket, server_of, url_of
 from holdlog.adapters.http.shutdown import Shutdown
+from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.mcp.server import build_server
-from holdlog.adapters.runtime.tenants import Tenants
 from holdlog.projections.fold import EVENTS
 
 PATIENCE = 20.0

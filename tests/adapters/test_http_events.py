@@ -22,10 +22,10 @@ from holdlog.adapters.http import events
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.shutdown import Shutdown
+from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.runtime import tail
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.adapters.runtime.tenants import Tenants
 from holdlog.domain.message import NOBODY
 from tests.commands import PATIENCE, aside
 from tests.thread_story import KINDS, story

@@ -12,17 +12,17 @@ from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 
 from holdlog.adapters.api.request import Settings
-from holdlog.adapters.auth.names import OwnNames, first_part
 from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.auth.tokens import fresh
-from holdlog.adapters.auth.verifier import Verifier
 from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.shutdown import Shutdown
+from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.adapters.runtime.tenants import Tenants
+from holdlog.adapters.runtime.name_protection import OwnNames, first_part
+from holdlog.adapters.runtime.verifier import Verifier
 from holdlog.domain.claims.commands import AcquireClaim
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.refusals import InvalidError

@@ -43,11 +43,11 @@ from holdlog.adapters.http.operations.observers import MetricsMiddleware
 from holdlog.adapters.http.operations.tracing import Traces
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.shutdown import Shutdown
+from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.mcp.groups import GROUPS
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.nats.relay import Status
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.adapters.runtime.tenants import Tenants
 from holdlog.adapters.stores.memory.store import MemoryReader, MemoryStore
 from holdlog.domain.claims.commands import Sweep
 from holdlog.domain.message import NOBODY, Caller

@@ -16,9 +16,9 @@ from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.shutdown import Shutdown
+from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.adapters.runtime.tenants import Tenants
 from tests.agent import engine
 from tests.curl import JSON, Curl
 from tests.endpoint import until

@@ -10,14 +10,14 @@ import pytest
 
 from holdlog.adapters.api.request import Settings
 from holdlog.adapters.auth.tokens import fresh
-from holdlog.adapters.auth.verifier import Verifier
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.shutdown import Shutdown
+from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.adapters.runtime.tenants import Tenants
+from holdlog.adapters.runtime.verifier import Verifier
 from holdlog.domain.message import NOBODY
 from holdlog.domain.token import IssueToken
 

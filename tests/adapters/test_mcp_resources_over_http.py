@@ -20,11 +20,11 @@ from holdlog.adapters.compose import MEMORY
 from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.shutdown import Shutdown
+from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.mcp.resources import subscriptions
 from holdlog.adapters.mcp.resources.addresses import CLAIM, CLAIMS, NAMESPACES, STATE
 from holdlog.adapters.mcp.server import build_server
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.adapters.runtime.tenants import Tenants
 from tests.agent import ALL, ERAS, engine
 from tests.endpoint import INITIALIZE, LEGACY, MODERN, Connection, request, until
 from tests.wire import PATIENCE

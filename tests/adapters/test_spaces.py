@@ -12,9 +12,9 @@ import pytest
 
 from holdlog.adapters.api.request import Settings
 from holdlog.adapters.compose import open_holdlog
-from holdlog.adapters.runtime import tenants as module
+from holdlog.adapters.http import tenants as module
+from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.adapters.runtime.tenants import Tenants
 from holdlog.adapters.stores.postgres.target import MAX_SCHEMA, database_target, place_of_space
 from holdlog.domain.refusals import InvalidError, StoreError, UnavailableError
 

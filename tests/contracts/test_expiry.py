@@ -13,9 +13,10 @@ from holdlog.adapters.api.request import Settings
 from holdlog.adapters.api.values import responses as results
 from holdlog.adapters.api.values.requests import Requests
 from holdlog.adapters.auth.identity import Identity
+from holdlog.adapters.operating_system.liveness import Liveness
 from holdlog.adapters.operating_system.notifications import ProcessNotifier
 from holdlog.adapters.runtime.command_handler import expire_values
-from holdlog.adapters.runtime.engine import Engine, Liveness
+from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.stores.event_log.rebuild import rebuild
 from holdlog.adapters.stores.sqlite import rows
 from holdlog.adapters.stores.sqlite.opening import open_sqlite

@@ -14,7 +14,7 @@ import pytest
 from holdlog.adapters.compose import open_holdlog, publish_to_nats
 from holdlog.adapters.nats.background import NatsBeside
 from holdlog.adapters.nats.options import NatsOptions, nats_options
-from holdlog.adapters.nats.subscriber import Subscription
+from holdlog.adapters.python.subscriber import Subscription
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import NOBODY
 from tests.commands import put, transact

@@ -14,7 +14,7 @@ from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.nats.options import NatsOptions
 from holdlog.adapters.nats.stream import STORE
 from holdlog.adapters.nats.subjects import subject_in
-from holdlog.adapters.nats.subscriber import Subscription
+from holdlog.adapters.python.subscriber import Subscription
 from holdlog.domain.names import record_stream
 from tests.nats.conftest import publish_all, store_id
 from tests.nats.streams import client, messages

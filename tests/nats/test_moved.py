@@ -10,8 +10,8 @@ from holdlog.adapters.compose import open_holdlog, open_lead
 from holdlog.adapters.nats import relay
 from holdlog.adapters.nats.options import NatsOptions
 from holdlog.adapters.nats.relay import Relay, Status
-from holdlog.adapters.nats.subscriber import Subscription
 from holdlog.adapters.python.copying import copy
+from holdlog.adapters.python.subscriber import Subscription
 from holdlog.adapters.runtime.engine import Engine
 from tests.nats.conftest import publish_all, relaying, store_id
 from tests.nats.streams import positions, until

@@ -12,7 +12,7 @@ from holdlog.adapters.cli.main import main
 from holdlog.adapters.nats.options import NatsOptions
 from holdlog.adapters.nats.patterns import Pattern, pattern_of
 from holdlog.adapters.nats.subjects import subject_in
-from holdlog.adapters.nats.subscriber import Subscription
+from holdlog.adapters.python.subscriber import Subscription
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.names import agent_stream, claim_stream, record_stream, thread_stream
 from holdlog.domain.refusals import InvalidError

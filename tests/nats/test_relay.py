@@ -21,7 +21,7 @@ from holdlog.adapters.nats.publishing import FENCED, Publisher
 from holdlog.adapters.nats.relay import Relay, Status
 from holdlog.adapters.nats.sending import Sending
 from holdlog.adapters.nats.stream import Head, ensure_stream
-from holdlog.adapters.nats.subscriber import Subscription
+from holdlog.adapters.python.subscriber import Subscription
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import NOBODY
 from tests.commands import HERE, put, take, transact

@@ -9,7 +9,7 @@ from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.nats.errors import EventsLostError, NatsError
 from holdlog.adapters.nats.options import NatsOptions, StreamLimits, nats_options
 from holdlog.adapters.nats.payload import CloudEvent, read, text_of
-from holdlog.adapters.nats.subscriber import Subscription, subscribe
+from holdlog.adapters.python.subscriber import Subscription, subscribe
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import InvalidError

@@ -8,7 +8,7 @@ from pathlib import Path
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.nats.options import NatsOptions, nats_options
 from holdlog.adapters.nats.payload import read
-from holdlog.adapters.nats.subscriber import Subscription
+from holdlog.adapters.python.subscriber import Subscription
 from holdlog.adapters.runtime.engine import Engine
 from tests.nats.conftest import publish_all, store_id
 from tests.nats.streams import client, messages, until

@@ -27,9 +27,9 @@ from holdlog.adapters.api.values.requests import Requests
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.compose import open_lead
 from holdlog.adapters.nats.options import nats_options
+from holdlog.adapters.operating_system.liveness import Liveness
 from holdlog.adapters.operating_system.platform import now, steady
 from holdlog.adapters.runtime.command_handler import handle
-from holdlog.adapters.runtime.engine import Liveness
 from holdlog.adapters.stores.postgres.connection import is_over
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.store import PostgresStore

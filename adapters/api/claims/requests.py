@@ -12,7 +12,7 @@ from pydantic import BaseModel, TypeAdapter
 from holdlog.adapters.api.claims import presenter as answers
 from holdlog.adapters.api.claims import responses as results
 from holdlog.adapters.api.claims.presenter import Moment
-from holdlog.adapters.api.claims.sessions import Process, rows
+from holdlog.adapters.api.claims.sessions import rows
 from holdlog.adapters.api.pagination import MAX_PAGE, chunks, page
 from holdlog.adapters.api.request import BlockingQuery, ClaimRequest, CommandRequest, Query, Settings
 from holdlog.adapters.api.validation import (
@@ -27,6 +27,7 @@ from holdlog.adapters.api.validation import (
 from holdlog.adapters.api.values.responses import Lost, Result, Unavailable, renamed
 from holdlog.adapters.auth.grants import EVERYTHING, Grants
 from holdlog.adapters.auth.identity import Identity, new_receipt
+from holdlog.adapters.operating_system.liveness import Process
 from holdlog.domain.agent import Register, RegisterOutcome
 from holdlog.domain.claims.board import ClaimBoard
 from holdlog.domain.claims.board_storage import load_board

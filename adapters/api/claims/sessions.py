@@ -1,27 +1,15 @@
 """Who works with a store: a row for each session that holds or waits for something, and for each idle process."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from holdlog.adapters.api.claims import presenter as answers
 from holdlog.adapters.api.claims import responses as results
 from holdlog.adapters.api.claims.presenter import Moment
+from holdlog.adapters.operating_system.liveness import Process
 from holdlog.domain.agent import Profile
 from holdlog.domain.claims.board import ClaimBoard
 from holdlog.domain.claims.lease import Lease
 from holdlog.domain.names import mixed_scripts
-
-
-class Process(NamedTuple):
-    """A live process that has the store open. `server`: its name in leases; `pid` 0: unknown; `program`: what it is,
-    such as `mcp stdio`; `folder`: its working directory; `host`: the address it connects from, empty on this machine.
-    `program` and `folder` are what the process reports; nobody checks them."""
-
-    server: str
-    pid: int
-    program: str
-    folder: str
-    host: str = ""
 
 
 def rows(

@@ -20,8 +20,8 @@ from holdlog.adapters.http.operations.metrics import CONTENT_TYPE, Metrics, expo
 from holdlog.adapters.http.operations.observers import MetricsMiddleware, ObserverGroup
 from holdlog.adapters.http.operations.tracing import find_traces
 from holdlog.adapters.http.shutdown import Shutdown
+from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.mcp.counts import ToolCounts
-from holdlog.adapters.runtime.tenants import Tenants
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import DeniedError, HoldlogError
 

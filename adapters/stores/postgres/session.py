@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 import psycopg
 from psycopg import sql
 
-from holdlog.adapters.api.claims.sessions import Process
+from holdlog.adapters.operating_system.liveness import Liveness, Process
 from holdlog.adapters.operating_system.notifications import ProcessNotifier
-from holdlog.adapters.runtime.engine import Liveness
 from holdlog.adapters.stores.postgres.connection import connect, readable
 from holdlog.adapters.stores.postgres.faults import refusal_of
 from holdlog.adapters.stores.postgres.recorder import channel_of

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from holdlog.adapters.api.request import Query
-from holdlog.adapters.auth.verifier import MOST_REMEMBERED, REMEMBERED_SECONDS
 from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.verifier import MOST_REMEMBERED, REMEMBERED_SECONDS
 from holdlog.domain.agent import Register
 from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim
 from holdlog.domain.commands import AnyCommand
