@@ -14,7 +14,7 @@ from holdlog.adapters.api.validation import SESSION
 from holdlog.adapters.api.validation import text as checked_text
 from holdlog.adapters.api.values.requests import Requests
 from holdlog.adapters.auth.identity import SALT, Identity, SessionId
-from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.liveness import Liveness, Process
 from holdlog.adapters.operating_system.location import is_url
 from holdlog.adapters.operating_system.notifications import MachineNotifier, ProcessNotifier
@@ -56,7 +56,7 @@ def open_holdlog(
         memory = MemoryStore()
         server = Liveness()
         caller, identity = _identified(memory, session)
-        calls = Requests(settings, host.now, host.steady, server.connected, identity)
+        calls = Requests(settings, platform.now, platform.steady, server.connected, identity)
         return _kept(Engine(memory, ProcessNotifier(), caller, calls, server, settings, identity))
     if is_url(str(place)):
         return _kept(_open_database(str(place), session, settings, what))
@@ -67,7 +67,7 @@ def open_holdlog(
     bell = MachineNotifier(path.with_name(path.name + ".bells"), store.changed)
     caller, identity = _identified(store, session)
     server = ProcessLiveness(path, caller.session or "", what)
-    calls = Requests(settings, host.now, host.steady, server.connected, identity)
+    calls = Requests(settings, platform.now, platform.steady, server.connected, identity)
     return _kept(Engine(store, bell, caller, calls, server, settings, identity))
 
 

@@ -9,8 +9,7 @@ from typing import Any, Self, TypeVar
 import pytest
 
 from holdlog.domain.claims import acquire as taking
-from holdlog.domain.claims import fencing
-from holdlog.domain.claims import queue as serving
+from holdlog.domain.claims import fencing, queue
 from holdlog.domain.claims import release as releasing
 from holdlog.domain.claims.board import ClaimBoard
 from holdlog.domain.claims.claim import (
@@ -189,7 +188,7 @@ class Scene:
         self = Scene(self.claims, self.leases, self.now + round(seconds * SECOND))
         found = self.board
         due = [it for it in self.leases.values() if it.deadline <= self.now or 0 < it.waiting_until <= self.now]
-        serving.expire_due(sorted(due, key=lambda it: it.deadline), found)
+        queue.expire_due(sorted(due, key=lambda it: it.deadline), found)
         return Happened(found, None)
 
     def after_the_end_of(self, session: str, grace: int | None = GRACE) -> "Happened":
@@ -203,7 +202,7 @@ class Scene:
                     server="", deadline=deadline, waiting_until=min(lease.waiting_until, self.now), ended_at=self.now
                 )
         found = Scene(self.claims, leases, self.now).board
-        serving.expire_due([], found)
+        queue.expire_due([], found)
         return Happened(found, None)
 
     def when(

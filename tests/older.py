@@ -10,7 +10,7 @@ from unittest.mock import patch
 import psycopg
 from psycopg import sql
 
-from holdlog.adapters.stores.event_log import codec as mapper
+from holdlog.adapters.stores.event_log import codec
 from holdlog.adapters.stores.event_log.codec import FORMAT_COLUMNS, EncodedEvent
 from holdlog.adapters.stores.memory import store as memory
 from holdlog.adapters.stores.postgres import transaction
@@ -77,9 +77,9 @@ def format_1() -> Iterator[None]:
 
 
 def _seal_1(change: Change, before: State, at: int, clock: int, caller: Caller) -> EncodedEvent:
-    stored, extra, _ = mapper.encode(change, before, at, at, caller)
+    stored, extra, _ = codec.encode(change, before, at, at, caller)
     first, (salt, payload) = extra[:6], extra[7:9]
-    hashed = None if payload is None else mapper.payload_hash(salt, payload)
+    hashed = None if payload is None else codec.payload_hash(salt, payload)
     facts = (before.stream, before.version + 1, change.event.topic, at, caller, stored.state.decode(), hashed)
     chained = digest(before.digest, *facts)
     return EncodedEvent(stored, (*first, chained, salt, payload, None, *(None for _ in FORMAT_COLUMNS)), chained)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from holdlog.adapters.api.authors import author
 from holdlog.adapters.api.claims import responses as claims
-from holdlog.adapters.api.values import responses as results
+from holdlog.adapters.api.values import responses
 from holdlog.adapters.api.values.presenter import named
 from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.operating_system.location import without_password
@@ -47,16 +47,16 @@ def text(result: Result, place: Path | str, command: str = "") -> str:
     """The answer for a person; `place` is the store's, told where nothing was found."""
     store = f"the store {without_password(place)}"
     match result:
-        case results.StateRecord(value=value):
+        case responses.StateRecord(value=value):
             return json.dumps(value, ensure_ascii=False, indent=2)
-        case results.SetResult(version=version) | results.DeleteResult(version=version):
+        case responses.SetResult(version=version) | responses.DeleteResult(version=version):
             return f"version {version}"
-        case results.RecordList(namespace=namespace, records=records):
+        case responses.RecordList(namespace=namespace, records=records):
             rows = [(it.key, f"v{it.version}", author(it.updated_by, it.principal), short(it.value)) for it in records]
             return table(rows) or f"nothing in namespace {namespace} of {store}"
-        case results.NamespaceList(namespaces=namespaces):
+        case responses.NamespaceList(namespaces=namespaces):
             return table([(it.namespace, str(it.count)) for it in namespaces]) or f"no values in {store}"
-        case results.History(history=history):
+        case responses.History(history=history):
             entries = [
                 (f"v{it.version}", it.event_type, author(it.updated_by, it.principal), moment(it.updated_at), _past(it))
                 for it in history
@@ -79,7 +79,7 @@ def text(result: Result, place: Path | str, command: str = "") -> str:
 def remark(result: Result) -> str:
     """What a person wants to know besides; nothing for most answers."""
     match result:
-        case results.StateRecord(expires_in_seconds=float() as left, expires_at=end):
+        case responses.StateRecord(expires_in_seconds=float() as left, expires_at=end):
             return f"expires in {duration(left)}{_at(end)}"
         case _:
             return ""
@@ -248,23 +248,23 @@ def _past_of(result: claims.WithPast) -> str:
 
 def _of_value(result: Result) -> str:
     match result:
-        case results.NotFound(namespace=namespace, key=key, deleted_by=None):
+        case responses.NotFound(namespace=namespace, key=key, deleted_by=None):
             return f"{namespace} {key}"
-        case results.NotFound(namespace=namespace, key=key, expires_at=datetime() as at, version=version):
+        case responses.NotFound(namespace=namespace, key=key, expires_at=datetime() as at, version=version):
             return f"{namespace} {key} expired{_at(at)} (version {version})"
-        case results.Deleted(namespace=namespace, key=key, expires_at=datetime() as at, version=version):
+        case responses.Deleted(namespace=namespace, key=key, expires_at=datetime() as at, version=version):
             return f"{namespace} {key} expired{_at(at)} (version {version})"
-        case results.NotFound(namespace=namespace, key=key, deleted_by=str() as by, deleted_at=at, version=version):
+        case responses.NotFound(namespace=namespace, key=key, deleted_by=str() as by, deleted_at=at, version=version):
             return f"{namespace} {key} was deleted by {author(by, result.principal)}{_at(at)} (version {version})"
-        case results.Deleted(namespace=namespace, key=key, deleted_by=by, deleted_at=at, version=version):
+        case responses.Deleted(namespace=namespace, key=key, deleted_by=by, deleted_at=at, version=version):
             return f"{namespace} {key} was deleted by {author(by, result.principal)}{_at(at)} (version {version})"
-        case results.Conflict(namespace=namespace, key=key, actual_version=0, expected_version=expected):
+        case responses.Conflict(namespace=namespace, key=key, actual_version=0, expected_version=expected):
             return f"{namespace} {key} does not exist now, not at version {expected}"
-        case results.Conflict(namespace=namespace, key=key, actual_version=version, expected_version=expected):
+        case responses.Conflict(namespace=namespace, key=key, actual_version=version, expected_version=expected):
             writer = author(result.actual_updated_by or "", result.actual_principal)
             standing = f"version {version} by {writer}, not {expected}"
             return f"{namespace} {key} is at {standing}: {short(result.actual_value)}"
-        case results.WatchTimeout(namespace=namespace, key=key, since_version=version):
+        case responses.WatchTimeout(namespace=namespace, key=key, since_version=version):
             return f"{namespace} {key} did not change after version {version}"
         case _:
             return ""
@@ -272,7 +272,7 @@ def _of_value(result: Result) -> str:
 
 def _fields(result: Result) -> str:
     """What an answer without a sentence of its own says."""
-    if isinstance(result, results.Unavailable):
+    if isinstance(result, responses.Unavailable):
         return result.message
     told = {name: value for name, value in result.body().items() if name not in ("status", "hint")}
     return ", ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in told.items())
@@ -289,7 +289,7 @@ def short(value: object) -> str:
     return whole if len(whole) <= WIDEST_VALUE else whole[: WIDEST_VALUE - 1] + "…"
 
 
-def _past(past: results.Past) -> str:
+def _past(past: responses.Past) -> str:
     value = "" if past.event_type in ("delete", "expire") else short(past.value)
     return f"{value}  # {past.reason}" if past.reason else value
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdlog.adapters.api.values import responses as results
+from holdlog.adapters.api.values import responses
 from holdlog.adapters.api.values.responses import Result
 from holdlog.domain import refusals
 from holdlog.domain.refusals import HoldlogError
@@ -40,7 +40,7 @@ def answer(result: Result, status: int = 200, headers: dict[str, str] | None = N
 
 def failed(message: str, status: int, headers: dict[str, str] | None = None) -> Response:
     """One line of what is wrong, as every surface tells it; never a stored value."""
-    return answer(results.Failed(message=message), status, headers)
+    return answer(responses.Failed(message=message), status, headers)
 
 
 def raw(message: str, status: int, headers: dict[str, str] | None = None) -> bytes:
@@ -59,7 +59,7 @@ async def refused(request: Request, error: Exception) -> Response:
     if isinstance(error, refusals.UnavailableError):
         headers["retry-after"] = str(math.ceil(error.retry_after))
     if isinstance(error, refusals.DeniedError):
-        return answer(results.Denied(needed=error.needed, message=str(error)), status)
+        return answer(responses.Denied(needed=error.needed, message=str(error)), status)
     if isinstance(error, refusals.ReusedError):
         return failed("Idempotency-Key: was used for another request", status)
     calls = request.scope["state"]["served"].requests

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from holdlog.adapters.api.claims import responses as claims
 from holdlog.adapters.api.threads import responses as threads
-from holdlog.adapters.api.values import responses as results
+from holdlog.adapters.api.values import responses
 from holdlog.adapters.api.values.responses import Result
 
 
@@ -38,28 +38,28 @@ GROUPS: Final[Mapping[str, tuple[ToolKind, ...]]] = {
         ToolKind("wait", "Wait until free", (claims.Available, claims.WaitTimeout), read_only=True),
     ),
     "state": (
-        ToolKind("get", "Read a value", (results.StateRecord, results.NotFound), read_only=True),
-        ToolKind("set", "Write a value", (results.SetResult, results.Conflict, results.Fenced), destructive=True),
-        ToolKind("list", "List values", (results.RecordList, results.NamespaceList), read_only=True),
-        ToolKind("history", "History of a key", (results.History,), read_only=True),
+        ToolKind("get", "Read a value", (responses.StateRecord, responses.NotFound), read_only=True),
+        ToolKind("set", "Write a value", (responses.SetResult, responses.Conflict, responses.Fenced), destructive=True),
+        ToolKind("list", "List values", (responses.RecordList, responses.NamespaceList), read_only=True),
+        ToolKind("history", "History of a key", (responses.History,), read_only=True),
         ToolKind(
             "delete",
             "Delete a value",
-            (results.DeleteResult, results.NotFound, results.Conflict, results.Fenced),
+            (responses.DeleteResult, responses.NotFound, responses.Conflict, responses.Fenced),
             destructive=True,
         ),
-        ToolKind("clear_namespace", "Delete a namespace", (results.ClearResult,), destructive=True, idempotent=True),
-        ToolKind("export", "Export a namespace", (results.Export,), read_only=True),
+        ToolKind("clear_namespace", "Delete a namespace", (responses.ClearResult,), destructive=True, idempotent=True),
+        ToolKind("export", "Export a namespace", (responses.Export,), read_only=True),
         ToolKind(
             "watch",
             "Wait for a change",
-            (results.StateRecord, results.Deleted, results.WatchTimeout),
+            (responses.StateRecord, responses.Deleted, responses.WatchTimeout),
             read_only=True,
         ),
     ),
     "kv": (
-        ToolKind("save_state", "Save a value", (results.SetResult,), destructive=True),
-        ToolKind("read_state", "Read a saved value", (results.StateRecord, results.NotFound), read_only=True),
+        ToolKind("save_state", "Save a value", (responses.SetResult,), destructive=True),
+        ToolKind("read_state", "Read a saved value", (responses.StateRecord, responses.NotFound), read_only=True),
     ),
     "threads": (
         ToolKind(

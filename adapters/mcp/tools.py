@@ -15,8 +15,7 @@ from pydantic import Field
 from holdlog.adapters.api.claims.responses import Board
 from holdlog.adapters.api.request import Answered, BlockingQuery, ClaimRequest, CommandRequest, Query
 from holdlog.adapters.api.validation import caller
-from holdlog.adapters.api.values import presenter as answers
-from holdlog.adapters.api.values import responses as results
+from holdlog.adapters.api.values import presenter, responses
 from holdlog.adapters.api.values.requests import Requests
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.request_context import RequestContext
@@ -268,7 +267,7 @@ class Tools:
                 result = self._requests.refused(refusal)
             return self._answer(await self._with_losses(result, who, receipt))
         except DeniedError as error:
-            return _refused(results.Denied(needed=error.needed, message=str(error)))
+            return _refused(responses.Denied(needed=error.needed, message=str(error)))
         except SealedError as error:
             return failed(f"{error}. Nothing was written: tell the person you work for, who can start holdlog there.")
         except (InvalidError, StoreError) as error:
@@ -277,7 +276,7 @@ class Tools:
             _log.exception("a call failed")
             return failed("internal error of holdlog; its log on stderr tells more")
 
-    async def _with_losses(self, result: results.Result, who: Caller, receipt: str | None) -> results.Result:
+    async def _with_losses(self, result: responses.Result, who: Caller, receipt: str | None) -> responses.Result:
         """The next response of any kind to a session, or to the holder of a receipt, lists once what it lost."""
         try:
             losses = await self._engine.losses(who, receipt and self._engine.identity.receipt(receipt))
@@ -287,18 +286,18 @@ class Tools:
         except HoldlogError:  # locked, full: the answer itself matters more, and the next one tells
             return result
 
-    def _answer(self, result: results.Result) -> ToolResult:
+    def _answer(self, result: responses.Result) -> ToolResult:
         body = result.body()
         if "hint" in body:
-            body["hint"] = answers.named(body["hint"], self._prefix)
+            body["hint"] = presenter.named(body["hint"], self._prefix)
         return _tool_result(body)
 
 
 def failed(message: str) -> ToolResult:
-    return _refused(results.Failed(message=message))
+    return _refused(responses.Failed(message=message))
 
 
-def _refused(answer: results.Result) -> ToolResult:
+def _refused(answer: responses.Result) -> ToolResult:
     return ToolResult(content=[TextContent(type="text", text=_compact(answer.body()))], is_error=True)
 
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from holdlog.adapters.api.claims import responses as results
+from holdlog.adapters.api.claims import responses
 from holdlog.adapters.api.pagination import chunks
 from holdlog.adapters.api.request import ClaimRequest, CommandRequest
 from holdlog.adapters.api.validation import checked
@@ -51,7 +51,7 @@ class HeldClaim:
         self.resource = taken.resource
         self.version = taken.version
         self.position = taken.position
-        self.answer: results.Claimed | results.AlreadyClaimed = answer
+        self.answer: responses.Claimed | responses.AlreadyClaimed = answer
         self.grants: Grants = ((taken.resource, taken.version), *taken.also)
         self._release = release
         self._resource = resource

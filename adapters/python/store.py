@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar
 from holdlog.adapters.api.claims import responses as claims
 from holdlog.adapters.api.request import Answered, ClaimRequest, CommandRequest, Settings
 from holdlog.adapters.api.validation import caller, number_of_seconds
-from holdlog.adapters.api.values import responses as results
+from holdlog.adapters.api.values import responses
 from holdlog.adapters.api.values.requests import Requests
 from holdlog.adapters.compose import named_session, open_holdlog
 from holdlog.adapters.python.held import HeldClaim, HoldOptions, held, held_async
@@ -33,8 +33,8 @@ that those who read the same version do not meet again."""
 
 ClaimAnswer = claims.Claimed | claims.AlreadyClaimed | claims.Busy | claims.Deadlock
 ReleaseAnswer = claims.Released | claims.AlreadyFree | claims.NeverClaimed | claims.NotHolder | claims.Expired
-AnyAnswer = TypeVar("AnyAnswer", bound=results.Result)
-WatchAnswer = results.StateRecord | results.Deleted | results.WatchTimeout
+AnyAnswer = TypeVar("AnyAnswer", bound=responses.Result)
+WatchAnswer = responses.StateRecord | responses.Deleted | responses.WatchTimeout
 
 
 class StateStore:
@@ -65,7 +65,7 @@ class StateStore:
         ttl_seconds: float | None = None,
         reason: str | None = None,
         request_id: str | None = None,
-    ) -> results.SetResult:
+    ) -> responses.SetResult:
         """Write a JSON value. `expected_version`: N = exactly N, 0 = must not exist now, None = whatever is there.
 
         `guard`: claims that the write relies on, as `[{"resource": "a.py", "version": 3}]` with the version of the
@@ -76,7 +76,7 @@ class StateStore:
         call = self._requests.set(namespace, key, value, updated_by, expected_version, guard, ttl_seconds)
         return self._write(call, reason, request_id)
 
-    def get(self, namespace: str, key: str) -> results.StateRecord:
+    def get(self, namespace: str, key: str) -> responses.StateRecord:
         """The value now. Raises NotFoundError."""
         return self._engine.read(self._requests.get(namespace, key))
 
@@ -90,7 +90,7 @@ class StateStore:
         guard: Sequence[Mapping[str, Any]] = (),
         reason: str | None = None,
         request_id: str | None = None,
-    ) -> results.DeleteResult:
+    ) -> responses.DeleteResult:
         """Delete the value; its history stays and its version counts on. Raises NotFoundError, ConflictError."""
         return self._write(
             self._requests.delete(namespace, key, deleted_by, expected_version, guard), reason, request_id
@@ -98,13 +98,13 @@ class StateStore:
 
     def clear_namespace(
         self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
-    ) -> results.ClearResult:
+    ) -> responses.ClearResult:
         """Delete every value of a namespace in one transaction, whatever the versions."""
         return self._write(self._requests.clear_namespace(namespace, deleted_by), reason, request_id)
 
     def update(
         self, namespace: str, key: str, function: Callable[[Any], Any], *, updated_by: str, reason: str | None = None
-    ) -> results.SetResult:
+    ) -> responses.SetResult:
         """Read, compute, write, and again when somebody wrote in between. `function` gets the value (None when there is
         none) and returns the next one. Sleeps up to 50 ms after a conflict; raises ConflictError after 100 attempts."""
         for attempt in range(1, UPDATE_ATTEMPTS):
@@ -122,14 +122,14 @@ class StateStore:
         limit: int = 1000,
         after_key: str | None = None,
         deleted: bool = False,
-    ) -> results.RecordList:
+    ) -> responses.RecordList:
         """A page of the values of a namespace by key, at one position; `next_after` when there are more.
 
         A page ends at 1 MiB, too, but holds one value at least.
         """
         return self._engine.read(self._requests.list_records(namespace, prefix, limit, after_key, deleted))
 
-    def list_keys(self, namespace: str) -> list[results.StateRecord]:
+    def list_keys(self, namespace: str) -> list[responses.StateRecord]:
         """All values of a namespace by key, at one position."""
         return self._engine.read(self._requests.all_records(namespace))
 
@@ -139,11 +139,11 @@ class StateStore:
 
     def history(
         self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
-    ) -> list[results.Past]:
+    ) -> list[responses.Past]:
         """What happened to a key, newest first; empty when nothing did."""
         return self._engine.read(self._requests.all_history(namespace, key, limit, before_version))
 
-    def export_namespace(self, namespace: str, *, include_deleted: bool = False) -> results.Export:
+    def export_namespace(self, namespace: str, *, include_deleted: bool = False) -> responses.Export:
         """All values of a namespace with their whole histories, at one position."""
         return self._engine.read(self._requests.all_exported(namespace, include_deleted))
 
@@ -163,7 +163,7 @@ class StateStore:
         agent: str | None = None,
         limit: int = 100,
         wait_seconds: float = 0,
-    ) -> results.Events:
+    ) -> responses.Events:
         """A page of the log above a position: ordered, unique, complete, and no commit is split (docs/events.md).
 
         Pass `next_position` as `after` to go on; when it is the `bookmark`, that was all. `wait_seconds`: block so long
@@ -290,7 +290,7 @@ class StateStore:
 
     def _update_once(
         self, namespace: str, key: str, function: Callable[[Any], Any], by: str, reason: str | None
-    ) -> results.SetResult:
+    ) -> responses.SetResult:
         try:
             record = self._engine.read(self._requests.get(namespace, key))
             value, version = record.value, record.version
@@ -326,11 +326,11 @@ class AsyncStateStore:
         ttl_seconds: float | None = None,
         reason: str | None = None,
         request_id: str | None = None,
-    ) -> results.SetResult:
+    ) -> responses.SetResult:
         call = self._requests.set(namespace, key, value, updated_by, expected_version, guard, ttl_seconds)
         return await self._write(call, reason, request_id)
 
-    async def get(self, namespace: str, key: str) -> results.StateRecord:
+    async def get(self, namespace: str, key: str) -> responses.StateRecord:
         return await self._engine.read_async(self._requests.get(namespace, key))
 
     async def delete(
@@ -343,18 +343,18 @@ class AsyncStateStore:
         guard: Sequence[Mapping[str, Any]] = (),
         reason: str | None = None,
         request_id: str | None = None,
-    ) -> results.DeleteResult:
+    ) -> responses.DeleteResult:
         call = self._requests.delete(namespace, key, deleted_by, expected_version, guard)
         return await self._write(call, reason, request_id)
 
     async def clear_namespace(
         self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
-    ) -> results.ClearResult:
+    ) -> responses.ClearResult:
         return await self._write(self._requests.clear_namespace(namespace, deleted_by), reason, request_id)
 
     async def update(
         self, namespace: str, key: str, function: Callable[[Any], Any], *, updated_by: str, reason: str | None = None
-    ) -> results.SetResult:
+    ) -> responses.SetResult:
         for attempt in range(1, UPDATE_ATTEMPTS):
             try:
                 return await self._update_once(namespace, key, function, updated_by, reason)
@@ -370,10 +370,10 @@ class AsyncStateStore:
         limit: int = 1000,
         after_key: str | None = None,
         deleted: bool = False,
-    ) -> results.RecordList:
+    ) -> responses.RecordList:
         return await self._engine.read_async(self._requests.list_records(namespace, prefix, limit, after_key, deleted))
 
-    async def list_keys(self, namespace: str) -> list[results.StateRecord]:
+    async def list_keys(self, namespace: str) -> list[responses.StateRecord]:
         return await self._engine.read_async(self._requests.all_records(namespace))
 
     async def list_namespaces(self) -> list[str]:
@@ -381,10 +381,10 @@ class AsyncStateStore:
 
     async def history(
         self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
-    ) -> list[results.Past]:
+    ) -> list[responses.Past]:
         return await self._engine.read_async(self._requests.all_history(namespace, key, limit, before_version))
 
-    async def export_namespace(self, namespace: str, *, include_deleted: bool = False) -> results.Export:
+    async def export_namespace(self, namespace: str, *, include_deleted: bool = False) -> responses.Export:
         return await self._engine.read_async(self._requests.all_exported(namespace, include_deleted))
 
     async def watch(self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10) -> WatchAnswer:
@@ -402,7 +402,7 @@ class AsyncStateStore:
         agent: str | None = None,
         limit: int = 100,
         wait_seconds: float = 0,
-    ) -> results.Events:
+    ) -> responses.Events:
         choice = self._requests.choice(namespace, prefix, kinds, resource, agent, thread)
         if wait_seconds:
             return await self._engine.wait_async(self._requests.coming_events(choice, after, limit, wait_seconds))
@@ -499,7 +499,7 @@ class AsyncStateStore:
 
     async def _update_once(
         self, namespace: str, key: str, function: Callable[[Any], Any], by: str, reason: str | None
-    ) -> results.SetResult:
+    ) -> responses.SetResult:
         try:
             record = await self._engine.read_async(self._requests.get(namespace, key))
             value, version = record.value, record.version
@@ -508,7 +508,7 @@ class AsyncStateStore:
         return await self.set(namespace, key, function(value), updated_by=by, expected_version=version, reason=reason)
 
 
-def _with_lost(answer: AnyAnswer, lost: list[results.Lost]) -> AnyAnswer:
+def _with_lost(answer: AnyAnswer, lost: list[responses.Lost]) -> AnyAnswer:
     """The response, with the claims that this session has lost since the last one."""
     return answer.model_copy(update={"lost": lost}) if lost else answer
 

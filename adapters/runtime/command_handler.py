@@ -9,8 +9,7 @@ from pydantic import TypeAdapter
 from holdlog.domain import agent, record, token
 from holdlog.domain.agent import Profile, Register, RegisterOutcome
 from holdlog.domain.claims import acquire as taking
-from holdlog.domain.claims import fencing
-from holdlog.domain.claims import queue as serving
+from holdlog.domain.claims import fencing, queue
 from holdlog.domain.claims import release as releasing
 from holdlog.domain.claims.board_storage import MAX_DUE, end_due_leases, load_board_to_write, save_board
 from holdlog.domain.claims.commands import (
@@ -280,7 +279,7 @@ def _take(command: AcquireClaim, caller: Caller, transaction: Transaction) -> Cl
     who = _identified(command.agent, caller, command.receipt, transaction, command.new_receipt)
     board = load_board_to_write(transaction, [command.resource, *command.also, *command.alternatives])
     if board.revive(who, caller.server):
-        serving.grant_waiting(board)
+        queue.grant_waiting(board)
     outcome = taking.acquire(command, who, caller.server, transaction.leases.held(who, transaction.steady), board)
     positions = save_board(board, transaction, caller)
     transaction.leases.heard(who, caller.server, transaction.steady)

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from holdlog.adapters.api.claims import responses as claims
 from holdlog.adapters.api.threads import responses as threads
-from holdlog.adapters.api.values import responses as results
+from holdlog.adapters.api.values import responses
 from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.mcp.groups import GROUPS, ToolKind
 from holdlog.adapters.mcp.server import build_server
@@ -27,12 +27,12 @@ ROWS = {
     "agents": claims.AgentPart,
     "cycle": claims.Step,
     "also_claimed_in": claims.Elsewhere,
-    "lost": results.Lost,
-    "records` of list": results.ListedRecord,
-    "records` of export": results.ExportedRecord,
-    "namespaces": results.ListedNamespace,
-    "history": results.Past,
-    "guard": results.FencingConditionView,
+    "lost": responses.Lost,
+    "records` of list": responses.ListedRecord,
+    "records` of export": responses.ExportedRecord,
+    "namespaces": responses.ListedNamespace,
+    "history": responses.Past,
+    "guard": responses.FencingConditionView,
     "items": threads.Item,
 }
 
@@ -96,9 +96,9 @@ def _inside(annotation: Any) -> list[Any]:
 
 def test_what_every_tool_may_answer_is_told() -> None:
     assert items("Every tool") == [
-        ("unavailable`", fields(results.Unavailable)),
-        ("denied`", fields(results.Denied)),
-        ("error`", fields(results.Failed)),
+        ("unavailable`", fields(responses.Unavailable)),
+        ("denied`", fields(responses.Denied)),
+        ("error`", fields(responses.Failed)),
     ]
 
 
@@ -108,8 +108,8 @@ def test_every_field_has_its_meaning_and_no_other_does() -> None:
     models = [
         *(answer for kind in KINDS for answer in kind.answers),
         *ROWS.values(),
-        results.Unavailable,
-        results.Denied,
+        responses.Unavailable,
+        responses.Denied,
     ]
     assert len(told) == len(set(told))
     assert set(told) == {name for model in models for name in model.model_fields}

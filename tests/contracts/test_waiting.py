@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.api.request import BlockingQuery, Settings
-from holdlog.adapters.api.values import responses as results
+from holdlog.adapters.api.values import responses
 from holdlog.adapters.compose import MEMORY, open_holdlog
 from holdlog.adapters.operating_system.notifications import ProcessNotifier
 from holdlog.adapters.runtime.engine import Engine
@@ -27,11 +27,11 @@ LONG = 50.0
 """Seconds that no wait of these tests should last; a wake-up that is lost ends in a timeout that the test sees."""
 
 
-def put(engine: Engine, value: Any, key: str = "k") -> results.SetResult:
+def put(engine: Engine, value: Any, key: str = "k") -> responses.SetResult:
     return engine.write(engine.requests.set("n", key, value, "ann", None), NOBODY)
 
 
-def drop(engine: Engine, key: str = "k") -> results.DeleteResult:
+def drop(engine: Engine, key: str = "k") -> responses.DeleteResult:
     return engine.write(engine.requests.delete("n", key, "bob", None), NOBODY)
 
 

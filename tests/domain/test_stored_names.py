@@ -3,7 +3,7 @@
 import pytest
 
 from holdlog.adapters.http.operations.outcomes import kind_of
-from holdlog.adapters.runtime import command_handler as handle
+from holdlog.adapters.runtime import command_handler
 from holdlog.domain.agent import Register
 from holdlog.domain.claims import commands as claims
 from holdlog.domain.record import ClearNamespace, Delete, Set, Transact
@@ -15,7 +15,7 @@ ONE = Json.of(1)
 RESULT = threads.NewResult(value=ONE, agent="ann", checksum="0" * 32)
 SET = Set(namespace="n", key="k", value=ONE)
 
-REMEMBERED: list[tuple[handle.AnyCommand, str, str]] = [
+REMEMBERED: list[tuple[command_handler.AnyCommand, str, str]] = [
     (Transact(operations=(SET,), by="ann"), "c94a5fc775b0a6bb", "set"),
     (
         Transact(operations=(SET, Delete(namespace="n", key="o", expected_version=3)), by="ann"),
@@ -47,7 +47,7 @@ REMEMBERED: list[tuple[handle.AnyCommand, str, str]] = [
         "change_data",
     ),
 ]
-OTHERS: list[tuple[handle.AnyCommand, str]] = [
+OTHERS: list[tuple[command_handler.AnyCommand, str]] = [
     (claims.StopWaiting(resource="a", agent="ann", ticket=1), "step_back"),
     (claims.Sweep(), "sweep"),
     (claims.Renew(server="v"), "renew"),
@@ -59,16 +59,18 @@ OTHERS: list[tuple[handle.AnyCommand, str]] = [
 
 
 @pytest.mark.parametrize(("command", "digest", "word"), REMEMBERED, ids=lambda it: type(it).__name__)
-def test_request_is_recognised_by_its_stored_fingerprint(command: handle.AnyCommand, digest: str, word: str) -> None:
-    assert handle.fingerprint(command).hex().startswith(digest)
+def test_request_is_recognised_by_its_stored_fingerprint(
+    command: command_handler.AnyCommand, digest: str, word: str
+) -> None:
+    assert command_handler.fingerprint(command).hex().startswith(digest)
     assert kind_of(command) == word
 
 
 @pytest.mark.parametrize(("command", "word"), OTHERS, ids=lambda it: type(it).__name__)
-def test_command_keeps_its_name_in_metrics(command: handle.AnyCommand, word: str) -> None:
+def test_command_keeps_its_name_in_metrics(command: command_handler.AnyCommand, word: str) -> None:
     assert kind_of(command) == word
 
 
 def test_a_release_under_another_receipt_is_another_request() -> None:
     one, other = (claims.ReleaseClaim(agent="ann", receipt=receipt) for receipt in ("x", "y"))
-    assert handle.fingerprint(one) != handle.fingerprint(other)
+    assert command_handler.fingerprint(one) != command_handler.fingerprint(other)

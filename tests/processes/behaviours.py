@@ -28,7 +28,7 @@ from holdlog import (
     StateStore,
     UnavailableError,
 )
-from holdlog.adapters.operating_system import notifications as bells
+from holdlog.adapters.operating_system import notifications
 from holdlog.adapters.operating_system.write_lock import WriteLock
 from holdlog.adapters.runtime import group_commit as writer
 from holdlog.adapters.stores.sqlite import schema
@@ -551,7 +551,7 @@ def with_umask(path: str, umask: str) -> None:
 
 def serve_without_looking(path: str) -> None:
     """As `serve`, with ears only."""
-    bells.LOOK_EVERY = 3600  # type: ignore[misc]
+    notifications.LOOK_EVERY = 3600  # type: ignore[misc]
     serve(path)
 
 

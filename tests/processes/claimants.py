@@ -15,7 +15,7 @@ from typing import Any
 
 from holdlog import AsyncStateStore, StateStore
 from holdlog.adapters.api.request import Settings
-from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.rows import PostgresReader
 from holdlog.adapters.stores.postgres.store import PostgresStore
@@ -90,7 +90,7 @@ def waiting(place: Place, seconds: float = 0.0) -> int:
 def steady(place: Place) -> int:
     """The clock of leases, in microseconds."""
     if not isinstance(place, str):
-        return host.steady()
+        return platform.steady()
     store = open_store(place)
     store.close()
     return store.steady()

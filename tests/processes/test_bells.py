@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdlog import StateStore
-from holdlog.adapters.operating_system import notifications as bells
+from holdlog.adapters.operating_system import notifications
 from tests.processes.conftest import Start
 from tests.processes.soundness import require_sound
 from tests.processes.workers import Worker, until
@@ -73,7 +73,7 @@ def test_a_ring_alone_wakes(path: Path, start: Start) -> None:
 
 
 def test_a_writer_that_does_not_ring_is_noticed(path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bells.MachineNotifier, "notify", lambda notifier: None)
+    monkeypatch.setattr(notifications.MachineNotifier, "notify", lambda notifier: None)
     with StateStore(path) as store:
         store.claim("src/", agent="ann")
         worker = waiting(start("serve", path), path)
@@ -124,7 +124,7 @@ def test_datagrams_that_anybody_may_send_wake_nobody_for_nothing_and_drown_nobod
         def flood() -> None:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
                 while not ended.is_set():
-                    for text in (b"", b"holdlog", b"x" * 60_000, bells.MAGIC):
+                    for text in (b"", b"holdlog", b"x" * 60_000, notifications.MAGIC):
                         sender.sendto(text, ("127.0.0.1", port))
 
         flooding = threading.Thread(target=flood)
@@ -141,7 +141,7 @@ def test_datagrams_that_anybody_may_send_wake_nobody_for_nothing_and_drown_nobod
 
 def test_garbage_alone_does_not_keep_a_waiter_from_looking(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood of what is no bell, and a writer that does not ring."""
-    monkeypatch.setattr(bells.MachineNotifier, "notify", lambda notifier: None)
+    monkeypatch.setattr(notifications.MachineNotifier, "notify", lambda notifier: None)
     with StateStore(path) as store, StateStore(path) as other:
         other.claim("src/", agent="ann")
         ended = threading.Event()

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from holdlog import HoldlogError, StateStore, StoreError, UnavailableError
-from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.event_log import rebuild as rebuilding
 from holdlog.adapters.stores.event_log.codec import FORMAT_COLUMNS
 from holdlog.adapters.stores.sqlite import migrating, schema
@@ -420,7 +420,7 @@ def limited(path: Path, size: int) -> dict[str, Any]:
 )
 def test_where_the_disk_is_full_the_store_stays_as_it_is(path: Path, old: int, kept: bool) -> None:
     with closing(sqlite3.connect(path)) as connection:  # of this boot: else there is a second thing to write
-        connection.execute("UPDATE meta SET value = ? WHERE name = 'boot_id'", (host.boot_id(),))
+        connection.execute("UPDATE meta SET value = ? WHERE name = 'boot_id'", (platform.boot_id(),))
         connection.commit()
     if kept:  # by an attempt that was killed
         with stopped("backup made", path):

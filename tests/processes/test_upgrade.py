@@ -21,7 +21,7 @@ from holdlog import SealedError, StateStore, StoreError, UnavailableError, copy
 from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.compose import examine
 from holdlog.adapters.nats.payload import text_of
-from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system import platform
 from holdlog.adapters.runtime.command_handler import handle
 from holdlog.adapters.stores.event_log.sealing import Seal, file_triggers, schema_triggers
 from holdlog.adapters.stores.memory.store import MemoryStore
@@ -59,7 +59,7 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
     folder = tmp_path / "store"
     folder.mkdir(0o700)
     found = InFile(lay(folder / "state.db", SCHEMA_2))
-    found.run(f"UPDATE meta SET value = '{host.boot_id()}' WHERE name = 'boot_id'")  # else it is as after a reboot
+    found.run(f"UPDATE meta SET value = '{platform.boot_id()}' WHERE name = 'boot_id'")  # else it is as after a reboot
     return found
 
 

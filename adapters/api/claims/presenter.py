@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from holdlog.adapters.api.claims import responses as results
-from holdlog.adapters.api.values import presenter as answers
+from holdlog.adapters.api.claims import responses
+from holdlog.adapters.api.values import presenter
 from holdlog.adapters.api.values.responses import Lost, Result
 from holdlog.domain import refusals
 from holdlog.domain.agent import Profile
@@ -31,12 +31,12 @@ class Moment(NamedTuple):
 def taken(
     outcome: ClaimAcquired,
     moment: Moment,
-    elsewhere: list[results.Elsewhere],
+    elsewhere: list[responses.Elsewhere],
     folder: bool = False,
     is_kept: bool = True,
     receipt: str | None = None,
     instead: str | None = None,
-) -> results.Claimed | results.AlreadyClaimed:
+) -> responses.Claimed | responses.AlreadyClaimed:
     """`folder`: one was claimed by its name alone. `is_kept`: something else than calls renews it. `receipt`: what
     identifies a holder without a session. `instead`: the custom name to suggest if one resource is a path without a
     file."""
@@ -48,13 +48,13 @@ def taken(
         "expires_in_seconds": _seconds(outcome.expires_in),
         "receipt": receipt,
         "renewal": _renewal(receipt, is_kept),
-        "also": [results.Version(resource=name, version=version) for name, version in outcome.also] or None,
+        "also": [responses.Version(resource=name, version=version) for name, version in outcome.also] or None,
         "waiting": [_in_line(it, moment) for it in outcome.waiting] or None,
         "also_claimed_in": elsewhere or None,
     }
     if outcome.already:
         hint = _joined(receipt is None and _ALREADY, elsewhere and _ELSEWHERE)
-        return results.AlreadyClaimed(**facts, hint=hint)
+        return responses.AlreadyClaimed(**facts, hint=hint)
     facts |= past(outcome.resource, outcome.past_of, outcome.past)
     resumed_from = outcome.previous_session_ended_at
     if resumed_from is not None:
@@ -70,7 +70,7 @@ def taken(
         not lost_work and _PASTS.get(ended),
         elsewhere and _ELSEWHERE,
     )
-    return results.Claimed(**facts, position=outcome.position, hint=hint)
+    return responses.Claimed(**facts, position=outcome.position, hint=hint)
 
 
 def _former_losses(outcome: ClaimAcquired) -> list[Lost] | None:
@@ -92,18 +92,18 @@ def _renewal(receipt: str | None, is_kept: bool) -> str | None:
     return None if is_kept else "by your calls only"
 
 
-def queued(outcome: Queued, moment: Moment, receipt: str | None = None, cap: float | None = None) -> results.Busy:
+def queued(outcome: Queued, moment: Moment, receipt: str | None = None, cap: float | None = None) -> responses.Busy:
     hint = (_QUEUED_RECEIPT if receipt else _QUEUED).format(outcome.position)
     facts = _busy(outcome.hold, moment) | {"hint": hint, "receipt": receipt}
-    return results.Busy(**facts, ticket=outcome.ticket, queue_position=outcome.position, capped_at_seconds=cap)
+    return responses.Busy(**facts, ticket=outcome.ticket, queue_position=outcome.position, capped_at_seconds=cap)
 
 
-def let(outcome: ReleaseOutcome, resource: str | None, several: bool) -> results.Released | results.AlreadyFree:
+def let(outcome: ReleaseOutcome, resource: str | None, several: bool) -> responses.Released | responses.AlreadyFree:
     if outcome.already:
-        return results.AlreadyFree(resource=resource)
-    released = [results.Version(resource=name, version=version) for name, version in outcome.released]
+        return responses.AlreadyFree(resource=resource)
+    released = [responses.Version(resource=name, version=version) for name, version in outcome.released]
     version = next((version for name, version in outcome.released if name == resource), None)
-    return results.Released(
+    return responses.Released(
         resource=resource,
         version=version,
         outcome=outcome.outcome,
@@ -119,8 +119,8 @@ def status(
     moment: Moment,
     version: int | None,
     profiles: Iterable[Profile],
-    elsewhere: list[results.Elsewhere],
-) -> results.Available | results.Held:
+    elsewhere: list[responses.Elsewhere],
+) -> responses.Available | responses.Held:
     """What a stranger would find: free, or held by the one that holds this very resource, else by what covers it."""
     holds = blocking_holds(resource, board)
     if not holds:
@@ -148,7 +148,7 @@ def blocking_holds(resource: str, board: ClaimBoard) -> list[LiveHold]:
 
 def board(
     page: list[str], board: ClaimBoard, moment: Moment, profiles: dict[str, Profile], agent: str | None, more: bool
-) -> results.Board:
+) -> responses.Board:
     """The claims of a page, whoever waits for them, and the agents among all these."""
     holds = [hold for name in page for hold in board.holds(name) if concerns(hold.grant.agent, agent)]
     everybody = [it for it in board.waiting() if concerns(it.ticket.agent, agent)]
@@ -159,7 +159,7 @@ def board(
         mine = [lease for lease in leases if (lease.agent, lease.principal) == (name, principal)]
         profile = profile_of(profiles, name, principal)
         agents.append(
-            results.AgentPart(
+            responses.AgentPart(
                 agent=name,
                 principal=principal,
                 claims=sum(1 for lease in mine if lease.kind != "waits"),
@@ -171,10 +171,10 @@ def board(
                 mixed_scripts=mixed_scripts(name) or None,
             )
         )
-    return results.Board(
+    return responses.Board(
         claims=[_named(_held(hold.resource, hold, board, moment), hold, profiles) for hold in holds],
         queues=[
-            results.Queue(
+            responses.Queue(
                 resource=name, length=len(line), line=[_waiter(it, moment) for it in line[:MAX_WAITERS_SHOWN]]
             )
             for name, line in lines.items()
@@ -189,11 +189,11 @@ def available(
     resource: str,
     board: ClaimBoard,
     elapsed: float | None = None,
-    elsewhere: list[results.Elsewhere] | None = None,
-) -> results.Available:
+    elsewhere: list[responses.Elsewhere] | None = None,
+) -> responses.Available:
     rounded = None if elapsed is None else round(elapsed, 3)
     of, ended = board.last_end((resource,)) or (None, None)
-    return results.Available(
+    return responses.Available(
         resource=resource,
         elapsed_seconds=rounded,
         also_claimed_in=elsewhere or None,
@@ -208,24 +208,24 @@ def profile_of(profiles: Mapping[str, Profile], agent: str, principal: str | Non
     return found if found is not None and found.principal == principal else Profile(agent)
 
 
-def _named(held: results.Held, hold: LiveHold, profiles: Mapping[str, Profile]) -> results.Held:
+def _named(held: responses.Held, hold: LiveHold, profiles: Mapping[str, Profile]) -> responses.Held:
     profile = profile_of(profiles, hold.grant.agent, hold.grant.principal)
     return held.model_copy(update={"agent_name": profile.name, "agent_model": profile.model})
 
 
-def claimed_in(workspace: str, grant: Grant) -> results.Elsewhere:
-    return results.Elsewhere(workspace=workspace, held_by=grant.agent, held_by_principal=grant.principal)
+def claimed_in(workspace: str, grant: Grant) -> responses.Elsewhere:
+    return responses.Elsewhere(workspace=workspace, held_by=grant.agent, held_by_principal=grant.principal)
 
 
 def wait_timeout(
     resource: str, hold: LiveHold, moment: Moment, elapsed: float, cap: float | None
-) -> results.WaitTimeout:
-    return results.WaitTimeout(
+) -> responses.WaitTimeout:
+    return responses.WaitTimeout(
         resource=resource,
         held_by=hold.grant.agent,
         held_by_principal=hold.grant.principal,
         claimed_at=utc(hold.grant.claimed_at),
-        held_for_seconds=answers.seconds_between(hold.grant.claimed_at, moment.at),
+        held_for_seconds=presenter.seconds_between(hold.grant.claimed_at, moment.at),
         elapsed_seconds=round(elapsed, 3),
         capped_at_seconds=cap,
         hint="The resource was not released within the timeout. Work on something else, or call claim() with"
@@ -267,16 +267,16 @@ def refused(refusal: HoldlogError, moment: Moment) -> Result:
     """The answer to a refusal. Raises it again where it is no expected outcome."""
     match refusal:
         case refusals.BusyError(hold=hold):
-            return results.Busy(**_busy(hold, moment))
+            return responses.Busy(**_busy(hold, moment))
         case refusals.DeadlockError(resource=resource, cycle=cycle):
-            return results.Deadlock(
-                resource=resource, cycle=[results.Step(**link._asdict()) for link in cycle], hint=_DEADLOCK
+            return responses.Deadlock(
+                resource=resource, cycle=[responses.Step(**link._asdict()) for link in cycle], hint=_DEADLOCK
             )
         case refusals.NotFoundError(facts=facts) if "resource" in facts:
-            return results.NeverClaimed(**facts, hint="Nobody ever claimed it. Call claim() first to hold it.")
+            return responses.NeverClaimed(**facts, hint="Nobody ever claimed it. Call claim() first to hold it.")
         case refusals.NotHolderError():
             hint = _TAKEN_AWAY if refusal.reason else _NOT_HOLDER[refusal.cause]
-            return results.NotHolder(
+            return responses.NotHolder(
                 resource=refusal.resource,
                 held_by=refusal.held_by,
                 held_by_principal=refusal.held_by_principal,
@@ -285,14 +285,14 @@ def refused(refusal: HoldlogError, moment: Moment) -> Result:
             )
         case refusals.ExpiredError():
             own = _EXPIRED if refusal.of_this_session else _EXPIRED_ELSEWHERE
-            return results.Expired(
+            return responses.Expired(
                 resource=refusal.resource,
                 held_by=refusal.held_by,
                 held_by_principal=refusal.held_by_principal,
                 hint=_REPLAYED if refusal.replayed else own,
             )
         case _:
-            return answers.refused(refusal)
+            return presenter.refused(refusal)
 
 
 def _busy(hold: Hold, moment: Moment) -> dict[str, Any]:
@@ -312,7 +312,7 @@ def _busy(hold: Hold, moment: Moment) -> dict[str, Any]:
         "held_by_principal": hold.principal,
         "same_name": True if hold.same_name else None,
         "claimed_at": utc(hold.claimed_at),
-        "held_for_seconds": answers.seconds_between(hold.claimed_at, moment.at),
+        "held_for_seconds": presenter.seconds_between(hold.claimed_at, moment.at),
         "expires_in_seconds": _seconds(hold.expires_in),
         "version": hold.version,
         "holder_connected": not hold.session_ended and any(moment.connected(server) for server in hold.servers),
@@ -325,16 +325,16 @@ def _busy(hold: Hold, moment: Moment) -> dict[str, Any]:
     }
 
 
-def _held(resource: str, hold: LiveHold, board: ClaimBoard, moment: Moment) -> results.Held:
+def _held(resource: str, hold: LiveHold, board: ClaimBoard, moment: Moment) -> responses.Held:
     left = hold.lease.deadline - moment.steady
     if hold.lease.server and not hold.lease.explicit and not moment.connected(hold.lease.server):
         left = min(left, moment.grace)  # to that it is cut by whoever claims; a read writes nothing
-    return results.Held(
+    return responses.Held(
         resource=resource,
         held_by=hold.grant.agent,
         held_by_principal=hold.grant.principal,
         claimed_at=utc(hold.grant.claimed_at),
-        held_for_seconds=answers.seconds_between(hold.grant.claimed_at, moment.at),
+        held_for_seconds=presenter.seconds_between(hold.grant.claimed_at, moment.at),
         expires_at=utc(moment.at + left),
         expires_in_seconds=_seconds(left),
         version=hold.grant.version,
@@ -356,9 +356,9 @@ def _is(hold: LiveHold, resource: str, version: int) -> bool:
     return (hold.resource, hold.grant.version) == (resource, version)
 
 
-def _in_line(waiting: InLine, moment: Moment) -> results.Waiter:
-    since = answers.seconds_between(waiting.since, moment.at)
-    return results.Waiter(
+def _in_line(waiting: InLine, moment: Moment) -> responses.Waiter:
+    since = presenter.seconds_between(waiting.since, moment.at)
+    return responses.Waiter(
         agent=waiting.agent,
         principal=waiting.principal,
         since_seconds=since,
@@ -367,11 +367,11 @@ def _in_line(waiting: InLine, moment: Moment) -> results.Waiter:
     )
 
 
-def _waiter(waiting: Waiting, moment: Moment) -> results.Waiter:
-    return results.Waiter(
+def _waiter(waiting: Waiting, moment: Moment) -> responses.Waiter:
+    return responses.Waiter(
         agent=waiting.ticket.agent,
         principal=waiting.ticket.principal,
-        since_seconds=answers.seconds_between(waiting.ticket.since, moment.at),
+        since_seconds=presenter.seconds_between(waiting.ticket.since, moment.at),
         note=waiting.lease.note,
         mode=waiting.ticket.mode,
         present=waiting.lease.waiting_until > moment.steady,

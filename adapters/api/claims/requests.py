@@ -9,8 +9,7 @@ from typing import Any, Final, Self, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
-from holdlog.adapters.api.claims import presenter as answers
-from holdlog.adapters.api.claims import responses as results
+from holdlog.adapters.api.claims import presenter, responses
 from holdlog.adapters.api.claims.presenter import Moment
 from holdlog.adapters.api.claims.sessions import rows
 from holdlog.adapters.api.pagination import MAX_PAGE, chunks, page
@@ -138,12 +137,12 @@ class ClaimRequests:
 
         def answer(outcome: Outcome, reader: Reader) -> Result:
             if isinstance(outcome, Queued):
-                return self.shown(answers.queued(outcome, self._moment(), receipts.get(outcome.receipt or ""), cap))
+                return self.shown(presenter.queued(outcome, self._moment(), receipts.get(outcome.receipt or ""), cap))
             assert isinstance(outcome, ClaimAcquired)
             elsewhere, folder = self._elsewhere(outcome.resource, reader), self._is_folder(outcome)
             instead, keeps = self._instead_of(outcome, given), self._settings.keeps
             shown = receipts.get(outcome.receipt or "")
-            return self.shown(answers.taken(outcome, self._moment(), elsewhere, folder, keeps, shown, instead))
+            return self.shown(presenter.taken(outcome, self._moment(), elsewhere, folder, keeps, shown, instead))
 
         return ClaimRequest(command, again, answer, wait)
 
@@ -159,7 +158,7 @@ class ClaimRequests:
         forced: bool = False,
         receipt: str | None = None,
         holder: str | None = None,
-    ) -> CommandRequest[results.Released | results.AlreadyFree]:
+    ) -> CommandRequest[responses.Released | responses.AlreadyFree]:
         """`version`: only this grant. `forced`: a person, `agent`, takes it from its holders, or only from those
         named `holder`; `note` is the reason. `receipt`: as of `claim`."""
         arguments: dict[str, Any] = {
@@ -178,94 +177,94 @@ class ClaimRequests:
         for name in (*filter(None, [command.resource]), *command.also):
             self._require("admin" if forced else "claim", name)
 
-        def answer(outcome: Outcome) -> results.Released | results.AlreadyFree:
+        def answer(outcome: Outcome) -> responses.Released | responses.AlreadyFree:
             assert isinstance(outcome, ReleaseOutcome)
             several = command.resource is None or bool(command.also)
-            return self.shown(answers.let(outcome, command.resource, several))
+            return self.shown(presenter.let(outcome, command.resource, several))
 
         return CommandRequest(command, answer)
 
     def register(
         self, agent: str, name: str | None = None, model: str | None = None, purpose: str | None = None
-    ) -> CommandRequest[results.RegisteredAgent]:
+    ) -> CommandRequest[responses.RegisteredAgent]:
         command = checked(lambda: Register(agent=agent, name=name, model=model, purpose=purpose))
         if not self.grants.allows_some("claim", "write-values", "write-threads"):
             raise DeniedError("claim or write of something")
 
-        def answer(outcome: Outcome) -> results.RegisteredAgent:
+        def answer(outcome: Outcome) -> responses.RegisteredAgent:
             assert isinstance(outcome, RegisterOutcome)
-            return results.RegisteredAgent(**outcome._asdict())
+            return responses.RegisteredAgent(**outcome._asdict())
 
         return CommandRequest(command, answer)
 
-    def status(self, resource: str, version: int | None = None) -> Query[results.Available | results.Held]:
+    def status(self, resource: str, version: int | None = None) -> Query[responses.Available | responses.Held]:
         resource = self.resource(resource)
         if version is not None:
             whole(version, "version")
         self._require_to_see(resource)
 
-        def answer(reader: Reader) -> results.Available | results.Held:
+        def answer(reader: Reader) -> responses.Available | responses.Held:
             board = self._board(reader, [resource])
-            holders = [hold.grant.agent for hold in answers.blocking_holds(resource, board)]
+            holders = [hold.grant.agent for hold in presenter.blocking_holds(resource, board)]
             elsewhere = self._elsewhere(resource, reader)
             profiles = reader.agents(holders)
-            return self.shown(answers.status(resource, board, self._moment(), version, profiles, elsewhere))
+            return self.shown(presenter.status(resource, board, self._moment(), version, profiles, elsewhere))
 
         return Query(answer)
 
     def board(
         self, agent: str | None = None, limit: int = BOARD_PAGE, after: str | None = None
-    ) -> Query[results.Board]:
+    ) -> Query[responses.Board]:
         """Of one agent and its sub-agents where it is given."""
         size, after = page_size(limit), after_argument(after, "after")
         if agent is not None:
             agent = text(agent, "agent", STORED_AGENT)
 
-        def answer(reader: Reader) -> results.Board:
+        def answer(reader: Reader) -> responses.Board:
             found, more = page(self._claims(reader, after, size + 1), size)
             names = [claim.resource for claim in found]
             board = self._board(reader, names)
             agents = {lease.agent for lease in board.leases.values()}
             profiles = {profile.agent: profile for profile in reader.agents(sorted(agents))}
-            return self.shown(answers.board(names, board, self._moment(), profiles, agent, more))
+            return self.shown(presenter.board(names, board, self._moment(), profiles, agent, more))
 
         return Query(answer, large=True)
 
-    def agents(self, processes: Sequence[Process], agent: str | None = None) -> Query[results.AgentSessions]:
+    def agents(self, processes: Sequence[Process], agent: str | None = None) -> Query[responses.AgentSessions]:
         """The board with a row for each session, and for each of these processes that holds nothing."""
         if agent is not None:
             agent = text(agent, "agent", STORED_AGENT)
 
-        def answer(reader: Reader) -> results.AgentSessions:
+        def answer(reader: Reader) -> responses.AgentSessions:
             names = [claim.resource for claim in self._claims(reader, None, MAX_PAGE)]
             board, moment = self._board(reader, names), self._moment()
             agents = sorted({lease.agent for lease in board.leases.values()})
             profiles = {profile.agent: profile for profile in reader.agents(agents)}
-            shown = answers.board(names, board, moment, profiles, agent, more=False)
+            shown = presenter.board(names, board, moment, profiles, agent, more=False)
             found = rows(board, moment, profiles, agent, processes)
-            return self.shown(results.AgentSessions(**shown.__dict__ | {"agents": found}))
+            return self.shown(responses.AgentSessions(**shown.__dict__ | {"agents": found}))
 
         return Query(answer, large=True)
 
     def wait(
         self, resource: str, timeout_seconds: float = 30
-    ) -> BlockingQuery[results.Available | results.WaitTimeout]:
+    ) -> BlockingQuery[responses.Available | responses.WaitTimeout]:
         resource = self.resource(resource)
         seconds, cap = self._capped(number_of_seconds(timeout_seconds, "timeout_seconds"))
         self._require_to_see(resource)
 
-        def look(reader: Reader, elapsed: float) -> results.Available | None:
+        def look(reader: Reader, elapsed: float) -> responses.Available | None:
             board = self._board(reader, [resource])
-            if answers.blocking_holds(resource, board):
+            if presenter.blocking_holds(resource, board):
                 return None
-            return self.shown(answers.available(resource, board, elapsed))
+            return self.shown(presenter.available(resource, board, elapsed))
 
-        def timed_out(reader: Reader, elapsed: float) -> results.Available | results.WaitTimeout:
+        def timed_out(reader: Reader, elapsed: float) -> responses.Available | responses.WaitTimeout:
             board = self._board(reader, [resource])
-            holds = answers.blocking_holds(resource, board)
+            holds = presenter.blocking_holds(resource, board)
             if not holds:
-                return self.shown(answers.available(resource, board, elapsed))
-            return self.shown(answers.wait_timeout(resource, holds[0], self._moment(), elapsed, cap))
+                return self.shown(presenter.available(resource, board, elapsed))
+            return self.shown(presenter.wait_timeout(resource, holds[0], self._moment(), elapsed, cap))
 
         return BlockingQuery(look, timed_out, seconds, what_overlaps(resource))
 
@@ -276,9 +275,9 @@ class ClaimRequests:
             board = self._board(reader, [loss.resource for loss in losses])
 
             def holder_of(resource: str) -> Grant | None:
-                return next((hold.grant for hold in answers.blocking_holds(resource, board)), None)
+                return next((hold.grant for hold in presenter.blocking_holds(resource, board)), None)
 
-            return [self.shown(loss) for loss in answers.lost(losses, holder_of)]
+            return [self.shown(loss) for loss in presenter.lost(losses, holder_of)]
 
         return Query(answer)
 
@@ -300,7 +299,7 @@ class ClaimRequests:
 
     def refused(self, refusal: HoldlogError) -> Result:
         """The answer to a refusal. Raises it again where it is no expected outcome of a call about claims or values."""
-        answer = self.shown(answers.refused(refusal, self._moment()))
+        answer = self.shown(presenter.refused(refusal, self._moment()))
         if isinstance(answer, Unavailable):
             return answer.model_copy(update={"message": self.line_of(refusal)})
         return answer
@@ -380,7 +379,7 @@ class ClaimRequests:
         that one was moved to where the caller may not see that."""
         moved = getattr(answer, "moved_to", None)
         if moved is not None and self.grants is not EVERYTHING and not self.grants.sees_claim(moved):
-            hint = (getattr(answer, "hint", None) or "").replace(answers.MOVED, answers.MOVED_UNSEEN)
+            hint = (getattr(answer, "hint", None) or "").replace(presenter.MOVED, presenter.MOVED_UNSEEN)
             answer = answer.model_copy(update={"moved_to": None, "hint": hint or None})
         workspaces = self._settings.workspaces
         return answer if workspaces is None else renamed(answer, workspaces.shown)
@@ -388,7 +387,7 @@ class ClaimRequests:
     def _moment(self) -> Moment:
         return Moment(self._clock(), self.steady(), self._connected, round(self._settings.grace * SECOND))
 
-    def _elsewhere(self, resource: str, reader: Reader) -> list[results.Elsewhere]:
+    def _elsewhere(self, resource: str, reader: Reader) -> list[responses.Elsewhere]:
         workspaces = self._settings.workspaces
         places = workspaces.elsewhere(resource) if workspaces is not None else []
         if self.grants is not EVERYTHING:
@@ -397,9 +396,9 @@ class ClaimRequests:
             return []
         board = self._board(reader, [other for _, other in places])
         return [
-            answers.claimed_in(name, holds[0].grant)
+            presenter.claimed_in(name, holds[0].grant)
             for name, other in places
-            if (holds := answers.blocking_holds(other, board))
+            if (holds := presenter.blocking_holds(other, board))
         ]
 
     def _is_folder(self, outcome: ClaimAcquired) -> bool:

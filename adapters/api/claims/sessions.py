@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from holdlog.adapters.api.claims import presenter as answers
-from holdlog.adapters.api.claims import responses as results
+from holdlog.adapters.api.claims import presenter, responses
 from holdlog.adapters.api.claims.presenter import Moment
 from holdlog.adapters.operating_system.liveness import Process
 from holdlog.domain.agent import Profile
@@ -18,12 +17,12 @@ def rows(
     profiles: Mapping[str, Profile],
     agent: str | None,
     processes: Sequence[Process],
-) -> list[results.SessionPart]:
+) -> list[responses.SessionPart]:
     """By agent, principal and session. `agent`: only this one and its sub-agents, without idle processes."""
     live = [lease for lease in board.leases.values() if board.lease(*lease.key) is not None]
     sessions: dict[tuple[str, str, str], list[Lease]] = {}
     for lease in live:
-        if answers.concerns(lease.agent, agent):
+        if presenter.concerns(lease.agent, agent):
             sessions.setdefault((lease.agent, lease.principal or "", lease.session or ""), []).append(lease)
     known = {process.server: process for process in processes}
     found = [_row(sessions[key], moment, profiles, known) for key in sorted(sessions)]
@@ -35,16 +34,16 @@ def rows(
 
 def _row(
     leases: list[Lease], moment: Moment, profiles: Mapping[str, Profile], processes: Mapping[str, Process]
-) -> results.SessionPart:
+) -> responses.SessionPart:
     first = leases[0]
-    profile = answers.profile_of(profiles, first.agent, first.principal)
+    profile = presenter.profile_of(profiles, first.agent, first.principal)
     process = next((processes[lease.server] for lease in leases if lease.server in processes), None)
-    return results.SessionPart(
+    return responses.SessionPart(
         agent=first.agent,
         principal=first.principal,
         claims=sum(lease.kind != "waits" for lease in leases),
         waits=sum(lease.kind == "waits" for lease in leases),
-        connected=any(answers.is_connected(lease, moment) for lease in leases),
+        connected=any(presenter.is_connected(lease, moment) for lease in leases),
         idle_seconds=min(max(0, moment.steady - lease.last_call_at) for lease in leases) / 1_000_000,
         process=process.pid or None if process else None,
         program=process.program or None if process else None,
@@ -57,8 +56,8 @@ def _row(
     )
 
 
-def _idle(process: Process) -> results.SessionPart:
-    return results.SessionPart(
+def _idle(process: Process) -> responses.SessionPart:
+    return responses.SessionPart(
         agent=f"process {process.pid}" if process.pid else process.server,
         claims=0,
         waits=0,

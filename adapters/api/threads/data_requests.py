@@ -6,8 +6,7 @@ from typing import Any
 from holdlog.adapters.api.events.requests import EventRequests
 from holdlog.adapters.api.pagination import chunks, datum_bytes, page
 from holdlog.adapters.api.request import CommandRequest, Query
-from holdlog.adapters.api.threads import presenter as answers
-from holdlog.adapters.api.threads import responses as results
+from holdlog.adapters.api.threads import presenter, responses
 from holdlog.adapters.api.validation import AGENT, NAME, after_argument, checked, json_value, text, whole
 from holdlog.domain.commands import Outcome
 from holdlog.domain.ports import Reader
@@ -20,14 +19,14 @@ from holdlog.domain.value import Json
 class ThreadDataRequests(EventRequests):
     """`expected_data_version`: None = whatever it is."""
 
-    def thread_get(self, thread_id: str, key: str) -> Query[results.ThreadValue]:
+    def thread_get(self, thread_id: str, key: str) -> Query[responses.ThreadValue]:
         """Its answer raises NotFoundError."""
         name = text(thread_id, "thread_id", NAME)
         find = self.thread_datum(name, key)
 
-        def answer(reader: Reader) -> results.ThreadValue:
+        def answer(reader: Reader) -> responses.ThreadValue:
             datum, version = find.answer(reader)
-            return results.ThreadValue(thread_id=name, key=datum.key, value=datum.value.value, data_version=version)
+            return responses.ThreadValue(thread_id=name, key=datum.key, value=datum.value.value, data_version=version)
 
         return Query(answer)
 
@@ -38,29 +37,29 @@ class ThreadDataRequests(EventRequests):
         def answer(reader: Reader) -> tuple[Datum, int]:
             datum, version = find(reader)
             if datum is None:
-                raise answers.key_missing(name, key)
+                raise presenter.key_missing(name, key)
             return datum, version
 
         return Query(answer)
 
-    def thread_has(self, thread_id: str, key: str) -> Query[results.ThreadKey]:
+    def thread_has(self, thread_id: str, key: str) -> Query[responses.ThreadKey]:
         name, key, find = self._find(thread_id, key)
 
-        def answer(reader: Reader) -> results.ThreadKey:
+        def answer(reader: Reader) -> responses.ThreadKey:
             datum, version = find(reader)
-            return results.ThreadKey(thread_id=name, key=key, has=datum is not None, data_version=version)
+            return responses.ThreadKey(thread_id=name, key=key, has=datum is not None, data_version=version)
 
         return Query(answer)
 
-    def thread_data(self, thread_id: str, after: str | None = None) -> Query[results.ThreadData]:
+    def thread_data(self, thread_id: str, after: str | None = None) -> Query[responses.ThreadData]:
         """All keys with their values, or as many as fit a page."""
         name, after = self._readable_thread(thread_id), after_argument(after, "after_key")
 
-        def answer(reader: Reader) -> results.ThreadData:
+        def answer(reader: Reader) -> responses.ThreadData:
             thread = started(reader, name)
             rows = chunks(lambda key, size: reader.thread_data(name, None, key, size), after, lambda it: it.key)
             found, more = page(rows, MAX_KEYS, datum_bytes)
-            return results.ThreadData(
+            return responses.ThreadData(
                 thread_id=name,
                 data={datum.key: datum.value.value for datum in found},
                 data_version=thread.data_version,
@@ -71,27 +70,27 @@ class ThreadDataRequests(EventRequests):
 
     def thread_set(
         self, thread_id: str, key: str, value: Any, agent: str, expected_data_version: int | None
-    ) -> CommandRequest[results.DataChanged]:
+    ) -> CommandRequest[responses.DataChanged]:
         return self.thread_change(thread_id, {text(key, "key", NAME): value}, (), agent, expected_data_version)
 
     def thread_delete(
         self, thread_id: str, key: str, agent: str, expected_data_version: int | None
-    ) -> CommandRequest[results.DataChanged]:
+    ) -> CommandRequest[responses.DataChanged]:
         """Its answer raises NotFoundError where there was no such key."""
         key = text(key, "key", NAME)
         write = self.thread_change(thread_id, {}, (key,), agent, expected_data_version)
 
-        def answer(outcome: Outcome) -> results.DataChanged:
+        def answer(outcome: Outcome) -> responses.DataChanged:
             told = write.answer(outcome)
             if not told.deleted:
-                raise answers.key_missing(told.thread_id, key)
+                raise presenter.key_missing(told.thread_id, key)
             return told
 
         return CommandRequest(write.command, answer)
 
     def thread_change(
         self, thread_id: str, written: Any, deleted: Sequence[str], agent: str, expected_data_version: int | None
-    ) -> CommandRequest[results.DataChanged]:
+    ) -> CommandRequest[responses.DataChanged]:
         """Several keys at once."""
         name, by = text(thread_id, "thread_id", NAME), text(agent, "agent", AGENT)
         expected = None if expected_data_version is None else whole(expected_data_version, "expected_data_version")
@@ -102,7 +101,7 @@ class ThreadDataRequests(EventRequests):
             lambda: ChangeData(thread=name, written=members, deleted=gone, expected_data_version=expected, by=by)
         )
         self._require("write-threads", name)
-        return CommandRequest(command, lambda outcome: answers.changed(outcome, command))
+        return CommandRequest(command, lambda outcome: presenter.changed(outcome, command))
 
     # --- steps
 

@@ -6,8 +6,7 @@ from uuid import uuid4
 
 from holdlog.adapters.api.pagination import MAX_PAGE, chunks, page
 from holdlog.adapters.api.request import BlockingQuery, CommandRequest, Query
-from holdlog.adapters.api.threads import presenter as answers
-from holdlog.adapters.api.threads import responses as told
+from holdlog.adapters.api.threads import presenter, responses
 from holdlog.adapters.api.threads.data_requests import ThreadDataRequests, started
 from holdlog.adapters.api.threads.payloads import digest_of, parse_items
 from holdlog.adapters.api.threads.reading import ThreadSlice, read_page
@@ -33,7 +32,7 @@ from holdlog.domain.threads.thread import Thread
 READ_PAGE: Final = 50
 FORMATS: Final = ("items", "model")
 
-Pages = told.ThreadItems | told.ThreadMessages
+Pages = responses.ThreadItems | responses.ThreadMessages
 
 
 class ThreadRequests(ThreadDataRequests):
@@ -46,7 +45,7 @@ class ThreadRequests(ThreadDataRequests):
         data: Any = None,
         parent: str | None = None,
         parent_version: int | None = None,
-    ) -> CommandRequest[told.Started | told.Resumed]:
+    ) -> CommandRequest[responses.Started | responses.Resumed]:
         """Without `thread_id` it gets one. `data`: of a new thread; `parent`: fork it, at a version or as it is."""
         by, name = text(agent, "agent", AGENT), text(uuid4().hex if thread_id is None else thread_id, "thread_id", NAME)
         members = self._members({} if data is None else data)
@@ -66,22 +65,22 @@ class ThreadRequests(ThreadDataRequests):
             self._require("read-threads", forked)
         self._require("write-threads", "*" if thread_id is None else name)  # an id that is made now, nobody was given
 
-        def answer(outcome: Outcome) -> told.Started | told.Resumed:
-            made = answers.started(outcome)
+        def answer(outcome: Outcome) -> responses.Started | responses.Resumed:
+            made = presenter.started(outcome)
             return made if self._sees_parent(made.parent) else made.model_copy(update=_NO_PARENT)
 
         return CommandRequest(command, answer)
 
     def thread_append(
         self, thread_id: str, agent: str, messages: Any = None, results: Any = None
-    ) -> CommandRequest[told.Appended]:
+    ) -> CommandRequest[responses.Appended]:
         """Messages, then results, as JSON objects; a result without a time gets that of the store's clock."""
         name, by = text(thread_id, "thread_id", NAME), text(agent, "agent", AGENT)
         found = parse_items(messages, results, self._clock(), self._settings.max_value_bytes)
         asked = digest_of("append", name, by, messages, results) if found.made_up else None
         command = checked(lambda: Append(thread=name, items=found.items, by=by, asked=asked))
         self._require("write-threads", name)
-        return CommandRequest(command, answers.appended)
+        return CommandRequest(command, presenter.appended)
 
     def thread_read(
         self,
@@ -126,20 +125,20 @@ class ThreadRequests(ThreadDataRequests):
 
         return BlockingQuery(look, timed_out, seconds, (thread_stream(name),), large=True)
 
-    def thread(self, thread_id: str) -> Query[told.ThreadFacts]:
+    def thread(self, thread_id: str) -> Query[responses.ThreadFacts]:
         """Its answer raises NotFoundError."""
         name = self._readable_thread(thread_id)
-        return Query(lambda reader: told.ThreadFacts(**self._facts(started(reader, name))))
+        return Query(lambda reader: responses.ThreadFacts(**self._facts(started(reader, name))))
 
-    def threads(self, limit: int = MAX_PAGE, after: str | None = None) -> Query[told.ThreadList]:
+    def threads(self, limit: int = MAX_PAGE, after: str | None = None) -> Query[responses.ThreadList]:
         size, after = page_size(limit), after_argument(after, "after")
 
-        def answer(reader: Reader) -> told.ThreadList:
+        def answer(reader: Reader) -> responses.ThreadList:
             seen = (it for it in chunks(reader.threads, after, lambda it: it.thread) if self._reads(it.thread))
             found, more = page(islice(seen, size + 1), size)
-            return told.ThreadList(
+            return responses.ThreadList(
                 count=len(found),
-                threads=[told.ListedThread(**self._facts(thread)) for thread in found],
+                threads=[responses.ListedThread(**self._facts(thread)) for thread in found],
                 position=reader.position(),
                 next_after=found[-1].thread if more else None,
             )
@@ -147,7 +146,7 @@ class ThreadRequests(ThreadDataRequests):
         return Query(answer, large=True)
 
     def refused(self, refusal: HoldlogError) -> Result:
-        return answers.refused(refusal) or super().refused(refusal)
+        return presenter.refused(refusal) or super().refused(refusal)
 
     # --- steps
 
@@ -158,7 +157,7 @@ class ThreadRequests(ThreadDataRequests):
         return parent is None or self._reads(parent)
 
     def _facts(self, thread: Thread) -> dict[str, Any]:
-        return answers.facts(thread) | ({} if self._sees_parent(thread.parent) else _NO_PARENT)
+        return presenter.facts(thread) | ({} if self._sees_parent(thread.parent) else _NO_PARENT)
 
 
 _NO_PARENT: Final = {"parent": None, "parent_version": None}
@@ -179,5 +178,5 @@ def _page(found: ThreadSlice, form: str) -> Pages:
         "next_before": found.next_before,
     }
     if form == "model":
-        return told.ThreadMessages(**facts, messages=answers.for_model(found.events))
-    return told.ThreadItems(**facts, items=[answers.item(it) for it in found.events])
+        return responses.ThreadMessages(**facts, messages=presenter.for_model(found.events))
+    return responses.ThreadItems(**facts, items=[presenter.item(it) for it in found.events])

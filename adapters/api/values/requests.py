@@ -19,8 +19,7 @@ from holdlog.adapters.api.validation import (
     text,
     whole,
 )
-from holdlog.adapters.api.values import presenter as answers
-from holdlog.adapters.api.values import responses as results
+from holdlog.adapters.api.values import presenter, responses
 from holdlog.adapters.auth.grants import EVERYTHING
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
@@ -60,7 +59,7 @@ class Requests(ThreadRequests):
         expected_version: int | None,
         guard: object = (),
         ttl_seconds: float | None = None,
-    ) -> CommandRequest[results.SetResult]:
+    ) -> CommandRequest[responses.SetResult]:
         made = json_value(value, self._settings.max_value_bytes)
         expected = None if expected_version is None else whole(expected_version, "expected_version")
         ttl = None if ttl_seconds is None else time_to_live(ttl_seconds)
@@ -70,12 +69,12 @@ class Requests(ThreadRequests):
         guards = self.guards(guard)
         command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards))
         self._require_to_change(command)
-        return CommandRequest(command, answers.set_result)
+        return CommandRequest(command, presenter.set_result)
 
-    def get(self, namespace: str, key: str) -> Query[results.StateRecord]:
+    def get(self, namespace: str, key: str) -> Query[responses.StateRecord]:
         """Its answer raises NotFoundError."""
         place = self._readable(namespace, key)
-        return Query(lambda reader: answers.state_record(*_now(reader, *place)))
+        return Query(lambda reader: presenter.state_record(*_now(reader, *place)))
 
     def merge(
         self,
@@ -87,7 +86,7 @@ class Requests(ThreadRequests):
         guard: object = (),
         ttl_seconds: float | None = None,
         keeps_end: bool = True,
-    ) -> CommandRequest[results.SetResult]:
+    ) -> CommandRequest[responses.SetResult]:
         """A JSON merge patch (RFC 7396); `ttl_seconds` is that of a new value, or of any unless it `keeps_end`."""
         arguments = {
             "namespace": namespace,
@@ -102,7 +101,7 @@ class Requests(ThreadRequests):
         guards = self.guards(guard)
         command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards))
         self._require_to_change(command)
-        return CommandRequest(command, answers.set_result)
+        return CommandRequest(command, presenter.set_result)
 
     def record(self, namespace: str, key: str) -> Query[Record]:
         """The record as it is now, live or not: what `get` answers from."""
@@ -111,57 +110,57 @@ class Requests(ThreadRequests):
 
     def delete(
         self, namespace: str, key: str, by: str, expected_version: int | None, guard: object = ()
-    ) -> CommandRequest[results.DeleteResult]:
+    ) -> CommandRequest[responses.DeleteResult]:
         expected = None if expected_version is None else whole(expected_version, "expected_version")
         operation = checked(lambda: Delete(namespace=namespace, key=key, expected_version=expected))
         guards = self.guards(guard)
         command = checked(lambda: Transact(operations=(operation,), by=by, guard=guards), by="deleted_by")
         self._require_to_change(command)
-        return CommandRequest(command, lambda outcome: answers.delete_result(outcome, command.by))
+        return CommandRequest(command, lambda outcome: presenter.delete_result(outcome, command.by))
 
-    def clear_namespace(self, namespace: str, by: str) -> CommandRequest[results.ClearResult]:
+    def clear_namespace(self, namespace: str, by: str) -> CommandRequest[responses.ClearResult]:
         command = checked(lambda: ClearNamespace(namespace=namespace, by=by), by="deleted_by")
         self._require("admin", command.namespace)
-        return CommandRequest(command, lambda outcome: answers.clear_result(outcome, command.namespace, command.by))
+        return CommandRequest(command, lambda outcome: presenter.clear_result(outcome, command.namespace, command.by))
 
     def list_records(
         self, namespace: str, prefix: str = "", limit: int = MAX_PAGE, after: str | None = None, deleted: bool = False
-    ) -> Query[results.RecordList]:
+    ) -> Query[responses.RecordList]:
         namespace, size = text(namespace, "namespace", NAME), page_size(limit)
         prefix, after = text(prefix, "prefix", BEGINNING), after_argument(after, "after_key")
         self._require("read-values", namespace)
 
-        def answer(reader: Reader) -> results.RecordList:
+        def answer(reader: Reader) -> responses.RecordList:
             found, more = page(_records(reader, namespace, prefix, after, deleted), size, record_bytes)
-            return results.RecordList(
+            return responses.RecordList(
                 namespace=namespace,
                 count=len(found),
-                records=[answers.listed(record) for record in found],
+                records=[presenter.listed(record) for record in found],
                 position=reader.position(),
                 next_after=found[-1].key if more else None,
             )
 
         return Query(answer, large=True)
 
-    def list_namespaces(self, limit: int = MAX_PAGE, after: str | None = None) -> Query[results.NamespaceList]:
+    def list_namespaces(self, limit: int = MAX_PAGE, after: str | None = None) -> Query[responses.NamespaceList]:
         size, after = page_size(limit), after_argument(after, "after_key")
 
-        def answer(reader: Reader) -> results.NamespaceList:
+        def answer(reader: Reader) -> responses.NamespaceList:
             found, more = page(self._namespaces(reader, after, size + 1), size)
-            return results.NamespaceList(
+            return responses.NamespaceList(
                 count=len(found),
-                namespaces=[results.ListedNamespace(namespace=name, count=count) for name, count in found],
+                namespaces=[responses.ListedNamespace(namespace=name, count=count) for name, count in found],
                 position=reader.position(),
                 next_after=found[-1][0] if more else None,
             )
 
         return Query(answer, large=True)
 
-    def all_records(self, namespace: str) -> Query[list[results.StateRecord]]:
+    def all_records(self, namespace: str) -> Query[list[responses.StateRecord]]:
         namespace = self._readable_namespace(namespace)
         return Query(
             lambda reader: [
-                answers.state_record(it, reader.at) for it in reader.records(namespace, "", None, -1, False)
+                presenter.state_record(it, reader.at) for it in reader.records(namespace, "", None, -1, False)
             ],
             large=True,
         )
@@ -171,14 +170,14 @@ class Requests(ThreadRequests):
 
     def history(
         self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
-    ) -> Query[results.History]:
+    ) -> Query[responses.History]:
         size = page_size(limit)
         before = None if before_version is None else whole(before_version, "before_version")
         namespace, key = self._readable(namespace, key)
 
-        def answer(reader: Reader) -> results.History:
+        def answer(reader: Reader) -> responses.History:
             found, more = page(_history(reader, record_stream(namespace, key), before), size, event_bytes)
-            return results.History(
+            return responses.History(
                 namespace=namespace,
                 key=key,
                 history=[self._past(recorded) for recorded in found],
@@ -189,7 +188,7 @@ class Requests(ThreadRequests):
 
     def all_history(
         self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
-    ) -> Query[list[results.Past]]:
+    ) -> Query[list[responses.Past]]:
         """As many entries as asked for, however large: a list cannot tell that it was cut."""
         size = page_size(limit)
         before = None if before_version is None else whole(before_version, "before_version")
@@ -197,10 +196,12 @@ class Requests(ThreadRequests):
         stream = record_stream(namespace, key)
         return Query(lambda reader: [self._past(it) for it in reader.history(stream, before, size)], large=True)
 
-    def export(self, namespace: str, include_deleted: bool = False, after: str | None = None) -> Query[results.Export]:
+    def export(
+        self, namespace: str, include_deleted: bool = False, after: str | None = None
+    ) -> Query[responses.Export]:
         after, namespace = after_argument(after, "after_key"), self._readable_namespace(namespace)
 
-        def answer(reader: Reader) -> results.Export:
+        def answer(reader: Reader) -> responses.Export:
             found, more = page(
                 _exported(reader, namespace, after, include_deleted),
                 EXPORT_PAGE,
@@ -212,7 +213,7 @@ class Requests(ThreadRequests):
 
         return Query(answer, large=True)
 
-    def all_exported(self, namespace: str, include_deleted: bool = False) -> Query[results.Export]:
+    def all_exported(self, namespace: str, include_deleted: bool = False) -> Query[responses.Export]:
         namespace = self._readable_namespace(namespace)
         return Query(
             lambda reader: self._export(
@@ -223,21 +224,21 @@ class Requests(ThreadRequests):
 
     def watch(
         self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10
-    ) -> BlockingQuery[results.StateRecord | results.Deleted | results.WatchTimeout]:
+    ) -> BlockingQuery[responses.StateRecord | responses.Deleted | responses.WatchTimeout]:
         since = whole(since_version, "since_version")
         seconds, cap = self._capped(number_of_seconds(timeout_seconds, "timeout_seconds"))
         place = self._readable(namespace, key)
         known: int | None = None
 
-        def look(reader: Reader, elapsed: float) -> results.StateRecord | results.Deleted | None:
+        def look(reader: Reader, elapsed: float) -> responses.StateRecord | responses.Deleted | None:
             nonlocal known
             record, now = _now(reader, *place)
             if known is None:  # 0 means "not there": a deletion that lies before the call is then no news
                 known = record.version if since == 0 and not record.live else since
-            return answers.watched(record, now) if record.version > known else None
+            return presenter.watched(record, now) if record.version > known else None
 
-        def timed_out(reader: Reader, elapsed: float) -> results.WatchTimeout:
-            return answers.watch_timeout(Record(*place), since, elapsed, cap)
+        def timed_out(reader: Reader, elapsed: float) -> responses.WatchTimeout:
+            return presenter.watch_timeout(Record(*place), since, elapsed, cap)
 
         return BlockingQuery(look, timed_out, seconds, (record_stream(*place),))
 
@@ -269,15 +270,15 @@ class Requests(ThreadRequests):
 
     # --- steps
 
-    def _past(self, recorded: Recorded[Event]) -> results.Past:
-        return answers.past(recorded, self.spelled, self._sees)
+    def _past(self, recorded: Recorded[Event]) -> responses.Past:
+        return presenter.past(recorded, self.spelled, self._sees)
 
-    def _export(self, reader: Reader, namespace: str, found: list[Record], next_after: str | None) -> results.Export:
+    def _export(self, reader: Reader, namespace: str, found: list[Record], next_after: str | None) -> responses.Export:
         exported = [
-            answers.exported(record, reader.history(record.stream, None, -1), self.spelled, self._sees)
+            presenter.exported(record, reader.history(record.stream, None, -1), self.spelled, self._sees)
             for record in found
         ]
-        return results.Export(
+        return responses.Export(
             namespace=namespace,
             exported_at=utc(self._clock()),
             record_count=len(exported),

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 from starlette.responses import Response
 
 from holdlog.adapters.api.request import CommandRequest
-from holdlog.adapters.api.values import responses as results
+from holdlog.adapters.api.values import responses
 from holdlog.adapters.http.answers import answer, json_response
 from holdlog.adapters.http.values.conditions import UNCONDITIONAL, Conditions
 from holdlog.adapters.runtime.request_context import RequestContext
@@ -17,7 +17,7 @@ from holdlog.domain.times import utc
 ATTEMPTS: Final = 20
 """Of a write that depends on what it read: each that fails, another has written."""
 
-Done = TypeVar("Done", bound=results.Result, covariant=True)
+Done = TypeVar("Done", bound=responses.Result, covariant=True)
 
 
 async def written(

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, Protocol
 from uuid import uuid4
 
-from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.copying.carried import (
     EVENTS,
     LEASES,
@@ -190,7 +190,7 @@ def _put_beside(look: Contents, target: Target, then: int, moved: bool) -> None:
             target.put(table, page)
     now = target.steady()
     for page in pages(look.rows(LEASES)):
-        target.put(LEASES, leases_at(now, page, then, host.now(), moved))
+        target.put(LEASES, leases_at(now, page, then, platform.now(), moved))
     for page in pages(look.rows(LOSSES)):
         target.put(LOSSES, unreported_losses(page, moved))
 

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.location import LocationError, prepare_folder, require_local, shown
 from holdlog.adapters.operating_system.private import open_private, require_own, why_open
 from holdlog.adapters.operating_system.write_lock import WriteLock
@@ -40,7 +40,7 @@ class FileSource(SealableSource[SqliteTransaction]):
     def look(self) -> Iterator["FileContents"]:
         with self._store.snapshot() as reader:
             reader.position()  # with the first read it begins
-            yield FileContents(reader.connection, host.steady())
+            yield FileContents(reader.connection, platform.steady())
 
 
 class FileContents:
@@ -118,7 +118,7 @@ class FileTarget:
         return FileContents(self._connection).events_by_stream()
 
     def steady(self) -> int:
-        return host.steady()
+        return platform.steady()
 
     def publish(self, store_id: str, meta: Mapping[str, str]) -> None:
         connection = self._open()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system import platform
 from holdlog.adapters.stores.event_log.codec import EncodedEvent, decode, encode
 from holdlog.adapters.stores.memory.leases import Key, MemoryLeases
 from holdlog.adapters.stores.memory.threads import NOTHING, HeldItems, MemoryThreads
@@ -39,7 +39,7 @@ class MemoryStore:
 
     remote = False
 
-    def __init__(self, clock: Callable[[], int] = host.now, steady: Callable[[], int] = host.steady) -> None:
+    def __init__(self, clock: Callable[[], int] = platform.now, steady: Callable[[], int] = platform.steady) -> None:
         self._lock = threading.RLock()
         self._clock = clock
         self._steady = steady

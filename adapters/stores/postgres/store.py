@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import psycopg
 
-from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.deadline import Deadline
 from holdlog.adapters.stores.postgres.connection import CONNECT_SECONDS, connect, has_failed, is_idle, is_over
 from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
@@ -59,14 +59,14 @@ class PostgresStore:
 
     def now(self) -> int:
         """The database's clock, as far as it is known here: microseconds UTC."""
-        return self._clock() if self._clock else host.elapsed() + self._offset
+        return self._clock() if self._clock else platform.elapsed() + self._offset
 
     def steady(self) -> int:
         """The clock of leases."""
-        return self._steady() if self._steady else host.elapsed() + self._offset
+        return self._steady() if self._steady else platform.elapsed() + self._offset
 
     def heard_clock(self, now: int) -> None:
-        self._offset = now - host.elapsed()
+        self._offset = now - platform.elapsed()
 
     # --- the port
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdlog.adapters.auth.identity import Identity
-from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.private import is_private, open_private
 from holdlog.adapters.stores.event_log.codec import FORMAT_COLUMNS
 from holdlog.adapters.stores.event_log.sealing import FILE_TRIGGERS, SEAL, file_triggers, line_of
@@ -60,7 +60,7 @@ def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> st
         salt = new_session_salt()
         _migrate_tables(connection, at, now, salt)
         rebuild_within(connection)
-        for row in (("boot_id", host.boot_id()), (SESSION_SALT, salt)):
+        for row in (("boot_id", platform.boot_id()), (SESSION_SALT, salt)):
             connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", row)
         connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")
         connection.execute("COMMIT")

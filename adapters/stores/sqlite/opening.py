@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.location import LocationError, prepare_folder, require_local
 from holdlog.adapters.operating_system.private import open_private, require_own, why_open
 from holdlog.adapters.operating_system.write_lock import WriteLock
@@ -48,8 +48,8 @@ _log = logging.getLogger("holdlog")
 
 def open_sqlite(
     path: Path,
-    clock: Callable[[], int] = host.now,
-    steady: Callable[[], int] = host.steady,
+    clock: Callable[[], int] = platform.now,
+    steady: Callable[[], int] = platform.steady,
     tell: Tell = _log.info,
 ) -> SqliteStore:
     """Open the store, create it where nothing stands, and migrate one of an older schema, which `tell` is told.
@@ -105,7 +105,7 @@ def _require_openable(path: Path) -> None:
         raise StoreError(
             f"{path} has {status.st_nlink} names (hard links), and a log beside each would part; keep one name"
         )
-    if host.is_mount_point(path):
+    if platform.is_mount_point(path):
         raise StoreError(f"{path} is mounted as a single file, apart from its log; mount the folder that holds it")
 
 
@@ -138,7 +138,7 @@ def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[]
         if is_older(connection):
             tell(migrate(path, connection, clock(), steady()))
         _add_what_is_new(connection)
-        _notice_reboot(connection, host.boot_id(), clock(), steady())
+        _notice_reboot(connection, platform.boot_id(), clock(), steady())
         salt = connection.execute("SELECT value FROM meta WHERE name = ?", (SESSION_SALT,)).fetchone()
         return salt[0] if salt else ""
 
@@ -181,7 +181,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
 
 def make_ours(connection: sqlite3.Connection, store_id: str) -> None:
     """Mark the file as a store. A salt that `meta` already has stays."""
-    connection.execute("INSERT INTO meta VALUES ('store_id', ?), ('boot_id', ?)", (store_id, host.boot_id()))
+    connection.execute("INSERT INTO meta VALUES ('store_id', ?), ('boot_id', ?)", (store_id, platform.boot_id()))
     connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (SESSION_SALT, new_session_salt()))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from holdlog.adapters.operating_system import platform as host
+from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.deadline import Deadline
 from holdlog.adapters.operating_system.write_lock import WriteLock, describe_process
 from holdlog.adapters.stores.sqlite.faults import code_of, is_busy, is_damage, refusal_of
@@ -41,7 +41,11 @@ class SqliteStore:
     """Read when the store was opened: no connection is needed for it."""
 
     def __init__(
-        self, path: Path, gate: WriteLock, clock: Callable[[], int] = host.now, steady: Callable[[], int] = host.steady
+        self,
+        path: Path,
+        gate: WriteLock,
+        clock: Callable[[], int] = platform.now,
+        steady: Callable[[], int] = platform.steady,
     ) -> None:
         self.path = path
         self._path = str(path)  # a Path costs a microsecond at every stat
@@ -245,7 +249,7 @@ class SqliteStore:
             raise UnavailableError(f"{self.path} was deleted or replaced; start again to open what stands there now")
 
     def _locker(self) -> str:
-        pid = host.lock_owner(self.path.with_name(self.path.name + "-shm"), WAL_WRITE_LOCK)
+        pid = platform.lock_owner(self.path.with_name(self.path.name + "-shm"), WAL_WRITE_LOCK)
         return describe_process(pid) if pid else "another process"
 
     def _usable(self) -> None:
