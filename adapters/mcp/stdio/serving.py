@@ -19,7 +19,7 @@ from fastmcp.server.context import reset_transport, set_transport
 from holdlog.adapters.mcp.salvage import MAX_LINE
 from holdlog.adapters.mcp.server import quiet_framework
 from holdlog.adapters.mcp.stdio.pipes import Input, Output, private_descriptors
-from holdlog.adapters.mcp.stdio.traffic import Answers, Requests, Traffic
+from holdlog.adapters.mcp.stdio.traffic import Answers, IncomingRequests, Traffic
 
 GRACE_STEPS, GRACE_STEP = 20, 0.01
 """After the end of input: calls in flight go on while answers come, and this many quiet steps (seconds) longer."""
@@ -52,7 +52,7 @@ async def serve_stdio(
     try:
         with private_descriptors() as (stdin, stdout):
             source, output, traffic = Input(stdin, threads, max_line), Output(stdout, threads), Traffic()
-            requests = Requests(source, output, traffic)
+            requests = IncomingRequests(source, output, traffic)
             try:
                 with _watched(source, output):
                     async with server._lifespan_manager():
@@ -75,7 +75,7 @@ async def serve_stdio(
 
 
 async def _until_end(
-    serving: "asyncio.Task[None]", source: Input, output: Output, requests: Requests, traffic: Traffic
+    serving: "asyncio.Task[None]", source: Input, output: Output, requests: IncomingRequests, traffic: Traffic
 ) -> None:
     ended = asyncio.create_task(source.ended.wait())
     await asyncio.wait({serving, ended}, return_when=asyncio.FIRST_COMPLETED)

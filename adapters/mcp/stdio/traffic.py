@@ -80,7 +80,7 @@ class Traffic:
         return not scope.cancelled_caught
 
 
-class Requests(_Stream):
+class IncomingRequests(_Stream):
     """The SDK's read stream: messages it can read; the rest is answered here."""
 
     def __init__(self, source: Input, output: Output, traffic: Traffic) -> None:
@@ -150,7 +150,7 @@ class Requests(_Stream):
 class Answers(_Stream):
     """The SDK's write stream."""
 
-    def __init__(self, output: Output, traffic: Traffic, requests: Requests) -> None:
+    def __init__(self, output: Output, traffic: Traffic, requests: IncomingRequests) -> None:
         self._output, self._traffic, self._requests = output, traffic, requests
 
     async def send(self, item: SessionMessage) -> None:

@@ -19,7 +19,7 @@ class Finding(NamedTuple):
     text: str
 
 
-class Contents(Inspection, Protocol):
+class ExaminedContents(Inspection, Protocol):
     def meta(self, name: str) -> str | None:
         """A remark about the store."""
 
@@ -50,7 +50,7 @@ REBUILD_LEFT = Finding(
 )
 
 
-def contents(look: Contents, size: int) -> list[Finding]:
+def contents(look: ExaminedContents, size: int) -> list[Finding]:
     """`size`: in bytes."""
     store_id = look.meta("store_id")
     if store_id is None:
@@ -87,7 +87,7 @@ def log(look: Inspection, progress: Callable[[int, int], None]) -> list[Finding]
     ]
 
 
-def leases(look: Contents) -> Finding:
+def leases(look: ExaminedContents) -> Finding:
     """A grant or ticket may lack its lease, as in a copy of the log; it then lasts for the grace."""
     kept = {(resource, version): who for resource, version, *who in look.leases()}
     held = unknown = 0
@@ -118,7 +118,7 @@ def leases(look: Contents) -> Finding:
     )
 
 
-def retained(look: Contents) -> Finding:
+def retained(look: ExaminedContents) -> Finding:
     requests, refusals = look.kept()
     return Finding("kept", "ok", f"answers to {requests:,} requests, {refusals:,} refusals")
 
