@@ -1,4 +1,4 @@
-"""The one place that wires: which store, which bell, which writer."""
+"""Composition root: the one place that chooses store, notifier and liveness."""
 
 import logging
 import os
@@ -44,10 +44,9 @@ def open_holdlog(
     what: str = "python",
     tell: Callable[[str], None] = _log.info,
 ) -> Engine:
-    """Open what `place` names: `:memory:` or a file. `session`: of callers that name no other; without one, this
-    process is a separate session. `what` this process is, for people who ask who is connected; `tell` is called
-    with a line when the schema was migrated.
-
+    """Open the store at `place`: `:memory:`, a file, or a PostgreSQL URL. `session`: of callers that name no other;
+    without one, this process is a separate session. `what`: describes this process in lists of connections. `tell`:
+    called with a line if the schema was migrated.
     Raises StoreError, UnavailableError.
     """
     session = session or SessionId("process", process_session())
@@ -77,7 +76,7 @@ def named_session(text: str | None) -> SessionId | None:
 
 
 def _identified(store: "Store", session: SessionId) -> tuple[Caller, Identity]:
-    """The local caller, and what hashes its session and those of others for this store."""
+    """The local caller, and the identity that hashes sessions for this store."""
     salt: str | None = getattr(store, "session_salt", None)
     if salt is None:
         with store.reader() as reader:
@@ -101,12 +100,12 @@ def _open_database(url: str, session: SessionId, settings: Settings, what: str) 
 
 
 def file_of(place: str | Path) -> Path:
-    """By the name that all processes use: the files beside a store must have one name for everybody."""
+    """Resolve to the path that all processes use: the files next to a store need one name for all."""
     return Path(os.path.realpath(Path(place).expanduser()))
 
 
 def require_database(url: str) -> None:
-    """That a URL is of a kind that can be a store, and that its driver is installed. Raises StoreError."""
+    """Check that the URL can name a store and that its driver is installed. Raises StoreError."""
     scheme = url.partition(":")[0]
     if scheme not in ("postgresql", "postgres"):
         raise StoreError(f"{scheme}:// is no store; give the path of a file, or postgresql://user@host/database")
@@ -117,7 +116,7 @@ def require_database(url: str) -> None:
 
 
 def store_exists(place: str | Path) -> bool:
-    """Whether `open_holdlog` finds a store there; else it makes one. Raises StoreError, UnavailableError."""
+    """Whether a store exists there; if not, `open_holdlog` creates one. Raises StoreError, UnavailableError."""
     if str(place) == MEMORY:
         return True
     if isinstance(place, Path) or not is_url(place):
@@ -129,8 +128,7 @@ def store_exists(place: str | Path) -> bool:
 
 
 def open_shadow_tables(place: str | Path, tell: Callable[[str], None]) -> "tuple[Store, ShadowTables] | None":
-    """The store and the tables of one rebuild of it; None where there is no store. Raises StoreError,
-    UnavailableError."""
+    """The store and the tables of one rebuild of it; None if there is no store. Raises StoreError, UnavailableError."""
     if not store_exists(place):
         return None
     if isinstance(place, str):
@@ -147,7 +145,7 @@ def open_shadow_tables(place: str | Path, tell: Callable[[str], None]) -> "tuple
 
 
 def examine(place: str | Path, progress: Callable[[int, int], None] = lambda done, total: None) -> "list[Finding]":
-    """What there is to say about a store, as a doctor. Raises StoreError for a URL that is none of a store."""
+    """Diagnose a store. Raises StoreError for a URL that cannot name a store."""
     if isinstance(place, str):
         require_database(place)
         from holdlog.adapters.stores.postgres import doctor
@@ -159,7 +157,7 @@ def examine(place: str | Path, progress: Callable[[int, int], None] = lambda don
 
 
 def open_lead(place: str | Path, options: "NatsOptions") -> "Lead":
-    """What the relays of one store that publish to the same place agree by on which of them does."""
+    """The lead that relays of one store with the same target use to agree on which of them publishes."""
     from holdlog.adapters.nats.lead import FileLead, SoleLead
 
     if str(place) == MEMORY:
@@ -173,19 +171,20 @@ def open_lead(place: str | Path, options: "NatsOptions") -> "Lead":
 
 
 def publish_to_nats(engine: Engine, place: str | Path, options: "NatsOptions") -> "NatsBeside":
-    """Publish the store's events to NATS and be woken by it, beside everything else, until `stop` is called.
-
-    NATS may be down. Raises NatsError for options that cannot be right.
+    """Publish the store's events to NATS and use its messages as notifications, in the background until `stop` is
+    called.
+    NATS may be down. Raises NatsError for invalid options.
     """
     from holdlog.adapters.nats.background import NatsBeside
 
-    beside = NatsBeside(engine.store, engine.notifier, open_lead(place, options), options)
-    beside.start()
-    return beside
+    background = NatsBeside(engine.store, engine.notifier, open_lead(place, options), options)
+    background.start()
+    return background
 
 
 class ProcessLiveness(Liveness):
-    """One process of a machine among those that share the store `path`; connected from its first claim on."""
+    """Liveness of one process among those on this machine that share the store `path`; connected from its first claim
+    on."""
 
     def __init__(self, path: Path, session: str, what: str) -> None:
         self._path = path
@@ -211,7 +210,7 @@ class ProcessLiveness(Liveness):
         return server != "" and is_connected(self._path, server)
 
     def tell(self, what: str) -> None:
-        """Say more exactly what is connected, once it is known."""
+        """Describe this process more exactly, once more is known."""
         if self._presence is not None:
             self._presence.tell(what)
 
@@ -221,7 +220,7 @@ class ProcessLiveness(Liveness):
 
 
 def process_session() -> str:
-    """A name for this process among all that share a store; a fork gets its own."""
+    """A name for this process, unique among all that share a store; a fork gets a new one."""
     return f"p-{secrets.token_hex(5)}"
 
 

@@ -1,1 +1,1 @@
-"""What holdlog decides: events, commands, deciders, refusals and ports. No I/O, no clock, no ids made here."""
+"""The rules of holdlog: events, commands, deciders, refusals and ports. No I/O, clock or id generation."""

@@ -1,4 +1,4 @@
-"""An agent that said who it is. Nobody has to: a name in a call is enough to claim and write."""
+"""The profile of a registered agent. Registering is optional: a name in a call is enough to claim and write."""
 
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ from holdlog.domain.names import AllowedAgent, Label, Note, agent_stream
 
 
 class AgentRegistered(Event):
-    """`name`: for people. `purpose` is free text, stored beside the event like every such text."""
+    """`name`: for people. `purpose`: free text, stored separately from the event like all such text."""
 
     topic: ClassVar[str] = "AgentRegistered"
     payload_field: ClassVar[str | None] = "purpose"
@@ -20,7 +20,7 @@ class AgentRegistered(Event):
 
 
 class Register(Command):
-    """Say who an agent is; what is left out stays as it was."""
+    """Register an agent or update its profile; omitted fields keep their values."""
 
     kind: ClassVar[str] = "register"
     agent: AllowedAgent
@@ -42,8 +42,8 @@ class RegisterOutcome(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """`version` 0 = never registered. `principal`: who was authenticated when it was registered; the profile does
-    not apply to agents of the same name under other principals."""
+    """An agent's profile. `version` 0 = never registered. `principal`: who was authenticated when it was registered;
+    the profile does not apply to agents of the same name under other principals."""
 
     agent: str
     version: int = 0
@@ -60,16 +60,16 @@ class Profile(NamedTuple):
 
 
 def decide(command: Register, profile: Profile, principal: str | None) -> list[AgentRegistered]:
-    """Return no event if nothing is new. A profile that another principal registered is replaced as a whole."""
+    """Return no event if nothing is new. Replaces the whole profile if another principal registered it."""
     if profile.principal != principal:
         profile = Profile(profile.agent)
-    told = AgentRegistered(
+    registered = AgentRegistered(
         name=command.name or profile.name,
         model=command.model or profile.model,
         purpose=command.purpose or profile.purpose,
     )
     known = AgentRegistered(name=profile.name, model=profile.model, purpose=profile.purpose)
-    return [] if profile.version and told == known else [told]
+    return [] if profile.version and registered == known else [registered]
 
 
 def evolve(profile: Profile, event: AgentRegistered, at: int, digest: bytes, principal: str | None = None) -> Profile:

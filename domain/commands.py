@@ -1,4 +1,4 @@
-"""All commands, and what they come to."""
+"""All commands and their outcomes."""
 
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ AnyCommand = (
 
 
 class RecordsChanged(NamedTuple):
-    """The outcome of a change of records: what each operation did, and the position of the last event."""
+    """The outcome of a change to records: what each operation did, and the position of the last event."""
 
     results: tuple[Written, ...]
     position: int

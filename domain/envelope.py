@@ -1,4 +1,4 @@
-"""What the writer adds to every event, and the digest that chains the events of a stream.
+"""What the writer adds to every event, and the digest that chains a stream's events.
 
 Both formats are fixed: docs/decisions/0004-envelope-and-digest.md, docs/decisions/0030-log-format-2.md.
 """
@@ -14,15 +14,15 @@ AnyEvent = TypeVar("AnyEvent", bound=Event, covariant=True)
 _compact = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 NO_DIGEST = b""
-"""Stands for the digest before the first event of a stream."""
+"""The previous digest of a stream's first event."""
 
 FORMAT: Final = 2
 """Log format of new events."""
 
 
 class CheckedClaim(NamedTuple):
-    """A claim that a write relied on; `version` is that of the grant. `former_session`: salted hash of the session that
-    held it, where that had ended and the writer acted for it."""
+    """A claim that a write relied on; `version` is that of the grant. `former_session`: salted hash of the ended
+    session that held it, if the writer acted for that session."""
 
     resource: str
     version: int
@@ -31,7 +31,7 @@ class CheckedClaim(NamedTuple):
 
 class Basis(NamedTuple):
     """What a write relied on. `operation`: `set`, `merge`, `delete` or `clear`; None for other events. `based_on`: the
-    version that it expected. `forced`: it was to succeed whatever the version was."""
+    expected version. `forced`: the write was to succeed at any version."""
 
     operation: str | None = None
     based_on: int | None = None
@@ -43,11 +43,11 @@ NO_BASIS: Final = Basis()
 
 
 class Envelope(Message):
-    """Where, when and through whom an event was recorded.
+    """Where and when an event was recorded, and who caused it.
 
-    `position` (in the whole log) and `version` (in its stream) start at 1; `at` is microseconds since 1970, and never
-    smaller than that of the event before; `digest` is 32 bytes. `clock`: the writer's wall clock where it differs from
-    `at` by more than a second. The others are those of `Basis`; None: not recorded, as in events of format 1.
+    `position` (in the whole log) and `version` (in its stream) start at 1; `at` is microseconds since 1970 and never
+    less than that of the previous event; `digest` is 32 bytes. `clock`: the writer's wall clock if it differs from
+    `at` by more than a second. The other fields are those of `Basis`; None: not recorded, as in events of format 1.
     """
 
     position: int
@@ -66,7 +66,7 @@ class Envelope(Message):
 
 
 class Recorded(Message, Generic[AnyEvent]):
-    """An event as it stands in the log. `redacted`: its payload was taken out, and stands as null."""
+    """An event as recorded in the log. `redacted`: its payload was removed and reads as null."""
 
     envelope: Envelope
     event: AnyEvent
@@ -74,15 +74,15 @@ class Recorded(Message, Generic[AnyEvent]):
 
 
 def payload_hash(salt: bytes, payload: str) -> bytes:
-    """SHA-256 over salt and payload: what stays of a text that is redacted. The salt hinders guessing short texts."""
+    """SHA-256 over salt and payload, kept when a text is redacted. The salt hinders guessing short texts."""
     return hashlib.sha256(salt + payload.encode()).digest()
 
 
 class Digested(NamedTuple):
-    """What enters the digest of an event of format 2, in this order; values are those of the row.
+    """The input of the digest of a format 2 event, in this order; values are those of the row.
 
     `guard`: the fencing conditions as JSON. `body`: the event's JSON without its payload. `payload`, `reason`: their
-    hashes in lower-case hexadecimal, None where an event has none."""
+    hashes in lower-case hexadecimal, None if an event has none."""
 
     stream: str
     version: int
@@ -113,12 +113,12 @@ _TAG_2: Final = "holdlog/2"
 def digest(
     previous: bytes, stream: str, version: int, topic: str, at: int, caller: Caller, body: str, payload: bytes | None
 ) -> bytes:
-    """Format 1: SHA-256 over the compact UTF-8 JSON list of all that an event says.
+    """Format 1: SHA-256 over the compact UTF-8 JSON list of the event's fields.
 
-    `previous`: digest of the stream's event before (`NO_DIGEST` for the first). `body`: the event's JSON without its
-    payload. `payload`: `payload_hash`, None where an event has none. Digests enter as lower-case hexadecimal.
+    `previous`: digest of the stream's previous event (`NO_DIGEST` for the first). `body`: the event's JSON without
+    its payload. `payload`: `payload_hash`, None if an event has none. Digests are in lower-case hexadecimal.
     """
-    said = [
+    fields = [
         previous.hex(),
         stream,
         version,
@@ -132,4 +132,4 @@ def digest(
         body,
         payload.hex() if payload is not None else None,
     ]
-    return hashlib.sha256(_compact(said).encode()).digest()
+    return hashlib.sha256(_compact(fields).encode()).digest()

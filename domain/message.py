@@ -1,4 +1,4 @@
-"""The base of all messages, and who sends them."""
+"""The base classes of all messages, and their sender."""
 
 from typing import ClassVar
 
@@ -8,23 +8,23 @@ from holdlog.domain.names import Label, Note
 
 
 class Message(BaseModel):
-    """A frozen fact or wish: events, commands and outcomes. Unknown fields are refused."""
+    """A frozen event, command or outcome. Unknown fields are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class Command(Message):
-    """A request to change something; named in the imperative. `kind` names it in metrics and never changes."""
+    """A request to change something, named in the imperative. `kind` names it in metrics and never changes."""
 
     kind: ClassVar[str]
 
 
 class Event(Message):
-    """Something that happened to one aggregate; named in the past tense.
+    """A fact about one aggregate, named in the past tense.
 
-    `topic` names it in the log and never changes. `payload_field` names the field that holds what an agent wrote:
-    it is stored beside the event, so that it can be redacted without breaking the chain of digests. `kept_back`: fields
-    that nobody outside is told: they stand in the log alone, and are left out of whatever is published or shown.
+    `topic` names it in the log and never changes. `payload_field` names the field with the agent's own content: it is
+    stored separately from the event, so that redaction does not break the chain of digests. `private_fields`: fields
+    that only the log contains; events that are published or shown omit them.
     """
 
     topic: ClassVar[str]
@@ -33,11 +33,11 @@ class Event(Message):
 
 
 class Caller(Message):
-    """Who asks and why, as far as can be known; stands in the envelope of every event that follows.
+    """Who makes a call and why, as far as known; recorded in the envelope of every resulting event.
 
     `principal`: who was authenticated (None: the local user). `session`: the conversation or process.
     `request_id`: makes a write repeatable for 24 hours within its principal. `correlation_id`: joins related writes.
-    `server`: the process that keeps the session alive; not recorded, and empty where nothing does.
+    `server`: the process that keeps the session alive; not recorded, and empty if none does.
     """
 
     principal: Label | None = None

@@ -1,4 +1,4 @@
-"""The rules for names, and the names of streams."""
+"""Rules for names, and the names of streams."""
 
 import re
 import unicodedata
@@ -13,26 +13,26 @@ if TYPE_CHECKING:
 
 MAX_NAME: Final = 512
 MAX_AGENT: Final = 128
-"""Of a label, too."""
+"""Also the limit of labels."""
 MAX_NOTE: Final = 500
 
 _REMEMBERED: Final = 4096
-"""Names whose check and stream are remembered; agents use the same few again and again."""
+"""Names whose check and stream are cached; agents use the same few repeatedly."""
 
 _BIDI: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Characters that reorder what a person sees (Unicode TR 9)."""
+"""Characters that reorder the displayed text (Unicode TR 9)."""
 
 _JOINERS: Final = "\u200c\u200d"
-"""Characters of format that scripts and emoji need between two others."""
+"""Format characters that scripts and emoji need between two others."""
 
 _INVISIBLE: Final = frozenset(
     [*_JOINERS, *"\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"]
     + [chr(code) for code in (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))]
 )
-"""Characters that show nothing by themselves: Default_Ignorable_Code_Point (Unicode TR 44), and the empty braille."""
+"""Characters that are invisible alone: Default_Ignorable_Code_Point (Unicode TR 44), and the blank braille pattern."""
 
 _LOOKS_BLANK: Final = frozenset(f"{_JOINERS}\u2800\ufffc\U00016fe4\U0001d159")
-"""Characters that RFC 8264 allows, the joiners in some contexts, although most fonts draw nothing for them."""
+"""Characters that RFC 8264 allows (joiners only in some contexts), although most fonts draw nothing for them."""
 
 _NAMELESS: Final = {
     "Cc": "a control character",
@@ -52,24 +52,24 @@ _WRITTEN_TOGETHER: Final = (
     frozenset({"LATIN", "CJK", "BOPOMOFO"}),
     frozenset({"LATIN", "CJK", "HANGUL"}),
 )
-"""Scripts of one word that are normal in Japanese, Chinese and Korean (Unicode TS 39, "highly restrictive")."""
+"""Scripts that Japanese, Chinese and Korean mix within a word (Unicode TS 39, "highly restrictive")."""
 
 
 @lru_cache(_REMEMBERED)
 def name(text: str) -> str:
-    """A namespace, key or resource: NFC, 1 to 512 characters, visible, also at both ends. Raises ValueError."""
+    """Return a namespace, key or resource: NFC, 1 to 512 characters, visible, also at both ends. Raises ValueError."""
     return _checked(text, MAX_NAME)
 
 
 @lru_cache(_REMEMBERED)
 def label(text: str) -> str:
-    """A session, request id or the like: as `name`, up to 128 characters. Raises ValueError."""
+    """Return a session, request id or similar: as `name`, up to 128 characters. Raises ValueError."""
     return _checked(text, MAX_AGENT)
 
 
 @lru_cache(_REMEMBERED)
 def agent_name(text: str) -> str:
-    """The name of an agent: as `label`; slashes nest agents and stand between two parts. Raises ValueError."""
+    """Return the name of an agent: as `label`; slashes nest agents and separate two parts. Raises ValueError."""
     text = label(text)
     if text.startswith("/") or text.endswith("/") or "//" in text:
         raise ValueError("must have a name on both sides of every slash, as in claude/tests")
@@ -87,7 +87,7 @@ def require_allowed(text: str) -> str:
     the FreeformClass of RFC 8264 or looks blank and is not the ASCII space."""
     if text.isascii() and text.isprintable():
         return text
-    if len(text) > 4 * MAX_NAME:  # refused by length in any normal form, as in `_normalized`
+    if len(text) > 4 * MAX_NAME:  # too long in any normal form, as in `_normalized`
         return text
     text = unicodedata.normalize("NFC", text)
     blank = next(filter(looks_blank, text), None)
@@ -116,12 +116,12 @@ def mixed_scripts(text: str) -> bool:
 
 
 def note(text: str) -> str:
-    """A note or reason: as `name`, up to 500 characters. Raises ValueError."""
+    """Return a note or reason: as `name`, up to 500 characters. Raises ValueError."""
     return _checked(text, MAX_NOTE)
 
 
 def beginning(text: str) -> str:
-    """What a name may begin with, in the spelling of names; may be empty. Raises ValueError for what no database could
+    """Return the beginning of a name, in NFC; may be empty. Raises ValueError for characters that no database could
     compare: lone surrogates, NUL."""
     if "\0" in text:
         raise ValueError("must not hold control or direction characters")
@@ -133,9 +133,9 @@ def beginning(text: str) -> str:
 
 Name = Annotated[str, Strict(), AfterValidator(name)]
 Agent = Annotated[str, Strict(), AfterValidator(agent_name)]
-"""In events, and in calls that only read."""
+"""For events, and for calls that only read."""
 AllowedAgent = Annotated[str, Strict(), AfterValidator(allowed_agent_name)]
-"""In commands."""
+"""For commands."""
 Label = Annotated[str, Strict(), AfterValidator(label)]
 Note = Annotated[str, Strict(), AfterValidator(note)]
 Beginning = Annotated[str, Strict(), AfterValidator(beginning)]
@@ -154,7 +154,7 @@ def _checked(text: str, limit: int) -> str:
 
 
 def _normalized(text: str) -> str:
-    if len(text) > 4 * MAX_NAME:  # composing shortens fourfold at most; longer ones need no look
+    if len(text) > 4 * MAX_NAME:  # NFC shortens at most fourfold, so longer text fails the length check
         return text
     text = unicodedata.normalize("NFC", text)
     _require_unicode(text)
@@ -199,7 +199,7 @@ def _is_mixed(word: str) -> bool:
 
 
 def _script(character: str) -> str:
-    """The script of a letter or mark, by the first word of its name, which Unicode never changes; "" for others."""
+    """The script of a letter or mark: the first word of its name, which Unicode never changes; "" for others."""
     if unicodedata.category(character) not in ("Lu", "Ll", "Lt", "Lo", "Mn", "Mc"):
         return ""
     first, _, rest = unicodedata.name(character, "").partition(" ")
@@ -215,17 +215,17 @@ def record_stream(namespace: str, key: str) -> str:
 
 @lru_cache(_REMEMBERED)
 def claim_stream(resource: str) -> str:
-    """`claim:<resource>`, percent-encoded but for its slashes."""
+    """`claim:<resource>`, percent-encoded except for slashes."""
     return f"claim:{quote(resource, safe='/')}"
 
 
 def agent_stream(agent: str) -> str:
-    """`agent:<name>`, percent-encoded but for its slashes."""
+    """`agent:<name>`, percent-encoded except for slashes."""
     return f"agent:{quote(agent, safe='/')}"
 
 
 def token_stream(name: str) -> str:
-    """`token:<name>`, percent-encoded, though no token's name needs it."""
+    """`token:<name>`, percent-encoded, although no token name needs it."""
     return f"token:{quote(name, safe='')}"
 
 

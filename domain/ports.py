@@ -1,4 +1,4 @@
-"""What the outside must offer, a sentence per method."""
+"""The ports: what adapters must provide, one sentence per method."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -19,7 +19,7 @@ REFUSALS_KEPT: Final = 10_000
 
 
 class RecordChange(NamedTuple):
-    """An event decided for a record as it was before. `basis`: what the write relied on; None: nobody wrote it."""
+    """An event decided for a record in the state `before`. `basis`: what the write relied on; None: not a write."""
 
     before: Record
     event: RecordEvent
@@ -27,28 +27,28 @@ class RecordChange(NamedTuple):
 
 
 class ClaimChange(NamedTuple):
-    """An event decided for a claim as it was before."""
+    """An event decided for a claim in the state `before`."""
 
     before: Claim
     event: ClaimEvent
 
 
 class AgentChange(NamedTuple):
-    """An event decided for an agent as it was before."""
+    """An event decided for an agent in the state `before`."""
 
     before: Profile
     event: AgentRegistered
 
 
 class TokenChange(NamedTuple):
-    """An event decided for a token as it was before."""
+    """An event decided for a token in the state `before`."""
 
     before: Token
     event: TokenEvent
 
 
 class ThreadChange(NamedTuple):
-    """An event decided for a thread as it was before. `basis`: what a change of data relied on."""
+    """An event decided for a thread in the state `before`. `basis`: what a data change relied on."""
 
     before: Thread
     event: ThreadEvent
@@ -59,7 +59,7 @@ Change = RecordChange | ClaimChange | AgentChange | TokenChange | ThreadChange
 
 
 class HistoryEntry(NamedTuple):
-    """That something happened, without what it says. `at`: microseconds UTC."""
+    """The place of an event in the log, without its content. `at`: microseconds UTC."""
 
     position: int
     stream: str
@@ -68,138 +68,140 @@ class HistoryEntry(NamedTuple):
 
 
 class Leases(Protocol):
-    """Liveness beside the log. Times: microseconds of the store's steady clock. Rows may be due: who reads compares."""
+    """Liveness, outside the log. Times: microseconds of the store's steady clock. Rows may already have expired;
+    callers must check `deadline`."""
 
     def of(self, resources: Sequence[str]) -> list[Lease]:
         """All leases of these resources."""
 
     def of_agent(self, agent: str, principal: str | None) -> list[Lease]:
-        """All leases under an agent's name and principal, whatever their sessions."""
+        """All leases under an agent's name and principal, in any session."""
 
     def of_session(self, session: str) -> list[Lease]:
         """All leases of a session."""
 
     def next_end(self) -> int | None:
-        """The earliest time at which something ends; None when nothing does."""
+        """The earliest time at which something ends; None if nothing does."""
 
     def servers(self) -> list[str]:
-        """The servers that keep leases alive."""
+        """The processes that keep leases alive."""
 
     def sessions_of(self, server: str) -> list[str]:
-        """The sessions that a server keeps alive and that hold or wait for something."""
+        """The sessions that a process keeps alive and that hold or wait for something."""
 
     def has_idle_sessions(self, now: int) -> bool:
-        """Whether sessions that lived by their calls have ended without being recorded as ended."""
+        """Whether sessions kept alive by their calls have ended and are not recorded as ended."""
 
     def losses(self, principal: str | None, session: str | None, receipt: str | None) -> list[Loss]:
-        """What a session of the principal lost, and what the holder with this receipt (salted hash) lost."""
+        """The losses of a session of the principal, and those of the holder with this receipt (salted hash)."""
 
 
 class LeaseWrites(Leases, Protocol):
-    """Leases as a transaction changes them."""
+    """Leases, writable in a transaction."""
 
     def due(self, now: int, limit: int) -> list[Lease]:
-        """Leases that are over, and tickets whose calls are, by deadline."""
+        """Expired leases, and tickets whose blocking calls have ended, by deadline."""
 
     def put(self, leases: Iterable[Lease]) -> None:
-        """Write leases, each in place of the one of the same grant or ticket."""
+        """Write leases, each replacing that of the same grant or ticket."""
 
     def drop(self, keys: Iterable[tuple[str, int]]) -> None:
         """Remove leases."""
 
     def heard(self, who: Who, server: str, now: int) -> None:
-        """The agent called: renew what it holds where an eighth of a lease has passed. If its session had ended, all
-        that the session holds or waits for is kept alive by `server` again."""
+        """Record a call of the agent: renew each of its leases of which an eighth has passed. If its session had ended,
+        `server` keeps alive again all that the session holds or waits for."""
 
     def held(self, who: Who, now: int) -> HeldCounts:
-        """How many live grants the session and the principal of a caller have. Below the bound of a principal, its
-        count may include expired ones."""
+        """Count the live grants of the session and the principal of a caller. Below the limit per principal, its count
+        may include expired ones."""
 
     def touch(self, sessions: Sequence[tuple[str | None, str, int]], now: int) -> None:
-        """Keep these sessions alive, which live by their calls: each with its principal and the time when its last call
-        began. A session that ended before that call is alive again."""
+        """Record calls of sessions kept alive by them: each with its principal and the time when its last
+        call began. A session that ended before that call is alive again."""
 
     def end_session(self, session: str, principal: str | None, now: int, at: int) -> None:
-        """End a session that lived by its calls: its leases stay, its waiters are no longer in a call."""
+        """End a session kept alive by its calls: its leases stay, its waiters are no longer in a call."""
 
     def renew(
         self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[tuple[str, int]], now: int
     ) -> None:
-        """Renew what the sessions hold without a principal, and make it this server's; renew these grants. A session's
-        name is what callers say: what an authenticated one holds, only its own calls renew."""
+        """Renew what the sessions hold without a principal, and assign it to this process; renew these grants. Callers
+        choose session names, so only a session's own calls renew what it holds under a principal."""
 
     def inherit(self, server: str, session: str, heir: str, now: int) -> None:
-        """Let another server keep alive what this one kept alive of a session. Calls that waited through this server
-        are over."""
+        """Assign what this process kept alive of a session to another process, `heir`. Calls that waited through this
+        process have ended."""
 
     def end(self, servers: Sequence[str], now: int, at: int, grace: int | None) -> bool:
-        """These servers are gone, as was noticed at `at` (microseconds UTC): cut what they held to `grace` unless its
-        length was chosen, and what was offered to them; waiters are in no call any more. Whether there was anything."""
+        """End these processes, whose end was noticed at `at` (microseconds UTC): shorten held leases to `grace` unless
+        the agent chose their duration, and offered ones always; waiters are no longer in a call. Returns whether there
+        were any."""
 
     def end_idle_sessions(self, now: int, at: int) -> bool:
-        """End the sessions that lived by their calls and made none for too long. Whether there were any."""
+        """End sessions kept alive by their calls that made none for too long. Returns whether there were any."""
 
     def lose(self, losses: Sequence[Loss], at: int) -> None:
-        """Keep losses until they are told, a day at most."""
+        """Store losses until they are reported, at most a day."""
 
     def forget(self, losses: Sequence[Loss]) -> None:
-        """They were told."""
+        """Remove losses that were reported."""
 
 
 class Reader(Protocol):
-    """Reads the views and the log. What is not there reads as its empty state, never as an error.
+    """Reads the views and the log. What does not exist reads as its empty state, never as an error.
 
-    `limit` is a number of rows; below 0 = all of them. A record is as its last event left it: what is due at a time
-    tells `record.seen`.
+    `limit`: number of rows; below 0 = all. A record is as its last event left it: `record.seen` applies an expiry that
+    is due.
     """
 
     @property
     def at(self) -> int:
-        """The time that reads go by, the same for all of them: microseconds UTC, never before that of an event."""
+        """The time of all its reads: microseconds UTC, never before that of an event."""
 
     @property
     def leases(self) -> Leases:
-        """Their leases."""
+        """The leases of claims."""
 
     def position(self) -> int:
-        """The position of the newest event; 0 when there is none."""
+        """The position of the newest event; 0 if there is none."""
 
     def record(self, namespace: str, key: str) -> Record:
-        """One record as it is now."""
+        """The current state of one record."""
 
     def records(self, namespace: str, prefix: str, after: str | None, limit: int, deleted: bool) -> list[Record]:
-        """The records of a namespace that have a value at `at` (or else: had one) and keys that start with `prefix`, by
-        key, after a key."""
+        """The records of a namespace that have a value at `at` (with `deleted`: had one) and keys that start with
+        `prefix`, by key, after a key."""
 
     def namespaces(self, after: str | None, limit: int) -> list[tuple[str, int]]:
-        """Namespaces with records that have a value at `at`, and how many of them, by name, after a name."""
+        """Namespaces with records that have a value at `at`, with their number, by name, after a name."""
 
     def next_value_end(self) -> int | None:
-        """When the next value is due, or has been for a while: microseconds UTC; None when all live on."""
+        """When the next value expires, possibly in the past: microseconds UTC; None if none expires."""
 
     def claim(self, resource: str) -> Claim:
-        """One claim as it is now."""
+        """The current state of one claim."""
 
     def claims(self, after: str | None, limit: int) -> list[Claim]:
-        """The claims that somebody holds or waits for now, by resource, after a resource."""
+        """The claims that are held or waited for now, by resource, after a resource."""
 
     def overlapping(self, resources: Sequence[str]) -> list[Claim]:
-        """These claims and those that cover them, where there are any, and all below that are held or waited for."""
+        """These claims and those that cover them, if they exist, and all below that are held or waited for."""
 
     def queued(self) -> list[Claim]:
-        """The claims that somebody waits for."""
+        """The claims that have waiters."""
 
     def agents(self, names: Sequence[str]) -> list[Profile]:
-        """Those of these agents that registered."""
+        """The profiles of those of these agents that registered."""
 
     def token(self, name: str) -> Token:
-        """One token as it is now."""
+        """The current state of one token."""
 
     def tokens(self, after: str | None, limit: int) -> list[Token]:
-        """All tokens, revoked and expired ones too, by name, after a name."""
+        """All tokens, including revoked and expired ones, by name, after a name."""
 
     def thread(self, thread: str) -> Thread:
-        """One thread as it is now."""
+        """The current state of one thread."""
 
     def threads(self, after: str | None, limit: int) -> list[Thread]:
         """All threads, by name, after a name."""
@@ -214,19 +216,19 @@ class Reader(Protocol):
         newest: bool,
         key: str | None = None,
     ) -> list[Recorded[Event]]:
-        """Events of a thread of these kinds, above one version and below another, oldest or newest first; with a `key`,
-        those that changed it. As many as asked for cost the same, wherever in the thread they are."""
+        """Events of a thread of these kinds, above one version and below another, oldest or newest first; with `key`,
+        those that changed it. The cost depends on `limit`, not on where in the thread the events are."""
 
     def checksums(self, thread: str, after: int, wanted: Sequence[str] | None) -> list[str]:
-        """Of the results above a version, in order; with `wanted`, those of them that are there."""
+        """The checksums of the results above a version, in order; with `wanted`, those of them that exist."""
 
     def thread_data(
         self, thread: str, keys: Sequence[str] | None, after: str | None = None, limit: int = -1
     ) -> list[Datum]:
-        """The data of a thread that has a value now, by key: of these `keys`, or of all after a key."""
+        """The data of a thread that has a value now, by key: for these `keys`, or for all after a key."""
 
     def changed_keys(self, thread: str, after: int, limit: int) -> list[str]:
-        """The keys of data that were written or deleted above a version, by name."""
+        """The data keys that were written or deleted above a version, by name."""
 
     def version_at(self, stream: str, position: int | None, at: int | None) -> int:
         """The version that a stream had at a position, or at a time (microseconds UTC); 0 before its first event."""
@@ -238,17 +240,17 @@ class Reader(Protocol):
         """The events of all streams in order, above a position. Raises StoreError for an unknown topic."""
 
     def entries(self, after: int, limit: int) -> list[HistoryEntry]:
-        """As `log`, but only where each event stands: some 2 µs each, whatever it holds, and no topic is unknown."""
+        """As `log`, but only the place of each event: about 2 µs each at any size; unknown topics are allowed."""
 
     def meta(self, name: str) -> str | None:
-        """A remark about the store: `store_id` names this log among all logs; None for what nobody put there."""
+        """Metadata of the store: `store_id` identifies this log among all logs; None if not set."""
 
 
 class Transaction(Reader, Protocol):
     """Reads and writes that become durable together, or not at all.
 
-    `at`: its time, microseconds UTC, never before that of an earlier event; `steady`: the same moment on the clock of
-    leases, in microseconds.
+    `at`: its time, microseconds UTC, never before that of an earlier event; `steady`: the same moment on the steady
+    clock of leases, in microseconds.
     """
 
     at: int
@@ -256,15 +258,15 @@ class Transaction(Reader, Protocol):
 
     @property
     def sealed(self) -> str | None:
-        """Why no command may run any more, in one line; None: they may."""
+        """Why the store no longer accepts commands, on one line; None: it does."""
 
     @property
     def leases(self) -> LeaseWrites:
-        """Their leases."""
+        """The leases of claims."""
 
     @property
     def wrote(self) -> bool:
-        """Whether there is something to commit."""
+        """Whether there is anything to commit."""
 
     @property
     def grew(self) -> bool:
@@ -272,31 +274,31 @@ class Transaction(Reader, Protocol):
 
     @property
     def topics(self) -> Sequence[str]:
-        """Of the events that were appended."""
+        """The topics of the appended events."""
 
     def due_records(self, limit: int) -> list[Record]:
-        """Records whose values are due at `at` and still live, those first that were due first."""
+        """Records whose values are due at `at` but still live, earliest due first."""
 
     def append(self, changes: Sequence[Change], caller: Caller) -> Sequence[int]:
-        """Record the events and put the rows of their views; answers with their positions."""
+        """Record the events and put the rows of their views; returns the positions of the events."""
 
     def repeated(self, caller: Caller, session: str = "") -> tuple[bytes, str] | None:
-        """Fingerprint and outcome that were remembered under the caller's request_id in the last 24 hours.
+        """The fingerprint and outcome remembered under the caller's request_id in the last 24 hours.
 
-        `session`: the one that the id is unique in; empty: the id is unique in the principal."""
+        `session`: the session in which the id is unique; empty: it is unique in the principal."""
 
     def remember(self, caller: Caller, fingerprint: bytes, outcome: str, session: str = "") -> None:
-        """Keep an outcome (JSON) under the caller's request_id. `session`: as of `repeated`."""
+        """Store an outcome (JSON) under the caller's request_id. `session`: as in `repeated`."""
 
     def put_meta(self, name: str, value: str) -> None:
-        """Write a remark, in place of what stands there."""
+        """Write metadata, replacing its current value."""
 
     def note_refusals(self, refusals: Sequence["Refusal"]) -> None:
-        """Keep the newest 10 000 refusals for an auditor; outside the log and its promises."""
+        """Keep the newest 10 000 refusals for an auditor, outside the log and its guarantees."""
 
 
 class Refusal(NamedTuple):
-    """Who was refused what, when (microseconds UTC); never a value."""
+    """A refused call: who, what and when (microseconds UTC); never a value."""
 
     at: int
     code: str
@@ -306,8 +308,8 @@ class Refusal(NamedTuple):
 
 
 class Prefetch(NamedTuple):
-    """What commands are going to read, as far as it is known before: `records` by namespace and key, the agents whose
-    leases they may renew, threads, and results by thread and checksum."""
+    """What commands will read, as far as known in advance: `records` by namespace and key, the agents whose leases
+    they may renew, threads, and results by thread and checksum."""
 
     records: Sequence[tuple[str, str]] = ()
     agents: Sequence[str] = ()
@@ -316,43 +318,43 @@ class Prefetch(NamedTuple):
 
 
 class Store(Protocol):
-    """One log with its views, shared with other processes. `remote`: every read is a journey, which may take long."""
+    """One log with its views, shared with other processes. `remote`: every read is a round trip, which may be slow."""
 
     remote: bool
 
     def reader(self) -> AbstractContextManager[Reader]:
-        """Reads of the newest state, each for itself."""
+        """Open a reader whose every read sees the newest state."""
 
     def snapshot(self) -> AbstractContextManager[Reader]:
-        """Reads that all see the log at one position."""
+        """Open a reader whose reads all see the log at one position."""
 
     def transaction(
         self, deadline: float, ahead: Callable[[], Prefetch] | None = None
     ) -> AbstractContextManager[Transaction]:
-        """Writes that are durable when the block ends. `deadline` (`time.monotonic` seconds) bounds the wait to begin.
-        `ahead` is asked by stores that are remote.
+        """Begin a transaction, durable when the block ends. `deadline` (`time.monotonic` seconds) limits the wait to
+        begin. Remote stores call `ahead`.
 
-        Raises UnavailableError. When the block raises, nothing happened.
+        Raises UnavailableError. If the block raises, nothing happened.
         """
 
     def size(self) -> int:
-        """Bytes that it takes where it is kept."""
+        """Bytes that the store occupies."""
 
     def rollback_interrupted(self) -> None:
-        """After an interrupt: undo and release whatever this thread still has of a transaction."""
+        """Undo and release, after an interrupt, whatever this thread still has of a transaction."""
 
     def close(self) -> None:
-        """Let go of everything; what was acknowledged is kept."""
+        """Release everything; acknowledged writes are kept."""
 
     def detach_after_fork(self) -> None:
-        """In a forked child: refuse all calls from now on, and touch nothing that the parent uses."""
+        """In a forked child, refuse all further calls and touch nothing that the parent uses."""
 
 
 class Notifier(Protocol):
-    """A hint that the log grew: may be lost, doubled or late. The log is the truth."""
+    """A hint that the log grew: may be lost, duplicated or late. The log is the truth."""
 
     def notify(self) -> None:
-        """Tell everybody, here and in other processes, to look again."""
+        """Wake all listeners, here and in other processes, to read again."""
 
     def listen(self, wake: Callable[[], None]) -> AbstractContextManager[None]:
-        """Call `wake` (from any thread) on each ring, and now and then for no reason, while the block runs."""
+        """Call `wake` (from any thread) on each notification, and occasionally without one, while the block runs."""

@@ -1,4 +1,4 @@
-"""A record: one value under a namespace and key, with a version that is never skipped and never used twice."""
+"""A record: one value under a namespace and key, with a version that is never skipped or reused."""
 
 from typing import ClassVar, Final, NamedTuple
 
@@ -20,7 +20,7 @@ MAX_TTL_SECONDS: Final = 10 * 365 * 24 * 60 * 60
 
 
 class ValueWritten(Event):
-    """`expires_at`: microseconds UTC, when the value has a time to live."""
+    """`expires_at`: microseconds UTC, if the value has a time to live."""
 
     topic: ClassVar[str] = "ValueWritten"
     payload_field: ClassVar[str | None] = "value"
@@ -35,9 +35,9 @@ class ValueDeleted(Event):
 
 
 class ValueExpired(Event):
-    """The value reached the end of its time to live at `due` (microseconds UTC), whenever that was noticed.
+    """The value's time to live ended at `due` (microseconds UTC), whenever that was noticed.
 
-    `by`: who wrote the value that ended; `principal`: who was authenticated then (None in format 1)."""
+    `by`: who wrote the expired value; `principal`: who was authenticated then (None in format 1)."""
 
     topic: ClassVar[str] = "ValueExpired"
     due: int
@@ -51,7 +51,7 @@ RecordEvent = ValueWritten | ValueDeleted | ValueExpired
 
 
 class Operation(Message):
-    """A step of a transaction. `expected_version`: N exactly; 0 = must not exist now; None = whatever is there.
+    """A step of a transaction. `expected_version`: N exactly; 0 = must not exist now; None = any.
 
     `kind` names it in the log and never changes."""
 
@@ -62,7 +62,7 @@ class Operation(Message):
 
 
 class Set(Operation):
-    """`ttl_seconds`: how long the value lives, in steps of a microsecond; None = until somebody ends it."""
+    """`ttl_seconds`: how long the value lives, in steps of a microsecond; None = it does not expire."""
 
     kind: ClassVar[str] = "set"
     value: Json
@@ -70,10 +70,10 @@ class Set(Operation):
 
 
 class Merge(Operation):
-    """A JSON merge patch onto the value that stands there; where none does, onto an empty object.
+    """Apply a JSON merge patch to the current value, or to an empty object if there is none.
 
-    `ttl_seconds`: as of Set. `keeps_end`: that counts only where none stood; else the value ends when it was to.
-    `max_bytes`: of what comes of it, as JSON."""
+    `ttl_seconds`: as in Set. `keeps_end`: an existing value keeps its expiry; `ttl_seconds` applies only to a new one.
+    `max_bytes`: limit of the result, as JSON."""
 
     kind: ClassVar[str] = "merge"
     patch: Json
@@ -87,7 +87,7 @@ class Delete(Operation):
 
 
 class Check(Operation):
-    """Changes nothing; the transaction is refused when the version is another."""
+    """Change nothing; the transaction is refused if the version differs."""
 
     kind: ClassVar[str] = "check"
 
@@ -102,9 +102,9 @@ class FencingCondition(Message):
 
 
 class Transact(Command):
-    """All operations or none, in their order; a later one sees what an earlier one did.
+    """Apply all operations or none, in order; each sees the effects of earlier ones.
 
-    Refused unless the writer holds every claim of `guard`, now and in the named version."""
+    Refused unless the writer now holds every claim of `guard` in the given version."""
 
     kind: ClassVar[str] = "transact"
     operations: tuple[Set | Merge | Delete | Check, ...]
@@ -113,7 +113,7 @@ class Transact(Command):
 
 
 class ClearNamespace(Command):
-    """Delete every record that lives in the namespace, whatever its version."""
+    """Delete every live record of the namespace, whatever its version."""
 
     kind: ClassVar[str] = "clear_namespace"
     namespace: Name
@@ -121,7 +121,7 @@ class ClearNamespace(Command):
 
 
 class Written(NamedTuple):
-    """What an operation did. `previous_version` is None where no value was there before."""
+    """What an operation did. `previous_version`: None if there was no value before."""
 
     namespace: str
     key: str
@@ -133,9 +133,9 @@ class Written(NamedTuple):
 
 
 class Record(NamedTuple):
-    """`version` counts on over deletions: 0 = never written. `live` = a value stands there, which may be due.
+    """`version` continues across deletions: 0 = never written. `live` = there is a value, which may be due to expire.
 
-    Times: microseconds UTC. `expires_at`: when the value ends, or ended if that is how it ended; None = it does not.
+    Times: microseconds UTC. `expires_at`: when the value expires, or expired if it did; None = it does not.
     `principal`: who was authenticated when `updated_by` wrote or deleted the value; None = the local user."""
 
     namespace: str
@@ -158,20 +158,20 @@ class Record(NamedTuple):
 
 
 def decide(operation: Operation, by: str, record: Record, at: int) -> list[RecordEvent]:
-    """What the operation does at a time (microseconds UTC); the end of a value that was due comes first.
+    """Decide what the operation does at a time (microseconds UTC); the expiry of a value that was due comes first.
 
     Raises NotFoundError, then ConflictError, then TooLargeError; each means that nothing happens.
     """
-    standing = seen(record, at)
-    if isinstance(operation, Delete) and not standing.live:
-        raise not_found(standing)
-    _require_version(operation.expected_version, standing)
+    current = seen(record, at)
+    if isinstance(operation, Delete) and not current.live:
+        raise not_found(current)
+    _require_version(operation.expected_version, current)
     match operation:
         case Set(value=value, ttl_seconds=ttl):
             return _written(value, by, _after(ttl, at), end_of(record, at))
         case Merge(ttl_seconds=ttl, keeps_end=keeps):
-            expires_at = standing.expires_at if keeps and standing.live else _after(ttl, at)
-            return _written(_merged(operation, standing), by, expires_at, end_of(record, at))
+            expires_at = current.expires_at if keeps and current.live else _after(ttl, at)
+            return _written(_merged(operation, current), by, expires_at, end_of(record, at))
         case Delete():
             return [ValueDeleted(by=by)]
         case _:
@@ -194,20 +194,20 @@ def evolve(record: Record, event: RecordEvent, at: int, digest: bytes, principal
 
 
 def end_of(record: Record, at: int) -> ValueExpired | None:
-    """The end of the value, if it is due at a time and nobody noticed yet."""
+    """The expiry of the value, if it is due at a time and not recorded yet."""
     if not record.live or record.expires_at is None or record.expires_at > at:
         return None
     return ValueExpired(due=record.expires_at, by=record.updated_by, principal=record.principal)
 
 
 def seen(record: Record, at: int) -> Record:
-    """The record as everybody sees it at a time: a due value has ended, and whoever notices changes nothing of it."""
+    """The record as every caller sees it at a time: a value that is due has expired, whether recorded or not."""
     ended = end_of(record, at)
     return record if ended is None else evolve(record, ended, at, record.digest)
 
 
 def not_found(record: Record) -> NotFoundError:
-    """For a record without a value."""
+    """The refusal for a record without a value."""
     return NotFoundError.of_record(
         record.namespace,
         record.key,

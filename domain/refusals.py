@@ -1,4 +1,4 @@
-"""Every way in which a call can be refused. All but UnavailableError mean: decided, nothing happened."""
+"""All refusals of a call. All but UnavailableError mean: decided, nothing happened."""
 
 from datetime import datetime
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -8,9 +8,9 @@ from holdlog.domain.times import utc
 
 
 class HoldlogError(Exception):
-    """Base of all refusals. `code` names it in answers and in the table of refusals.
+    """Base of all refusals. `code` names it in responses and in the table of refusals.
 
-    `servers`: the processes on whose life the refusal rests; if one of them ended, the same command may do better.
+    `servers`: the processes whose liveness the refusal depends on; if one has ended, the same command may succeed.
     """
 
     code: ClassVar[str] = "error"
@@ -24,7 +24,7 @@ class InvalidError(HoldlogError, ValueError):
 
 
 class TooLargeError(InvalidError):
-    """A value, message or result has more bytes as JSON than are allowed. `argument`: the one that does."""
+    """A value, message or result exceeds the limit of bytes as JSON. `argument`: the one that does."""
 
     code = "too_large"
 
@@ -33,13 +33,13 @@ class TooLargeError(InvalidError):
 
 
 class ReusedError(InvalidError):
-    """A request_id comes again with another request."""
+    """A request_id was reused for a different request."""
 
     code = "reused"
 
 
 class DeniedError(HoldlogError):
-    """The caller's token does not allow it. `needed`: the grant that would, as `write:build-1`."""
+    """The caller's token does not allow the call. `needed`: the grant that would, such as `write:build-1`."""
 
     code = "denied"
 
@@ -49,8 +49,8 @@ class DeniedError(HoldlogError):
 
 
 class ConflictDetail(Message):
-    """What stands there instead of the expected version. `actual_version` 0: nothing lives there now; author and time
-    are then those of the deletion, or None when the key never existed. `actual_principal`: who was authenticated."""
+    """What exists instead of the expected version. `actual_version` 0: there is no value now; author and time are
+    then those of the deletion, or None if the key never existed. `actual_principal`: who was authenticated."""
 
     namespace: str
     key: str
@@ -63,7 +63,7 @@ class ConflictDetail(Message):
 
 
 class ConflictError(HoldlogError):
-    """Somebody wrote since the version that the caller knows. `operation`: its index in a transaction."""
+    """The record changed since the version that the caller knows. `operation`: its index in the transaction."""
 
     code = "conflict"
 
@@ -77,7 +77,7 @@ class ConflictError(HoldlogError):
 
 
 class DataConflictDetail(Message):
-    """The data of a thread changed since the version that was expected; `changed_keys` since then."""
+    """The data of a thread changed since the expected version; `changed_keys`: those that did."""
 
     thread_id: str
     expected_data_version: int
@@ -86,7 +86,7 @@ class DataConflictDetail(Message):
 
 
 class DataConflictError(HoldlogError):
-    """Somebody changed the data of a thread since the version that the caller knows."""
+    """The data of a thread changed since the version that the caller knows."""
 
     code = "conflict"
 
@@ -99,9 +99,9 @@ class DataConflictError(HoldlogError):
 
 
 class NotFoundError(HoldlogError, LookupError):
-    """There is no such value, claim or thread. `facts`: namespace and key, or resource, or thread_id and key; of a
-    deleted value also `version`, `deleted_by` and `deleted_at`; of one that reached its end `expires_at`, too, and
-    `deleted_by` is who wrote it."""
+    """There is no such value, claim or thread. `facts`: namespace and key, or resource, or thread_id and key; for a
+    deleted value also `version`, `deleted_by` and `deleted_at`; for an expired one `expires_at`, too, and `deleted_by`
+    is its writer."""
 
     code = "not_found"
 
@@ -139,12 +139,12 @@ class NotFoundError(HoldlogError, LookupError):
 
 
 class Hold(NamedTuple):
-    """Who stands in the way of a claim, and since when. Durations in microseconds, `claimed_at` in microseconds UTC.
+    """What blocks a claim, and since when. Durations in microseconds, `claimed_at` in microseconds UTC.
 
-    `version` is that of the grant. `covered_by`: the claim that overlaps the resource. `holders`: when there are more.
+    `version` is that of the grant. `covered_by`: the claim that overlaps the resource. `holders`: if there are several.
     `servers`: the processes that keep them alive. `same_name`: the holder has the caller's name. `in_line`: it only
-    waits ahead of the caller. `shared_by_asker`: the caller shares it with others and wants it alone. `former`: an
-    ended session of the caller's name holds what covers the resource. `without_session`: it was claimed without one,
+    waits ahead of the caller. `shared_by_asker`: the caller shares it and wants it exclusively. `former`: an ended
+    session of the caller's name holds what covers the resource. `without_session`: it was claimed without a session,
     so only a receipt identifies its holder. `session_ended`: the holder's session is known to have ended. `principal`:
     that of `held_by`; `holder_principals`: those of `holders`, in their order.
     """
@@ -182,7 +182,7 @@ class BusyError(HoldlogError):
 
 
 class Link(NamedTuple):
-    """One step of a ring: the agent holds what the one before waits for, and waits for what the next one holds."""
+    """One step of a cycle: the agent holds what the previous one waits for, and waits for what the next one holds."""
 
     agent: str
     holds: str
@@ -191,7 +191,7 @@ class Link(NamedTuple):
 
 
 class DeadlockError(HoldlogError):
-    """To wait would never end: the agents of the cycle would wait for each other."""
+    """Waiting would never end: the agents of `cycle` would wait for each other."""
 
     code = "deadlock"
 
@@ -226,8 +226,8 @@ class NotHolderError(HoldlogError):
 
 
 class ExpiredError(HoldlogError):
-    """The lease of the claim had ended before. `of_this_session`: the caller's session held it; else another session of
-    its name did. `replayed`: the call repeats a request whose claim has ended since."""
+    """The lease of the claim had already ended. `of_this_session`: the caller's session held it; otherwise another
+    session of its name did. `replayed`: the call repeats a request whose claim has ended since."""
 
     code = "expired"
 
@@ -248,10 +248,10 @@ class ExpiredError(HoldlogError):
 
 
 class FencedError(HoldlogError):
-    """A write relies on a claim that its writer does not hold any more.
+    """A write relies on a claim that its writer no longer holds.
 
-    `current_version`, `held_by`: the writer's own current grant if it has one, else another agent's. `ended`: how that
-    claim ended, as far as it was the last one. `reason`: why a person took it. `needs_receipt`: it was claimed under
+    `current_version`, `held_by`: the writer's own current grant if it has one, otherwise another agent's. `ended`: how
+    that claim ended, if it was the last one. `reason`: why a person took it. `needs_receipt`: it was claimed under
     the writer's name without a session, so the guard must include its receipt."""
 
     code = "fenced"
@@ -283,7 +283,7 @@ class FencedError(HoldlogError):
 
 
 class UnavailableError(HoldlogError):
-    """The store could not take the call; try the same call again after `retry_after` seconds.
+    """The store could not accept the call; try the same call again after `retry_after` seconds.
 
     `in_doubt`: the write may have happened (the error came from the commit itself); the same `request_id` resolves it.
     """
@@ -301,7 +301,7 @@ class OverLimitError(UnavailableError):
 
 
 class StoreError(HoldlogError):
-    """The store cannot be opened or understood; the message is one line that says what to do."""
+    """The store cannot be opened or understood; the message is one line with what to do."""
 
     code = "store"
 
@@ -315,6 +315,6 @@ class StoreError(HoldlogError):
 
 
 class SealedError(StoreError):
-    """The store moved elsewhere: it can be read for ever, and nothing is written to it any more. Nothing happened."""
+    """The store moved elsewhere: it stays readable but accepts no more writes. Nothing happened."""
 
     code = "sealed"

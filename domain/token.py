@@ -1,4 +1,4 @@
-"""A token: what lets somebody in by name, what it allows, and until when. Its secret is never here, only its hash."""
+"""A token: admits a caller by name, with its grants and expiry. Contains only the hash of its secret."""
 
 import re
 from collections.abc import Iterator
@@ -38,24 +38,24 @@ _SPACE: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
 
 
 def token_name(text: str) -> str:
-    """Raises ValueError."""
+    """Return a valid token name. Raises ValueError."""
     if not _NAME.fullmatch(text):
         raise ValueError("must have 1 to 64 of a-z, 0-9 and -")
     return text
 
 
 def space_name(text: str) -> str:
-    """Raises ValueError."""
+    """Return a valid space name. Raises ValueError."""
     if not _SPACE.fullmatch(text):
         raise ValueError("must have 1 to 48 of a-z, 0-9 and -, and not begin with -")
     return text
 
 
 def allowed(text: str) -> str:
-    """`write:build-*`: a scope, and a pattern of names in which `*` alone is special. Raises ValueError.
+    """Return a grant such as `write:build-*`: scope and name pattern; only `*` is special. Raises ValueError.
 
-    The kind of a name belongs to the scope (`read-values:`), because a name may contain colons: `read:values:x` is what
-    it always was, a grant for the name `values:x`."""
+    The kind of a name belongs to the scope (`read-values:`), because a name may contain colons: `read:values:x` remains
+    a grant for the name `values:x`."""
     scope, colon, pattern = text.partition(":")
     if not colon or scope not in SCOPES:
         raise ValueError(
@@ -69,7 +69,7 @@ def allowed(text: str) -> str:
 
 
 def newly_allowed(text: str) -> str:
-    """As `allowed`, for a token that does not exist yet. Raises ValueError."""
+    """As `allowed`, for a new token. Raises ValueError."""
     text = allowed(text)
     if any(f",{other}:" in text for other in SCOPES):
         raise ValueError(SEVERAL)
@@ -83,16 +83,16 @@ Allow = Annotated[tuple[Allowed, ...], Field(min_length=1, max_length=MAX_ALLOWE
 NewlyAllowed = Annotated[str, Strict(), AfterValidator(newly_allowed)]
 NewAllow = Annotated[tuple[NewlyAllowed, ...], Field(min_length=1, max_length=MAX_ALLOWED)]
 Hash = Annotated[str, Strict(), Field(pattern=r"^[0-9a-f]{64}$")]
-"""SHA-256 of the whole text of a token, hexadecimal."""
+"""SHA-256 of the whole text of a token, in hexadecimal."""
 
 # --- events
 
 
 class TokenIssued(Event):
-    """`expires_at`: microseconds UTC. `space`: the only one that it lets into; None: the main store."""
+    """`expires_at`: microseconds UTC. `space`: the only one it admits to; None: the main store."""
 
     topic: ClassVar[str] = "TokenIssued"
-    kept_back: ClassVar[frozenset[str]] = frozenset({"hash"})
+    private_fields: ClassVar[frozenset[str]] = frozenset({"hash"})
     hash: Hash
     allow: Allow
     expires_at: int | None = None
@@ -101,10 +101,10 @@ class TokenIssued(Event):
 
 
 class TokenRotated(Event):
-    """Another secret; the one before counts until `overlap_until` (microseconds UTC), too."""
+    """The token got another secret; the previous one stays valid until `overlap_until` (microseconds UTC)."""
 
     topic: ClassVar[str] = "TokenRotated"
-    kept_back: ClassVar[frozenset[str]] = frozenset({"hash"})
+    private_fields: ClassVar[frozenset[str]] = frozenset({"hash"})
     hash: Hash
     overlap_until: int
     by: Agent
@@ -121,7 +121,7 @@ TokenEvent = TokenIssued | TokenRotated | TokenRevoked
 
 
 class IssueToken(Command):
-    """`lifetime_seconds` None: it never ends."""
+    """`lifetime_seconds` None: the token never expires."""
 
     kind: ClassVar[str] = "issue_token"
     name: TokenName
@@ -133,7 +133,7 @@ class IssueToken(Command):
 
 
 class RotateToken(Command):
-    """`overlap_seconds`: how long the secret before counts beside the new one."""
+    """`overlap_seconds`: how long the previous secret stays valid next to the new one."""
 
     kind: ClassVar[str] = "rotate_token"
     name: TokenName
@@ -156,7 +156,7 @@ TokenCommand = IssueToken | RotateToken | RevokeToken
 class Token(NamedTuple):
     """`version` 0 = never issued. Times: microseconds UTC; `rotated_at` and `revoked_at` None: it was not.
 
-    `previous_hash` counts until `previous_until`."""
+    `previous_hash` is valid until `previous_until`."""
 
     name: str
     version: int = 0
@@ -182,7 +182,7 @@ class Token(NamedTuple):
         return self.version > 0 and self.revoked_at is None
 
     def hashes(self, at: int) -> Iterator[str]:
-        """Those that let in at a time."""
+        """The hashes that are valid at a time."""
         if not self.is_known or has_ended(self, at):
             return
         yield self.hash
@@ -191,7 +191,7 @@ class Token(NamedTuple):
 
 
 class TokenChanged(NamedTuple):
-    """The token after a command. `already`: nothing had to be done."""
+    """The token after a command. `already`: nothing had to change."""
 
     token: Token
     position: int
@@ -202,7 +202,7 @@ class TokenChanged(NamedTuple):
 
 
 def decide(command: TokenCommand, token: Token, at: int) -> list[TokenEvent]:
-    """At a time (microseconds UTC). No event: it was revoked before. Raises NotFoundError, InvalidError."""
+    """Decide at a time (microseconds UTC). No event: it was already revoked. Raises NotFoundError, InvalidError."""
     if isinstance(command, IssueToken):
         if token.is_known:
             raise InvalidError("name: there is a token of that name; rotate it, or revoke it first")

@@ -1,4 +1,4 @@
-"""A JSON value and its one text."""
+"""A JSON value and its compact text."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,28 +12,28 @@ MAX_NESTING: Final = 100
 """Levels of lists and objects that a value may have (RFC 8259 section 9 lets us set a limit)."""
 
 MAX_DIGITS: Final = 4300
-"""Of an integer: more could be written but not read (https://docs.python.org/3/library/stdtypes.html#int-max-str-digits)."""
+"""Of an integer: more can be written but not read (https://docs.python.org/3/library/stdtypes.html#int-max-str-digits)."""
 
 _STRICT_JSON: Final = TypeAdapter[JsonValue](JsonValue, config={"strict": True, "allow_inf_nan": False})
 
 
 class Json:
-    """A JSON value, kept as its compact text, so that it is checked and encoded once on its whole way.
+    """A JSON value, kept as its compact text, so that it is checked and encoded only once.
 
-    `value` parses a fresh copy, which the caller may change. Two values are equal when their texts are.
+    `value` parses a new copy, which the caller may change. Two values are equal if their texts are.
     """
 
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
-        """`text`: compact JSON that `of` made; it is trusted."""
+        """`text`: compact JSON from `of`; not checked again."""
         self.text = text
 
     @classmethod
     def of(cls, value: Any) -> "Json":
         """Check and encode a Python value.
 
-        Raises ValueError for anything that JSON cannot carry unchanged: NaN and infinities, keys that are no
+        Raises ValueError for anything that JSON cannot carry unchanged: NaN and infinities, keys that are not
         strings, lone surrogates, objects of other types, more than `MAX_NESTING` levels.
         """
         if isinstance(value, Json):
@@ -52,14 +52,14 @@ class Json:
 
     @property
     def value(self) -> Any:
-        """The value as Python objects, a fresh copy each time. Raises StoreError for a text that a store damaged."""
+        """The value as Python objects, a new copy each time. Raises StoreError for a text that the store damaged."""
         try:
             return from_json(self.text)
         except ValueError:
             raise StoreError("a stored value is no JSON: the store is damaged; restore it from a backup") from None
 
     def is_above(self, limit: int) -> bool:
-        """Whether its text has more bytes; they are counted only where they may be that many."""
+        """Whether its text has more than `limit` bytes; counts them only if there may be that many."""
         return len(self.text) > limit or (len(self.text) * 4 > limit and len(self.text.encode()) > limit)
 
     def __eq__(self, other: object) -> bool:
@@ -82,18 +82,18 @@ NULL: Final = Json("null")
 
 
 def parts(value: Json) -> dict[str, Json]:
-    """The members of an object; none of anything else."""
+    """The members of an object; empty for other values."""
     found = value.value
     return {name: Json(to_json(part).decode()) for name, part in found.items()} if isinstance(found, dict) else {}
 
 
 def joined(members: Mapping[str, Json]) -> Json:
-    """The object of these members: the way back from `parts`."""
+    """The object with these members: the inverse of `parts`."""
     return Json(f"{{{','.join(f'{to_json(name).decode()}:{part.text}' for name, part in members.items())}}}")
 
 
 def merged(value: Json, patch: Json) -> Json:
-    """What a JSON merge patch makes of a value (RFC 7396 section 2)."""
+    """Apply a JSON merge patch to a value (RFC 7396 section 2)."""
     return Json.of(_merged(value.value, patch.value))
 
 
@@ -110,7 +110,7 @@ def _merged(value: Any, patch: Any) -> Any:
 
 
 def _nesting(text: str) -> int:
-    """Levels of lists and objects in a JSON text; only counted where there are enough brackets for too many."""
+    """Levels of lists and objects in a JSON text; 0 if there are too few brackets to exceed the limit."""
     if text.count("[") + text.count("{") <= MAX_NESTING:
         return 0
     depth = deepest = 0
@@ -141,7 +141,7 @@ def _require_readable(text: str) -> None:
 
 
 def _why_not_json(error: ValidationError) -> str:
-    """One line without the value itself: what one agent writes is untrusted input to the next."""
+    """One line without the value itself: the input of one agent is untrusted for the next."""
     kind = error.errors(include_url=False, include_context=False, include_input=False)[0]["type"]
     if kind in ("recursion_loop", "recursion_depth_exceeded"):
         return f"a value may be nested {MAX_NESTING} levels deep at most, and not hold itself"

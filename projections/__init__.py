@@ -1,1 +1,1 @@
-"""What the log says now: views, history, waiting. Reads the domain, knows no store."""
+"""Views of the log, history and waiting. Depends on the domain, not on stores."""

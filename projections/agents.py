@@ -1,4 +1,4 @@
-"""View `agents`: what agents said of themselves when they registered."""
+"""View `agents`: the profiles that agents registered."""
 
 from typing import Any
 

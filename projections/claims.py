@@ -1,7 +1,7 @@
-"""View `claims`: every claim as it is now; free ones stay, because their versions count on.
+"""View `claims`: the current state of every claim. Free claims keep their rows: their versions continue.
 
-The columns are a documented contract (docs/store.md): hooks read them with nothing but SQLite. `held` and `waiting`
-count grants and tickets, which stand in `grants` and `line` as JSON lists, as the last end does in `past`.
+The columns are a documented contract (docs/store.md): hooks read them with plain SQLite. `held` and `waiting`
+count grants and tickets; `grants`, `line` (the queue) and `past` (how the last hold ended) contain JSON lists.
 """
 
 import json
@@ -54,5 +54,5 @@ def _ticket(*fields: Any) -> Ticket:
 
 
 def _text(parts: Sequence[Any]) -> str:
-    """Empty for nothing: most claims have no line, and parsing costs time."""
+    """The JSON list, empty if there are no parts: most claims have no queue, and parsing costs time."""
     return _compact(parts) if parts else ""

@@ -1,4 +1,4 @@
-"""View `current`: every record as it is now; deleted ones stay, because their versions count on."""
+"""View `current`: the current state of every record. Deleted records keep their rows: their versions continue."""
 
 from typing import Any
 

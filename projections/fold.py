@@ -1,4 +1,4 @@
-"""The one fold: state and event give the next state, which gives its row. Writers and rebuild both use it."""
+"""The fold: a state and an event give the next state, which gives its row. Writers and rebuild both use it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,9 +25,9 @@ from holdlog.projections.tokens import TOKENS, put_token, token_of
 State = Record | Claim | Profile | Token | Thread
 
 STATES: tuple[Table, ...] = (CURRENT, CLAIMS, AGENTS, TOKENS, THREADS)
-"""Each stream has one row in one of them."""
+"""Each stream has one row in one of these."""
 ADDED: tuple[Table, ...] = (ITEMS, DATA)
-"""What some events add beside them, by `also`."""
+"""Some events add rows to these, by `detail_rows`."""
 VIEWS: tuple[Table, ...] = (*STATES, *ADDED)
 
 KINDS: dict[type[State], tuple[type[Event], ...]] = {
@@ -53,7 +53,7 @@ KINDS: dict[type[State], tuple[type[Event], ...]] = {
 """The events of each kind of stream."""
 
 EVENTS: dict[str, type[Event]] = {event.topic: event for events in KINDS.values() for event in events}
-"""Every topic that this build knows; a row with another topic is an error, never an import."""
+"""Every topic that this build knows; a row with another topic is an error and imports nothing."""
 
 
 def evolve(
@@ -91,22 +91,22 @@ def put(state: State) -> Put:
 
 
 def detail_rows(state: State, event: Event, at: int) -> list[Put]:
-    """The rows that an event adds beside that of its stream. `state`: as it is after the event, which was at `at`."""
+    """The rows that an event adds to its stream's own row. `state`: after the event; `at`: the time of the event."""
     return details(state, event, at) if isinstance(state, Thread) else []  # type: ignore[arg-type]
 
 
 def state_of(view: Table, row: tuple[Any, ...]) -> State:
-    """The state whose row this is: the way back from `put`. `view`: one of `STATES`."""
+    """The state that a row represents: the inverse of `put`. `view`: one of `STATES`."""
     return _STATES[view.name](row)
 
 
 def stream_of(view: Table, row: tuple[Any, ...]) -> str:
-    """The stream that a row of any view is about."""
+    """The stream that a row of any view belongs to."""
     return thread_stream(row[0]) if view in ADDED else state_of(view, row).stream
 
 
 def initial(stream: str) -> State:
-    """The empty state of a stream, from its name. Raises ValueError for a name that no aggregate of ours has."""
+    """The empty state of a stream, from its name. Raises ValueError if the name is of no known kind."""
     kind, _, rest = stream.partition(":")
     build = _INITIAL.get(kind)
     if build is None:

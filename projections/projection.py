@@ -1,4 +1,4 @@
-"""A projection is data about data: a table, and the row that the state of an aggregate has in it."""
+"""A projection as data: a table, and the row that represents the state of an aggregate."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,7 +7,7 @@ Cell = str | int | bytes | None
 
 
 class Table(NamedTuple):
-    """A view's table: `columns` by name with their types, in the order of a row; the first `key` identify it."""
+    """A view's table. `columns`: types by name, in row order; the first `key` columns identify a row."""
 
     name: str
     columns: Mapping[str, type[str] | type[int] | type[bytes]]
@@ -15,7 +15,7 @@ class Table(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Write this row, in place of the one with the same key."""
+    """Write this row, replacing the one with the same key."""
 
     table: Table
     row: tuple[Cell, ...]

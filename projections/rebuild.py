@@ -1,4 +1,4 @@
-"""The views from the log alone: the same fold that writers use, over any stretch of the log."""
+"""Build views from the log alone, with the fold that writers use, over any range of the log."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from holdlog.projections.threads import ITEMS
 
 
 class FoldStep(NamedTuple):
-    """What the fold needs to know of a recorded event."""
+    """The parts of a recorded event that the fold needs."""
 
     stream: str
     version: int
@@ -24,20 +24,20 @@ class FoldStep(NamedTuple):
 
 
 Load = Callable[[Sequence[str]], Mapping[str, State]]
-"""The states that earlier pages left of these streams; a stream without one is left out."""
+"""Load the states that earlier pages left of these streams; omit streams without one."""
 
 
 class DetailRows:
-    """The rows that the events of one stream add to its views, without those that its later events replace.
+    """The detail rows that the events of one stream add, without those that its later events replace.
 
-    What is never replaced is given at once: of a long thread, only its data is in memory.
+    Rows that are never replaced are returned immediately: of a long thread, only its data is in memory.
     """
 
     def __init__(self) -> None:
         self._last: dict[tuple[Cell, ...], Put] = {}
 
     def by(self, state: State, event: Event, at: int) -> list[Put]:
-        """`state`: as it is after the event."""
+        """Return the rows that can be written now. `state`: after the event."""
         rows = fold.detail_rows(state, event, at)
         self._last |= {it.row[: it.table.key]: it for it in rows if it.table is not ITEMS}
         return [it for it in rows if it.table is ITEMS]
@@ -47,9 +47,9 @@ class DetailRows:
 
 
 def fold_page(page: Sequence[FoldStep], load: Load) -> tuple[dict[str, State], list[Put]]:
-    """The last state of each stream that a page of the log touches; the rows that its events add, in their order.
+    """Return the last state of each stream that a page of the log touches, and its events' detail rows in order.
 
-    Only streams that the page does not start are loaded. Raises StoreError where versions have a gap.
+    Loads only streams that do not start in the page. Raises StoreError for a gap in the versions.
     """
     begun = {step.stream for step in page if step.version == 1}
     states = dict(load(list({step.stream for step in page} - begun)))
@@ -58,7 +58,7 @@ def fold_page(page: Sequence[FoldStep], load: Load) -> tuple[dict[str, State], l
 
 
 def replay(log: Iterable[Recorded[Event]]) -> dict[str, State]:
-    """Every stream's state after a log from its beginning, in memory. Raises StoreError where versions have a gap."""
+    """Fold a log from its beginning, in memory, into the state of every stream. Raises StoreError for a version gap."""
     states: dict[str, State] = {}
     for _ in _advance(states, map(_step, log)):
         pass
@@ -66,7 +66,7 @@ def replay(log: Iterable[Recorded[Event]]) -> dict[str, State]:
 
 
 def initial(stream: str) -> State:
-    """As `fold.initial`, for a stream that stands in a log. Raises StoreError."""
+    """As `fold.initial`, for a stream found in a log. Raises StoreError."""
     try:
         return fold.initial(stream)
     except ValueError as error:
@@ -74,7 +74,7 @@ def initial(stream: str) -> State:
 
 
 def following(state: State, step: FoldStep) -> State:
-    """The state after one more event of its stream. Raises StoreError for an event of another kind of stream."""
+    """The state after its stream's next event. Raises StoreError for an event of another kind of stream."""
     if not isinstance(step.event, fold.KINDS[type(state)]):
         raise StoreError(f"event {step.stream}@{step.version} is of another kind than its stream")
     return fold.evolve(state, step.event, step.at, step.digest, step.principal)  # type: ignore[arg-type]

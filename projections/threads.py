@@ -1,5 +1,5 @@
-"""Views of threads: `threads`, each thread without what was said; `thread_items`, where each of its events is found;
-`thread_data`, the values of its keys as they are now. Deleted keys stay, because rows are only put."""
+"""Views of threads. `threads`: each thread without its content. `thread_items`: where to find each of its events.
+`thread_data`: the current values of its keys; deleted keys keep their rows, because rows are only put."""
 
 from typing import Any
 
@@ -29,8 +29,8 @@ THREADS = Table(
     key=1,
 )
 ITEMS = Table("thread_items", {"thread": str, "kind": str, "version": int, "name": str, "at": int}, key=4)
-"""A row for each message, result and clearing, and for each key of a change of data. `kind`: `domain.thread.Kind`.
-`name`: the checksum of a result, the key of data, else empty. Never replaced."""
+"""One row per message, result and clearing, and per key of a data change; rows are never replaced. `kind`: an
+`ItemKind` of `domain.threads.thread`. `name`: the checksum of a result, the key of data, otherwise empty."""
 DATA = Table("thread_data", {"thread": str, "key": str, "version": int, "live": int, "value": str}, key=2)
 
 
@@ -43,13 +43,13 @@ def thread_of(row: tuple[Any, ...]) -> Thread:
 
 
 def datum_of(row: tuple[Any, ...]) -> Datum:
-    """From a row of `DATA`."""
+    """The datum of a row of `DATA`."""
     _, key, version, _, value = row
     return Datum(key, version, Json(value))
 
 
 def details(thread: Thread, event: ThreadEvent, at: int) -> list[Put]:
-    """The rows that an event adds beside that of its thread. `thread`: as it is after the event."""
+    """The rows that an event adds to its thread's own row. `thread`: after the event."""
     kind = kind_of(event)
     if kind is None:
         return []

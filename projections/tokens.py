@@ -1,4 +1,5 @@
-"""View `tokens`: every token as it is now; revoked ones stay, because their versions count on. Never its secret."""
+"""View `tokens`: the current state of every token, never its secret. Revoked tokens keep their rows: their versions
+continue."""
 
 import json
 from typing import Any

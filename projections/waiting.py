@@ -1,6 +1,6 @@
-"""Wait until a look at the log says so: subscribe, look, sleep, look again. Bells only wake.
+"""Wait until a read of the log finds something: subscribe, read, sleep, read again. Notifications only wake.
 
-What a waiter is concerned with is told by streams, and by beginnings of streams that end in `*`.
+The interests of a waiter are names of streams, and prefixes of them that end in `*`.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ EVERYTHING: Final = ("*",)
 def wait_until(
     look: Callable[[], Found | None], bell: Notifier, timeout: float, ended: Callable[[], bool] = lambda: False
 ) -> Found | None:
-    """What `look` finds, or None after `timeout` seconds. Blocks the thread; no read stays open meanwhile.
+    """Return what `look` finds, or None after `timeout` seconds. Blocks the thread; no read stays open meanwhile.
 
-    `ended`: nobody waits any more; asked whenever the bell rings."""
+    `ended`: whether the caller stopped waiting; checked at each notification."""
     deadline = time.monotonic() + timeout
     rung = threading.Event()
     with bell.listen(rung.set):
@@ -44,7 +44,7 @@ async def wait_until_async(
     timeout: float,
     ended: Callable[[], bool] = lambda: False,
 ) -> Found | None:
-    """As `wait_until`, for a coroutine that `listening` wakes. A cancelled wait leaves nothing behind."""
+    """As `wait_until`, for a coroutine that `listening` wakes. Cancelling the wait unsubscribes."""
     with listening as rung:
         try:
             async with asyncio.timeout(timeout):
@@ -56,22 +56,22 @@ async def wait_until_async(
             return await look()
 
 
-# --- what concerns whom
+# --- interests
 
 
 def whole_namespace(namespace: str) -> tuple[str, ...]:
-    """Concerned with every record of a namespace."""
+    """The interest in every record of a namespace."""
     return (f"record:{quote(namespace, safe='')}/*",)
 
 
 def what_overlaps(resource: str) -> tuple[str, ...]:
-    """Concerned with every claim that overlaps a resource."""
+    """The interests in every claim that overlaps a resource."""
     same_or_above = tuple(claim_stream(name) for name in covering(resource))
     return (*same_or_above, claim_stream(resource) + "*") if resource.endswith("/") else same_or_above
 
 
 def concerned(stream: str) -> Iterator[str]:
-    """All that a waiter may be concerned with who is to look when the stream grew."""
+    """Every interest that matches a stream: its waiters must read again when the stream grows."""
     yield stream
     yield "*"
     for at, character in enumerate(stream, start=1):

@@ -1,1 +1,1 @@
-"""What every surface shares: checked requests, responses, hints. Runs nothing and imports no surface."""
+"""Shared by all surfaces: checked requests, responses, hints. Runs nothing and imports no surface."""

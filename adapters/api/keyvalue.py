@@ -1,4 +1,4 @@
-"""What the key-value calls of HTTP and MCP have in common: how long a value lives, and who wrote it."""
+"""Shared by the key-value calls of HTTP and MCP: default lifetime and author of a value."""
 
 from typing import Final
 
@@ -6,11 +6,11 @@ from holdlog.domain.message import Caller
 from holdlog.domain.names import allowed_agent_name
 
 DEFAULT_TTL: Final = 30 * 24 * 60 * 60
-"""Seconds that a value lives where nothing is said, as with echoValue."""
+"""Default lifetime of a value in seconds, as in echoValue."""
 
 
 def author(caller: Caller, otherwise: str) -> str:
-    """Who writes where the call does not say: its token, if it has one whose name agents can have."""
+    """The default author: the principal of the caller's token if it is an allowed agent name, else `otherwise`."""
     try:
         return allowed_agent_name(caller.principal or otherwise)
     except ValueError:

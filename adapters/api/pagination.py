@@ -1,4 +1,5 @@
-"""Pages end by rows and by bytes: a longer answer would block the server that sends it and the host that reads it."""
+"""Limits pages by rows and by bytes: a larger response would block the server that sends it and the host that reads
+it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
@@ -12,14 +13,14 @@ from holdlog.domain.value import Json
 MAX_PAGE: Final = 1000
 """Rows."""
 MAX_PAGE_BYTES: Final = 1024 * 1024
-"""Of values as JSON, with `ROW_BYTES` for each row or history entry; a page has at least one row, however large."""
+"""Bytes of values as JSON, plus `ROW_BYTES` per row or history entry; a page has at least one row, however large."""
 ROW_BYTES: Final = 200
-"""About what stands beside a value in an answer: version, author, time."""
+"""Approximate bytes that accompany a value in a response: version, author, time."""
 _CONDITION_BYTES: Final = 40
-"""About what an answer has for a fencing condition besides its resource."""
+"""Approximate bytes of a fencing condition in a response, without its resource."""
 FIRST_CHUNK: Final = 8
 LAST_CHUNK: Final = 128
-"""Rows that are fetched at once: few at first, as they may be large, then twice as many each time."""
+"""Rows fetched at once: few at first, as they may be large, then twice as many each time."""
 
 Row = TypeVar("Row")
 Cursor = TypeVar("Cursor", int, str)
@@ -28,7 +29,7 @@ Cursor = TypeVar("Cursor", int, str)
 def chunks(
     fetch: Callable[[Cursor | None, int], Sequence[Row]], start: Cursor | None, place: Callable[[Row], Cursor]
 ) -> Iterator[Row]:
-    """All rows, fetched as they are asked for; `fetch` gets the place of the row before and how many."""
+    """Iterate over all rows, fetching on demand. `fetch` gets the place of the previous row and the number of rows."""
     size = FIRST_CHUNK
     while True:
         rows = fetch(start, size)
@@ -66,7 +67,7 @@ def datum_bytes(datum: Datum) -> int:
 
 
 def up_to_a_page(sizes: Iterable[int]) -> int:
-    """Their sum; what would go beyond a page anyway is not counted to its end."""
+    """Sum the sizes, but stop once the sum exceeds a page."""
     held = 0
     for size in sizes:
         held += size

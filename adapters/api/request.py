@@ -1,4 +1,4 @@
-"""What a call is: what to run, and how to answer. Runs nothing itself; opened.py does."""
+"""Types of requests: what to run, and how to respond. Runs nothing itself; runtime/engine.py does."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ Answered = TypeVar("Answered", covariant=True)
 
 @dataclass(frozen=True)
 class Settings:
-    """`max_value_bytes`: of a value as JSON. All else in seconds, but for the number `max_claims`.
-
-    `max_wait`: that one call may wait; many hosts cut calls at 60. `lease`: of a claim that names none. `grace`: what
-    is left of a lease when its holder's server ended. `idle_limit`: how long after a session's last call its server
-    renews what it holds. `max_claims`: that one agent may hold. `keeps`: whether this process keeps the leases of
-    its callers alive; over HTTP only their calls do, because another replica may get the next one. `workspaces`: which
-    paths are where; None: paths are names, as told.
+    """Settings of a store. All values in seconds except `max_value_bytes` (of a value as JSON) and the number
+    `max_claims`.
+    `max_wait`: longest wait of one call; many hosts cut calls at 60. `lease`: default duration of a claim's lease.
+    `grace`: what remains of a lease when its holder's process ends. `idle_limit`: how long after a session's last call
+    its process renews what it holds. `max_claims`: number of claims that one agent may hold. `keeps`: whether this
+    process keeps the leases of its callers alive; over HTTP only their calls do, because another replica may get the
+    next one. `workspaces`: maps paths to resources; None: paths are plain names.
     """
 
     max_value_bytes: int = 256 * 1024
@@ -34,46 +34,46 @@ class Settings:
 
 
 class ResourceNames(Protocol):
-    """Which paths are where."""
+    """Maps paths of workspaces to resources."""
 
     def canonical(self, text: str) -> str:
-        """The one spelling of a resource. Raises ValueError."""
+        """The canonical name of a resource. Raises ValueError."""
 
     def claimable(self, text: str) -> str:
-        """As `canonical`, for a new claim. Raises ValueError for a name that protects nothing, too."""
+        """As `canonical`, for a new claim. Also raises ValueError for a name that protects nothing."""
 
     def shown(self, resource: str) -> str:
-        """How to tell a stored resource, so that `canonical` takes it back."""
+        """A name for a stored resource that `canonical` accepts."""
 
     def is_folder(self, resource: str) -> bool:
         """Whether a stored resource is the name of a folder that exists."""
 
     def is_missing(self, resource: str, given: str) -> bool:
-        """Whether nothing exists under a stored resource, given by its caller as `given`, and nothing is likely to."""
+        """Whether no file exists, or is likely to exist, under a stored resource that the caller passed as `given`."""
 
     def elsewhere(self, resource: str) -> list[tuple[str, str]]:
         """The same path in the other workspaces: their names and resources."""
 
 
 class CommandRequest(NamedTuple, Generic[Answered]):
-    """A command, and the answer to its outcome."""
+    """A command, and the response to its outcome."""
 
     command: AnyCommand
     answer: Callable[[Outcome], Answered]
 
 
 class Query(NamedTuple, Generic[Answered]):
-    """An answer from one snapshot. `large`: it may take longer than a coroutine should block its loop."""
+    """A response from one snapshot. `large`: it may take longer than a coroutine should block its loop."""
 
     answer: Callable[[Reader], Answered]
     large: bool = False
 
 
 class BlockingQuery(NamedTuple, Generic[Answered]):
-    """Look, given the seconds gone by, until there is an answer; after `seconds` the last word is `timed_out`'s.
-
-    `concerns`: what has to change before another look is worth its while (projections/waiting.py). `large`: a look may
-    take longer than a coroutine should block its loop."""
+    """Calls `look` with the elapsed seconds until it returns a response; after `seconds`, returns that of `timed_out`.
+    `concerns`: what must change before another read is useful (projections/waiting.py). `large`: a read may take longer
+    than a coroutine should block its loop.
+    """
 
     look: Callable[[Reader, float], Answered | None]
     timed_out: Callable[[Reader, float], Answered]
@@ -83,8 +83,8 @@ class BlockingQuery(NamedTuple, Generic[Answered]):
 
 
 class ClaimRequest(NamedTuple, Generic[Answered]):
-    """A claim that may stand in line: `command` once, and, after `seconds` or when its ticket is gone, `again`, which
-    waits no more. Both outcomes are answered by `answer`."""
+    """A claim that may queue: runs `command` once and, after `seconds` or once its ticket is gone, `again`, which no
+    longer waits. `answer` converts both outcomes to a response."""
 
     command: AcquireClaim
     again: AcquireClaim

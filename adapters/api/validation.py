@@ -1,4 +1,4 @@
-"""The checks of arguments that all calls share. Each raises InvalidError, of one line, without the value."""
+"""Argument checks that all requests share. Each raises InvalidError with one line, without the value."""
 
 import math
 from collections.abc import Callable
@@ -17,28 +17,28 @@ MAX_VERSION: Final = 2**63 - 1
 MAX_SHOWN: Final = 64
 """Characters of an argument's name in an error."""
 LONGEST: Final = 1e9
-"""Seconds that a wait may be asked for: whatever is longer is capped anyway."""
+"""Longest wait in seconds that a caller can request; longer ones are capped anyway."""
 
 Answer = TypeVar("Answer")
 
 NAME: Final = TypeAdapter[str](Name)
 AGENT: Final = TypeAdapter[str](AllowedAgent)
 STORED_AGENT: Final = TypeAdapter[str](Agent)
-"""To look for what an agent did, whatever its name."""
+"""Accepts any stored agent name, to search for what an agent did."""
 BEGINNING: Final = TypeAdapter[str](Beginning)
 SESSION: Final = TypeAdapter[str](Label)
 
 
 def caller(base: Caller = NOBODY, **facts: str | None) -> Caller:
     """`base` with the facts of one call (reason, request_id …); None adds nothing. Raises InvalidError."""
-    told = {fact: value for fact, value in facts.items() if value is not None}
-    return checked(lambda: Caller.model_validate(base.model_dump() | told)) if told else base
+    given = {fact: value for fact, value in facts.items() if value is not None}
+    return checked(lambda: Caller.model_validate(base.model_dump() | given)) if given else base
 
 
 def checked(make: Callable[[], Answer], by: str = "updated_by") -> Answer:
-    """Build a message; what pydantic finds becomes an InvalidError of one line, without the value.
-
-    `by`: what the caller calls the field of that name."""
+    """Build a message; a finding of pydantic becomes an InvalidError with one line, without the value.
+    `by`: the caller's name for the field `by`.
+    """
     try:
         return make()
     except ValidationError as error:
@@ -46,7 +46,7 @@ def checked(make: Callable[[], Answer], by: str = "updated_by") -> Answer:
 
 
 def whole(number: object, argument: str) -> int:
-    """A version: 0 or more, small enough for every store."""
+    """Check a version: 0 or more, small enough for every store."""
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MAX_VERSION:
         raise InvalidError(f"{argument}: must be a whole number from 0 to {MAX_VERSION}")
     return number
@@ -66,7 +66,7 @@ def text(given: str, argument: str, rule: TypeAdapter[str]) -> str:
 
 
 def json_value(given: object, limit: int) -> Json:
-    """A value of so many bytes as JSON at most. Raises TooLargeError, too."""
+    """Convert to JSON of at most `limit` bytes. Also raises TooLargeError."""
     try:
         value = Json.of(given)
     except ValueError as error:
@@ -81,7 +81,7 @@ def after_argument(given: str | None, argument: str) -> str | None:
 
 
 def number_of_seconds(given: object, argument: str, least: float = 0.0, most: float | None = None) -> float:
-    """A finite number of seconds within its bounds; never clamped."""
+    """Check a finite number of seconds within its bounds; it is never clamped, except to `LONGEST`."""
     within = f", {least:g} to {most:g}" if most is not None else f", {least:g} or more"
     if (
         isinstance(given, bool)
@@ -95,7 +95,7 @@ def number_of_seconds(given: object, argument: str, least: float = 0.0, most: fl
 
 
 def first_finding(error: ValidationError, by: str = "by") -> str:
-    """The argument and what is wrong with it; an unknown argument whose name is no name is not repeated."""
+    """The argument and what is wrong with it; an unknown argument that is too long or unprintable is not repeated."""
     finding = error.errors(include_url=False, include_input=False)[0]
     place = ""
     for part in finding["loc"]:
@@ -128,4 +128,4 @@ _WORDS: Final = {
     "extra_forbidden": "is no argument of this call",
     "unexpected_keyword_argument": "is no argument of this call",
 }
-"""What pydantic's kinds of errors are called here."""
+"""Texts for pydantic's error types."""

@@ -1,1 +1,1 @@
-"""Who may do what: tokens, principals, grants. No surface and no store is known here."""
+"""Authorization: tokens, principals and grants. Does not depend on any surface or store."""

@@ -1,4 +1,4 @@
-"""What a principal may do: scopes on namespaces and resources, by patterns."""
+"""Grants: what a principal may do, as scopes on patterns of namespaces and resources."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -22,16 +22,17 @@ _INCLUDED: Final[dict[Scope, frozenset[Scope]]] = {
     "write-threads": frozenset({"write-threads", "read-threads"}),
     "metrics": frozenset({"metrics"}),
 }
-"""What a grant allows, by its scope. `read` and `write` cover values, claims and threads whose names match."""
+"""The scopes that each scope includes. `read` and `write` cover values, claims and threads whose names match."""
 WIDE: Final[dict[str, str]] = {
     "read": "values, claims and threads",
     "write": "values and threads; reads claims",
 }
-"""Scopes that cover names of several kinds, and which."""
+"""Scopes that cover several kinds of names, and those kinds."""
 
 
 class ScopeGrant(NamedTuple):
-    """`pattern`: of a namespace or resource; `*` stands for any text, also for none; all else for itself."""
+    """`pattern`: matches namespaces or resources; `*` matches any text, including the empty one; all else is
+    literal."""
 
     scope: Scope
     pattern: str
@@ -41,17 +42,18 @@ class ScopeGrant(NamedTuple):
 
 
 class Grants(NamedTuple):
-    """All that one principal may do. `write` includes `read`, `admin` includes everything; `read` and `write` cover
-    values, claims and threads, `read-values` and the like one kind.
+    """All permissions of one principal. `write` includes `read`, `admin` includes everything; `read` and `write` cover
+    values, claims and threads, `read-values` and similar scopes only one kind.
 
-    Names are namespaces as they are stored, and resources by their canonical name: the path in the default workspace,
-    `file://<workspace>/<path>` in another one, `custom://<name>`."""
+    Names are namespaces as stored, and resources by their canonical name: the path in the default workspace,
+    `file://<workspace>/<path>` in another one, `custom://<name>`.
+    """
 
     grants: tuple[ScopeGrant, ...]
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> "Grants":
-        """From `scope:pattern`, as `write:build-*`. Raises InvalidError."""
+        """Parse `scope:pattern`, such as `write:build-*`. Raises InvalidError."""
         grants = tuple(dict.fromkeys(_grant(text) for text in texts))
         if not grants or len(grants) > MAX_ALLOWED:
             raise InvalidError(f"allow: must hold 1 to {MAX_ALLOWED} grants, as write:build-*")
@@ -59,7 +61,7 @@ class Grants(NamedTuple):
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> "Grants":
-        """As `parse`, but what is no grant is passed over; without one, nothing is allowed."""
+        """Parse like `parse`, but ignore invalid grants. Without a valid one, nothing is allowed."""
         found: dict[ScopeGrant, None] = {}
         for text in texts:
             with suppress(InvalidError):
@@ -70,22 +72,22 @@ class Grants(NamedTuple):
         return any(scope in _INCLUDED[grant.scope] and _matches(grant.pattern, name) for grant in self.grants)
 
     def allows_some(self, *scopes: Scope) -> bool:
-        """Whether any of these is allowed of anything."""
+        """Whether any of these scopes is granted on at least one name."""
         return any(scope in _INCLUDED[grant.scope] for grant in self.grants for scope in scopes)
 
     def require(self, scope: Scope, name: str) -> None:
-        """Raises DeniedError."""
+        """Require `scope` on `name`. Raises DeniedError."""
         if not self.allows(scope, name):
             raise DeniedError(f"{scope}:{name}")
 
     def sees_claim(self, resource: str) -> bool:
-        """Whether it may be known who holds it."""
+        """Whether the principal may know who holds the resource."""
         return self.allows("read-claims", resource) or self.allows("claim", resource)
 
     def sees(self, stream: str) -> bool:
-        """Whether the events of a stream may be read: of a record with `read-values` on its namespace, of a claim with
-        `read-claims` or `claim` on its resource, of a thread with `read-threads` on its name, of a token with `admin`,
-        of an agent with anything but `metrics`."""
+        """Whether the principal may read the events of a stream. Required: for a record `read-values` on its namespace;
+        for a claim `read-claims` or `claim` on its resource; for a thread `read-threads` on its name; for a token
+        `admin`; for an agent any scope but `metrics`."""
         kind, _, rest = stream.partition(":")
         match kind:
             case "record":
@@ -112,7 +114,8 @@ def _grant(text: str) -> ScopeGrant:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """In one pass over the name, however many stars there are: whoever may issue a token may stop no server."""
+    """Match in one pass over the name, however many stars there are: an issuer of tokens must not be able to stall a
+    server."""
     if "*" not in pattern:
         return pattern == name
     first, *middle, last = _parts(pattern)

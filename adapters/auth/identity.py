@@ -1,4 +1,4 @@
-"""Session ids and receipts act as credentials: only salted hashes of them are stored and shown."""
+"""Hashes of session ids and receipts. Both act as credentials, so only salted hashes are stored and shown."""
 
 import hashlib
 import secrets
@@ -6,8 +6,8 @@ from typing import Final, Literal, NamedTuple
 
 SessionSource = Literal["meta", "mcp", "header", "option", "process", "shell"]
 """Where a session id comes from: `_meta` of an MCP request, Mcp-Session-Id, the header Holdlog-Session, `--session` or
-`session=`, the process itself, or a command that somebody typed. Equal texts from different sources are
-different sessions."""
+`session=`, the process itself, or a command typed in a shell. Equal texts from different sources are different
+sessions."""
 
 SALT: Final = "session_salt"
 """Name of the store's entry (`Reader.meta`) that holds the salt."""
@@ -17,24 +17,24 @@ _CHARACTERS: Final = 16
 
 
 class SessionId(NamedTuple):
-    """The text that identifies a session, and where it comes from."""
+    """The text that identifies a session, and its source."""
 
     source: SessionSource
     text: str
 
 
 class Identity:
-    """Hashes what identifies a caller, with the salt of one store, so that all its processes agree."""
+    """Hashes what identifies a caller, with the store's salt, so that all processes on the store get the same hash."""
 
     def __init__(self, salt: str) -> None:
         self._salt = salt
 
     def session(self, source: SessionSource, text: str) -> str:
-        """As stored and shown: the source and a short hash, such as `mcp-3f9a0b1c2d4e5f60`."""
+        """Hash a session id as it is stored and shown: the source and a short hash, such as `mcp-3f9a0b1c2d4e5f60`."""
         return f"{source}-{self._hash(f'{source} {text}')}"
 
     def receipt(self, text: str) -> str:
-        """As stored; it is never shown."""
+        """Hash a receipt as it is stored; it is never shown."""
         return self._hash(f"receipt {text}")
 
     def _hash(self, text: str) -> str:
@@ -42,5 +42,5 @@ class Identity:
 
 
 def new_receipt() -> str:
-    """Random, and short enough for an agent to copy."""
+    """Generate a random receipt, short enough for an agent to copy."""
     return secrets.token_hex(6)

@@ -1,4 +1,4 @@
-"""JSON Web Tokens of an identity provider: issuer, audience and signature checked, grants out of their claims."""
+"""JSON Web Tokens of an identity provider: check issuer, audience and signature, and read grants from the claims."""
 
 import asyncio
 import logging
@@ -22,10 +22,10 @@ GRANTS_CLAIM: Final = "holdlog"
 SPACE_CLAIM: Final = "holdlog_space"
 SCOPE_PREFIX: Final = "holdlog:"
 REFRESH_SECONDS: Final = 10.0
-"""Between two fetches of the keys, whatever is asked for: nobody makes us ask the provider again and again."""
+"""Minimum time between two fetches of the keys, so that forged tokens cannot make us flood the provider."""
 FETCH_SECONDS: Final = 10.0
 LEEWAY_SECONDS: Final = 60.0
-"""By which the provider's clock may be ahead of ours."""
+"""How far the provider's clock may be ahead of ours."""
 
 _ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -34,7 +34,8 @@ _log = logging.getLogger("holdlog")
 
 
 class JwtOptions(NamedTuple):
-    """All three are needed. `jwks_url`: where the provider's public keys are (RFC 7517)."""
+    """Options of the verification; all three are required. `jwks_url`: where the provider publishes its keys (RFC
+    7517)."""
 
     issuer: str
     audience: str
@@ -43,7 +44,7 @@ class JwtOptions(NamedTuple):
 
 
 class JwtBearers:
-    """Raises InvalidError for options that cannot be right, in one line."""
+    """Verifies JWTs. Raises InvalidError, with a one-line message, for options that cannot work."""
 
     def __init__(self, options: JwtOptions) -> None:
         _require_whole(options)
@@ -56,13 +57,13 @@ class JwtBearers:
         )
 
     async def bearer(self, text: str) -> Principal | None:
-        """Raises UnavailableError where the provider's keys cannot be fetched."""
+        """Verify a token and return its principal. Raises UnavailableError if the provider's keys cannot be fetched."""
         try:
             found = await self._verifier.load_access_token(text)
             return None if found is None else _principal(found.claims)
         except UnavailableError:
             raise
-        except Exception as error:  # whatever a stranger puts into a token, it is no error of ours
+        except Exception as error:  # input from a stranger must never surface as our error
             _log.debug("a JWT was refused: %s", type(error).__name__)
             return None
 
@@ -81,7 +82,7 @@ def _require_whole(options: JwtOptions) -> None:
 
 
 def _principal(claims: Mapping[str, Any]) -> Principal | None:
-    """None for a token without a subject, without an end, or from the future."""
+    """The principal of the claims; None for a token without a subject or expiry, or issued in the future."""
     subject, end, start = claims.get("sub"), claims.get("exp"), claims.get("nbf", 0)
     now = time.time()
     if not isinstance(subject, str) or not _is_time(end) or not _is_time(start):
@@ -90,7 +91,7 @@ def _principal(claims: Mapping[str, Any]) -> Principal | None:
         return None
     try:
         if label(subject) != subject:
-            return None  # two subjects must not become one principal
+            return None  # distinct subjects must not map to one principal
         name = label(f"jwt:{subject}")
         space = space_name(claims[SPACE_CLAIM]) if SPACE_CLAIM in claims else None
     except (ValueError, TypeError):
@@ -99,7 +100,8 @@ def _principal(claims: Mapping[str, Any]) -> Principal | None:
 
 
 def _granted(claims: Mapping[str, Any]) -> Iterator[str]:
-    """Scopes with our prefix, and a claim of our own; what is no grant is passed over, and allows nothing."""
+    """Yield the scopes with our prefix and the grants in our own claim. Invalid grants are ignored later and allow
+    nothing."""
     scopes = claims.get("scope", claims.get("scp", ()))
     given = [it.removeprefix(SCOPE_PREFIX) for it in _listed(scopes) if it.startswith(SCOPE_PREFIX)]
     yield from (given + _listed(claims.get(GRANTS_CLAIM, ())))[:MAX_ALLOWED]
@@ -115,14 +117,14 @@ def _is_time(value: object) -> TypeGuard[float]:
 
 
 class _Keys(JWTVerifier):
-    """Tells apart a token that is wrong and a provider that does not answer."""
+    """Distinguishes an invalid token from a provider that does not answer."""
 
     _unreachable = False
 
     async def _fetch_jwks(self) -> dict[str, Any]:
         self._unreachable = True
         with suppress(httpx2.HTTPError, httpx2.InvalidURL, ValueError, RecursionError, TimeoutError):
-            async with asyncio.timeout(FETCH_SECONDS):  # all who need the keys wait for them
+            async with asyncio.timeout(FETCH_SECONDS):  # all callers that need the keys wait for this fetch
                 found: Any = await super()._fetch_jwks()
             if isinstance(found, dict) and isinstance(found.get("keys"), list):
                 self._unreachable = False

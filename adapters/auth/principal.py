@@ -1,4 +1,4 @@
-"""Who was authenticated."""
+"""The authenticated principal."""
 
 from typing import NamedTuple
 
@@ -6,8 +6,8 @@ from holdlog.adapters.auth.grants import Grants
 
 
 class Principal(NamedTuple):
-    """`name` stands in the envelope of every event: `token:ci`, `static`, `jwt:ann`. `space`: the only one it may use;
-    None: the main store. `expires_at`: microseconds UTC."""
+    """An authenticated caller. `name`: recorded in the envelope of every event, such as `token:ci`, `static`,
+    `jwt:ann`. `space`: the only space it may use; None: the main store. `expires_at`: microseconds UTC."""
 
     name: str
     grants: Grants

@@ -1,4 +1,4 @@
-"""The one static token, out of a file or the environment."""
+"""The single static token, from a file or the environment."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -10,14 +10,16 @@ from holdlog.domain.refusals import InvalidError
 
 VARIABLE: Final = "HOLDLOG_AUTH_TOKEN"
 SHORT: Final = 16
-"""Characters; what has fewer can be guessed."""
+"""Characters; a shorter token can be guessed."""
 
 
 def static_token(environ: Mapping[str, str], file: str | None, tell: Callable[[str], None]) -> str | None:
-    """Out of `file`, else HOLDLOG_AUTH_TOKEN or the file that HOLDLOG_AUTH_TOKEN_FILE names; None where none is set.
+    """The static token from `file`, else HOLDLOG_AUTH_TOKEN or the file that HOLDLOG_AUTH_TOKEN_FILE names; None if
+    none is set.
 
-    `tell` is told what is unwise. Raises InvalidError for one that is empty or blank: whoever wanted a token must not
-    get a server without."""
+    Calls `tell` with warnings. Raises InvalidError for an empty or blank token: a server configured with a token must
+    not start without one.
+    """
     set_ = [name for name in (VARIABLE, f"{VARIABLE}_FILE") if name in environ]
     if file is not None and set_:
         raise InvalidError(f"--auth-token-file and {set_[0]} are both set; keep one")

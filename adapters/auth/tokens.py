@@ -1,4 +1,4 @@
-"""The text of a token, and whom the tokens in a store let in. A text is shown once; only its hash is kept."""
+"""Token texts, and the principals of stored tokens. A text is shown once; only its hash is stored."""
 
 import hashlib
 import hmac
@@ -13,7 +13,7 @@ from holdlog.domain.refusals import InvalidError
 from holdlog.domain.token import Token
 
 PREFIX: Final = "holdlog_"
-"""What scanners for leaked secrets may look for."""
+"""A prefix that scanners for leaked secrets can detect."""
 
 _TEXT: Final = re.compile(rf"{PREFIX}([a-z0-9-]{{1,64}})_[A-Za-z0-9_-]{{43}}")
 _NOBODYS: Final = "0" * 64
@@ -22,14 +22,15 @@ _log = logging.getLogger("holdlog")
 
 
 class Fresh(NamedTuple):
-    """A token that was just made. `text` is for its bearer alone, `hash` for the store."""
+    """A new token. `text` is for its bearer alone, `hash` for the store."""
 
     text: str
     hash: str
 
 
 def fresh(name: str) -> Fresh:
-    """With 256 random bits, so that a plain hash is enough (no salt, no work factor: nobody guesses it)."""
+    """Generate a token with 256 random bits: it cannot be guessed, so a plain hash is enough (no salt, no work
+    factor)."""
     text = f"{PREFIX}{name}_{secrets.token_urlsafe(32)}"
     return Fresh(text, hash_of(text))
 
@@ -40,15 +41,17 @@ def hash_of(text: str) -> str:
 
 
 def name_in(text: str) -> str | None:
-    """The name of the token that a text claims to be; None for what is no stored token's text."""
+    """The name of the token that a text claims to be; None if it does not have the form of a stored token."""
     found = _TEXT.fullmatch(text)
     return found[1] if found else None
 
 
 def bearer(hashed: str, token: Token, at: int) -> Principal | None:
-    """Whom a text of this hash stands for at a time (microseconds UTC); `expires_at` is the end of this very text.
+    """The principal that a text with this hash authenticates at a time (microseconds UTC), or None. `expires_at` is the
+    expiry of this very text.
 
-    One that nobody issued takes as long as one with a wrong secret."""
+    A token that was never issued takes as long to check as one with a wrong secret.
+    """
     first, *previous = (*token.hashes(at), _NOBODYS)[:2]
     is_current = hmac.compare_digest(hashed, first)
     is_previous = hmac.compare_digest(hashed, previous[0] if previous else _NOBODYS)

@@ -1,6 +1,6 @@
 """The calls on the command line: `holdlog get`, `set`, `claims` … for people and scripts.
 
-Exit code 0: done; 1: refused, not there, or timed out; 2: bad arguments. `--json` prints the answer as MCP gives it.
+Exit code 0: done; 1: refused, missing, or timed out; 2: bad arguments. `--json` prints the response as in MCP.
 """
 
 import argparse
@@ -16,16 +16,16 @@ from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.cli.settings import named_place, place_of, workspaces_of
 
 _READ_ONLY: Final = frozenset({"get", "list", "history", "claims", "agents", "status"})
-"""Commands that make no store where there is none."""
+"""Commands that do not create a missing store."""
 _LISTS: Final = frozenset({"list", "claims", "agents"})
-"""Commands that list nothing in a new repository, where the store does not exist yet."""
+"""Commands with an empty list in a new repository, where the store does not exist yet."""
 
 _OF_HOLDERS: Final = frozenset({"claim", "release", "wait", "set", "delete"})
 _OF_RESOURCES: Final = frozenset({"claims", "agents", "claim", "release", "status", "wait", "set", "delete"})
 """Commands that name resources, which may be paths."""
 
 Parsers = Any
-"""What `add_subparsers` returns; argparse gives its type no public name."""
+"""The result type of `add_subparsers`, which argparse does not export."""
 
 _EXAMPLES: Final = {
     "get": "get campaign budget",
@@ -43,7 +43,7 @@ _EXAMPLES: Final = {
 }
 
 LONGEST_WAIT: Final = 24 * 60 * 60.0
-"""Seconds; no host is there that would cut a call."""
+"""Seconds; there is no host here that would cut a call."""
 
 _NAMES_HERE: Final = {
     "resource": "RESOURCE",
@@ -61,7 +61,7 @@ _NAMES_HERE: Final = {
     "since_version": "--since",
     "after_key": "--after",
 }
-"""Arguments of calls that are called otherwise here; every other one is an option of its name."""
+"""Arguments of calls with another name here; every other one is an option with its name."""
 
 _OUTCOMES: Final = ("released", "modified", "created", "deleted", "moved")
 _GOOD: Final = frozenset({"ok", "claimed", "already_claimed", "released", "already_free", "available", "deleted"})
@@ -187,7 +187,7 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
         may_be_new = options.command in _LISTS and named_place(options.db) is None
         if not (may_be_new and options.json):
             return texts.no_store(place, expected=not may_be_new)
-        place = ":memory:"  # nothing is listed, in the usual shape
+        place = ":memory:"  # an empty list, in the usual shape
     known = workspaces_of(options) if options.command in _OF_RESOURCES else None
     settings = Settings(workspaces=known, max_wait=LONGEST_WAIT)
     session = named_session(getattr(options, "session", None)) or SessionId("shell", process_session())
@@ -209,13 +209,13 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
     else:
         print(texts.printable(texts.text(result, place, options.command)), file=sys.stdout if good else sys.stderr)
         remark = texts.remark(result)
-        if remark and sys.stdout.isatty():  # for a person; what goes on to a program is the value alone
+        if remark and sys.stdout.isatty():  # for people; programs get only the value
             print(remark, file=sys.stderr)
     return 0 if good else 1
 
 
 def _by_the_names_here(message: str, options: argparse.Namespace) -> str:
-    """An error that begins with an argument of a call, with what the command line calls it."""
+    """An error that begins with an argument of a call, with its name on the command line."""
     found = re.match(r"([a-z_]+)(\[\d+\])?: ", message)
     if found is None:
         return message
@@ -252,7 +252,7 @@ def _delete(engine: Any, options: argparse.Namespace) -> Result:
 
 
 def _guards(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """From `RESOURCE@VERSION`. Raises InvalidError."""
+    """The fencing conditions from `RESOURCE@VERSION`. Raises InvalidError."""
     from holdlog.domain.refusals import InvalidError
 
     found = []
@@ -278,7 +278,7 @@ def _board(engine: Any, options: argparse.Namespace) -> Any:
 
 
 def _agents(engine: Any, options: argparse.Namespace) -> Result:
-    """Return a row for each session, and for each connected process that holds nothing."""
+    """A row for each session, and for each connected process that holds nothing."""
     found: Result = engine.read(engine.requests.agents(engine.liveness.processes(), options.agent))
     return found
 
@@ -333,7 +333,7 @@ def _release(engine: Any, options: argparse.Namespace) -> Result:
 
 
 def _take_all(engine: Any, options: argparse.Namespace) -> Result:
-    """Take all claims of the agent that `--agent` names; who takes them is the user of this command."""
+    """Take all claims of the agent that `--agent` names, in the name of the user of this command."""
     from holdlog.adapters.api.claims.responses import AlreadyFree
     from holdlog.domain.claims.commands import MAX_RESOURCES
 
@@ -358,7 +358,7 @@ def _sessions_of(engine: Any, agent: str) -> tuple[Any, list[str]]:
 
 
 def _show_sessions(sessions: Any) -> None:
-    """Who holds something, in which process and with which last call, before anything is taken."""
+    """Show the holders, their processes and last calls, before anything is taken."""
     from holdlog.adapters.cli import texts
 
     print(texts.printable(texts.text(sessions, "", "agents")), file=sys.stderr)
@@ -388,14 +388,14 @@ def _expected(options: argparse.Namespace) -> int | None:
 
 
 def _value(given: str) -> Any:
-    """JSON where it is JSON, else the text itself. Broken JSON is a bad argument."""
+    """The value as JSON if it is JSON, else as text. Broken JSON is a bad argument."""
     text = sys.stdin.read() if given == "-" else given
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         if text.lstrip()[:1] in ("{", "[", '"'):
-            told = "VALUE looks like JSON but is not; quote it as a JSON string to store it as text"
-            raise argparse.ArgumentTypeError(told) from None
+            message = "VALUE looks like JSON but is not; quote it as a JSON string to store it as text"
+            raise argparse.ArgumentTypeError(message) from None
         return text
 
 

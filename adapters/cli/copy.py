@@ -20,7 +20,7 @@ What stands behind PGPASSWORD or in ~/.pgpass need not stand in a URL. See docs/
 
 
 def add_copy(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command; `run` of its namespace answers with the exit code."""
+    """Add the command; `run` of its namespace returns the exit code."""
     parser = subparsers.add_parser(
         "copy",
         help="copy a store to another file or database, or move it there",
@@ -39,7 +39,7 @@ def add_copy(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def run_copy(options: argparse.Namespace) -> int:
-    """Raises HoldlogError, LocationError."""
+    """Run `holdlog copy`. Raises HoldlogError, LocationError."""
     from holdlog.adapters.cli.texts import print_note, printable
     from holdlog.adapters.python.copying import copy
 
@@ -61,9 +61,9 @@ def run_copy(options: argparse.Namespace) -> int:
     if options.json:
         print_line(json.dumps({**report._asdict(), "verified": True, "seconds": round(seconds, 3)}))
         return 0
-    told = "were there already" if report.already else f"copied in {seconds:.1f} s"
+    result = "were there already" if report.already else f"copied in {seconds:.1f} s"
     store_id = f"same store id {report.store_id}" if report.kept_id else f"new store id {report.store_id}"
-    line = f"{report.events:,} events {told}, last position {report.position:,}, verified; {store_id}"
+    line = f"{report.events:,} events {result}, last position {report.position:,}, verified; {store_id}"
     print_line(f"{mark('ok', sys.stdout)} {line}")
     if report.kept_id:
         print_line(printable(f"  {report.source} is sealed; use {report.target} from now on"))

@@ -1,4 +1,4 @@
-"""The options of `holdlog serve --transport http`, and how it starts."""
+"""The options of `holdlog serve --transport http`, and its start."""
 
 import argparse
 import gc
@@ -38,8 +38,8 @@ def add_http_options(serve: argparse.ArgumentParser) -> None:
 
     def add(name: str, metavar: str, help_text: str, fallback: str = "", kind: Any = str) -> None:
         given = environment(_variable(name), fallback)
-        told = f"{help_text} (default: {fallback})" if fallback else help_text
-        http.add_argument(name, metavar=metavar, type=kind, default=given or None, help=told)
+        shown_help = f"{help_text} (default: {fallback})" if fallback else help_text
+        http.add_argument(name, metavar=metavar, type=kind, default=given or None, help=shown_help)
 
     def several(name: str, metavar: str, help_text: str) -> None:
         given = [word.strip() for word in environment(_variable(name), "").split(",") if word.strip()]
@@ -83,7 +83,7 @@ def serve_http(
     groups: Sequence[str],
     nats: "NatsOptions | None",
 ) -> int:
-    """Until the process is told to end. Raises refusals of one line for what cannot be served, before anything runs."""
+    """Serve until shutdown. Raises one-line refusals of invalid settings before anything runs."""
     from holdlog.adapters.cli.texts import print_note
     from holdlog.adapters.compose import open_holdlog, publish_to_nats
     from holdlog.adapters.http.app import build_app
@@ -100,16 +100,16 @@ def serve_http(
     http = http_options_of(options)
     mcp = build_server(None, groups, options.tool_prefix)
     bound = bound_socket(http.host, http.port)
-    engine = beside = None
+    engine = background = None
     try:
         engine = open_holdlog(place, settings, what="http", tell=print_note)
         prepare(engine)
         verifier = _verifier_of(options, engine, print_note)
         _require_safe(options, bound.getsockname()[0], verifier is not None)
-        beside = publish_to_nats(engine, place, nats) if nats is not None else None
+        background = publish_to_nats(engine, place, nats) if nats is not None else None
         spaces = Tenants(place, engine, settings, http.max_spaces or None, prepare)
         ending = Shutdown()
-        relay = None if beside is None else lambda: beside.status
+        relay = None if background is None else lambda: background.status
         app = build_app(mcp, spaces, verifier, http, ending, relay)
         who = "tokens are required" if verifier is not None else "no token is required"
         ready = f"serving {url_of(bound)} (MCP at {http.path}), store {without_password(place)}; {who}"
@@ -121,21 +121,21 @@ def serve_http(
         server_of(app, http, ending, begin).run(sockets=[bound])
     finally:
         bound.close()
-        if beside is not None:
-            beside.stop()
+        if background is not None:
+            background.stop()
         if engine is not None:
             engine.close()
     return 0
 
 
 def _settle() -> None:
-    """What was imported stays for good: looking through it for garbage would stop every call, 0.1 s each time."""
+    """Exempt imported objects from garbage collection: scanning them would stop every call for 0.1 s each time."""
     gc.collect()
     gc.freeze()
 
 
 def http_options_of(options: argparse.Namespace) -> "HttpOptions":
-    """Raises InvalidError."""
+    """The options of the HTTP server. Raises InvalidError."""
     from holdlog.adapters.http.options import HttpOptions
 
     if not _PATH.fullmatch(options.path) or f"/{options.path.split('/')[1]}" in _TAKEN:
@@ -167,7 +167,8 @@ def http_options_of(options: argparse.Namespace) -> "HttpOptions":
 
 
 def _verifier_of(options: argparse.Namespace, engine: "Engine", tell: Callable[[str], None]) -> "TokenVerifier | None":
-    """None: no token is required. Raises InvalidError where one was asked for and nobody could have one."""
+    """The verifier of tokens; None: no token is required. Raises InvalidError if one is required but nobody could have
+    one."""
     from holdlog.adapters.runtime.verifier import build_verifier
 
     verifier = build_verifier(engine, os.environ, options.auth_token_file, _jwt_of(options), tell)
@@ -191,7 +192,7 @@ def _jwt_of(options: argparse.Namespace) -> "JwtOptions | None":
 
 
 def _require_safe(options: argparse.Namespace, address: str, has_tokens: bool) -> None:
-    """Raises InvalidError."""
+    """Check that the options are safe together. Raises InvalidError."""
     if has_tokens or options.insecure:
         return
     if not ip_address(address.partition("%")[0]).is_loopback:
@@ -201,7 +202,7 @@ def _require_safe(options: argparse.Namespace, address: str, has_tokens: bool) -
         )
     if "*" in options.allowed_origin:
         raise InvalidError("allowed-origin: * lets every web page in where no token is required; name origins")
-    if "*" in options.allowed_host:  # a page may point a name of its own here (DNS rebinding)
+    if "*" in options.allowed_host:  # a page may point its own name here (DNS rebinding)
         raise InvalidError("allowed-host: * lets every web page in where no token is required; name hosts")
 
 

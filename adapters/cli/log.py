@@ -1,4 +1,4 @@
-"""`holdlog log`: the events of a store, and with --follow whatever comes."""
+"""`holdlog log`: the events of a store, and new ones with --follow."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdlog.adapters.runtime.engine import Engine
 
 WIDEST: Final = 60
-"""Characters of what an event says besides its names."""
+"""Characters for the fields of an event, apart from its names."""
 PAGE: Final = 1000
 HEARTBEAT: Final = 60.0
 
@@ -27,13 +27,13 @@ _NAMED: Final = frozenset(
     | {"mixed_scripts"}
 )
 _RELIED_ON: Final = frozenset({"operation", "based_on", "forced", "guard"})
-"""What a write relied on is read with --json."""
+"""Fields with what a write relied on, shown only with --json."""
 _SESSIONS: Final = ("session", "former_session")
-"""Fields at the end of a line, where what an agent wrote leaves room for them."""
+"""Fields at the end of a line, where an agent's text leaves room for them."""
 _AGENTS: Final = ("agent", "forced_by")
 """Further fields that name an agent."""
 _SAID: Final = ("value", "checksum")
-"""What stands in a thread is read by `holdlog thread`."""
+"""Fields with the contents of a thread, which `holdlog thread` shows."""
 _EXAMPLES: Final = """\
 examples:
   holdlog log --namespace campaign
@@ -66,7 +66,7 @@ def add_log(commands: Parsers, store: argparse.ArgumentParser, places: argparse.
 
 
 def run_log(options: argparse.Namespace) -> int:
-    """Raises HoldlogError, LocationError."""
+    """Run `holdlog log`. Raises HoldlogError, LocationError."""
     from holdlog.adapters.api.request import Settings
     from holdlog.adapters.cli.texts import no_store, print_note
     from holdlog.adapters.compose import open_holdlog, store_exists
@@ -106,8 +106,8 @@ async def _follow(engine: "Engine", choice: "EventFilter", options: argparse.Nam
         after = reader.position() if options.after is None else options.after
     async with aclosing(follow(engine, choice, after, HEARTBEAT)) as coming:
         async for came in coming:
-            for happened in islice(came.events, left):
-                _show(event_view(happened.recorded, engine.requests.spelled), options.json)
+            for event in islice(came.events, left):
+                _show(event_view(event.recorded, engine.requests.spelled), options.json)
             left = None if left is None else left - len(came.events)
             if left is not None and left <= 0:
                 return
@@ -134,9 +134,9 @@ def _line(event: dict[str, Any]) -> str:
         if name not in left_out and (value != event["by"] or name == "forced_by")
     }
     rest |= {name: rest.pop(name) for name in _SESSIONS if name in rest}
-    said = json.dumps(rest.pop("value"), ensure_ascii=False) if "value" in rest else ""
-    said = " ".join([said, *(f"{name}={_told(name, value)}" for name, value in rest.items())]).strip()
-    short = said if len(said) <= WIDEST else said[: WIDEST - 1] + "…"
+    summary = json.dumps(rest.pop("value"), ensure_ascii=False) if "value" in rest else ""
+    summary = " ".join([summary, *(f"{name}={_told(name, value)}" for name, value in rest.items())]).strip()
+    short = summary if len(summary) <= WIDEST else summary[: WIDEST - 1] + "…"
     moment = event["at"][:19].replace("T", " ")
     by = author(marked(event["by"]), event.get("principal"))
     return "  ".join(filter(None, (str(event["position"]), moment, by, event["kind"], place, short)))
@@ -146,7 +146,7 @@ def _told(name: str, value: Any) -> str:
     from holdlog.adapters.api.authors import author
     from holdlog.adapters.cli.texts import marked
 
-    told = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     if name in _AGENTS:
-        return author(marked(told), None)
-    return marked(told) if name == "moved_to" else told
+        return author(marked(text), None)
+    return marked(text) if name == "moved_to" else text

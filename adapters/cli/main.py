@@ -1,4 +1,4 @@
-"""The command line. What a command needs is imported when it runs: `holdlog serve` must start fast."""
+"""The command line. Commands import what they need when they run: `holdlog serve` must start fast."""
 
 import argparse
 import os
@@ -48,14 +48,14 @@ Each option of serve can stand in the environment: HOLDLOG_DB, HOLDLOG_TOOLS, HO
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. 0: done; 1: it found something wrong or was refused; 2: bad settings, told in one line."""
+    """Run a command. 0: done; 1: it found a problem or was refused; 2: invalid settings, reported in one line."""
     make_every_character_writable()
     try:
         try:
             options = parsed(sys.argv[1:] if arguments is None else arguments)
             code: int = options.run(options)
         finally:
-            print(end="", flush=True)  # a full disk shows here, not when the interpreter ends
+            print(end="", flush=True)  # report a full disk here, not when the interpreter ends
     except (HoldlogError, LocationError) as error:
         _complain(error)
         return BAD_SETTINGS
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BAD_SETTINGS
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader of our output has closed it
         _discard_output()
         return 0
     except OSError as error:
@@ -83,12 +83,12 @@ def _complain(error: Exception) -> None:
 
 
 def _discard_output() -> None:
-    """What is still buffered would fail again when the interpreter ends."""
+    """Discard buffered output, which would fail again when the interpreter ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of a command, `serve` where none is named. Ends the process when there is nothing to run."""
+    """The options of a command, `serve` by default. Ends the process when there is nothing to run."""
     parser, commands = build_parser()
     given = list(arguments)
     command = _command(given)
@@ -103,7 +103,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _command(words: Sequence[str]) -> str | None:
-    """The first word that is neither an option nor the value of one, which may well be a command's name."""
+    """The first word that is neither an option nor the value of one; it need not be a command."""
     rest = iter(words)
     for word in rest:
         if not word.startswith("-"):
@@ -114,14 +114,14 @@ def _command(words: Sequence[str]) -> str | None:
 
 
 def _options_before(command: str | None, words: Sequence[str]) -> list[str]:
-    """What stands before the command and is no option there."""
+    """The words before the command that are not options there."""
     before = words[: words.index(command)] if command is not None else ()
     named = [word.partition("=")[0] for word in before if word.startswith("-")]
     return [name for name in named if name != "--db" and name not in _ANSWERED_AT_ONCE]
 
 
 def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
-    """The parser of everything, and the names of its commands."""
+    """Build the parser of all commands; also returns their names."""
     parser = _Parser(
         prog="holdlog",
         description="Shared, versioned state and claims for agents that work side by side.",
@@ -165,18 +165,18 @@ def build_parser() -> tuple[argparse.ArgumentParser, frozenset[str]]:
 
 class _Parser(argparse.ArgumentParser):
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """Options have one name: an abbreviation of today could be another option tomorrow."""
+        """Disable abbreviations: an abbreviation of today could be another option tomorrow."""
         super().__init__(*arguments, **options | {"allow_abbrev": False})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """What no command knows is told by that command, whose help lists what there is."""
+        """Let the command report unknown arguments: its help lists the known ones."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
-        """One line; the usage is a `--help` away."""
+        """Report an error in one line; `--help` shows the usage."""
         self.exit(BAD_SETTINGS, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 

@@ -1,4 +1,4 @@
-"""`holdlog relay` and `holdlog subscribe`, and the options of NATS for all commands that have them."""
+"""`holdlog relay` and `holdlog subscribe`, and the NATS options of all commands that have them."""
 
 import argparse
 import asyncio
@@ -33,7 +33,7 @@ examples:
 
 
 def add_nats_options(parser: argparse.ArgumentParser, limits: bool = True) -> None:
-    """`--nats` and what goes with it; `limits`: those of the stream, too."""
+    """Add `--nats` and the related options; `limits`: those of the stream, too."""
     group = parser.add_argument_group(
         "NATS", "User, password and token may stand in the URL, or in HOLDLOG_NATS_USER, _PASSWORD and _TOKEN."
     )
@@ -58,14 +58,14 @@ def add_nats_options(parser: argparse.ArgumentParser, limits: bool = True) -> No
 
 
 def nats_options_of(options: argparse.Namespace) -> "NatsOptions":
-    """Raises NatsError, InvalidError."""
+    """The NATS options. Raises NatsError, InvalidError."""
     from holdlog.adapters.nats.options import StreamLimits, nats_options
 
     if not options.nats:
         raise InvalidError("--nats: say where NATS is, such as --nats nats://127.0.0.1:4222")
     given = vars(options)
-    told = [given.get(f"nats_{name}") for name in ("max_age", "max_bytes", "max_messages", "replicas")]
-    if any(it is not None and it <= 0 for it in told):
+    limits = [given.get(f"nats_{name}") for name in ("max_age", "max_bytes", "max_messages", "replicas")]
+    if any(it is not None and it <= 0 for it in limits):
         raise InvalidError("limits of the stream must be more than 0")
     found = nats_options(
         options.nats,
@@ -77,16 +77,16 @@ def nats_options_of(options: argparse.Namespace) -> "NatsOptions":
         ca=options.nats_ca,
         certificate=options.nats_cert,
         key=options.nats_key,
-        limits=StreamLimits(*told),
+        limits=StreamLimits(*limits),
     )
-    found.arguments()  # files that cannot be used are told before anything else is done
+    found.arguments()  # report unusable files before anything else is done
     return found
 
 
 def add_relay(
     subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", shared: argparse.ArgumentParser
 ) -> None:
-    """Add the command; `shared` brings `--db`."""
+    """Add the command; `shared` provides `--db`."""
     parser = subparsers.add_parser(
         "relay",
         parents=[shared],
@@ -131,7 +131,7 @@ def add_subscribe(
 
 
 def run_subscribe(options: argparse.Namespace) -> int:
-    """Raises HoldlogError, LocationError."""
+    """Run `holdlog subscribe`. Raises HoldlogError, LocationError."""
     from holdlog.adapters.cli.texts import print_note, printable
     from holdlog.adapters.compose import open_holdlog, store_exists
     from holdlog.adapters.operating_system.location import without_password
@@ -163,7 +163,7 @@ def run_subscribe(options: argparse.Namespace) -> int:
 
 
 def run_relay(options: argparse.Namespace) -> int:
-    """Raises HoldlogError, LocationError."""
+    """Run `holdlog relay`. Raises HoldlogError, LocationError."""
     from holdlog.adapters.cli.texts import print_note
     from holdlog.adapters.compose import open_holdlog, open_lead
     from holdlog.adapters.nats.relay import Relay
@@ -182,16 +182,17 @@ def run_relay(options: argparse.Namespace) -> int:
 
 
 def run_until_ended(work: Coroutine[object, object, None]) -> int:
-    """The exit code: 0 when the work is done, or cancelled because the process was asked to end. Ctrl-C raises."""
+    """Run until done; returns the exit code: 0 when the work is done, or cancelled by a termination signal. Ctrl-C
+    raises."""
 
     async def run() -> None:
-        asked = False
+        requested = False
         task = asyncio.current_task()
         assert task is not None
 
         def ask() -> None:
-            nonlocal asked
-            asked = True
+            nonlocal requested
+            requested = True
             task.cancel()
 
         for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
@@ -201,7 +202,7 @@ def run_until_ended(work: Coroutine[object, object, None]) -> int:
         try:
             await work
         except asyncio.CancelledError:
-            if not asked:
+            if not requested:
                 raise
 
     asyncio.run(run())
@@ -209,7 +210,7 @@ def run_until_ended(work: Coroutine[object, object, None]) -> int:
 
 
 class _Teller:
-    """Says what changed, and once a second how far it is. Attempts that fail alike are told once."""
+    """Prints status changes, and once a second the progress. Repeated identical failures are printed once."""
 
     def __init__(self, where: str, as_json: bool, once: bool = False) -> None:
         self._where = where

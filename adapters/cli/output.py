@@ -1,4 +1,4 @@
-"""Output in encodings that lack a character: every command writes through these two streams."""
+"""Output in encodings that lack characters: every command writes through these two streams."""
 
 import codecs
 import json
@@ -7,13 +7,13 @@ from typing import Any, Final
 
 _HANDLER: Final = "holdlog.json"
 _OVERRIDDEN: Final = frozenset({"strict", "surrogateescape"})
-"""What Python chooses by itself. Another handler is the user's choice (PYTHONIOENCODING)."""
+"""Python's default error handlers. Any other handler is the user's choice (PYTHONIOENCODING)."""
 
 
 def make_every_character_writable() -> None:
-    """Write what standard output cannot encode as JSON escapes it: in text it is readable, in JSON it is the same text.
+    """Escape what standard output cannot encode as in JSON: in text it is readable, in JSON it is equivalent.
 
-    Standard error escapes by itself (`backslashreplace`).
+    Standard error escapes by default (`backslashreplace`).
     """
     codecs.register_error(_HANDLER, _as_json)
     if getattr(sys.stdout, "errors", None) in _OVERRIDDEN and hasattr(sys.stdout, "reconfigure"):

@@ -1,4 +1,4 @@
-"""`holdlog serve`: MCP on standard input and output, or over HTTP. It must start fast: imports come when it runs."""
+"""`holdlog serve`: MCP over standard input and output, or over HTTP. It must start fast: it imports when it runs."""
 
 import argparse
 import logging
@@ -25,7 +25,7 @@ from holdlog.adapters.operating_system.location import without_password
 
 LEASE: Final = 300.0
 LEASE_OVER_HTTP: Final = 1800.0
-"""Seconds: nothing but calls keeps a lease alive there."""
+"""Seconds: over HTTP only calls keep a lease alive."""
 
 _EXAMPLES: Final = """\
 examples:
@@ -143,11 +143,11 @@ def run_serve(options: argparse.Namespace) -> int:
         return serve_http(options, place, settings, groups, nats)
     engine = open_holdlog(place, settings, session=local_session(), what="mcp stdio", tell=print_note)
     engine.keep_sessions()
-    beside = publish_to_nats(engine, place, nats) if nats is not None else None
+    background = publish_to_nats(engine, place, nats) if nats is not None else None
 
     async def end() -> None:
-        if beside is not None:
-            beside.stop()
+        if background is not None:
+            background.stop()
         engine.close()
 
     run_stdio(build_server(engine, groups, options.tool_prefix), end, longest_line(options.max_value_bytes))
@@ -155,7 +155,7 @@ def run_serve(options: argparse.Namespace) -> int:
 
 
 def _greet(place: Path | str) -> None:
-    """Somebody typed `holdlog` in a terminal: say what it is doing and what they may have wanted."""
+    """Print help for a user who typed `holdlog` in a terminal: what it is doing and what they may have wanted."""
     from holdlog.adapters.operating_system.presence import connected
 
     others = connected(place) if isinstance(place, Path) else []

@@ -1,4 +1,4 @@
-"""What options and the environment say, read and checked. Imported by every command: it must load fast."""
+"""Reads and checks options and the environment. Imported by every command: it must load fast."""
 
 import argparse
 import os
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdlog.adapters.operating_system.workspaces import Workspaces
 
 LONGEST_WAIT: Final = 3600.0
-"""Seconds; a host gives up long before."""
+"""Seconds; hosts give up long before."""
 LONGEST_LEASE: Final = 86_400.0
 """Seconds; a day."""
 MOST_CLAIMS: Final = 1_000_000
@@ -26,7 +26,7 @@ LOG_FORMATS: Final = ("off", "text", "json")
 
 
 def place_of(db: str | None) -> Path | str:
-    """What `--db`, else the environment, else the working folder names. Raises LocationError, InvalidError."""
+    """The store named by `--db`, else the environment, else the working folder. Raises LocationError, InvalidError."""
     explicit = named_place(db)
     if explicit is not None and (explicit == ":memory:" or is_url(explicit)):
         return explicit
@@ -35,12 +35,12 @@ def place_of(db: str | None) -> Path | str:
 
 
 def named_place(db: str | None) -> str | None:
-    """What `--db`, else the environment names. Raises InvalidError."""
+    """The store named by `--db`, else the environment. Raises InvalidError."""
     return db if db is not None else secret(os.environ, "HOLDLOG_DB")
 
 
 def workspaces_of(options: argparse.Namespace) -> "Workspaces":
-    """Raises LocationError, InvalidError."""
+    """The workspaces. Raises LocationError, InvalidError."""
     from holdlog.adapters.operating_system.workspaces import find_workspaces
 
     return find_workspaces(os.environ, Path.cwd(), options.workspace, options.claims_across_worktrees)
@@ -83,14 +83,14 @@ def log_format(text: str) -> str:
 
 
 def switched(text: str) -> bool:
-    """On or off: a word that is neither must not be taken for one of them."""
+    """Parse an on/off setting. Any other word is an error, not one of the two."""
     words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
     word = _read(text, lambda it: it.strip().lower(), words.__contains__, "1, true, yes or on, or their contraries")
     return words[word]
 
 
 class _FromEnvironment(str):
-    """The text of a setting, with the variable that it stands in."""
+    """The text of a setting, with the name of its variable."""
 
     __slots__ = ("variable",)
     variable: str

@@ -1,4 +1,4 @@
-"""`holdlog rebuild` and `holdlog doctor`, for people and for scripts. Imports what they need when they run."""
+"""`holdlog rebuild` and `holdlog doctor`, for people and scripts. They import what they need when they run."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 BAR_WIDTH: Final = 30
 BAR_EVERY: Final = 0.1
-"""Seconds between drawings of a progress bar."""
+"""Seconds between updates of a progress bar."""
 
 _MARKS: Final = {"ok": ("✓", "ok", "32"), "warn": ("!", "!", "33"), "bad": ("✗", "x", "31")}
 """Mark, mark for terminals that cannot show it, colour (ECMA-48)."""
@@ -25,7 +25,7 @@ _MARKS: Final = {"ok": ("✓", "ok", "32"), "warn": ("!", "!", "33"), "bad": ("�
 def add_rebuild(
     subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", shared: argparse.ArgumentParser
 ) -> None:
-    """Add the command; `run` of its namespace answers with the exit code. `shared` brings `--db`."""
+    """Add the command; `run` of its namespace returns the exit code. `shared` provides `--db`."""
     parser = subparsers.add_parser(
         "rebuild",
         parents=[shared],
@@ -55,7 +55,7 @@ def add_doctor(
 
 
 def run_rebuild(options: argparse.Namespace) -> int:
-    """Raises HoldlogError, LocationError."""
+    """Run `holdlog rebuild`. Raises HoldlogError, LocationError."""
     from holdlog.adapters.cli.texts import no_store, print_note
     from holdlog.adapters.compose import open_shadow_tables
     from holdlog.adapters.operating_system.location import without_password
@@ -65,11 +65,11 @@ def run_rebuild(options: argparse.Namespace) -> int:
     engine = open_shadow_tables(place, print_note)
     if engine is None:
         return no_store(place)
-    store, aside = engine
+    store, shadow = engine
     bar = Bar(sys.stderr, "rebuild")
     started = time.monotonic()
     try:
-        report = rebuild(aside, bar.draw)
+        report = rebuild(shadow, bar.draw)
     finally:
         bar.clear()
         store.close()
@@ -83,7 +83,7 @@ def run_rebuild(options: argparse.Namespace) -> int:
 
 
 def run_doctor(options: argparse.Namespace) -> int:
-    """Raises StoreError, LocationError."""
+    """Run `holdlog doctor`. Raises StoreError, LocationError."""
     from holdlog.adapters.cli.texts import NEXT_STEP
     from holdlog.adapters.compose import examine, store_exists
     from holdlog.adapters.operating_system.location import without_password
@@ -100,8 +100,8 @@ def run_doctor(options: argparse.Namespace) -> int:
         bar.clear()
     sound = all(finding.level != "bad" for finding in findings)
     if options.json:
-        told = [finding._asdict() for finding in findings]
-        print_line(json.dumps({"store": without_password(place), "sound": sound, "findings": told}, indent=2))
+        rows = [finding._asdict() for finding in findings]
+        print_line(json.dumps({"store": without_password(place), "sound": sound, "findings": rows}, indent=2))
     else:
         print_line(f"the store {without_password(place)}")
         for finding in findings:

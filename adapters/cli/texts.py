@@ -1,4 +1,4 @@
-"""Answers as a person reads them, and what keeps a terminal safe from what agents wrote."""
+"""Formats responses for people, and protects terminals from text of agents."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ WIDEST_VALUE = 60
 
 
 def print_note(line: str) -> None:
-    """A line beside the answer, for whoever runs the command."""
+    """Print a note for the user, apart from the response."""
     sys.stderr.write(f"holdlog: {printable(line, kept='')}\n")
 
 
@@ -32,19 +32,20 @@ def no_store(place: Path | str, expected: bool = True) -> int:
 
 
 def printable(text: str, kept: str = "\n") -> str:
-    """Every character that a terminal could obey (controls, C1, directions) as JSON escapes it; `kept` ones stay."""
+    """The text with all characters that a terminal could interpret (controls, C1, directions) escaped as in JSON,
+    except those in `kept`."""
     return "".join(each if each.isprintable() or each in kept else _escaped(each) for each in text)
 
 
 def marked(name: str) -> str:
-    """The name of an agent or resource, with what may make it look like another one: scripts that are mixed, and
-    characters that show nothing, as JSON escapes them."""
+    """The name of an agent or resource, safe from look-alikes: mixed scripts are marked, invisible characters are
+    escaped as in JSON."""
     shown = "".join(_escaped(each) if looks_blank(each) else each for each in name)
     return f"{shown} (mixed scripts)" if mixed_scripts(name) else shown
 
 
 def text(result: Result, place: Path | str, command: str = "") -> str:
-    """The answer for a person; `place` is the store's, told where nothing was found."""
+    """The response for people; `place` is the store's, shown if nothing was found."""
     store = f"the store {without_password(place)}"
     match result:
         case responses.StateRecord(value=value):
@@ -70,14 +71,14 @@ def text(result: Result, place: Path | str, command: str = "") -> str:
             return _sentence(result) + _elsewhere(result)  # its hint is for agents: each command is a session
         case _:
             hint = getattr(result, "hint", None) or ""
-            told = named(hint, "holdlog ").replace("wait_seconds=30", "--wait 30")
+            advice = named(hint, "holdlog ").replace("wait_seconds=30", "--wait 30")
             if isinstance(result, claims.NotHolder) and result.held_by is not None:
-                told += "\nA person can take it: holdlog release RESOURCE --force --reason TEXT"
-            return _sentence(result) + _elsewhere(result) + (f"\n{told}" if told else "")
+                advice += "\nA person can take it: holdlog release RESOURCE --force --reason TEXT"
+            return _sentence(result) + _elsewhere(result) + (f"\n{advice}" if advice else "")
 
 
 def remark(result: Result) -> str:
-    """What a person wants to know besides; nothing for most answers."""
+    """An additional note for people; empty for most responses."""
     match result:
         case responses.StateRecord(expires_in_seconds=float() as left, expires_at=end):
             return f"expires in {duration(left)}{_at(end)}"
@@ -86,7 +87,7 @@ def remark(result: Result) -> str:
 
 
 def _board(board: claims.Board) -> str:
-    """Who holds what, and below each who waits for it."""
+    """The claims, and below each its queue."""
     lines = {queue.resource: queue.line for queue in board.queues}
     rows: list[tuple[str, ...]] = []
     for held in board.claims:
@@ -210,19 +211,19 @@ def _of_claim(result: Result) -> str:
 
 
 def _beside(hold: claims.Held | claims.Busy | claims.WaitTimeout) -> str:
-    """What else concerns who wants it."""
+    """Further details of a hold for those who want the resource."""
     if isinstance(hold, claims.WaitTimeout):
         return ""
     covered = f", who claimed {hold.covered_by}" if hold.covered_by else ""
     note = f": {hold.holder_note}" if hold.holder_note else ""
     waiting = f"; {hold.queue_length} in line" if hold.queue_length else ""
-    asked = hold.current if isinstance(hold, claims.Held) else None
-    current = "" if asked is None else f"; the version that you name is {'' if asked else 'not '}current"
+    is_current = hold.current if isinstance(hold, claims.Held) else None
+    current = "" if is_current is None else f"; the version that you name is {'' if is_current else 'not '}current"
     return covered + note + waiting + current
 
 
 def _elsewhere(result: Result) -> str:
-    """A line for each other worktree or workspace where the same path is claimed."""
+    """A line for each other worktree or workspace in which the same path is claimed."""
     match result:
         case claims.Claimed() | claims.AlreadyClaimed() | claims.Available() | claims.Held():
             found = result.also_claimed_in or ()
@@ -262,8 +263,8 @@ def _of_value(result: Result) -> str:
             return f"{namespace} {key} does not exist now, not at version {expected}"
         case responses.Conflict(namespace=namespace, key=key, actual_version=version, expected_version=expected):
             writer = author(result.actual_updated_by or "", result.actual_principal)
-            standing = f"version {version} by {writer}, not {expected}"
-            return f"{namespace} {key} is at {standing}: {short(result.actual_value)}"
+            found_version = f"version {version} by {writer}, not {expected}"
+            return f"{namespace} {key} is at {found_version}: {short(result.actual_value)}"
         case responses.WatchTimeout(namespace=namespace, key=key, since_version=version):
             return f"{namespace} {key} did not change after version {version}"
         case _:
@@ -271,15 +272,15 @@ def _of_value(result: Result) -> str:
 
 
 def _fields(result: Result) -> str:
-    """What an answer without a sentence of its own says."""
+    """The fields of a response that has no sentence."""
     if isinstance(result, responses.Unavailable):
         return result.message
-    told = {name: value for name, value in result.body().items() if name not in ("status", "hint")}
-    return ", ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in told.items())
+    fields = {name: value for name, value in result.body().items() if name not in ("status", "hint")}
+    return ", ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items())
 
 
 def _escaped(character: str) -> str:
-    """As in JSON: by UTF-16 unit. A lone surrogate is one, too."""
+    """Escape a character as in JSON: by UTF-16 unit. A lone surrogate is one unit."""
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
@@ -299,7 +300,7 @@ def moment(time: datetime) -> str:
 
 
 def _clock(time: datetime) -> str:
-    """Without the date for what is going on today."""
+    """The time, without the date if it is today."""
     return f"{time:%H:%M:%S} UTC" if time.date() == datetime.now(UTC).date() else moment(time)
 
 
@@ -308,7 +309,7 @@ def _at(time: datetime | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """The largest unit that fits, and the next one: a hold may last days."""
+    """A duration in the largest unit that fits, and the next one: a hold may last days."""
     whole = int(seconds)
     for unit, size, smaller, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
         if whole >= size:
@@ -317,7 +318,7 @@ def duration(seconds: float) -> str:
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Aligned columns, a line per row; nothing without rows."""
+    """Aligned columns, one line per row; empty without rows."""
     cells = [tuple(printable(cell, kept="") for cell in row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(

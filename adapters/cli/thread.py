@@ -1,4 +1,4 @@
-"""`holdlog thread`: which threads there are, what was said and found in one, its data and what became of it."""
+"""`holdlog thread`: lists threads; shows the messages and results of one, its data and their history."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdlog.domain.ports import Reader
 
 SHOWN: Final = 50
-"""Messages and results, or changes, where no number is asked for."""
+"""Default number of messages and results, or changes."""
 
 Body = dict[str, Any]
 Ask = Callable[["Engine", argparse.Namespace], Body]
@@ -41,11 +41,11 @@ _NAMES_HERE: Final = {
     "after_version": "--after",
     "limit": "--limit",
 }
-"""Arguments of calls by what they are called here."""
+"""The names of the arguments of calls on this command line."""
 
 
 def add_thread(commands: Parsers, store: argparse.ArgumentParser) -> None:
-    """Add the command; `store` brings `--db`."""
+    """Add the command; `store` provides `--db`."""
     parser = commands.add_parser(
         "thread",
         help="list and read threads (docs/threads.md)",
@@ -85,7 +85,7 @@ def add_thread(commands: Parsers, store: argparse.ArgumentParser) -> None:
 
 
 def _run(ask: Ask, options: argparse.Namespace) -> int:
-    """Raises HoldlogError for a bad argument and for a store that cannot be read."""
+    """Run the command. Raises HoldlogError for a bad argument and for a store that cannot be read."""
     from holdlog.adapters.cli import texts, thread_texts
     from holdlog.adapters.compose import open_holdlog, store_exists
 
@@ -112,13 +112,13 @@ def _run(ask: Ask, options: argparse.Namespace) -> int:
         return 0
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     print(thread_texts.describe(options.action, body, coloured))
-    if sys.stdout.isatty() and (more := _more(body)):  # for a person; a program asks for --json
+    if sys.stdout.isatty() and (more := _more(body)):  # for people; programs use --json
         texts.print_note(more)
     return 0
 
 
 def _what_to_do(refusal: HoldlogError) -> str:
-    """Nothing is started here, so a thread that is not there has another name, or is in another store."""
+    """Advice for a missing thread. This command starts none, so it has another name, or is in another store."""
     if isinstance(refusal, NotFoundError) and "key" not in refusal.facts:
         return (
             f"there is no thread {refusal.facts['thread_id']}; see holdlog thread list, or name another store with --db"
@@ -127,7 +127,7 @@ def _what_to_do(refusal: HoldlogError) -> str:
 
 
 def _more(body: Body) -> str:
-    """That there is more, and how to see it; nothing where that is all."""
+    """A note that there is more, and how to see it; empty if there is not."""
     if "next_before" in body:
         shown = "there is more before that: --limit shows it"
         return shown if "history" in body else shown + ", or --after 0 from the beginning"
@@ -154,7 +154,7 @@ def _data(engine: "Engine", options: argparse.Namespace) -> Body:
         return engine.read(engine.requests.thread_get(options.id, options.key)).body()
 
     def whole(reader: "Reader") -> "ThreadData":
-        """Of one snapshot, in however many pages."""
+        """Read all pages of one snapshot."""
         page = engine.requests.thread_data(options.id).answer(reader)
         while page.next_after is not None:
             following = engine.requests.thread_data(options.id, page.next_after).answer(reader)

@@ -1,5 +1,5 @@
-"""Threads as a person reads them. What agents wrote is told in characters that no terminal obeys, and behind a margin,
-so that none of its lines looks like one of ours."""
+"""Formats threads for people. Text of agents is escaped, so that no terminal interprets it, and indented behind a
+margin, so that no line of it looks like ours."""
 
 import json
 from datetime import datetime
@@ -18,7 +18,7 @@ _BOLD: Final = "\x1b[1m{}\x1b[0m"
 
 
 def describe(action: str, body: dict[str, Any], coloured: bool) -> str:
-    """The answer to `holdlog thread <action>`."""
+    """Format the response to `holdlog thread <action>`."""
     match action:
         case "list":
             return _threads(body)
@@ -47,13 +47,13 @@ def _threads(body: dict[str, Any]) -> str:
 
 
 def _items(body: dict[str, Any], coloured: bool) -> str:
-    """A line that says who, and below it what."""
+    """A line with the author, and the text below it."""
     found: list[str] = []
     for it in body["items"]:
         head = printable(f"v{it['version']}  {_moment(it['at'])}  {_by(it)}  {_what(it)}", kept="")
         found.append(_BOLD.format(head) if coloured else head)
-        said = _of_result(it["result"]) if "result" in it else _lines(it["message"]) if "message" in it else []
-        found += [MARGIN + printable(line, kept="") for line in said]
+        lines = _of_result(it["result"]) if "result" in it else _lines(it["message"]) if "message" in it else []
+        found += [MARGIN + printable(line, kept="") for line in lines]
     return "\n".join(found) or printable(f"nothing was said in {body['thread_id']} there", kept="")
 
 
@@ -68,7 +68,7 @@ def _history(body: dict[str, Any]) -> str:
 
 
 def past(recorded: Recorded[Event], key: str) -> dict[str, Any]:
-    """A change of data as JSON, as far as it is about one key."""
+    """A change of data as JSON, limited to one key."""
     envelope, event = recorded.envelope, recorded.event
     assert isinstance(event, ThreadDataChanged)
     facts: dict[str, Any] = {
@@ -89,9 +89,9 @@ def past(recorded: Recorded[Event], key: str) -> dict[str, Any]:
 
 
 def _change(it: dict[str, Any]) -> tuple[str, ...]:
-    said = short(it["value"]) if "value" in it else "redacted" if "redacted" in it else ""
+    value = short(it["value"]) if "value" in it else "redacted" if "redacted" in it else ""
     reason = f"  # {it['reason']}" if "reason" in it else ""
-    return (f"v{it['version']}", it["kind"], _by(it), _moment(it["at"]), said + reason)
+    return (f"v{it['version']}", it["kind"], _by(it), _moment(it["at"]), value + reason)
 
 
 def _by(it: dict[str, Any]) -> str:
@@ -117,7 +117,7 @@ def _of_result(result: object) -> list[str]:
 
 
 def _lines(message: object) -> list[str]:
-    """A message; what is none of those that we know as JSON."""
+    """The lines of a message; unknown types as JSON."""
     match message:
         case {"type": "text", "content": str(text)}:
             return text.split("\n")

@@ -42,7 +42,7 @@ examples:
 
 
 def add_token(commands: Parsers, store: argparse.ArgumentParser) -> None:
-    """Add the command; `store` brings `--db`."""
+    """Add the command; `store` provides `--db`."""
     parser = commands.add_parser(
         "token",
         help="create, list, revoke and rotate tokens for HTTP",
@@ -76,8 +76,10 @@ def add_token(commands: Parsers, store: argparse.ArgumentParser) -> None:
         metavar="SCOPE:PATTERN",
         help="what it may do, one grant each; repeatable",
     )
-    told = f"30d, 12h, 90m … or never (default: {DEFAULT_LIFETIME})"
-    create.add_argument("--expires", type=_lifetime, default=_lifetime(DEFAULT_LIFETIME), metavar="TIME", help=told)
+    expires_help = f"30d, 12h, 90m … or never (default: {DEFAULT_LIFETIME})"
+    create.add_argument(
+        "--expires", type=_lifetime, default=_lifetime(DEFAULT_LIFETIME), metavar="TIME", help=expires_help
+    )
     create.add_argument("--space", metavar="NAME", help="the only space that it lets into (default: the main store)")
 
     add("list", "list the tokens, without their secrets", _list, "example:\n  holdlog token list --json")
@@ -121,9 +123,9 @@ def _create(options: argparse.Namespace) -> int:
             f" {options.name}-laptop"
         )
     made = fresh(options.name)
-    told = {"name": options.name, "allow": tuple(options.allow), "space": options.space, "by": options.by}
+    fields = {"name": options.name, "allow": tuple(options.allow), "space": options.space, "by": options.by}
     command = _named_here(
-        lambda: checked(lambda: IssueToken(hash=made.hash, lifetime_seconds=options.expires, **told), by="by")
+        lambda: checked(lambda: IssueToken(hash=made.hash, lifetime_seconds=options.expires, **fields), by="by")
     )
 
     def tell(changed: "TokenChanged") -> str:
@@ -143,8 +145,8 @@ def _rotate(options: argparse.Namespace) -> int:
     from holdlog.domain.token import RotateToken
 
     made = fresh(options.name)
-    told = {"name": options.name, "overlap_seconds": options.overlap, "by": options.by}
-    command = _named_here(lambda: checked(lambda: RotateToken(hash=made.hash, **told), by="by"))
+    fields = {"name": options.name, "overlap_seconds": options.overlap, "by": options.by}
+    command = _named_here(lambda: checked(lambda: RotateToken(hash=made.hash, **fields), by="by"))
 
     def tell(changed: "TokenChanged") -> str:
         from holdlog.adapters.cli.token_texts import moment_of
@@ -209,7 +211,7 @@ def _with_secret(
 
     out: Path | None = options.out
     if out is not None:
-        write_secret(out, text, "--out")  # before the token exists: a full disk must not cost its only secret
+        write_secret(out, text, "--out")  # before the token exists: a full disk must not lose its only secret
     try:
         changed = _changed(options, command, must_exist)
     except HoldlogError as error:
@@ -239,12 +241,12 @@ def _output_is_readable_by_others() -> bool:
 
     try:
         return is_readable_by_others(os.fstat(sys.stdout.fileno()))
-    except (OSError, ValueError):  # it is no file of the system
+    except (OSError, ValueError):  # it is not a system file
         return False
 
 
 def _changed(options: argparse.Namespace, command: "TokenCommand", must_exist: bool) -> "TokenChanged | int":
-    """The exit code where it was refused."""
+    """Change a token; the result, or the exit code if there is no store or the change was refused."""
     from holdlog.adapters.cli import texts
     from holdlog.adapters.cli.store import lasting_place
     from holdlog.adapters.compose import open_holdlog, store_exists
@@ -271,7 +273,7 @@ def _print_json(body: dict[str, Any]) -> None:
 
 
 def _named_here(make: "Callable[[], TokenCommand]") -> "TokenCommand":
-    """Errors with the arguments by their names here."""
+    """Build the command; errors name its arguments as on the command line."""
     try:
         return make()
     except InvalidError as error:

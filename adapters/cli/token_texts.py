@@ -1,4 +1,4 @@
-"""Tokens as a person and as a program reads them: never their secrets or hashes."""
+"""Formats tokens for people and programs: never their secrets or hashes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +12,7 @@ from holdlog.domain.token import Token, has_ended
 
 
 def row(token: Token, now: int) -> tuple[str, ...]:
-    """A line of a table. `now`: microseconds UTC."""
+    """A row of the table. `now`: microseconds UTC."""
     match _state(token, now):
         case "revoked":
             end = f"revoked {moment_of(token.revoked_at)}"
@@ -31,7 +31,7 @@ def row(token: Token, now: int) -> tuple[str, ...]:
 
 
 def described(token: Token, now: int) -> dict[str, Any]:
-    """All that may be told, as JSON."""
+    """All public fields of a token, as JSON."""
     left = None if token.expires_at is None else round((token.expires_at - now) / 1e6, 3)
     return {
         "name": token.name,
@@ -51,7 +51,7 @@ def described(token: Token, now: int) -> dict[str, Any]:
 
 
 def is_local_name(name: str) -> bool:
-    """Whether a token has the name of the user of this process. Such tokens are no longer made; those that exist may
+    """Whether a token has the name of the user of this process. Such tokens can no longer be created; existing ones may
     use their name."""
     return name in map(first_part, local_names())
 
@@ -67,10 +67,10 @@ def _state(token: Token, now: int) -> str:
 
 
 def time_of(at: int | None) -> str | None:
-    """RFC 3339."""
+    """The time in RFC 3339."""
     return None if at is None else utc(at).isoformat().replace("+00:00", "Z")
 
 
 def moment_of(at: int | None) -> str:
-    """For a person; nothing for no time."""
+    """The time for people; empty for none."""
     return "" if at is None else moment(utc(at))

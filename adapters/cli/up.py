@@ -1,4 +1,4 @@
-"""`holdlog up`: a PostgreSQL and a NATS to try holdlog with, for as long as the command runs."""
+"""`holdlog up`: a PostgreSQL and a NATS server for trying holdlog, as long as the command runs."""
 
 import argparse
 import json
@@ -30,7 +30,7 @@ _NEXT: Final = (
     ({"nats"}, "holdlog relay --once"),
     ({"nats"}, "holdlog subscribe --after 0 --limit 1"),
 )
-"""Commands to try, with what they need. Without comments: not every shell takes them from a keyboard."""
+"""Commands to try, with their requirements. Without comments: some shells reject them in interactive use."""
 
 
 def add_up(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -53,7 +53,7 @@ def add_up(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 
 def run_up(options: argparse.Namespace) -> int:
-    """0: ended by a signal; 1: a server ended by itself. Raises HoldlogError."""
+    """Run `holdlog up`. 0: ended by a signal; 1: a server exited. Raises HoldlogError."""
     from holdlog.adapters.cli.texts import print_note
 
     if sys.platform == "win32":
@@ -81,7 +81,7 @@ def run_up(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Whoever ends us, and be it the terminal that is closed, does it as Ctrl-C does. What is ignored stays so."""
+    """Treat every termination signal, including a closed terminal, like Ctrl-C. Ignored signals stay ignored."""
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
     try:
         for each, handler in before.items():
@@ -98,7 +98,7 @@ def _json(running: "Running") -> str:
 
 
 def _text(running: "Running", is_terminal: bool) -> str:
-    """What a person does next. The URLs go into variables: other users can read the words of a command."""
+    """Instructions for the user. The URLs go into variables: other users can read the arguments of a command."""
     from holdlog.adapters.cli.texts import printable
 
     def bold(text: str) -> str:

@@ -1,1 +1,1 @@
-"""One Starlette application for many: MCP, key-value API, events, operations, a page."""
+"""One Starlette application for many clients: MCP, key-value API, events, operations, a page."""

@@ -1,4 +1,4 @@
-"""Refusals and results as HTTP answers: the one place that knows which status stands for which."""
+"""Refusals and results as HTTP responses: the one place that maps them to status codes."""
 
 import json
 import math
@@ -39,12 +39,12 @@ def answer(result: Result, status: int = 200, headers: dict[str, str] | None = N
 
 
 def failed(message: str, status: int, headers: dict[str, str] | None = None) -> Response:
-    """One line of what is wrong, as every surface tells it; never a stored value."""
+    """One line that says what is wrong, the same on every surface; never a stored value."""
     return answer(responses.Failed(message=message), status, headers)
 
 
 def raw(message: str, status: int, headers: dict[str, str] | None = None) -> bytes:
-    """As `failed`, for a connection that ends with it."""
+    """As `failed`, for a connection that closes with it."""
     response = failed(message, status, {"connection": "close"} | (headers or {}))
     lines = [b"HTTP/1.1 %d %s" % (status, HTTPStatus(status).phrase.encode())]
     lines += [b"%s: %s" % header for header in response.raw_headers]
@@ -52,7 +52,7 @@ def raw(message: str, status: int, headers: dict[str, str] | None = None) -> byt
 
 
 async def refused(request: Request, error: Exception) -> Response:
-    """The answer to a refusal that a route raised."""
+    """The response to a refusal that a route raised."""
     assert isinstance(error, HoldlogError)
     status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
     headers = {}

@@ -1,4 +1,4 @@
-"""The application: its routes, and what every request goes through first."""
+"""The application: its routes, and the middleware around them."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -43,9 +43,9 @@ def build_app(
     ending: Shutdown,
     relay: "Callable[[], Status] | None" = None,
 ) -> ASGIApp:
-    """`mcp`: a server built without a local store. Opens nothing; `spaces` are closed when the application ends,
-    and `ending` ends what waits. `relay`: what the one beside it does. Routes find `options`, `spaces` and `ending` in
-    `request.app.state`."""
+    """Build the application. `mcp`: a server built without a local store. Opens nothing; closes `spaces` when the
+    application ends, and `ending` ends waiting calls. `relay`: the status of the server's relay. Routes find `options`,
+    `spaces` and `ending` in `request.app.state`."""
     endpoint, running = mcp_over_http(mcp)
     if verifier is not None:
         spaces.require_own_names(OwnNames(spaces.main, local_names()).require)
@@ -79,14 +79,14 @@ def build_app(
     )
     app.router.redirect_slashes = False
     app.state.options, app.state.spaces, app.state.ending = options, spaces, ending
-    # From the inside out: what comes last is asked first.
+    # From the inside out: the last one handles a request first.
     guarded: ASGIApp = RequestLimits(app, options)
     guarded = Authentication(guarded, spaces, verifier)
     return operations.around(Guards(guarded, options), app.routes)
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
-    """404 and 405, with all methods that the path has."""
+    """Respond with 404, or 405 and all methods of the path."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         return failed("there is nothing at this path", 404)
@@ -95,8 +95,8 @@ async def _no_route(request: Request, error: Exception) -> Response:
         for route in request.app.routes:
             if route.matches(request.scope)[0] is not Match.NONE:
                 methods |= route.methods or set()
-        told = ", ".join(sorted(methods))
-        return failed(f"this path takes {told}", 405, {"allow": told})
+        allowed = ", ".join(sorted(methods))
+        return failed(f"this path takes {allowed}", 405, {"allow": allowed})
     return failed(str(error.detail), error.status_code, dict(error.headers or {}))
 
 
@@ -105,5 +105,5 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """A bug; the traceback is in the log."""
+    """Respond to a bug; the traceback is in the log."""
     return failed("internal error of holdlog; its log on stderr tells more", 500, {"connection": "close"})

@@ -1,4 +1,4 @@
-"""Who calls: a token by header becomes a principal, and the call gets the store of its space."""
+"""Authentication: maps the token in the header to a principal, and the request to the store of its space."""
 
 import logging
 from contextlib import AbstractAsyncContextManager, ExitStack
@@ -24,18 +24,18 @@ from holdlog.domain.message import Caller
 from holdlog.domain.refusals import HoldlogError, InvalidError
 
 OPEN: Final = frozenset({"/", "/healthz", "/readyz", "/openapi.json"})
-"""Paths that tell nothing of what is stored, so that anybody may ask for them."""
+"""Public paths: they reveal nothing of what is stored."""
 
 _log = logging.getLogger("holdlog")
 
 
 class TokenVerifier(Protocol):
     async def verify(self, text: str) -> Principal | None:
-        """Who a token stands for; None: for nobody (any more). Raises UnavailableError."""
+        """The principal of a token; None if it is invalid or no longer valid. Raises UnavailableError."""
 
 
 class Authentication:
-    """ASGI middleware. `verifier`: None when everybody is the local user. Answers 401, 429 and 503 by itself."""
+    """ASGI middleware. `verifier`: None when every caller is the local user. Responds itself with 401, 429 and 503."""
 
     def __init__(self, app: ASGIApp, spaces: Tenants, verifier: TokenVerifier | None) -> None:
         self._app = app
@@ -88,14 +88,14 @@ class Authentication:
                 await entered.__aexit__(None, None, None)
 
     async def _still(self, headers: dict[bytes, bytes]) -> bool:
-        """Whether a token that was let in counts yet; one of which nobody can tell now does."""
+        """Whether an accepted token is still valid; so is one that cannot be checked now."""
         try:
             return self._verifier is None or await self._verifier.verify(token_of(headers) or "") is not None
         except HoldlogError:
             return True
 
     async def _principal(self, headers: dict[bytes, bytes], scope: Scope) -> Principal | Response | None:
-        """None: the local user. Raises UnavailableError."""
+        """The principal; None: the local user. Raises UnavailableError."""
         if self._verifier is None:
             return None
         text = token_of(headers)
@@ -135,7 +135,7 @@ def _names_two_tokens(headers: dict[bytes, bytes]) -> bool:
 
 
 def _caller(identity: Identity, principal: str | None, session: bytes | None, request_id: bytes | None) -> Caller:
-    """Raises InvalidError."""
+    """The caller. Raises InvalidError."""
     known = _known_caller(identity, principal, session)
     return known if request_id is None else caller(known, request_id=_text(request_id, "request_id"))
 
@@ -156,7 +156,7 @@ def _text(header: bytes | None, argument: str) -> str | None:
     try:
         return None if header is None else header.decode()
     except UnicodeDecodeError:
-        raise InvalidError(f"{argument}: must be UTF-8") from None  # two of them would be taken for the same
+        raise InvalidError(f"{argument}: must be UTF-8") from None  # two such agents would be taken for the same
 
 
 def not_valid() -> Response:
@@ -164,6 +164,6 @@ def not_valid() -> Response:
 
 
 def context_of(request: HTTPConnection) -> RequestContext:
-    """The call that a request makes."""
+    """The context of a request."""
     context: RequestContext = request.scope["state"]["served"]
     return context

@@ -1,4 +1,4 @@
-"""Who holds what, to read: the board, and one resource. Claiming itself goes over MCP and the library."""
+"""Read-only view of claims: the board, and one resource. Claims are acquired over MCP and the library."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Clients that go away while something is done for them."""
+"""Clients that disconnect while their request runs."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -17,7 +17,7 @@ Done = TypeVar("Done")
 
 
 async def long_poll(receive: Receive, context: RequestContext, wait: BlockingQuery[Any]) -> Response:
-    """What was waited for, but nothing that came after the token was revoked."""
+    """Run a wait; discard its result if the token was revoked meanwhile."""
     found: Result | None = await unless_gone(receive, context.engine.wait_async(wait))
     if found is None:
         return NoAnswer()
@@ -25,8 +25,8 @@ async def long_poll(receive: Receive, context: RequestContext, wait: BlockingQue
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, Done]) -> Done | None:
-    """What the work gives; None when the client is gone before: then it is cancelled, and has ended. For requests whose
-    body was read."""
+    """The result of the work; None if the client disconnects first: then the work is cancelled and has ended. For
+    requests whose body was read."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_gone(receive))
     try:
@@ -44,7 +44,7 @@ async def _gone(receive: Receive) -> None:
 
 
 class NoAnswer(Response):
-    """To a client that is gone: nothing is sent, nor counted as if it were."""
+    """The response to a disconnected client: nothing is sent or counted."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         pass

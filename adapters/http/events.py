@@ -30,11 +30,11 @@ from holdlog.adapters.runtime.tail import RenderedEvent
 from holdlog.domain.refusals import HoldlogError, InvalidError
 
 HEARTBEAT: Final = 15.0
-"""Seconds without an event after which a stream says that it lives."""
+"""Seconds without an event after which a stream sends a sign of life."""
 SEND_SECONDS: Final = 30.0
-"""That one piece may take to be sent: who takes nothing so long is cut off."""
+"""Seconds for sending one piece: a client that reads nothing for so long is cut off."""
 RETRY: Final = 1000
-"""Milliseconds after which a client connects again."""
+"""Milliseconds after which a client reconnects."""
 
 STREAM: Final = "text/event-stream"
 _PLACES: Final = ("namespace", "prefix", "resource", "thread", "agent")
@@ -45,22 +45,22 @@ _log = logging.getLogger("holdlog")
 
 
 async def events(request: Request) -> Response:
-    context, asked = context_of(request), request.query_params
+    context, query = context_of(request), request.query_params
     streams = STREAM in request.headers.get("accept", "") and request.method == "GET"
-    _require_known(asked, () if streams else _PAGE)
-    kinds = [kind for given in asked.getlist("kinds") for kind in given.split(",")] or None
-    choice = context.requests.choice(kinds=kinds, **{name: asked[name] for name in _PLACES if name in asked})
+    _require_known(query, () if streams else _PAGE)
+    kinds = [kind for given in query.getlist("kinds") for kind in given.split(",")] or None
+    choice = context.requests.choice(kinds=kinds, **{name: query[name] for name in _PLACES if name in query})
     if streams:
         return await _stream(request, context, choice)
-    after, limit = _number(asked.get("after", "0"), "after"), _number(asked.get("limit", str(EVENTS_PAGE)), "limit")
-    seconds = seconds_of(asked.get("wait", "0"), "wait")
+    after, limit = _number(query.get("after", "0"), "after"), _number(query.get("limit", str(EVENTS_PAGE)), "limit")
+    seconds = seconds_of(query.get("wait", "0"), "wait")
     if not seconds:
         return answer(await context.engine.read_async(context.requests.events(choice, after, limit)))
     return await long_poll(request.receive, context, context.requests.coming_events(choice, after, limit, seconds))
 
 
 async def _stream(request: Request, context: RequestContext, choice: EventFilter) -> Response:
-    """Without a position: what comes from now on."""
+    """Stream events after a position; without one, new events only."""
     end = await context.engine.run_off_loop(lambda: _end(context.engine))
     given = request.headers.get("last-event-id") or request.query_params.get("after")
     after = end if given is None else _number(given, "Last-Event-ID or after")
@@ -70,7 +70,7 @@ async def _stream(request: Request, context: RequestContext, choice: EventFilter
 
 
 class EventStream(Response):
-    """Answers until the client leaves, its token counts no more, or the server ends."""
+    """Sends events until the client leaves, its token becomes invalid, or the server ends."""
 
     media_type = STREAM
 
@@ -95,7 +95,7 @@ class EventStream(Response):
             _log.info("a stream of events was cut off: its client takes nothing")
 
     async def _tell(self, send: Send) -> None:
-        """Raises TimeoutError when the client takes nothing."""
+        """Send one piece. Raises TimeoutError when the client reads nothing."""
         position, marked = self._after, -1
         try:
             async with aclosing(follow(self._served.engine, self._choice, position, HEARTBEAT)) as coming:
@@ -104,7 +104,7 @@ class EventStream(Response):
                         break
                     position = came.position
                     if came.events:
-                        await _say(send, "".join(_event(happened, self._choice) for happened in came.events))
+                        await _say(send, "".join(_event(event, self._choice) for event in came.events))
                     else:
                         await _say(send, _bookmark(position) if position > marked else ":\n\n")
                         marked = position

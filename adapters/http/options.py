@@ -1,4 +1,4 @@
-"""What `serve --transport http` was told."""
+"""The options of `serve --transport http`."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,13 +7,13 @@ from typing import Literal
 @dataclass(frozen=True)
 class HttpOptions:
     """`path`: of MCP. `allowed_hosts`: names besides loopback that a Host header may have; `allowed_origins`: of web
-    pages that may call and read answers (CORS). `trusted_proxies`: addresses whose X-Forwarded-For is believed.
-    `open_tokens`: whether anybody gets a token with a space of its own by POST /token. `drain`: seconds between
-    `/readyz` saying no and the end of listening.
+    pages that may call and read responses (CORS). `trusted_proxies`: addresses whose X-Forwarded-For is trusted.
+    `open_tokens`: whether POST /token gives everybody a token with a new space. `drain`: seconds between `/readyz`
+    reporting not ready and the end of listening.
 
-    Limits, of one principal or, where nobody is authenticated, one address: `max_in_flight` requests at once, waits
-    and streams included; `max_requests` and `max_upload` (bytes of bodies) per minute; 0 is no limit. Of a store:
-    `max_keys`, soft. Of the server: `max_connections`, and `max_spaces` open at once (0: as many as suit the store).
+    Limits of one principal or, without authentication, one address: `max_in_flight` concurrent requests, waits and
+    streams included; `max_requests` and `max_upload` (bytes of bodies) per minute; 0: no limit. Of a store: `max_keys`,
+    soft. Of the server: `max_connections`, and `max_spaces` open at once (0: as many as suit the store).
     """
 
     host: str = "127.0.0.1"

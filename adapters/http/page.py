@@ -1,4 +1,4 @@
-"""The page `/`: one file, the same for everybody. It holds no data; its script asks the other routes, with a token."""
+"""The page `/`: one static file. It holds no data; its script calls the other routes with a token."""
 
 import hashlib
 import re
@@ -30,7 +30,7 @@ async def page(request: Request) -> Response:
 
 @lru_cache(1)
 def loaded() -> PageFile:
-    """The file, and headers by which a browser runs nothing but its one script, and talks to nobody but this server."""
+    """The file, and headers that make the browser run only its one script and connect only to this server."""
     text = FILE.read_text("utf-8")
     inline = {kind: _digest(found) for kind, found in _INLINE.findall(text)}
     policy = {

@@ -1,4 +1,4 @@
-"""The application on uvicorn, on a socket that is bound before anything else starts, until it is told to end."""
+"""Runs the application on uvicorn until shutdown, on a socket that is bound before anything else starts."""
 
 import asyncio
 import errno
@@ -22,22 +22,22 @@ from holdlog.adapters.http.shutdown import Shutdown
 from holdlog.domain.refusals import InvalidError
 
 SHUTDOWN_SECONDS: Final = 10.0
-"""After so many the process is gone, whatever clients and stores do."""
+"""Seconds after which the process ends, whatever clients and stores do."""
 ANSWERED_WITHIN: Final = 6
-"""Seconds for calls in flight; those that are left are cut."""
+"""Seconds for calls in flight to finish; the remaining ones are cut."""
 BACKLOG: Final = 1024
 KEEP_ALIVE: Final = 30
-"""Seconds that a connection may be idle between two requests: longer than proxies ask for, as they close first."""
+"""Seconds that a connection may be idle between two requests: longer than proxies keep it, so that they close first."""
 UNANSWERED_MS: Final = 30_000
-"""After so many milliseconds the kernel gives up a peer that acknowledges nothing (half-open), or takes nothing."""
+"""Milliseconds after which the kernel drops a peer that acknowledges nothing (half-open) or reads nothing."""
 _SPARE_FILES: Final = 256
-"""For stores, bells and logs, beside the connections."""
+"""File descriptors for stores, notifiers and logs, in addition to the connections."""
 
 _log = logging.getLogger("holdlog")
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """Raises InvalidError, of one line that says what to do."""
+    """Bind the listening socket. Raises InvalidError with one line that says what to do."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
@@ -65,7 +65,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 
 def url_of(bound: socket.socket) -> str:
-    """Where clients on this machine find it."""
+    """The URL for clients on this machine."""
     host, port, *_ = bound.getsockname()
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{port}"
@@ -77,11 +77,12 @@ def server_of(
     ending: Shutdown,
     on_ready: Callable[[], None] = lambda: None,
 ) -> uvicorn.Server:
-    """What serves on the sockets that its `run` is given until SIGTERM or SIGINT, which `ending` learns first.
+    """The server that serves on the sockets given to its `run` until SIGTERM or SIGINT, which sets `ending` first.
 
-    `on_ready`: called when requests are answered. A second signal ends the process at once."""
+    `on_ready`: called when requests are accepted. A second signal ends the process at once.
+    """
     most = _files(options.max_connections + _SPARE_FILES) - _SPARE_FILES
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # one bad request is no news
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # one bad request is not worth a log line
     logging.getLogger("uvicorn.error").addFilter(_is_news)
     config = uvicorn.Config(
         app,
@@ -136,14 +137,15 @@ class _Server(uvicorn.Server):
             last = threading.Timer(SHUTDOWN_SECONDS, _give_up)
             last.daemon = True
             last.start()
-        asyncio.get_running_loop().call_soon(self._ending.finish)  # comes when nothing is accepted any more
+        asyncio.get_running_loop().call_soon(self._ending.finish)  # uvicorn calls this once it accepts nothing more
         await super().shutdown(sockets)
         for connection in list(self.server_state.connections):
             connection.transport.abort()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn does, but to be told to end is no failure: the process ends by itself."""
+        """Handle signals as uvicorn does, except that a requested shutdown is not a failure: the process exits
+        normally."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -156,12 +158,12 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:
-            os._exit(128 + sig)  # nothing in memory is owed to anybody: what was acknowledged is in the store
+            os._exit(128 + sig)  # memory holds nothing that must be saved: acknowledged writes are in the store
         self.should_exit = self._ending.began = True
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """That calls are cut at the end is no fault of theirs, and no traceback tells more."""
+    """Whether to log a record. Calls cut at shutdown are not errors, and a traceback adds nothing."""
     return not (record.exc_info and record.exc_info[0] is asyncio.CancelledError)
 
 
@@ -178,7 +180,8 @@ def _protocol(most: int) -> type[Connection]:
 
 
 def _notice_dead_peers(bound: socket.socket) -> None:
-    """What is accepted inherits it on Linux; elsewhere the bounds of connections.py have to do."""
+    """Make the kernel detect dead peers. Accepted sockets inherit the options on Linux; elsewhere the bounds in
+    connections.py must suffice."""
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_KEEPIDLE", 15),
@@ -192,7 +195,7 @@ def _notice_dead_peers(bound: socket.socket) -> None:
 
 
 def _files(wanted: int) -> int:
-    """How many this process may open, raised towards `wanted` as far as the system lets it."""
+    """The process's limit of open files, raised towards `wanted` as far as the system allows."""
     try:
         import resource
     except ImportError:

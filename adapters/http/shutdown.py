@@ -1,12 +1,13 @@
-"""That this server is about to end."""
+"""The shutdown flag of this server."""
 
 from collections.abc import Callable
 
 
 class Shutdown:
-    """`began`: from then on it takes no new work, and whoever spreads requests should choose another server.
+    """`began`: from then on the server accepts no new work, and load balancers should choose another one.
 
-    `last`: what brings calls and streams to their ends, called in the loop when nothing new is accepted any more."""
+    `last`: called in the loop when nothing new is accepted any more; it ends calls and streams.
+    """
 
     def __init__(self) -> None:
         self.began = False

@@ -1,4 +1,4 @@
-"""Spaces: each a store of its own beside the main one, opened when somebody needs it, closed when nobody does."""
+"""Tenants: each has a store next to the main one, opened on demand and closed when unused."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ from holdlog.domain.token import space_name
 
 MOST_IDLE: Final = 32
 MOST_IDLE_IN_DATABASE: Final = 4
-"""Spaces that stay open although nobody uses them: each holds files, in a database connections."""
+"""Unused spaces that stay open: each holds files, or database connections."""
 MOST_OPEN: Final = 256
 MOST_OPEN_IN_DATABASE: Final = 24
 
@@ -28,9 +28,9 @@ _log = logging.getLogger("holdlog")
 
 
 class Tenants:
-    """The main store and its spaces, for coroutines of one loop. `most_open`: spaces at once, in use or not; `prepare`:
-    called with each space's store before its first use. Spaces in memory stay open: nothing else keeps what is there.
-    """
+    """The main store and its tenants, for coroutines of one loop. `most_open`: stores open at once, in use or not;
+    `prepare`: called with the store of each tenant before its first use. Stores in memory stay open: closing one would
+    lose its contents."""
 
     def __init__(
         self,
@@ -56,26 +56,26 @@ class Tenants:
         self._own_names: Callable[[AnyCommand, Caller], Awaitable[None]] | None = None
 
     def engine(self) -> list[Engine]:
-        """The main store, and the spaces that are open."""
+        """The main store, and the tenants that are open."""
         return [self.main, *filter(None, (space.engine for space in list(self._spaces.values())))]
 
     def watched(self, watch: CommandObserver) -> None:
-        """Tell it from now on what all writers do, also those of spaces that are opened later."""
+        """Report to the observer from now on what all writers do, also those of tenants opened later."""
         self._watch = watch
         for engine in self.engine():
             engine.writer.watch = watch
 
     def require_own_names(self, require: Callable[[AnyCommand, Caller], Awaitable[None]]) -> None:
-        """From now on, await it before each write and claim, also in spaces that are opened later."""
+        """Await the check from now on before each write and claim, also in tenants opened later."""
         self._own_names = require
         for engine in self.engine():
             engine.own_names = require
 
     @asynccontextmanager
     async def enter(self, name: str | None) -> AsyncIterator[Engine]:
-        """The store of a space, or the main one; it stays open while the block runs.
+        """The store of a tenant, or the main one; it stays open while the block runs.
 
-        Raises InvalidError for a name that is none; StoreError or UnavailableError when that space cannot be had now.
+        Raises InvalidError for an invalid name; StoreError or UnavailableError when that tenant cannot be opened now.
         """
         if name is None:
             yield self.main
@@ -88,7 +88,7 @@ class Tenants:
             self._left(name, space)
 
     def place_of(self, name: str) -> Path | str:
-        """Where the store of a space is. Raises InvalidError."""
+        """The location of a tenant's store. Raises InvalidError."""
         try:
             space_name(name)
         except ValueError as error:
@@ -103,13 +103,13 @@ class Tenants:
         return path.with_name(path.name + ".spaces") / f"{name}.db"
 
     def finish_waiting(self) -> None:
-        """Calls that wait, in whichever space, are answered at once, and so are those that would from now on."""
+        """Finish waiting calls in all tenants at once, and those that would wait from now on."""
         self._ended = True
         for engine in self.engine():
             engine.finish_waiting()
 
     async def close(self) -> None:
-        """All but the main one."""
+        """Close all but the main store."""
         self._ended = True
         for name, space in list(self._spaces.items()):
             self._close(name, space)
@@ -118,7 +118,7 @@ class Tenants:
 
     async def _entered(self, name: str) -> "_Space":
         while (space := self._spaces.get(name)) is not None and space.closing is not None:
-            await asyncio.shield(space.closing)  # its files are let go of before they are opened again
+            await asyncio.shield(space.closing)  # its files are closed before they are opened again
         if space is None or space.failed:
             place = self.place_of(name)
             self._make_room()
@@ -139,18 +139,18 @@ class Tenants:
         return engine
 
     def _left(self, name: str, space: "_Space") -> None:
-        """Awaits nothing: whoever entered meanwhile would be in what is about to be closed."""
+        """Leave a tenant. Awaits nothing: another caller could enter what is about to be closed."""
         if space.users or self._spaces.get(name) is not space:
             return
         del self._spaces[name]
-        if not space.failed:  # else the next one tries again
-            self._spaces[name] = space  # what was used last is closed last
+        if not space.failed:  # else the next caller tries again
+            self._spaces[name] = space  # the most recently used is closed last
             idle = self._idle()
             for other in idle[: max(0, len(idle) - self._most_idle)]:
                 self._close(other, self._spaces[other])
 
     def _make_room(self) -> None:
-        """For one more. Raises UnavailableError when all are in use."""
+        """Close an idle tenant to open another. Raises UnavailableError when all are in use."""
         if sum(space.closing is None for space in self._spaces.values()) < self._most_open:
             return
         idle = [] if self._place == MEMORY else self._idle()
@@ -159,11 +159,11 @@ class Tenants:
         self._close(idle[0], self._spaces[idle[0]])
 
     def _idle(self) -> list[str]:
-        """What was used longest ago comes first."""
+        """Idle tenants, least recently used first."""
         return [name for name, space in self._spaces.items() if not space.users and space.closing is None]
 
     def _close(self, name: str, space: "_Space") -> None:
-        """From now on nobody enters it as it is."""
+        """Close a tenant. From now on no caller enters it as it is."""
         if space.closing is None:
             space.closing = asyncio.create_task(self._closed(name, space))
             self._closing.add(space.closing)
@@ -181,7 +181,7 @@ class Tenants:
 
 
 class _Space:
-    """`users`: blocks that are in it. `closing`: set once nobody may enter it any more."""
+    """`users`: blocks that use it. `closing`: set once no caller may enter it any more."""
 
     def __init__(self, opening: "asyncio.Future[Engine]") -> None:
         self.opening = opening
@@ -194,7 +194,7 @@ class _Space:
 
     @property
     def engine(self) -> Engine | None:
-        """None while it is being opened, and when that failed."""
+        """The engine; None while it is being opened, and when that failed."""
         if not self.opening.done() or self.opening.cancelled() or self.opening.exception() is not None:
             return None
         return self.opening.result()

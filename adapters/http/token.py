@@ -1,4 +1,5 @@
-"""`POST /token`: anybody gets a token with a space of its own, if the server was told so. `GET /token`: whose it is."""
+"""`POST /token`: issue a token with a new space to anybody, if the server allows it. `GET /token`: describe the
+token."""
 
 import secrets
 from typing import Any, Final
@@ -21,7 +22,7 @@ from holdlog.domain.times import utc
 from holdlog.domain.token import IssueToken
 
 ASKED: Final = b"token=new"
-"""What echoValue's documents send."""
+"""The body that echoValue's documents send."""
 ALLOW: Final = ("read:*", "write:*", "claim:*")
 LIFETIME: Final = 2 * 365 * 24 * 60 * 60
 """Seconds."""
@@ -29,7 +30,7 @@ ISSUER: Final = "http"
 
 
 async def issue(request: Request) -> Response:
-    """How many an address may have is bounded in limits.py. The space comes to be when the token is first used."""
+    """Issue a token. limits.py bounds how many an address may have. The first use of the token creates the space."""
     spaces: Tenants = request.app.state.spaces
     request.scope.setdefault("state", {})["served"] = RequestContext(spaces.main, NOBODY, Grants(()))  # for refusals
     if not request.app.state.options.open_tokens:
@@ -45,18 +46,18 @@ async def issue(request: Request) -> Response:
 
 
 async def whoami(request: Request) -> Response:
-    """Who the token stands for, what it allows, where and until when; nothing of it itself."""
+    """The principal of the token, what it allows, where and until when; never the token itself."""
     arguments(request.scope)
     principal: Principal | None = request.scope["state"]["principal"]
-    told: dict[str, Any] = {"status": "ok"}
+    body: dict[str, Any] = {"status": "ok"}
     if principal is not None:
-        told["principal"] = principal.name
-    told["allow"] = [str(grant) for grant in context_of(request).grants.grants]
+        body["principal"] = principal.name
+    body["allow"] = [str(grant) for grant in context_of(request).grants.grants]
     if principal is not None and principal.space is not None:
-        told["space"] = principal.space
+        body["space"] = principal.space
     if principal is not None and principal.expires_at is not None:
-        told["expires_at"] = utc(principal.expires_at).isoformat(timespec="microseconds")
-    return json_response(told)
+        body["expires_at"] = utc(principal.expires_at).isoformat(timespec="microseconds")
+    return json_response(body)
 
 
 routes: Final[list[Route]] = [

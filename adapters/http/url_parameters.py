@@ -1,4 +1,4 @@
-"""What a request names by its target and headers: segments of the path, arguments of the query, fields."""
+"""What a request names in its target and headers: path segments, query arguments, header fields."""
 
 import re
 from collections.abc import Callable
@@ -17,24 +17,25 @@ _BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def below(path: str, endpoint: Callable[..., Any], methods: list[str]) -> list[Route]:
-    """Routes for a path, to read, and for all below it.
+    """Read routes for a path and for all paths below it.
 
-    The endpoint takes the names from `segments` or `behind`: the path that routes match by is decoded, so that a
-    name with a slash in it looks like two."""
+    The endpoint takes the names from `segments` or `behind`: routes match the decoded path, in which a name with a
+    slash looks like two.
+    """
     tree = Route(f"{path}/{{rest:path}}", endpoint, methods=methods)
-    tree.path_regex = re.compile(tree.path_regex.pattern, re.DOTALL)  # a line break is a bad name, not a foreign path
+    tree.path_regex = re.compile(tree.path_regex.pattern, re.DOTALL)  # a line break makes a bad name, not another path
     return [Route(path, endpoint, methods=["GET"]), tree]
 
 
 def segments(scope: Scope, first: str) -> list[str]:
-    """The segments of the path behind the first, each decoded once. Raises InvalidError, HTTPException (404)."""
+    """The path segments behind the first, each decoded once. Raises InvalidError, HTTPException (404)."""
     rest = behind(scope, first)
     return [] if rest is None else [decoded(segment) for segment in rest.split("/")]
 
 
 def behind(scope: Scope, first: str) -> str | None:
-    """What stands behind the first segment and its slash, still encoded; None where there is no slash. Raises
-    HTTPException (404) where the first is another one, as `kv%2Fgroup` is."""
+    """The part behind the first segment and its slash, still encoded; None without a slash. Raises HTTPException (404)
+    if the first segment is another one, as in `kv%2Fgroup`."""
     raw: bytes = scope["raw_path"]
     path = raw.decode("latin-1").removeprefix(scope.get("root_path", ""))
     named, slash, rest = path[1:].partition("/")
@@ -56,12 +57,12 @@ def decoded(text: str, argument: str = "path") -> str:
 
 
 def shown(name: str) -> str:
-    """How an unknown argument is told: by its name only where that is harmless to print."""
+    """How an unknown argument is shown: by its name only if that is harmless to print."""
     return name if name.isidentifier() and name.isascii() and len(name) <= 32 else "query"
 
 
 def arguments(scope: Scope, *known: str) -> dict[str, str]:
-    """The arguments of the query. Raises InvalidError for one that is none of the known, or comes twice."""
+    """The query arguments. Raises InvalidError for an unknown or repeated argument."""
     query: bytes = scope["query_string"]
     if not query:
         return {}
@@ -81,7 +82,7 @@ def arguments(scope: Scope, *known: str) -> dict[str, str]:
 
 
 def number(given: dict[str, str], name: str, default: int) -> int:
-    """A whole number of the query. Raises InvalidError."""
+    """An integer argument of the query. Raises InvalidError."""
     text = given.get(name)
     if text is None:
         return default
@@ -91,7 +92,7 @@ def number(given: dict[str, str], name: str, default: int) -> int:
 
 
 def seconds_of(given: str, name: str) -> float:
-    """A number of seconds of the query. Raises InvalidError."""
+    """A number of seconds in the query. Raises InvalidError."""
     try:
         return number_of_seconds(float(given), name)
     except ValueError:
@@ -99,8 +100,7 @@ def seconds_of(given: str, name: str) -> float:
 
 
 def fields(scope: Scope) -> dict[bytes, bytes]:
-    """The headers by their names in lower case; one that comes more than once is joined by commas (RFC 9110
-    section 5.3)."""
+    """The headers by their names in lower case; repeated ones are joined by commas (RFC 9110 section 5.3)."""
     headers: list[tuple[bytes, bytes]] = scope["headers"]
     found: dict[bytes, bytes] = {}
     for name, value in headers:

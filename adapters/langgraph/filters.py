@@ -1,4 +1,4 @@
-"""What `search` filters by: members of a value that are equal to something, or compare with it."""
+"""The filters of `search`: members of a value that are equal to something, or compare with it."""
 
 from collections.abc import Callable, Mapping
 from operator import ge, gt, le, lt
@@ -13,7 +13,7 @@ OPERATORS: Final = ("$eq", "$ne", *_ORDERS)
 
 
 def require_known(wanted: Any) -> None:
-    """Raises InvalidError for an operator that is none, wherever in a filter."""
+    """Check a filter. Raises InvalidError for an unknown operator at any depth."""
     if isinstance(wanted, Mapping):
         if _operators(wanted) and not wanted.keys() <= {*OPERATORS}:
             raise InvalidError(f"filter: knows the operators {', '.join(OPERATORS)}")
@@ -22,7 +22,7 @@ def require_known(wanted: Any) -> None:
 
 
 def matches(value: Mapping[str, Any], wanted: Filter | None) -> bool:
-    """Whether each member is as wanted; a member that is not there counts as null."""
+    """Whether each member matches; a missing member counts as null."""
     return all(_is(value.get(member), part) for member, part in (wanted or {}).items())
 
 
@@ -51,7 +51,7 @@ def _compares(found: Any, operator: str, other: Any) -> bool:
 
 
 def _comparable(one: Any, other: Any) -> bool:
-    """Numbers with numbers, texts with texts; else neither is more or less."""
+    """Whether two values compare: numbers with numbers, texts with texts."""
     return _number(one) and _number(other) if not isinstance(one, str) else isinstance(other, str)
 
 

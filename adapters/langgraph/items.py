@@ -1,4 +1,4 @@
-"""LangGraph's items with what a record knows beside them: its version, and who wrote it."""
+"""LangGraph's items with the version and the writer of their records."""
 
 from datetime import datetime
 from typing import Any
@@ -15,10 +15,11 @@ ItemFields = dict[str, Any]
 
 
 class VersionedItem(Item):
-    """`version`: what a `put` that is based on this item expects. `updated_by`: who wrote it, and
-    `principal`: who was authenticated for that (None: the local user).
+    """`version`: the expected version of a `put` based on this item. `updated_by`: the writer, and `principal`: the
+    authenticated principal of that write (None: the local user).
 
-    `created_at`: when the key was written first, also where it was deleted since."""
+    `created_at`: when the key was first written, even if it was deleted since.
+    """
 
     __slots__ = ("principal", "updated_by", "version")
 
@@ -44,7 +45,7 @@ class VersionedItem(Item):
 
 
 class VersionedSearchItem(SearchItem):
-    """As VersionedItem. `score` is None: nothing is ranked."""
+    """As VersionedItem. `score` is None: there is no ranking."""
 
     __slots__ = ("principal", "updated_by", "version")
 
@@ -71,12 +72,13 @@ class VersionedSearchItem(SearchItem):
 
 
 def is_item(record: Record) -> bool:
-    """Whether the record has a value, and that an object."""
+    """Whether the record has a value that is an object."""
     return record.live and record.value.text.startswith("{")
 
 
 def item(reader: Reader, record: Record, labels: Labels) -> VersionedItem | None:
-    """Raises InvalidError for a value that is no object: somebody else wrote it, and it is not hidden."""
+    """The item of a record. Raises InvalidError for a value that is not an object: another program wrote it, and it is
+    not hidden."""
     if not record.live:
         return None
     if not is_item(record):

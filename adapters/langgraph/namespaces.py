@@ -1,4 +1,4 @@
-"""The namespaces of LangGraph, tuples of labels, as those of records: labels joined by slashes, and back."""
+"""Maps LangGraph's namespaces, tuples of labels, to those of records, labels joined by slashes, and back."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -16,15 +16,16 @@ _ANY: Final = "*"
 
 
 def text_of(labels: Labels) -> str:
-    """`("users", "ann")` is `users/ann`. Of a label, `%` and `/` are percent-encoded (RFC 3986); and all but letters,
-    digits, `-`, `_` and `~` where it could not be part of a name else.
+    """`("users", "ann")` is `users/ann`. In a label, `%` and `/` are percent-encoded (RFC 3986); so are all characters
+    but letters, digits, `-`, `_` and `~` where the name would otherwise be invalid.
 
-    Raises InvalidNamespaceError for what LangGraph does not allow."""
+    Raises InvalidNamespaceError for labels that LangGraph does not allow.
+    """
     return "/".join(_encoded(label) for label in labels)
 
 
 def labels_of(text: str) -> Labels | None:
-    """The way back; None for a namespace that `text_of` makes of nothing: LangGraph could not name it."""
+    """The labels of a namespace; None for one that `text_of` never returns: LangGraph could not name it."""
     try:
         labels = tuple(unquote(part, errors="strict") for part in text.split("/"))
         return labels if text_of(labels) == text else None
@@ -33,7 +34,7 @@ def labels_of(text: str) -> Labels | None:
 
 
 def below(reader: Reader, prefix: Labels) -> Iterator[tuple[str, Labels]]:
-    """The namespaces that hold values and begin with these labels: as records have them, and as LangGraph does."""
+    """The namespaces that contain values and begin with these labels: as text and as labels."""
     start = text_of(prefix)
     if prefix and reader.records(start, "", None, 1, False):
         yield start, prefix
@@ -46,7 +47,7 @@ def below(reader: Reader, prefix: Labels) -> Iterator[tuple[str, Labels]]:
 
 
 def listed(reader: Reader, asked: ListNamespacesOp) -> list[Labels]:
-    """In their order, each once, also where only its first labels are asked for."""
+    """The matching namespaces, sorted and without duplicates, also if only their first labels are requested."""
     conditions = asked.match_conditions or ()
     found = {
         labels[: asked.max_depth]
@@ -72,7 +73,7 @@ def _encoded(label: object) -> str:
 
 
 def _certain(conditions: Iterable[MatchCondition]) -> Labels:
-    """The labels that all that match begin with, as far as one condition tells."""
+    """The labels that all matches begin with, as far as one condition determines them."""
     for condition in conditions:
         if condition.match_type == "prefix":
             path = condition.path

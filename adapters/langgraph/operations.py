@@ -1,4 +1,4 @@
-"""A batch of LangGraph's operations: what they read, at one position of the log, and the one transaction they write."""
+"""A batch of LangGraph's operations: its reads, at one position of the log, and its writes, in one transaction."""
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ _MINUTE: Final = 60.0
 
 
 class VersionedPut(PutOp):
-    """A PutOp that is refused unless this is the item's version; 0 = must not exist, None = whatever it is."""
+    """A PutOp that is refused unless this is the item's version; 0: must not exist, None: any version."""
 
     expected_version: int | None
 
@@ -45,35 +45,37 @@ class VersionedPut(PutOp):
 
 
 class Batch:
-    """Reads come first, wherever they stand, as in LangGraph's own stores; writes in their order, all or none.
+    """Reads come first, whatever their place in the batch, as in LangGraph's own stores; writes in their order, all or
+    none.
 
-    Raises InvalidError, InvalidNamespaceError: then nothing is done. `results`: of each operation, in their order."""
+    Raises InvalidError, InvalidNamespaceError: then nothing is done. `results`: of each operation, in their order.
+    """
 
     def __init__(self, calls: Requests, by: str, operations: Iterable[Op]) -> None:
-        asked = list(operations)
-        self.results: list[Result] = [None] * len(asked)
+        all_operations = list(operations)
+        self.results: list[Result] = [None] * len(all_operations)
         self._by = by
-        self._looks = {index: _look(calls, it) for index, it in enumerate(asked) if not isinstance(it, PutOp)}
-        self._writes = [_written(calls, by, it) for it in asked if isinstance(it, PutOp)]
+        self._looks = {index: _look(calls, it) for index, it in enumerate(all_operations) if not isinstance(it, PutOp)}
+        self._writes = [_written(calls, by, it) for it in all_operations if isinstance(it, PutOp)]
         self._optional = [it for it in self._writes if isinstance(it, Delete) and it.expected_version is None]
         self._standing: set[ItemAddress] = set()
-        self._large = any(isinstance(it, SearchOp | ListNamespacesOp) for it in asked)
+        self._large = any(isinstance(it, SearchOp | ListNamespacesOp) for it in all_operations)
 
     @property
     def read(self) -> Query[None] | None:
-        """Fills the results, and finds what there is to delete; None where nothing has to be known."""
+        """The query that fills the results, and finds which deletions apply; None if nothing has to be read."""
         return Query(self._read, self._large) if self._looks or self._optional else None
 
     @property
     def write(self) -> CommandRequest[None] | None:
-        """What to write after the read; None where that is nothing."""
+        """The command after the read; None if there is nothing to write."""
         operations = tuple(self._needed())
         if not operations:
             return None
         return CommandRequest(checked(lambda: Transact(operations=operations, by=self._by)), lambda outcome: None)
 
     def met_a_deletion(self, refusal: NotFoundError) -> bool:
-        """Whether what was to be deleted went meanwhile, and that is fine: then read and write again."""
+        """Whether an item to be deleted was deleted meanwhile, which is fine: then read and write again."""
         gone = (refusal.facts.get("namespace"), refusal.facts.get("key"))
         return any(gone == _place(it) for it in self._optional)
 
@@ -84,16 +86,16 @@ class Batch:
         self._standing = {place for place, record in found.items() if seen(record, reader.at).live}
 
     def _needed(self) -> Iterator[Operation]:
-        """All writes but deletions of what is not there: for LangGraph they are none."""
-        standing = set(self._standing)
+        """All writes except deletions of missing items, which LangGraph ignores."""
+        existing = set(self._standing)
         for operation in self._writes:
             place = _place(operation)
             if not isinstance(operation, Delete):
-                standing.add(place)
-            elif operation.expected_version is None and place not in standing:
+                existing.add(place)
+            elif operation.expected_version is None and place not in existing:
                 continue
             else:
-                standing.discard(place)
+                existing.discard(place)
             yield operation
 
 
@@ -133,7 +135,7 @@ def _object(value: object) -> dict[Any, Any]:
 
 
 def _found(reader: Reader, search: SearchOp) -> list[VersionedSearchItem]:
-    """Newest first; of the same moment by namespace and key."""
+    """Newest first; at the same time by namespace and key."""
     fitting = (
         (-record.updated_at, text, record.key, labels, record)
         for text, labels in below(reader, tuple(search.namespace_prefix))

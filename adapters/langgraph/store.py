@@ -23,16 +23,16 @@ from holdlog.adapters.python.store import AsyncStateStore, StateStore
 from holdlog.domain.refusals import InvalidError, NotFoundError
 
 DELETE_ATTEMPTS: Final = 100
-"""How often a batch starts again because what it was to delete went meanwhile."""
+"""Attempts of a batch; one fails if an item that it deletes was deleted meanwhile."""
 
 
 class HoldlogStore(BaseStore):
-    """What a graph remembers, in a store that its processes share: `graph.compile(store=HoldlogStore("state.db"))`.
+    """A store that all processes of a graph share: `graph.compile(store=HoldlogStore("state.db"))`.
 
     Items have a `version`; `put` and `delete` take the one they were based on as `expected_version`, and raise
     ConflictError when it is another: nothing happened. The puts of a batch are one transaction. A time to live counts
-    from the write: reading changes nothing. There is no index: `search` filters, and gives no heed to `query`, as
-    LangGraph's own stores without an index do. Safe in threads; for coroutines the methods that begin with `a`.
+    from the write: reads do not renew it. There is no index: `search` filters, and ignores `query`, as LangGraph's own
+    stores without an index do. Thread-safe; coroutines use the methods that begin with `a`.
     """
 
     supports_ttl = True
@@ -44,10 +44,11 @@ class HoldlogStore(BaseStore):
         updated_by: str = "langgraph",
         ttl: TTLConfig | None = None,
     ) -> None:
-        """`store`: an open one, which `close` leaves open, or what StateStore opens. `updated_by`: who writes.
+        """`store`: an open one, which `close` leaves open, or an argument of StateStore. `updated_by`: the writer.
 
-        `ttl`: of it `default_ttl` counts, in minutes; a value ends by itself, so that nothing is swept. Raises
-        InvalidError where it asks that reads renew it."""
+        `ttl`: only its `default_ttl` is used, in minutes; values expire without a sweep. Raises InvalidError if it asks
+        that reads renew it.
+        """
         self._updated_by = text(updated_by, "updated_by", AGENT)
         if ttl is not None and ttl.get("refresh_on_read"):
             raise InvalidError("ttl: refresh_on_read is not there: a read changes nothing; put the item again")
@@ -84,7 +85,7 @@ class HoldlogStore(BaseStore):
         return batch.results
 
     def get(self, namespace: Labels, key: str, *, refresh_ttl: bool | None = None) -> VersionedItem | None:
-        """`refresh_ttl` is given no heed. Raises InvalidError for a value that is no object."""
+        """The item; `refresh_ttl` is ignored. Raises InvalidError for a value that is not an object."""
         return cast("VersionedItem | None", super().get(namespace, key))
 
     async def aget(self, namespace: Labels, key: str, *, refresh_ttl: bool | None = None) -> VersionedItem | None:
@@ -101,8 +102,8 @@ class HoldlogStore(BaseStore):
         offset: int = 0,
         refresh_ttl: bool | None = None,
     ) -> list[VersionedSearchItem]:
-        """What was written last comes first. Reads all that stands below the prefix; `query` and `refresh_ttl` are
-        given no heed. Numbers compare with numbers, texts with texts; what does not compare does not fit."""
+        """The matching items, most recently written first. Reads all items below the prefix; ignores `query` and
+        `refresh_ttl`. Numbers compare with numbers, texts with texts; other pairs do not match."""
         found = super().search(namespace_prefix, filter=filter, limit=limit, offset=offset)
         return cast("list[VersionedSearchItem]", found)
 
@@ -130,8 +131,8 @@ class HoldlogStore(BaseStore):
         ttl: float | NotProvided | None = NOT_PROVIDED,
         expected_version: int | None = None,
     ) -> None:
-        """`expected_version`: N = exactly N, 0 = must not exist now, None = whatever is there. `ttl`: minutes; without
-        it the item lives on, unless the store has a default. `index` is given no heed. Raises ConflictError."""
+        """Write an item. `expected_version`: N: exactly N, 0: must not exist now, None: any. `ttl`: minutes; without it
+        the item does not expire, unless the store has a default. `index` is ignored. Raises ConflictError."""
         self.batch([self._put(namespace, key, value, index, ttl, expected_version)])
 
     async def aput(
@@ -147,7 +148,8 @@ class HoldlogStore(BaseStore):
         await self.abatch([self._put(namespace, key, value, index, ttl, expected_version)])
 
     def delete(self, namespace: Labels, key: str, *, expected_version: int | None = None) -> None:
-        """Without `expected_version`, what is not there is no error; with it raises NotFoundError or ConflictError."""
+        """Delete an item. Without `expected_version`, a missing item is not an error; with it raises NotFoundError or
+        ConflictError."""
         self.batch([VersionedPut(namespace, str(key), None, expected_version=expected_version)])
 
     async def adelete(self, namespace: Labels, key: str, *, expected_version: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Who makes an MCP request, and for which store."""
+"""The caller of an MCP request, and its store."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
@@ -9,15 +9,15 @@ from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.refusals import InvalidError
 
 MCP_SESSION: Final = "mcp_session"
-"""In the state of a scope: the Mcp-Session-Id of a request up to 2025-11-25."""
+"""Key in the state of a scope: the Mcp-Session-Id of a request up to 2025-11-25."""
 OPEN_REQUEST: Final = "open_request"
-"""In the state of a scope: an ExitStack that closes with the request, for what lasts as long."""
+"""Key in the state of a scope: an ExitStack that closes with the request, for resources that live as long."""
 
 _SESSION_FACTS: Final = ("holdlog/session", "ai.opencode/sessionID", "threadId")
 
 
 class RequestMetadata(Protocol):
-    """What is known of a request: its `_meta`, and the HTTP request that brought it, if one did."""
+    """The metadata of a request: its `_meta`, and the HTTP request that carried it, if any."""
 
     @property
     def meta(self) -> Mapping[str, Any] | None: ...
@@ -27,8 +27,8 @@ class RequestMetadata(Protocol):
 
 
 def context_of(request: RequestMetadata | None, local: Engine | None) -> RequestContext:
-    """Who calls. The session is that of `_meta`, else that of Mcp-Session-Id, else the one that the HTTP request or
-    this process has. Raises InvalidError."""
+    """The context of a request. Its session is that of `_meta`, else Mcp-Session-Id, else that of the HTTP request or
+    of this process. Raises InvalidError."""
     meta = (request.meta if request else None) or {}
     request_id = meta.get("holdlog/request_id")
     if request_id is not None and not isinstance(request_id, str):

@@ -1,4 +1,4 @@
-"""How often which tool was called over HTTP, and what its answers said."""
+"""Counts of tool calls over HTTP, by tool and status."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ NO_TOOL = "none"
 
 
 class ToolCounts(Middleware):
-    """Tells `called` the name of each tool that was called and the status of its answer; `error` for what is none."""
+    """Passes to `called` the name of each called tool and the status of its response; `error` if it has none."""
 
     def __init__(self, called: Callable[[str, str], None]) -> None:
         self._called = called
@@ -25,7 +25,7 @@ class ToolCounts(Middleware):
             status = str((result.structured_content or {}).get("status", status))
             return result
         except UnknownToolError:
-            name = NO_TOOL  # it may be any text
+            name = NO_TOOL  # the name may be any text
             raise
         finally:
             self._called(name, status)

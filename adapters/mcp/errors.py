@@ -1,4 +1,4 @@
-"""Refusals as errors of JSON-RPC, for the requests that have no other way to say no."""
+"""Refusals as JSON-RPC errors, for requests that have no other way to refuse."""
 
 import logging
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ from holdlog.adapters.mcp.resources.addresses import UnknownAddressError
 from holdlog.domain.refusals import DeniedError, HoldlogError, InvalidError, NotFoundError, StoreError
 
 NOT_FOUND_BEFORE: Final = -32002
-"""A resource that is not there, up to 2025-11-25; since then it is an invalid parameter."""
+"""The error code of a missing resource up to 2025-11-25; since then it is an invalid parameter."""
 
 _log = logging.getLogger("holdlog")
 
 
 @contextmanager
 def told(ctx: ServerRequestContext[Any, Any], uri: str, calls: Requests, prefix: str) -> Iterator[None]:
-    """What the block refuses becomes an error with one line, and in its data what the answer of a tool would hold."""
+    """Turn a refusal in the block into an error with a one-line message; its data is what a tool would return."""
     try:
         yield
     except MCPError:

@@ -1,4 +1,4 @@
-"""The groups of tools: what each tool answers and does to the world, and what hosts are told of a group."""
+"""The groups of tools: the responses and effects of each tool, and what hosts see of a group."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ from holdlog.adapters.api.values.responses import Result
 
 
 class ToolKind(NamedTuple):
-    """One tool as a host sees it: the answers it may give, and what it does to the world."""
+    """One tool as hosts see it: its possible responses, and its effects."""
 
     name: str
     title: str

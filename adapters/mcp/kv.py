@@ -1,4 +1,4 @@
-"""The two tools that agents of echoValue know: save_state and read_state."""
+"""The two tools known to agents of echoValue: save_state and read_state."""
 
 from typing import Annotated, Final
 
@@ -15,7 +15,7 @@ _NOTHING: Final = "Nobody saved a value there, or it ended. Call save_state() to
 
 
 class KeyValueTools(Tools):
-    """All tools, with these two."""
+    """All tools, plus these two."""
 
     async def save_state(
         self,
@@ -37,7 +37,7 @@ class KeyValueTools(Tools):
     async def _saved(self, group: str, key: str) -> Result:
         try:
             return await self._engine.read_async(self._requests.get(group, key))
-        except NotFoundError as none:  # its own hint names a tool that may not be served here
+        except NotFoundError as none:  # its own hint names a tool that may be disabled here
             return self._requests.refused(none).model_copy(update={"hint": _NOTHING})
 
 

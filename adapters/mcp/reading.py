@@ -1,4 +1,4 @@
-"""From bytes to a JSON-RPC message the SDK can serve, or to what is wrong with them; the same for every transport."""
+"""Parses bytes into a JSON-RPC message the SDK can serve, or into a fault; the same for every transport."""
 
 from typing import NamedTuple
 
@@ -9,19 +9,19 @@ from holdlog.adapters.mcp.salvage import ENVELOPE, Fault, Salvaged, fault_of, sa
 
 
 class Unreadable(NamedTuple):
-    """No message: what could be read of it all the same, and the fault to answer with."""
+    """Bytes that are not a message: the parts that could be read, and the fault for the response."""
 
     found: Salvaged
     fault: Fault
 
 
 def read_message(text: bytes) -> JSONRPCMessage | Unreadable:
-    """Linear time, whatever the bytes are; raises nothing."""
+    """Read a message. Linear time for any bytes; raises nothing."""
     try:
         message = jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValidationError as error:
         return Unreadable(salvage(text), fault_of(text, error))
     if not isinstance(message, JSONRPCRequest) and {"id", "method"} <= (found := salvage(text)).names:
-        # An id that is no string or integer makes the SDK take a request for a notification.
+        # The SDK takes a request whose id is not a string or integer for a notification.
         return Unreadable(found, ENVELOPE)
     return message

@@ -1,7 +1,7 @@
-"""What can still be answered when a line on stdin is no JSON-RPC message the SDK can read: framing, the id, the fault.
+"""Responds to a line on stdin that is not a JSON-RPC message the SDK can read: framing, the id, the fault.
 
-JSON-RPC 2.0 wants an answer for every request; the SDK drops what its parser refuses. Pure functions over bytes: linear
-time, no recursion, no I/O.
+JSON-RPC 2.0 requires a response to every request; the SDK drops what its parser refuses. Pure functions over bytes:
+linear time, no recursion, no I/O.
 """
 
 import json
@@ -13,16 +13,16 @@ from mcp_types import INVALID_REQUEST, PARSE_ERROR, PROTOCOL_VERSION_META_KEY
 from pydantic import ValidationError
 
 MAX_LINE = 8 * 1024 * 1024
-"""Bytes of the longest line that is read as a message, unless one value may be larger."""
+"""Bytes of the longest line that is read as a message, unless a larger value is allowed."""
 ESCAPED = 8
 """Bytes of a line for each byte of its value: JSON may write one as six (`\\u0061`), and there are other fields."""
 MAX_NESTING = 200
-"""Levels of a message the SDK's JSON parser follows; its own bound, named here for the answer."""
+"""Levels of a message that the SDK's JSON parser follows; its own bound, named here for the response."""
 HEAD = 64 * 1024
 """Bytes kept of each end of a line that is too long: the id is in one of them."""
 
 _KEEP = b"+" if sys.version_info >= (3, 11, 5) else b""
-"""Makes a repeat of a group possessive, which is 20 times faster; earlier Pythons lose their place when one fails."""
+"""Makes a repeated group possessive, which is 20 times faster; earlier Pythons lose their place when one fails."""
 
 _STRING = rb'"(?:[^"\\]++|\\.)*' + _KEEP + rb'"?'
 _MEMBERS = re.compile(_STRING + rb"|[{}\[\]:,]|[^\s\"{}\[\]:,]++", re.DOTALL)
@@ -40,7 +40,7 @@ _ESCAPE = re.compile(
 
 
 def longest_line(max_value_bytes: int) -> int:
-    """Bytes of the longest line that is read where a value may have so many bytes."""
+    """Bytes of the longest line that is read if a value may have this many bytes."""
     return max(MAX_LINE, ESCAPED * max_value_bytes)
 
 
@@ -56,7 +56,8 @@ class Salvaged:
 
     @property
     def wants_answer(self) -> bool:
-        """All but notifications and the peer's answers do; so does a text that breaks off before an id was found."""
+        """Whether the sender expects a response: always, except for notifications and the peer's own responses; also if
+        the text breaks off before an id."""
         if "id" in self.names:
             return "method" in self.names or not self.names & {"result", "error"}
         if self.method is not None and self.method.startswith("notifications/"):
@@ -66,7 +67,7 @@ class Salvaged:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a message is refused: a JSON-RPC error code, one line for the agent, and whether just the content is bad."""
+    """Why a message is refused: a JSON-RPC error code, one line for the agent, and whether only the content is bad."""
 
     code: int
     message: str
@@ -94,7 +95,7 @@ class TooLong:
 
 @dataclass(slots=True)
 class Lines:
-    """Cuts a byte stream at newlines; blank lines vanish, a line beyond the limit is skipped without being kept."""
+    """Splits a byte stream at newlines; drops blank lines, and skips a line beyond the limit without keeping it."""
 
     limit: int = MAX_LINE
     _rest: bytearray = field(default_factory=bytearray)
@@ -132,7 +133,7 @@ class Lines:
 
 
 def salvage(line: bytes) -> Salvaged:
-    """Read the members of the outermost object, tolerating whatever stands inside them and a missing end."""
+    """Read the members of the outermost object, tolerating any content and a missing end."""
     opening = _OBJECT.match(line)
     if opening is None:
         return Salvaged()
@@ -144,7 +145,7 @@ def salvage(line: bytes) -> Salvaged:
         at = token.end()
         first = line[token.start()]
         if token.lastindex:
-            continue  # flat containers, taken in one step
+            continue  # flat containers, consumed in one step
         if first in b"{[":
             if in_value and name is not None:
                 members[name] = b""
@@ -179,7 +180,7 @@ def _scalar(token: bytes) -> bytes | None:
 
 
 def fault_of(line: bytes, error: ValidationError) -> Fault:
-    """Say what the SDK's parser could not read, in one line without the content."""
+    """What the SDK's parser could not read, in one line without the content."""
     try:
         line.decode()
     except UnicodeDecodeError as broken:
@@ -204,12 +205,12 @@ ENVELOPE = Fault(
 
 
 def for_agent(found: Salvaged, fault: Fault) -> bool:
-    """Whether only the content of a tool call is bad: then the agent is to read why."""
+    """Whether only the content of a tool call is bad: then the agent should see the reason."""
     return fault.of_content and found.method == "tools/call" and found.id is not None
 
 
 def answer(found: Salvaged, fault: Fault) -> bytes:
-    """The line that answers a refused request: a tool result where it is for the agent, an error of JSON-RPC else."""
+    """The line that responds to a refused request: a tool result if the agent should see it, else a JSON-RPC error."""
     start = b'{"jsonrpc":"2.0","id":' + (found.id or b"null")
     if for_agent(found, fault):
         text = json.dumps({"status": "error", "message": fault.message}, separators=(",", ":"), ensure_ascii=False)

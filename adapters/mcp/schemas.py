@@ -1,6 +1,6 @@
-"""The schemas of tools, as small as they can be: hosts may show them to a model, which pays for every byte.
+"""The schemas of tools, as small as possible: hosts may show them to a model, which pays for every byte.
 
-Answers are an object at the root: a plain union would be wrapped in `{"result": …}`, and hosts show the model that.
+Responses are an object at the root: FastMCP would wrap a plain union in `{"result": …}`, and hosts show the model that.
 """
 
 from typing import Any, Final
@@ -9,10 +9,10 @@ from holdlog.adapters.api.values.responses import Result, Unavailable
 
 
 def output_schema(*alternatives: type[Result]) -> dict[str, Any]:
-    """JSON Schema of the answers: one alternative per status, with the fields that it always has.
+    """JSON Schema of the responses: one alternative per status, with the fields that it always has.
 
-    Types and what else an answer may hold says docs/answers.md: told here, they would double the size of a tool. Every
-    call may be `unavailable`, too; its fields are the same for all, so that no tool lists them.
+    docs/answers.md has the types and the optional fields: included here, they would double the size of a tool. Every
+    call may respond `unavailable`, too; its fields are the same for all, so no tool lists them.
     """
     one_of = [
         _alternative(model) | ({"required": always} if (always := _always(model)) else {}) for model in alternatives
@@ -28,7 +28,7 @@ def output_schema(*alternatives: type[Result]) -> dict[str, Any]:
 
 
 def input_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of arguments without what says nothing: null for "left out", and the default null."""
+    """The schema of arguments without redundant parts: null for "left out", and the default null."""
     properties = {name: _argument(argument) for name, argument in schema["properties"].items()}
     return {**schema, "properties": properties}
 
@@ -50,7 +50,7 @@ def _argument(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 _ANY: Final = [{"type": kind} for kind in ("object", "array", "string", "number", "boolean", "null")]
-"""Any JSON, said in full: some hosts take a schema without a type for a mistake, and the Inspector warns of it."""
+"""Any JSON, spelled out: some hosts treat a schema without a type as a mistake, and the Inspector warns about it."""
 
 _PLAIN: Final = frozenset({"namespace", "key", "resource", "thread_id", "hint"})
-"""Fields that go without saying: what the call named, and what to do next."""
+"""Fields that need no mention: what the call named, and what to do next."""

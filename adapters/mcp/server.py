@@ -1,4 +1,4 @@
-"""The MCP server: which tools, in which groups, and what hosts are told of them, whatever is stored."""
+"""The MCP server: which tools, in which groups, and what hosts see of them, whatever is stored."""
 
 import logging
 import os
@@ -33,13 +33,13 @@ from holdlog.domain.refusals import InvalidError
 
 DEFAULT_PREFIX: Final = "holdlog_"
 PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{0,32}")
-"""What hosts accept in the names of tools; some add a prefix of their own and allow 64 characters in all."""
+"""Tool names that hosts accept; some hosts add a prefix and allow 64 characters in all."""
 
 
 class RequestMiddleware(Middleware):
-    """Tells tools who calls, and answers what FastMCP refuses in our own form: one line, no value, no URL.
+    """Passes the caller to tools, and turns FastMCP's refusals into our form: one line, no value, no URL.
 
-    `local`: of every call that does not come by HTTP; None: there are none.
+    `local`: context of every call that does not come over HTTP; None: there are none.
     """
 
     def __init__(self, local: Engine | None) -> None:
@@ -49,8 +49,8 @@ class RequestMiddleware(Middleware):
         self, context: MiddlewareContext[CallToolRequestParams], call_next: CallNext[CallToolRequestParams, ToolResult]
     ) -> ToolResult:
         try:
-            asked = context.fastmcp_context.request_context if context.fastmcp_context else None
-            current_context.set(context_of(asked, self._local))
+            request = context.fastmcp_context.request_context if context.fastmcp_context else None
+            current_context.set(context_of(request, self._local))
             return await call_next(context)
         except InvalidError as error:
             return failed(str(error))
@@ -62,7 +62,7 @@ class RequestMiddleware(Middleware):
 
 
 class PlainTool(FunctionTool):
-    """A tool that tells hosts nothing of FastMCP's own bookkeeping."""
+    """A tool that hides FastMCP's own bookkeeping from hosts."""
 
     def to_mcp_tool(self, **overrides: Any) -> ListedTool:
         return super().to_mcp_tool(**{"_meta": self.meta} | overrides)
@@ -71,12 +71,12 @@ class PlainTool(FunctionTool):
 class FixedTools(FastMCP[Any]):
     """A server with the same tools for everybody, always.
 
-    FastMCP asks before each call and listing which tools the session has hidden from itself; ours hides none, and the
-    question costs a tenth of a second at the first listing and some of each call.
+    FastMCP reads before each call and listing which tools the session has hidden from itself; ours hides none, and the
+    read takes 0.1 s at the first listing and some of each call.
     """
 
     subscriptions: Subscriptions | None = None
-    """What clients follow; to be closed before connections are."""
+    """The subscriptions of clients; close them before the connections."""
 
     async def list_tools(self, *, run_middleware: bool = True) -> Sequence[Tool]:
         return await self.local_provider.list_tools()
@@ -90,9 +90,9 @@ def build_server(
 ) -> FixedTools:
     """A FastMCP server with the tools and resources of these groups (names of `GROUPS`). Opens and starts nothing.
 
-    `local`: the store of calls over stdio; None: each call comes by HTTP and brings its `Served` along.
-    `progress_every`: seconds between the progress notifications of a call that waits, where the client asks for them.
-    Raises InvalidError for a prefix that hosts would not take.
+    `local`: the store of calls over stdio; None: each call comes over HTTP and brings its `RequestContext`.
+    `progress_every`: seconds between the progress notifications of a waiting call, if the client asks for them. Raises
+    InvalidError for a prefix that hosts would not accept.
     """
     if not PREFIX.fullmatch(prefix):
         raise InvalidError("tool-prefix: must have letters, digits, '_' and '-' only, and 32 at most")
@@ -113,7 +113,7 @@ def build_server(
 
 
 def chosen_groups(text: str) -> tuple[str, ...]:
-    """`claims,state`, `standard`, `advanced` or `all` as names of groups. Raises InvalidError."""
+    """Expand `claims,state`, `standard`, `advanced` or `all` to names of groups. Raises InvalidError."""
     chosen: dict[str, None] = {}
     for word in filter(None, (word.strip() for word in text.split(","))):
         if word not in GROUPS and word not in ALIASES:
@@ -144,14 +144,14 @@ def _tool(kind: ToolKind, group: str, body: Callable[..., Any], prefix: str) -> 
 
 
 def quiet_framework() -> None:
-    """FastMCP logs the arguments of calls when it debugs, and what agents write belongs in no log. Its warnings are
-    about arguments that were refused: the agent was told, and nobody else has to act."""
+    """Silence FastMCP's debug log, which contains arguments: what agents write must not be logged. Its warnings are
+    about refused arguments: the agent saw the refusal, and nobody else has to act."""
     wanted = logging.getLogger().isEnabledFor(logging.INFO)
     logging.getLogger("fastmcp").setLevel(logging.INFO if wanted else logging.ERROR)
 
 
 def local_session(environ: Mapping[str, str] = os.environ) -> SessionId | None:
-    """The conversation that started this server, where its host names it."""
+    """The conversation that started this server, if its host names it."""
     try:
         return SessionId("process", label(environ.get("CLAUDE_CODE_SESSION_ID", "")))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The tools for threads: what a group of agents says, finds and knows together."""
+"""The tools for threads: messages, results and shared data of a group of agents."""
 
 from typing import Annotated, Any, Literal
 
@@ -15,7 +15,7 @@ Objects = list[dict[str, Any]]
 
 
 class ThreadTools(KeyValueTools):
-    """All tools, with those for threads."""
+    """All tools, plus those for threads."""
 
     async def thread_start(
         self,

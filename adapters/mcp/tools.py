@@ -1,4 +1,4 @@
-"""The bodies of the tools: a docstring for the agent, a signature, one call, one answer."""
+"""The bodies of the tools: a docstring for the agent, a signature, one call, one response."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ PROGRESS_EVERY: Final = 5.0
 
 _log = logging.getLogger("holdlog")
 current_context: ContextVar[RequestContext] = ContextVar("holdlog_served")
-"""Of the call that runs."""
+"""The call that runs."""
 
 
 NameList = list[str]
@@ -35,7 +35,7 @@ Guards = list[dict[str, Any]]
 
 
 class Tools:
-    """The bodies of the tools. A docstring is what the agent reads; `wait()` in it becomes the tool's full name."""
+    """The bodies of the tools. Agents read the docstrings; `wait()` in one becomes the tool's full name."""
 
     def __init__(self, prefix: str, progress_every: float) -> None:
         self._prefix = prefix
@@ -250,14 +250,14 @@ class Tools:
         async def waited() -> Answered:
             found = await _with_progress(ctx, self._engine.wait_async(call()), self._progress_every)
             if not await current_context.get().still():
-                raise InvalidError("the token is not valid (any more)")  # what came since was not for it
+                raise InvalidError("the token is not valid (any more)")  # later losses are not for this call
             return found
 
         return await self._told(waited)
 
     async def _told(self, run: Callable[[], Awaitable[Any]], receipt: str | None = None) -> ToolResult:
-        """Every outcome as an answer; only bad arguments and bugs are errors of the call. `receipt`: the one that the
-        caller shows."""
+        """Return every outcome as a response; only bad arguments and bugs are errors of the call. `receipt`: shown by
+        the caller."""
         who = current_context.get().caller
         self._engine.lease_maintenance.heard(who.session)
         try:
@@ -277,13 +277,13 @@ class Tools:
             return failed("internal error of holdlog; its log on stderr tells more")
 
     async def _with_losses(self, result: responses.Result, who: Caller, receipt: str | None) -> responses.Result:
-        """The next response of any kind to a session, or to the holder of a receipt, lists once what it lost."""
+        """Add to the next response of any kind the lost claims of the session, or of the holder of a receipt, once."""
         try:
             losses = await self._engine.losses(who, receipt and self._engine.identity.receipt(receipt))
             if not losses:
                 return result
             return result.model_copy(update={"lost": await self._engine.read_async(self._requests.lost(losses))})
-        except HoldlogError:  # locked, full: the answer itself matters more, and the next one tells
+        except HoldlogError:  # locked, full: the response matters more, and the next one reports the losses
             return result
 
     def _answer(self, result: responses.Result) -> ToolResult:
@@ -320,7 +320,7 @@ def _expected(version: int | None, force: bool) -> int | None:
 
 
 async def _with_progress(ctx: Context, waiting: Awaitable[Answered], every: float) -> Answered:
-    """Await, and say every so many seconds that the wait goes on if the client asked for progress."""
+    """Await, and send progress notifications every so many seconds if the client asked for progress."""
     wait = asyncio.ensure_future(waiting)
     waited = 0.0
     try:

@@ -1,1 +1,1 @@
-"""NATS: the log told to the world."""
+"""NATS: publishes the log."""

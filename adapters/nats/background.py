@@ -1,4 +1,5 @@
-"""NATS beside a server: the relay, and NATS as a bell, in one thread with its own loop. Never in a call's way."""
+"""NATS in a server's background: the relay, and NATS as a notifier, in one thread with its own loop. Never delays a
+call."""
 
 import asyncio
 import logging
@@ -18,20 +19,20 @@ from holdlog.domain.ports import Store
 from holdlog.domain.refusals import HoldlogError
 
 STOPS_WITHIN: Final = 2.0
-"""Seconds."""
+"""Seconds to wait for the thread to end."""
 MENDED_EVERY: Final = 30.0
-"""Seconds between attempts when NATS refuses us: somebody has to change something first."""
+"""Seconds between attempts when NATS rejects us: an administrator has to change something first."""
 GATHER: Final = 0.0005
-"""Seconds in which messages that come together ring once."""
+"""Seconds within which messages cause one notification."""
 
 _log = logging.getLogger("holdlog.nats")
 
 
 class NatsBeside:
-    """Relay and bell of one server. What fails is logged, once per change, and tried again for ever."""
+    """Relay and notifier of one server. Failures are logged, once per change, and retried forever."""
 
     def __init__(self, store: Store, bell: ProcessNotifier, lead: Lead, options: NatsOptions) -> None:
-        """Raises NatsError for options that cannot be right, such as files that are not there."""
+        """Check the options. Raises NatsError for invalid ones, such as missing files."""
         options.arguments()
         self._store = store
         self._notifier = bell
@@ -48,7 +49,7 @@ class NatsBeside:
         self._thread.start()
 
     def stop(self) -> None:
-        """End both; what was not published yet is published by the next relay."""
+        """End both; the next relay publishes the rest."""
         self._stopped = True
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._cancel)
@@ -102,7 +103,7 @@ class NatsBeside:
             await asyncio.sleep(pause.length())
 
     async def _listen(self, pause: Pause) -> None:
-        """Wake this process's waiters on every message about the store, until the connection ends."""
+        """Notify this process's waiters on every message about the store, until the connection ends."""
         with self._store.reader() as reader:
             store_id = reader.meta("store_id") or ""
         loop = asyncio.get_running_loop()
@@ -124,7 +125,7 @@ class NatsBeside:
             await client.subscribe(f"{self._options.root(store_id)}.>", cb=heard)
             await client.flush()
             pause.reset()
-            ring()  # something may have happened before it was heard
+            ring()  # events may have been published before the subscription
             await ended.wait()
 
     def _told(self, status: Status) -> None:

@@ -1,4 +1,4 @@
-"""Places of durable subscribers, kept in NATS: up to which position a name has handled everything."""
+"""Checkpoints of durable subscribers, stored in NATS: the position up to which a name has handled everything."""
 
 import json
 import re
@@ -16,7 +16,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Checkpoints:
-    """The place of one durable name. One subscriber at a time has it: the newest."""
+    """The checkpoint of one durable name. It belongs to one subscriber at a time: the newest."""
 
     def __init__(self, name: str) -> None:
         """Raises InvalidError."""
@@ -28,14 +28,14 @@ class Checkpoints:
         self._revision = 0
 
     async def open(self, js: JetStreamContext, stream: str) -> int | None:
-        """The position that was kept last; None for a new name. Raises NatsError when another subscriber took it."""
+        """The last saved position; None for a new name. Raises NatsError when another subscriber took over."""
         bucket = f"{stream}_places"
         try:
             self._bucket = await js.key_value(bucket)
         except NotFoundError:
             try:
                 self._bucket = await js.create_key_value(bucket=bucket, description="places of durable subscribers")
-            except BadRequestError:  # somebody made it at the same moment
+            except BadRequestError:  # another subscriber created it at the same moment
                 self._bucket = await js.key_value(bucket)
         revision, position, by = await self._look()
         if self._revision and position is not None and by != self._by:
@@ -44,7 +44,7 @@ class Checkpoints:
         return position
 
     async def keep(self, position: int) -> None:
-        """Raises NatsError when another subscriber goes by this name now."""
+        """Save a position. Raises NatsError when another subscriber uses this name now."""
         assert self._bucket is not None
         value = json.dumps({"position": position, "by": self._by}).encode()
         try:
@@ -56,15 +56,15 @@ class Checkpoints:
             self._revision = await self._bucket.update(self._name, value, last=revision)
 
     async def _look(self) -> tuple[int, int | None, str]:
-        """Revision, position, and who kept it; None when nobody did, or somebody deleted it. Raises NatsError."""
+        """Revision, position, and who saved it; None when nobody did, or it was deleted. Raises NatsError."""
         assert self._bucket is not None
         try:
             entry = await self._bucket.get(self._name)
         except KeyNotFoundError as error:
             return (error.entry.revision or 0) if error.entry is not None else 0, None, ""
         try:
-            told = json.loads(entry.value or b"{}")
-            return entry.revision or 0, int(told["position"]), str(told["by"])
+            saved = json.loads(entry.value or b"{}")
+            return entry.revision or 0, int(saved["position"]), str(saved["by"])
         except (ValueError, KeyError, TypeError):
             raise NatsError(f"the place of the durable name {self._name} cannot be read; delete that key") from None
 

@@ -1,5 +1,5 @@
-"""Connections to NATS that end with the first error: whoever needs one opens a new one, so nothing of an old one
-lingers (a client that reconnects by itself also delivers what its caller gave up)."""
+"""Connections to NATS that end with the first error. Callers open a new one, so that nothing of an old one lingers (a
+client that reconnects by itself also delivers what its caller gave up)."""
 
 import asyncio
 import logging
@@ -18,28 +18,28 @@ from holdlog.adapters.nats.errors import NatsError
 from holdlog.adapters.nats.options import NatsOptions
 
 CONNECT_WITHIN: Final = 5.0
-"""Seconds for a server to answer."""
+"""Seconds for a server to respond."""
 PING_EVERY: Final = 5
-"""Seconds; two unanswered ones end a connection."""
+"""Seconds between pings; two unanswered ones end a connection."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
-"""Seconds between attempts; each doubles the one before."""
+"""Seconds between attempts; each doubles the previous one."""
 
 FAILURES = (nats.errors.Error, OSError, TimeoutError, asyncio.InvalidStateError)
-"""What NATS may throw at any call; `StreamError` is one of the first."""
+"""Errors that any call of NATS may raise; `StreamError` is one of the first."""
 
 _REFUSED: Final = ("authorization", "authentication", "credentials", "nonce", "user jwt", "permissions violation")
 
 _TOO_LATE: Final = "authentication timeout"
-"""What a server says when a slow network brought who we are too late."""
+"""The server's error when a slow network delivered our credentials too late."""
 
-logging.getLogger("nats").setLevel(logging.CRITICAL)  # we tell what happened ourselves, and once
+logging.getLogger("nats").setLevel(logging.CRITICAL)  # we report failures ourselves, and once
 
 
 @asynccontextmanager
 async def connect(options: NatsOptions, what: str, lost: Callable[[], None] = lambda: None) -> AsyncIterator[Client]:
     """A connection for the length of a block. `what` names it on the server; `lost` is called when it ends.
 
-    Raises NatsError when the server refuses who we are, one of `FAILURES` when it cannot be reached.
+    Raises NatsError when the server rejects our credentials, one of `FAILURES` when it cannot be reached.
     """
     client = Client()
     errors: list[Exception] = []
@@ -72,7 +72,7 @@ async def connect(options: NatsOptions, what: str, lost: Callable[[], None] = la
             if any(word in text for text in seen if _TOO_LATE not in text for word in _REFUSED):
                 raise NatsError(f"{options.place} refuses the credentials") from None
             raise (errors[-1] if errors else error) from None
-        except Exception as error:  # a seed or credentials file that is none: the library throws what it met
+        except Exception as error:  # invalid seed or credentials file: the library raises whatever it met
             if options.nkey or options.credentials:
                 raise NatsError(f"the NKEY or credentials file cannot be used: {type(error).__name__}") from None
             raise
@@ -91,8 +91,8 @@ def reason(error: BaseException, options: NatsOptions) -> str:
         case APIError(description=str(description)):
             return f"{options.place}: {description}"
         case StreamError() | nats.errors.Error():
-            said = str(error).removeprefix("nats: ") or type(error).__name__
-            return f"{options.place}: {said}"
+            message = str(error).removeprefix("nats: ") or type(error).__name__
+            return f"{options.place}: {message}"
         case TimeoutError():
             return f"{options.place} does not answer"
         case ConnectionRefusedError():
@@ -104,7 +104,7 @@ def reason(error: BaseException, options: NatsOptions) -> str:
 
 
 class Pause:
-    """Waits that double up to a limit, with chance in them, so that not all come back at once."""
+    """Waits that double up to a limit, randomised so that clients do not all return at once."""
 
     def __init__(self, shortest: float = SHORTEST_PAUSE, longest: float = LONGEST_PAUSE) -> None:
         self._shortest = shortest
@@ -115,6 +115,6 @@ class Pause:
         self._next = self._shortest
 
     def length(self) -> float:
-        """Seconds to wait now; the next time is longer."""
+        """Seconds to wait now; the next wait is longer."""
         now, self._next = self._next, min(self._next * 2, self._longest)
         return now * random.uniform(0.5, 1.0)

@@ -1,4 +1,4 @@
-"""What can be wrong between holdlog and NATS."""
+"""Errors between holdlog and NATS."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ from holdlog.domain.refusals import HoldlogError
 
 
 class NatsError(HoldlogError):
-    """NATS cannot be used as it is set up; the message is one line that says what to do. Never holds a secret."""
+    """NATS cannot be used as configured; the message is one line that says what to do. Never contains a secret."""
 
     code: ClassVar[str] = "nats"
 

@@ -1,4 +1,4 @@
-"""Messages of a stream in order, as they come, from the first one above a position of the log."""
+"""Messages of a stream in order, as they arrive, from the first one above a position of the log."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,11 +16,11 @@ from nats.js.errors import NotFoundError
 from holdlog.adapters.nats.stream import POSITION, PREVIOUS, is_ours
 
 HEARTBEAT: Final = 1.0
-"""Seconds after which a consumer without news says that it lives."""
+"""Seconds after which an idle consumer sends a heartbeat."""
 SILENCE: Final = 3.5
-"""Seconds without news or heartbeat after which it is taken for gone."""
+"""Seconds without message or heartbeat after which the consumer counts as gone."""
 TICK: Final = 0.2
-"""Seconds after which an empty `None` comes when nothing else does."""
+"""Seconds after which `None` is yielded when nothing else is."""
 FORGOTTEN_AFTER: Final = 30.0
 """Seconds after which the server drops the consumer of a subscriber that is gone."""
 
@@ -30,7 +30,7 @@ _STALLED: Final = "Nats-Consumer-Stalled"
 
 
 class Published(NamedTuple):
-    """One event as it stands in the stream. `previous`: position of the event before it in the log."""
+    """One event as stored in the stream. `previous`: position of the event before it in the log."""
 
     subject: str
     previous: int
@@ -41,9 +41,9 @@ class Published(NamedTuple):
 async def feed(
     client: Client, js: JetStreamContext, info: StreamInfo, store_id: str, position: int
 ) -> AsyncIterator[Published | None]:
-    """The store's messages above a position, for ever; None when there is nothing for a moment.
+    """The store's messages above a position, endlessly; None when there is nothing for a moment.
 
-    Raises ConnectionError when something was lost on the way: begin again.
+    Raises ConnectionError when a message was lost: start over.
     """
     stream = str(info.config.name)
     inbox = client.new_inbox()
@@ -95,8 +95,8 @@ async def feed(
 
 
 async def _next(subscription: Subscription) -> Msg:
-    """Raises TimeoutError of NATS. Before Python 3.12 `wait_for`, which the library waits with, forgets that it was
-    cancelled when a message comes at the same moment."""
+    """The next message. Raises NATS's TimeoutError. Before Python 3.12 `wait_for`, which the library uses, loses a
+    cancellation when a message arrives at the same moment."""
     task = asyncio.current_task()
     before = task.cancelling() if task is not None else 0
     message = await subscription.next_msg(TICK)
@@ -106,7 +106,7 @@ async def _next(subscription: Subscription) -> Msg:
 
 
 async def first_above(js: JetStreamContext, info: StreamInfo, store_id: str, position: int) -> int:
-    """The sequence of the first message above a position; the next one to come when there is none."""
+    """The sequence of the first message above a position; the next one to arrive when there is none."""
     low, high = max(1, info.state.first_seq), info.state.last_seq + 1
     while low < high:
         middle = (low + high) // 2
@@ -131,7 +131,7 @@ async def last_position(js: JetStreamContext, info: StreamInfo, store_id: str) -
 
 
 async def _at_or_after(js: JetStreamContext, info: StreamInfo, store_id: str, sequence: int) -> tuple[int, int] | None:
-    """Sequence and position of the first of the store's messages from a sequence on."""
+    """Sequence and position of the store's first message from a sequence on."""
     subject = (info.config.subjects or [">"])[0]
     while True:
         try:
@@ -144,7 +144,7 @@ async def _at_or_after(js: JetStreamContext, info: StreamInfo, store_id: str, se
 
 
 async def _answer(client: Client, message: Any) -> None:
-    """The server asks whether we keep up; it sends no more until it is answered."""
+    """Answer the server's flow control request; until then it sends no more."""
     to = message.reply or (message.headers or {}).get(_STALLED)
     if to:
         await client.publish(to)

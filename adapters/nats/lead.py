@@ -1,4 +1,5 @@
-"""Which of several relays publishes. It only saves work: two that publish at once cannot harm each other."""
+"""Elects the one of several relays that publishes. It only saves work: two concurrent publishers cannot harm each
+other."""
 
 import os
 from pathlib import Path
@@ -9,23 +10,23 @@ from holdlog.adapters.operating_system.write_lock import lock_file
 
 
 class Lead(Protocol):
-    """At most one relay has it."""
+    """The lead, which at most one relay has."""
 
     def take(self) -> bool:
-        """Whether this one has it now."""
+        """Try to acquire the lead; returns whether this relay has it now."""
 
     def leave(self) -> None:
-        """Let another one have it."""
+        """Release the lead."""
 
 
 class SoleLead:
-    """Where there is but one process."""
+    """The lead if there is only one process."""
 
     def take(self) -> bool:
         return True
 
     def leave(self) -> None:
-        """Nobody else wants it."""
+        """Do nothing: no other relay wants it."""
 
 
 class FileLead:
@@ -36,14 +37,15 @@ class FileLead:
         self._descriptor = -1
 
     def take(self) -> bool:
-        """Raises StoreError for a symbolic link, a file of another user, and one open to others."""
+        """Try to lock the file. Raises StoreError for a symbolic link, a file of another user, and one open to
+        others."""
         if self._descriptor >= 0:
             return True
         require_private(self._path)
         try:
             descriptor = open_private(self._path, os.O_RDWR)
         except OSError:
-            return True  # it would only save work
+            return True  # the lead only saves work
         if lock_file(descriptor):
             self._descriptor = descriptor
             return True

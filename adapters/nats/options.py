@@ -1,4 +1,4 @@
-"""Where NATS is, how to get in, and what the stream of a store is called."""
+"""The options of NATS: its servers, credentials, and the name of a store's stream."""
 
 import importlib.util
 import re
@@ -21,7 +21,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class StreamLimits(NamedTuple):
-    """Of the stream; None = what stands, or none for a new stream."""
+    """Limits of the stream; None: as they are, or none for a new stream."""
 
     max_age: float | None = None
     """Seconds."""
@@ -47,7 +47,7 @@ class NatsOptions(NamedTuple):
     limits: StreamLimits = StreamLimits()
 
     def __repr__(self) -> str:
-        """Without secrets: it may end in a log."""
+        """A representation without secrets: it may be logged."""
         return f"NatsOptions({self.place})"
 
     @property
@@ -57,11 +57,11 @@ class NatsOptions(NamedTuple):
 
     @property
     def target(self) -> int:
-        """A number that relays of one store share when they publish to the same servers and subjects (32 bits)."""
+        """A number that relays of one store share if they publish to the same servers and subjects (32 bits)."""
         return zlib.crc32(f"{','.join(sorted(self.servers))} {self.root('')}".encode())
 
     def root(self, store_id: str) -> str:
-        """What all subjects of a store begin with."""
+        """The common prefix of all subjects of a store."""
         return f"{self.prefix}.{self.name or store_id}"
 
     def stream(self, store_id: str) -> str:
@@ -69,7 +69,7 @@ class NatsOptions(NamedTuple):
         return self.root(store_id).replace(".", "_")
 
     def arguments(self) -> dict[str, Any]:
-        """How to connect, as `nats.connect` takes it. Raises NatsError for files that cannot be used."""
+        """The arguments of `nats.connect`. Raises NatsError for unusable files."""
         given: dict[str, Any] = {"user": self.user, "password": self.password, "token": self.token}
         if self.credentials is not None:
             given["user_credentials"] = str(_readable(self.credentials, "the credentials file"))
@@ -99,8 +99,8 @@ class NatsOptions(NamedTuple):
 def nats_options(url: str, environment: Mapping[str, str] | None = None, **more: Any) -> NatsOptions:
     """Options from one URL or several with commas: `nats://host:4222`, `tls://…`, with `user:password@` or `token@`.
 
-    `environment` may hold HOLDLOG_NATS_USER, HOLDLOG_NATS_PASSWORD and HOLDLOG_NATS_TOKEN, or each with _FILE behind it
-    the path of a file that holds it. Raises NatsError, InvalidError.
+    `environment` may contain HOLDLOG_NATS_USER, HOLDLOG_NATS_PASSWORD and HOLDLOG_NATS_TOKEN; with the suffix _FILE,
+    each names a file that contains the value. Raises NatsError, InvalidError.
     """
     found = environment or {}
     servers: list[str] = []
@@ -125,7 +125,7 @@ def nats_options(url: str, environment: Mapping[str, str] | None = None, **more:
 
 
 def _server(url: str) -> tuple[str, str | None, str | None]:
-    """The URL without its user part, and that. The message never holds it: it may be a password."""
+    """The URL without its user part, and that part. The error message never contains it: it may be a password."""
     if "://" not in url:
         url = f"nats://{url}"
     try:
@@ -149,7 +149,7 @@ def _readable(path: Path, what: str) -> Path:
             return path.expanduser()
     except OSError as error:
         raise NatsError(f"{what} {path} cannot be read: {error.strerror}") from None
-    except RuntimeError:  # ~ of a user whom nobody knows
+    except RuntimeError:  # ~ of an unknown user
         raise NatsError(f"{what} {path} cannot be read: there is no such home") from None
 
 

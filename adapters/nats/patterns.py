@@ -1,4 +1,5 @@
-"""Which subjects a subscriber wants. What nothing can have is refused: it would be waited for in silence."""
+"""Subject patterns of a subscriber. A pattern that no subject can match is refused: the subscriber would wait in
+silence."""
 
 import re
 from typing import Final, NamedTuple
@@ -17,7 +18,7 @@ from holdlog.domain.refusals import InvalidError
 
 KINDS: Final = ("record", "claim", "agent", "token", "thread")
 NAMES: Final = 3
-"""Of a subject behind its root: kind, namespace, key."""
+"""Tokens of a subject behind its root: kind, namespace, key."""
 
 _STORE: Final = re.compile(r"[A-Za-z0-9_-]+|\*")
 _CUT: Final = re.compile(rf"[A-Za-z0-9_%-]{{1,80}}{HASHED}[0-9a-f]{{64}}|{HASHED}")
@@ -31,18 +32,18 @@ class Pattern(NamedTuple):
     rest: str
 
     def fits(self, subject: str) -> bool:
-        """`subject`: behind its root."""
+        """Whether a subject matches. `subject`: behind its root."""
         return matches(self.rest, subject)
 
     def require_of(self, root: str) -> None:
-        """Raises InvalidError for the pattern of another store than the one that publishes below `root`."""
+        """Check that the pattern is of the store that publishes below `root`. Raises InvalidError."""
         name = root.rpartition(".")[2]
         if self.store not in ("*", name):
             raise InvalidError(f"subject: is one of the store {self.store}; this one publishes as {name}")
 
 
 def pattern_of(text: str, prefix: str) -> Pattern:
-    """What a person wrote, with or without `<prefix>.<store>`. Raises InvalidError where no subject can fit."""
+    """Parse a user's pattern, with or without `<prefix>.<store>`. Raises InvalidError if no subject can match."""
     whole = text.removeprefix(f"{prefix}.")
     store, _, rest = whole.partition(".") if whole != ">" else ("*", ".", ">")
     is_kind = prefix.partition(".")[0] in KINDS
@@ -55,7 +56,7 @@ def pattern_of(text: str, prefix: str) -> Pattern:
 
 
 def _wrong(pattern: str) -> str:
-    """Why no subject behind a root fits; nothing for a good pattern."""
+    """The reason why no subject behind a root matches; nothing for a good pattern."""
     names = pattern.split(".")
     last = names.pop() if names[-1] == ">" else None
     if "" in names:
@@ -82,7 +83,7 @@ def _is_token(name: str) -> bool:
 
 
 def _encoded(names: list[str]) -> str:
-    """What was meant, most likely: a dot that is not written as `%2E` has cut a key into several names."""
+    """The most likely intended pattern: a dot that is not written as `%2E` has split a key into several names."""
     kind, namespace, *key = names
     if kind == "claim" and "://" in ".".join(names):
         return subject_of_claim(unquote(".".join(names[1:])))
@@ -90,5 +91,5 @@ def _encoded(names: list[str]) -> str:
 
 
 def _token(name: str) -> str:
-    """What is encoded already stays; what no name can hold does not."""
+    """Encode one token. Encoded text stays as it is; characters that no name can contain are replaced."""
     return token(unquote(name).encode(errors="replace").decode())

@@ -1,4 +1,4 @@
-"""Events as CloudEvents 1.0 in JSON, and read back (https://github.com/cloudevents/spec, docs/nats.md)."""
+"""Events as CloudEvents 1.0 in JSON, and their parser (https://github.com/cloudevents/spec, docs/nats.md)."""
 
 import json
 from datetime import datetime
@@ -18,19 +18,19 @@ from holdlog.projections import fold
 CONTENT_TYPE: Final = "application/cloudevents+json"
 TYPE_PREFIX: Final = "holdlog."
 BOOKMARK: Final = TYPE_PREFIX + "Bookmark"
-"""The type of what a subscription yields between events, so that its reader can keep a place. Not in the stream."""
+"""The type of what a subscription yields between events, so that its reader can save its position. Not in the
+stream."""
 
 _TIMES: Final = ("expires_at", "due", "overlap_until")
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class CloudEvent(NamedTuple):
-    """One event of the log. `text` is the whole of it as JSON.
+    """One event of the log. `text` is all of it as JSON.
 
     `position` (in the log) orders all events of a store, `version` those of `subject`, the stream of one record, claim,
-    thread or agent. `data`: what happened, with the names that it happened to. `redacted`: its payload was taken out
-    and stands as null; `omitted`: it was too large for NATS and stands as null, and lists of names may be left out; the
-    log has all of it.
+    thread or agent. `data`: the payload, with the names that it concerns. `redacted`: its payload was removed and is
+    null; `omitted`: it was too large for NATS and is null, and lists of names may be missing; the log has all of it.
     """
 
     id: str
@@ -52,13 +52,13 @@ class CloudEvent(NamedTuple):
 
     @property
     def is_bookmark(self) -> bool:
-        """Nothing happened: it only tells a place to go on from."""
+        """Whether this is no event, but only a position to resume from."""
         return self.type == BOOKMARK
 
 
 def text_within(store_id: str, recorded: Recorded[Event], most: int) -> bytes:
-    """The JSON of an event in so many bytes of UTF-8: without its payload where it is more, and without its lists,
-    such as the keys that were written, where that is still more."""
+    """The JSON of an event in at most so many bytes of UTF-8: without its payload if it is larger, and without its
+    lists, such as the written keys, if it is still larger."""
     for omit, lists in ((False, True), (True, True)):
         text = text_of(store_id, recorded, omit, lists).encode()
         if len(text) <= most:
@@ -70,7 +70,7 @@ def text_of(store_id: str, recorded: Recorded[Event], omit: bool = False, lists:
     """The JSON of an event. `omit`: without its payload, however small; `lists`: with its fields that are lists."""
     envelope = recorded.envelope
     caller = envelope.caller
-    told: dict[str, Any] = {}
+    present: dict[str, Any] = {}
     if caller is not NOBODY:
         facts = {
             "principal": caller.principal,
@@ -78,13 +78,13 @@ def text_of(store_id: str, recorded: Recorded[Event], omit: bool = False, lists:
             "correlationid": caller.correlation_id,
             "reason": caller.reason,
         }
-        told = {name: value for name, value in facts.items() if value is not None}
+        present = {name: value for name, value in facts.items() if value is not None}
     if recorded.redacted:
-        told["redacted"] = True
+        present["redacted"] = True
     elif omit:
-        told["omitted"] = True
-    more = f",{_encode(told)[1:-1]}" if told else ""
-    # The names of streams are percent-encoded and topics are plain: nothing in them needs to be escaped.
+        present["omitted"] = True
+    more = f",{_encode(present)[1:-1]}" if present else ""
+    # The names of streams are percent-encoded and topics are plain: they need no escaping.
     return (
         f'{{"specversion":"1.0","id":"{envelope.stream}@{envelope.version}","source":"{source_of(store_id)}"'
         f',"type":"{TYPE_PREFIX}{envelope.topic}","subject":"{envelope.stream}","time":"{_moment(envelope.at)}"'
@@ -94,7 +94,7 @@ def text_of(store_id: str, recorded: Recorded[Event], omit: bool = False, lists:
 
 
 def read(text: str) -> CloudEvent:
-    """An event from its JSON. Raises ValueError, KeyError or TypeError for what is not one of ours."""
+    """Parse an event from its JSON. Raises ValueError, KeyError or TypeError for anything else."""
     found = json.loads(text)
     return CloudEvent(
         id=found["id"],
@@ -117,7 +117,7 @@ def read(text: str) -> CloudEvent:
 
 
 def bookmark(store_id: str, position: int, at: int) -> CloudEvent:
-    """Tells that everything up to a position was seen. `at`: microseconds UTC."""
+    """A bookmark: everything up to a position was seen. `at`: microseconds UTC."""
     head = {
         "specversion": "1.0",
         "id": f"bookmark@{position}",
@@ -154,14 +154,14 @@ def _data(recorded: Recorded[Event], omit: bool, lists: bool) -> str:
     if field is not None:
         value = None if omit else getattr(event, field)
         if isinstance(value, Json):
-            parts.append(f'"{field}":{value.text}')  # as it was written, digit by digit
+            parts.append(f'"{field}":{value.text}')  # as written, digit by digit
         elif value is not None or omit:
             parts.append(f'"{field}":{_encode(value)}')
     return f"{{{','.join(filter(None, parts))}}}"
 
 
 def _relied_on(envelope: Envelope, lists: bool) -> str:
-    """Members of `data` that say what a write relied on, as far as that was recorded."""
+    """Members of `data` that name what a write relied on, as far as that was recorded."""
     if envelope.operation is None and envelope.based_on is None:
         return ""
     fields: dict[str, Any] = {"operation": envelope.operation, "based_on": envelope.based_on}

@@ -1,5 +1,5 @@
-"""Publishing with many messages in flight. nats-py 2.16 has `publish_async`, but an error in the answer never reaches
-the future that it returns: whoever awaits it waits for ever."""
+"""Publishing with many messages in flight. nats-py 2.16 has `publish_async`, but an error response never reaches the
+future that it returns, so its caller would wait forever."""
 
 import asyncio
 import json
@@ -13,11 +13,11 @@ _SEQUENCE: Final = re.compile(rb'"seq": ?([0-9]+)')
 
 NO_RESPONDERS: Final = "503"
 FENCED: Final = (10070, 10071)
-"""JetStream's error codes for another last message and another last sequence than expected."""
+"""JetStream's error codes for an unexpected last message and an unexpected last sequence."""
 
 
 class Acknowledged(NamedTuple):
-    """What the server answered: where the message stands, or why it does not (`error`, with its code)."""
+    """The server's response: where the message is stored, or why it is not (`error`, with its code)."""
 
     sequence: int
     code: int = 0
@@ -25,7 +25,7 @@ class Acknowledged(NamedTuple):
 
 
 class Publisher:
-    """Publishes through one connection; `open` first."""
+    """Publishes through one connection; call `open` first."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -38,7 +38,7 @@ class Publisher:
         return self
 
     async def publish(self, subject: str, payload: bytes, headers: dict[str, str]) -> "asyncio.Future[Acknowledged]":
-        """The answer to come. Raises what the connection raises."""
+        """Publish a message; returns the future of its response. Raises the connection's errors."""
         self._number += 1
         token = str(self._number)
         future: asyncio.Future[Acknowledged] = asyncio.get_running_loop().create_future()
@@ -59,8 +59,8 @@ def _read(message: Msg) -> Acknowledged:
     if b'"error"' not in message.data and (found := _SEQUENCE.search(message.data)) is not None:
         return Acknowledged(int(found[1]))
     try:
-        told: dict[str, Any] = json.loads(message.data)
-        error = told["error"]
+        response: dict[str, Any] = json.loads(message.data)
+        error = response["error"]
         return Acknowledged(0, int(error.get("err_code", 0)), str(error.get("description", "")))
     except (ValueError, KeyError, TypeError, AttributeError):
         return Acknowledged(0, 0, "the answer cannot be read")

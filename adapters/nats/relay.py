@@ -1,7 +1,7 @@
-"""The relay: publishes the log to NATS, every event once and in order, whatever dies meanwhile.
+"""The relay: publishes the log to NATS, every event once and in order, whatever crashes.
 
-It goes on after the last message of the stream itself. Each publish names the sequence that it expects to follow
-(`Nats-Expected-Last-Sequence`), so that two relays, or one that sends again, can neither double nor reorder anything.
+It continues after the last message of the stream itself. Each publish names the sequence that it expects to follow
+(`Nats-Expected-Last-Sequence`), so that neither two relays nor a repeated publish can duplicate or reorder anything.
 """
 
 import asyncio
@@ -40,17 +40,17 @@ from holdlog.domain.value import Json
 WINDOW: Final = 512
 """Messages that wait for their acknowledgement at once."""
 FIRST_PAGE, PAGE = 16, 256
-"""Events read from the log at once: first, and at most."""
+"""Events read from the log at once: at first, and at most."""
 PAGE_BYTES: Final = 8 * 1024 * 1024
-"""What a page of values should weigh at most."""
+"""Target bytes of a page of values."""
 ACKNOWLEDGED_WITHIN: Final = 5.0
-"""Seconds."""
+"""Seconds until an acknowledgement."""
 LOOK_EVERY: Final = 1.0
-"""Seconds between looks at the log that nobody rang for, and at whether the lead is free."""
+"""Seconds between reads of the log without a notification, and between checks whether the lead is free."""
 STALLED_AFTER: Final = 5.0
-"""Seconds without progress of the stream after which a relay that should end publishes next to the leading one."""
+"""Seconds without progress of the stream after which a relay with a target publishes next to the leading one."""
 ANCHOR_AFTER: Final = 30.0
-"""Seconds without news after which it is kept, too."""
+"""Seconds without news after which the anchor is kept, too."""
 
 _log = logging.getLogger("holdlog.nats")
 
@@ -58,7 +58,7 @@ State = Literal["waiting", "connecting", "publishing", "current", "failed"]
 
 
 class Status(NamedTuple):
-    """What a relay is doing. `waiting`: another one publishes; `current`: the stream has all that the log has."""
+    """What a relay is doing. `waiting`: another one publishes; `current`: the stream has the whole log."""
 
     state: State
     position: int = 0
@@ -68,15 +68,15 @@ class Status(NamedTuple):
 
 
 class StreamEndUnknownError(Exception):
-    """Another relay published, or an answer got lost: where the stream ends is not known any more."""
+    """Another relay published, or an acknowledgement was lost: the end of the stream is no longer known."""
 
 
 class RefusedError(Exception):
-    """The stream does not take an event, because it is full or being moved; it may later."""
+    """The stream rejects an event, because it is full or being moved; it may accept it later."""
 
 
 class Relay:
-    """Publishes what a store's log has to its stream. `tell` is called on each change of state, and now and then."""
+    """Publishes a store's log to its stream. `tell` is called on each change of state, and occasionally."""
 
     def __init__(
         self,
@@ -98,15 +98,15 @@ class Relay:
         self._kept = 0
         self._worked = False
         self._progress: float | None = None
-        """When another relay was last seen to publish."""
+        """When another relay last made progress."""
         self._pause = Pause()
 
     async def run(self, once: bool = False) -> None:
-        """Publish for ever; `once`: until the stream has all that the log had at the start, whichever relay publishes
-        it. No outage ends it.
+        """Publish forever; `once`: until the stream has the whole log as of the start, whichever relay publishes it.
+        Outages do not end it.
 
-        Raises NatsError when NATS cannot be used as it is set up, and StoreError when the store cannot be read; not
-        for what goes wrong after it worked once, which may be mended while it waits.
+        Raises NatsError when NATS cannot be used as configured, and StoreError when the store cannot be read; after a
+        first success it waits for repair instead.
         """
         target: int | None = None
         while True:
@@ -153,8 +153,8 @@ class Relay:
         return head.position >= target
 
     def _is_stalled(self) -> bool:
-        """Whether to publish although another relay leads, because it makes no progress. Two that publish at once do no
-        harm."""
+        """Whether to publish although another relay leads, because it makes no progress. Two concurrent publishers do
+        no harm."""
         return self._progress is not None and time.monotonic() - self._progress > STALLED_AFTER
 
     async def _session(self, target: int | None) -> None:
@@ -219,7 +219,7 @@ class Relay:
                 await self._ring_or_time()
 
     async def _pages(self, position: int) -> AsyncGenerator[tuple[Sequence[Recorded[Event]], bool], None]:
-        """Pages of the log above a position, and whether more is there; an empty one when there is no more now.
+        """Pages of the log above a position, and whether more follow; an empty one when there is nothing new.
 
         Reads on while a full page is sent. Pages of large values are short.
         """
@@ -233,7 +233,7 @@ class Relay:
                 else:
                     page, ahead = await ahead, None
                     if not page:
-                        continue  # it was read before the bell was listened for
+                        continue  # the page was read before the notifier was subscribed to
                 if page:
                     position = page[-1].envelope.position
                 is_more = len(page) == size
@@ -246,14 +246,15 @@ class Relay:
                 ahead.cancel()
 
     async def _settle(self) -> None:
-        """Wait until the oldest message in flight is acknowledged. Raises Fenced when it stands elsewhere."""
+        """Wait until the oldest message in flight is acknowledged. Raises StreamEndUnknownError if the stream
+        stores another message in its place."""
         future, head = self._in_flight.popleft()
         if not future.done():
-            async with asyncio.timeout(ACKNOWLEDGED_WITHIN):  # `wait_for` of Python 3.11 may forget a cancellation
+            async with asyncio.timeout(ACKNOWLEDGED_WITHIN):  # `wait_for` of Python 3.11 may lose a cancellation
                 await future
         answer = future.result()
         if answer.code in FENCED or (answer.error is None and answer.sequence != head.sequence):
-            # In the second case it is in the stream already: it was published before, and that answer got lost.
+            # In the second case the stream has it: it was published before, and the acknowledgement was lost.
             raise StreamEndUnknownError
         if answer.error is not None:
             raise RefusedError(f"{self._options.place} takes no event: {answer.error}")
@@ -273,14 +274,14 @@ class Relay:
                 await self._rung.wait()
 
     def _lost(self) -> None:
-        """The connection is gone: no answer comes any more."""
+        """Fail the messages in flight: the connection is gone, and no acknowledgement comes any more."""
         for future, _ in list(self._in_flight):
             if not future.done():
                 future.set_exception(ConnectionError("the connection was lost"))
         self._rung.set()
 
     def _drop(self) -> None:
-        """Nobody waits for what is in flight any more: the stream itself will tell what arrived."""
+        """Drop the messages in flight: the stream itself will show what arrived."""
         while self._in_flight:
             future, _ = self._in_flight.pop()
             if not future.cancel() and not future.cancelled():
@@ -292,7 +293,7 @@ class Relay:
             behind = self._behind()
         self._tell(Status(state, self._acknowledged.position, self._published, behind, error))
 
-    # --- the store; all of it may block
+    # --- the store; all of these may block
 
     def _store_id(self) -> str:
         with self._store.reader() as reader:
@@ -328,7 +329,7 @@ class Relay:
 
 
 def _next_size(page: Sequence[Recorded[Event]]) -> int:
-    """How many events to read next: twice as many, unless those of this page were large."""
+    """The number of events to read next: twice as many, unless those of this page were large."""
     values = (getattr(it.event, "value", None) for it in page)
     weight = sum(len(value.text) for value in values if isinstance(value, Json))
     return max(1, min(PAGE, 2 * len(page), len(page) * PAGE_BYTES // max(1, weight)))

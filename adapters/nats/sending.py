@@ -14,11 +14,11 @@ from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 
 FOR_HEADERS: Final = 4096
-"""Bytes of the largest message that are left to its headers and subject."""
+"""Bytes of the largest message that are reserved for its headers and subject."""
 
 
 class Sending:
-    """Messages on their way. `head`: where the stream ends when all of them have arrived."""
+    """Messages in flight. `head`: where the stream ends when all of them have arrived."""
 
     def __init__(self, publisher: Publisher, options: NatsOptions, store_id: str, head: Head, largest: int) -> None:
         self.head = head
@@ -41,7 +41,7 @@ class Sending:
             "Version": str(envelope.version),
             "Content-Type": CONTENT_TYPE,
         }
-        if self._before is not None:  # the sequence alone would fit where a stranger's message took that of ours
+        if self._before is not None:  # the sequence alone would match a foreign message in place of ours
             headers[Header.EXPECTED_LAST_MSG_ID.value] = self._before
         future = await self._publisher.publish(f"{self._root}.{subject_in(envelope.stream)}", payload, headers=headers)
         self._before = message_id

@@ -1,4 +1,4 @@
-"""Which stream a subscriber reads."""
+"""The stream that a subscriber reads."""
 
 from typing import NamedTuple
 
@@ -19,12 +19,13 @@ class EventSource(NamedTuple):
 
     @property
     def root(self) -> str:
-        """What its subjects begin with."""
+        """The common prefix of its subjects."""
         return _first_subject(self.info).removesuffix(".>")
 
 
 async def find(js: JetStreamContext, options: NatsOptions, store_id: str | None) -> EventSource:
-    """The stream of the store, or of the options' name, or the only one there is. Raises NatsError, NotFoundError."""
+    """The stream of the store, or of the options' name, or the only one that exists. Raises NatsError,
+    NotFoundError."""
     if store_id is not None or options.name is not None:
         info = await js.stream_info(options.stream(store_id or ""))
     else:

@@ -1,4 +1,4 @@
-"""The JetStream stream of a store: made or checked, and where in the log it ends."""
+"""The JetStream stream of a store: creates or checks it, and finds where in the log it ends."""
 
 import json
 from dataclasses import replace
@@ -18,26 +18,27 @@ STORE: Final = "holdlog-store"
 MESSAGE_ID: Final = "Nats-Msg-Id"
 POSITION: Final = "Log-Position"
 PREVIOUS: Final = "Log-Previous"
-"""Header: the position of the event before, so that a reader can tell that none is missing."""
+"""Header: the position of the previous event, so that a reader can detect a gap."""
 
 OVERLAPS: Final = 10065
 """JetStream's error code for subjects that another stream has (server/errors.json of nats-server)."""
 NAME_IN_USE: Final = 10058
 
 LOOK_BACK: Final = 1000
-"""Foreign messages at a stream's end that are passed over."""
+"""Foreign messages at a stream's end that are skipped."""
 PAGE: Final = 1000
 
 
 class Head(NamedTuple):
-    """Where a stream ends: its last sequence, and the position in the log of what was published last."""
+    """Where a stream ends: its last sequence, and the log position of the last published event."""
 
     sequence: int
     position: int
 
 
 class Anchor(NamedTuple):
-    """A pair that was true once, kept beside the log; `created` tells which stream of that name it was."""
+    """A past pair of sequence and position, kept in the store; `created` identifies the stream among those of that
+    name."""
 
     created: str
     sequence: int
@@ -45,7 +46,7 @@ class Anchor(NamedTuple):
 
 
 async def ensure_stream(js: JetStreamContext, options: NatsOptions, store_id: str) -> StreamInfo:
-    """The store's stream, made when it is not there. Raises NatsError when what stands there is no such stream."""
+    """The store's stream, created if missing. Raises NatsError when the existing stream is not one."""
     name = options.stream(store_id)
     try:
         info = await js.stream_info(name)
@@ -53,7 +54,7 @@ async def ensure_stream(js: JetStreamContext, options: NatsOptions, store_id: st
         try:
             info = await js.add_stream(wanted(options, store_id))
         except BadRequestError as error:
-            if error.err_code != NAME_IN_USE:  # else somebody made it at the same moment
+            if error.err_code != NAME_IN_USE:  # else another client created it at the same moment
                 raise _not_made(error, options, store_id) from None
             info = await js.stream_info(name)
         except APIError as error:
@@ -66,7 +67,7 @@ async def ensure_stream(js: JetStreamContext, options: NatsOptions, store_id: st
 
 
 def wanted(options: NatsOptions, store_id: str) -> StreamConfig:
-    """How a new stream is made."""
+    """The configuration of a new stream."""
     made = StreamConfig(
         name=options.stream(store_id),
         description="events of a holdlog store",
@@ -81,7 +82,7 @@ def wanted(options: NatsOptions, store_id: str) -> StreamConfig:
 
 
 def require_ours(info: StreamInfo, options: NatsOptions, store_id: str) -> None:
-    """Raises NatsError for a stream that is not this store's, or would lose events."""
+    """Check the stream. Raises NatsError for one that is not this store's, or would lose events."""
     config, name = info.config, options.stream(store_id)
     owner = (config.metadata or {}).get(STORE)
     if owner is None:
@@ -95,10 +96,10 @@ def require_ours(info: StreamInfo, options: NatsOptions, store_id: str) -> None:
 
 
 async def find_head(js: JetStreamContext, info: StreamInfo, store_id: str, reader: Reader) -> Head:
-    """Where the stream ends, told by its newest message; when it has none any more, by the anchor and by counting.
+    """Where the stream ends, by its newest message; when it has none any more, by the anchor and by counting.
 
     Counting is exact: each event of the log is one message, in order. Raises NatsError when the stream has events that
-    the log has not.
+    are missing in the log.
     """
     name, last = str(info.config.name), info.state.last_seq
     newest, foreign = await _newest(js, info, store_id)
@@ -133,7 +134,7 @@ def _anchor(reader: Reader, info: StreamInfo) -> Anchor | None:
 
 
 async def _newest(js: JetStreamContext, info: StreamInfo, store_id: str) -> tuple[RawStreamMsg | None, int]:
-    """The newest message that is ours, if there is one, and how many foreign ones stand behind it."""
+    """Our newest message, if there is one, and the number of foreign ones after it."""
     name, root = str(info.config.name), str((info.config.subjects or [""])[0])
     try:
         message = await js.get_last_msg(name, root)
@@ -151,19 +152,19 @@ async def _newest(js: JetStreamContext, info: StreamInfo, store_id: str) -> tupl
         try:
             message = await js.get_msg(name, sequence)
         except NotFoundError:
-            foreign -= 1  # one that was deleted: whose it was is not known, so it counts as an event
+            foreign -= 1  # a deleted message: its owner is not known, so it counts as an event
     return message, foreign
 
 
 def is_ours(headers: dict[str, str] | None, store_id: str) -> bool:
-    """Whether a message was published by a relay of this store."""
+    """Whether a relay of this store published a message."""
     return bool(headers) and str((headers or {}).get(MESSAGE_ID, "")).startswith(f"{store_id}:")
 
 
 def placed(headers: dict[str, str] | None, data: bytes | None) -> tuple[int, str]:
     """Position and digest of one of our messages."""
-    told: Any = json.loads(data or b"{}")
-    return int((headers or {})[POSITION]), str(told.get("digest", ""))
+    payload: Any = json.loads(data or b"{}")
+    return int((headers or {})[POSITION]), str(payload.get("digest", ""))
 
 
 def _count_on(reader: Reader, position: int, events: int) -> tuple[int, int]:
@@ -185,7 +186,7 @@ def _ahead(name: str, what: str) -> NatsError:
 
 
 def _limited(config: StreamConfig, options: NatsOptions) -> StreamConfig:
-    """With the limits that the options name; what they leave out stays."""
+    """The configuration with the limits that the options set; the others stay."""
     limits = options.limits
     changed: dict[str, Any] = {
         "max_age": limits.max_age,

@@ -14,19 +14,19 @@ from holdlog.projections import fold
 from holdlog.projections.fold import State
 
 LONGEST_TOKEN: Final = 160
-"""Characters; the control line of a publish, which holds the whole subject, may have 4096."""
+"""Characters; the control line of a publish, which contains the whole subject, may have 4096."""
 
 KEPT_OF_LONG: Final = 80
 """Characters of a longer token that stay readable before its hash."""
 
 HASHED: Final = "%_"
-"""Stands between the two; no encoded name holds it, because two hexadecimal digits follow every `%` there."""
+"""Separates the two; no encoded name contains it, because two hexadecimal digits follow every `%` there."""
 
 NO_NAMESPACE: Final = "_"
 """The namespace of agents, tokens and threads."""
 
 IN_NO_NAMESPACE: Final = ("agent", "token", "thread")
-"""Kinds that are in none."""
+"""Kinds without a namespace."""
 
 PLAIN_PATH: Final = "path"
 """The namespace of claims on plain paths; `file:<workspace>` and `custom` are the others."""
@@ -36,7 +36,7 @@ _BEYOND_ASCII_WORDS: Final = re.compile("[.~]")
 
 
 class SubjectNames(NamedTuple):
-    """What a stream of events is about: `kind` and the two names that its subject is made of."""
+    """The subject of a stream's events: `kind` and two names."""
 
     kind: str
     namespace: str
@@ -44,7 +44,7 @@ class SubjectNames(NamedTuple):
 
 
 def token(text: str) -> str:
-    """One name as one token: percent-encoded (RFC 3986) but for ASCII letters, digits, `_` and `-`.
+    """One name as one token: percent-encoded (RFC 3986) except ASCII letters, digits, `_` and `-`.
 
     Different names have different tokens. A long one is cut and ends in its SHA-256.
     """
@@ -86,7 +86,7 @@ def subject_of_claim(resource: str) -> str:
 
 
 def matches(pattern: str, subject: str) -> bool:
-    """Whether a subject fits a pattern of NATS: `*` is one token, `>` at the end one or more."""
+    """Whether a subject matches a NATS pattern: `*` is one token, `>` at the end one or more."""
     wanted, given = pattern.split("."), subject.split(".")
     if wanted[-1] == ">":
         wanted.pop()

@@ -1,1 +1,1 @@
-"""What the machine gives, and what processes on one machine share: the gate, bells, presence."""
+"""Operating system services, and what processes on one machine share: write lock, notifications, presence."""

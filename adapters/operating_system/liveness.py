@@ -1,4 +1,4 @@
-"""Which processes share a store, and which of them live."""
+"""Which processes share a store, and which of them are alive."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from holdlog.domain.claims.lease import BY_CALLS, BY_LEASE
 class Process(NamedTuple):
     """A live process that has the store open. `server`: its name in leases; `pid` 0: unknown; `program`: what it is,
     such as `mcp stdio`; `folder`: its working directory; `host`: the address it connects from, empty on this machine.
-    `program` and `folder` are what the process reports; nobody checks them."""
+    `program` and `folder` are reported by the process and not verified."""
 
     server: str
     pid: int
@@ -19,28 +19,29 @@ class Process(NamedTuple):
 
 
 class Liveness:
-    """This process among all that share the store, by the name that stands in leases. Here: the only one."""
+    """Liveness of the processes that share the store, by their names in leases. This base class knows only this
+    process."""
 
     name = "here"
 
     def join(self) -> str:
-        """Be connected from now on; the name."""
+        """Register this process as connected; return its name."""
         return self.name
 
     def connected(self, server: str) -> bool:
-        """Whether the process of that name lives; what is kept alive by calls alone does."""
+        """Whether the process of that name is alive. A session kept alive by calls alone counts as connected."""
         return server in (BY_CALLS, BY_LEASE) or self._lives(server)
 
     def _lives(self, server: str) -> bool:
         return server == self.name
 
     def others_of(self, session: str) -> Sequence[str]:
-        """The other live processes whose own session this is."""
+        """The other live processes that serve this session."""
         return ()
 
     def processes(self) -> Sequence[Process]:
-        """Those that are connected to the store now, this one included once it joined."""
+        """Processes connected to the store now, including this one once it joined."""
         return ()
 
     def close(self) -> None:
-        """Be gone."""
+        """Deregister this process."""

@@ -1,4 +1,4 @@
-"""Where the store is: the rules of the design's section 10, by reading files only (no git process).
+"""Locates the store by the rules of the design's section 10, by reading files only (no git process).
 
 Standard library only and quick to import: the hook's fast path uses it.
 """
@@ -16,7 +16,7 @@ STORE_FILE = "state.db"
 OUR_FOLDER = ".holdlog"
 FOLDER_MODE = 0o700
 MAX_POINTER_BYTES = 64 * 1024
-"""Limit for a `.git` file and a `commondir` file, each of which holds one path."""
+"""Limit for a `.git` file and a `commondir` file, each of which contains one path."""
 
 
 class GitPlace(NamedTuple):
@@ -28,18 +28,18 @@ class GitPlace(NamedTuple):
 
 
 class LocationError(ValueError):
-    """There is no place for the store. The message is one line and says what to do."""
+    """The store has no usable location. The message is one line and says what to do."""
 
 
 def find_store(db: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
-    """Absolute path of the SQLite file, symbolic links resolved (the files beside it must have one name for everybody).
+    """Absolute path of the SQLite file, symbolic links resolved (all processes must use the same name for its side
+    files).
 
-    `db` (the `--db` option) or `HOLDLOG_DB` decides if given. Otherwise, seen from `CLAUDE_PROJECT_DIR` if that folder
-    exists, else from `cwd`: the git repository's common folder (one store for all its worktrees), else the nearest
-    `.holdlog/` upwards, else the user's state folder. A repository or `.holdlog/` that stands in `/` or in the home
-    folder is passed over. `GIT_DIR` and its kin are ignored: a git hook must find the store that everybody else finds.
-    Nothing is created, and the caller has handled URLs and `:memory:`.
-    Raises LocationError.
+    `db` (the `--db` option) or `HOLDLOG_DB` decides if given. Otherwise, starting from `CLAUDE_PROJECT_DIR` if that
+    folder exists, else from `cwd`: the git repository's common folder (one store for all its worktrees), else the
+    nearest `.holdlog/` upwards, else the user's state folder. A repository or `.holdlog/` directly in `/` or in the
+    home folder is ignored. `GIT_DIR` and related variables are ignored: a git hook must find the same store as every
+    other process. Creates nothing; the caller must already have handled URLs and `:memory:`. Raises LocationError.
     """
     explicit = db if db is not None else environ.get("HOLDLOG_DB") or None
     if explicit is not None:
@@ -54,8 +54,7 @@ def find_store(db: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
 def prepare_folder(path: Path, environ: Mapping[str, str] = os.environ) -> None:
     """Create the folder of the store `path`, mode 0700, if it is missing, and a `.gitignore` in a `.holdlog/` that has
     none. Only that last folder is created, except under the user's state folder, which may be missing as a whole.
-    Existing folders keep their modes. Raises LocationError.
-    """
+    Existing folders keep their modes. Raises LocationError."""
     folder = path.parent
     try:
         for missing in _to_create(folder, environ):
@@ -69,7 +68,7 @@ def prepare_folder(path: Path, environ: Mapping[str, str] = os.environ) -> None:
 
 
 def require_local(path: Path, fs_type: str | None = None) -> None:
-    """Raise LocationError if `path` is, or would be, on a network file system. `fs_type`: its type where known."""
+    """Raise LocationError if `path` is, or would be, on a network file system. `fs_type`: its type if known."""
     kind = file_system(path) if fs_type is None else fs_type
     if is_network(kind):
         raise LocationError(
@@ -79,7 +78,7 @@ def require_local(path: Path, fs_type: str | None = None) -> None:
 
 
 def shown(path: Path | str) -> str:
-    """A path as it may stand in a one-line message: what is not printable becomes `?`."""
+    """Format a path for a one-line message: unprintable characters become `?`."""
     return "".join(character if character.isprintable() else "?" for character in str(path))
 
 
@@ -103,7 +102,7 @@ def _explicit(text: str, option: str, environ: Mapping[str, str], cwd: Path) -> 
 
 
 def expanded(text: str, environ: Mapping[str, str]) -> Path:
-    """The path with a `~` at its beginning replaced by that home folder. Raises LocationError."""
+    """Expand a leading `~` to that home folder. Raises LocationError."""
     path = Path(text)
     if path.parts[:1] == ("~",):
         return _home(environ).joinpath(*path.parts[1:])
@@ -114,8 +113,8 @@ def expanded(text: str, environ: Mapping[str, str]) -> Path:
 
 
 def start_folder(environ: Mapping[str, str], cwd: Path) -> Path:
-    """Where the agent works: `CLAUDE_PROJECT_DIR` if it is a folder here, else `cwd`; resolved."""
-    # A variable passed into a container may name a folder of the host: then the working folder is the better witness.
+    """The folder in which the agent works: `CLAUDE_PROJECT_DIR` if that is a folder here, else `cwd`; resolved."""
+    # A variable passed into a container may name a folder of the host; then the working folder is more reliable.
     project = environ.get("CLAUDE_PROJECT_DIR")
     if project and "\0" not in project and stat.S_ISDIR(_mode(cwd / project)):
         return resolved(cwd / project)
@@ -123,17 +122,17 @@ def start_folder(environ: Mapping[str, str], cwd: Path) -> Path:
 
 
 def avoided_folders(environ: Mapping[str, str]) -> set[Path]:
-    """Folders that are nobody's project: the home folder."""
+    """Folders that are never a project: the home folder."""
     try:
         return {resolved(_home(environ))}
     except LocationError:
-        return set()  # no home folder: only the state folder needs one, and asks again
+        return set()  # no home folder: only the state folder needs one, and checks again
 
 
 def find_git(start: Path, avoided: set[Path]) -> GitPlace | None:
-    """The worktree nearest upwards of `start`; passed over is one that stands in an avoided folder or in `/`.
+    """The nearest worktree upwards of `start`, ignoring one directly in an avoided folder or in `/`.
 
-    Raises LocationError for a `.git` file that leads nowhere.
+    Raises LocationError for a `.git` file whose target is missing.
     """
     for folder in _upwards(start, avoided):
         place = git_place(folder)
@@ -151,7 +150,7 @@ def own_place(start: Path, avoided: set[Path]) -> Path | None:
 
 
 def _state_place(environ: Mapping[str, str]) -> Path:
-    # The XDG specification has a relative path ignored.
+    # The XDG specification says to ignore a relative path.
     configured = environ.get("XDG_STATE_HOME", "")
     state = Path(configured) if os.path.isabs(configured) else _home(environ) / ".local" / "state"
     return state / "holdlog"
@@ -164,9 +163,9 @@ def _upwards(start: Path, avoided: set[Path]) -> Iterator[Path]:
 
 
 def git_place(folder: Path) -> GitPlace | None:
-    """The repository whose `.git` stands in `folder` (gitrepository-layout(5)), None if there is none.
+    """The repository whose `.git` is in `folder` (gitrepository-layout(5)), None if there is none.
 
-    As git does: a folder that is no repository is passed over, a file that leads nowhere is an error (LocationError).
+    Like git, ignores a folder that is not a repository and rejects a file whose target is missing (LocationError).
     """
     entry = folder / ".git"
     mode = _mode(entry)
@@ -186,7 +185,8 @@ def git_place(folder: Path) -> GitPlace | None:
 
 
 def _common_of(git_folder: Path) -> Path:
-    """A worktree's git folder names the common one in `commondir`; that of a repository or submodule is its own."""
+    """The common git folder, which a worktree's git folder names in `commondir`. A repository's or submodule's is its
+    own."""
     entry = git_folder / "commondir"
     return resolved(git_folder / pointer_in(entry)) if stat.S_ISREG(_mode(entry)) else resolved(git_folder)
 
@@ -196,7 +196,7 @@ def _is_repository(git_folder: Path, common: Path) -> bool:
 
 
 def pointer_in(entry: Path) -> str:
-    """The one line of a file that git keeps to point elsewhere. Raises LocationError."""
+    """The single line of a file in which git stores a path. Raises LocationError."""
     try:
         with entry.open("rb") as file:
             content = file.read(MAX_POINTER_BYTES + 1)
@@ -229,9 +229,9 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(FOLDER_MODE)
     except FileExistsError:
-        folder.mkdir(FOLDER_MODE, exist_ok=True)  # another process was faster; raises for a file
+        folder.mkdir(FOLDER_MODE, exist_ok=True)  # another process may have created it; raises for a file
     else:
-        folder.chmod(FOLDER_MODE)  # the umask may have taken bits away
+        folder.chmod(FOLDER_MODE)  # the umask may have cleared bits
 
 
 def _ignore_in_git(folder: Path) -> None:
@@ -259,7 +259,7 @@ def resolved(path: Path) -> Path:
 
 
 def _mode(path: Path) -> int:
-    """`st_mode` of what the path leads to, 0 for nothing and for what this process may not see."""
+    """`st_mode` of the path's target; 0 if it is missing or this process may not see it."""
     try:
         return os.stat(path).st_mode
     except (OSError, ValueError):
@@ -267,7 +267,7 @@ def _mode(path: Path) -> int:
 
 
 def _there(path: Path) -> bool:
-    # HEAD may be a symbolic link to a branch that has no commit yet.
+    # HEAD may be a symbolic link to a branch without commits.
     return os.path.lexists(path)
 
 
@@ -276,12 +276,12 @@ def _why(error: OSError) -> str:
 
 
 def is_url(place: str) -> bool:
-    """Whether it is meant for a database: also where slashes are missing, since it may hold a password."""
+    """Whether the text is meant as a database URL, even with slashes missing: it may contain a password."""
     return "://" in place or place.startswith(("postgresql:", "postgres:"))
 
 
 def without_password(place: Path | str) -> str:
-    """A store as people may read it."""
+    """Format a store's location for people, without its password."""
     if isinstance(place, Path):
         return str(place)
     bare = re.sub(r"^(\w+:/*[^:/@]*):.*@", r"\1@", place, flags=re.DOTALL)  # up to the last @, encoded or not

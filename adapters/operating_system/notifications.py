@@ -1,4 +1,4 @@
-"""Bells: who waits is told to look again, in this process at once and in others by a datagram on loopback.
+"""Notifications that wake waiters: within this process directly, in other processes by a datagram on loopback.
 
 Measured against polling, inotify, pipes and Unix sockets: docs/decisions/0005-bells.md.
 """
@@ -21,18 +21,18 @@ from holdlog.domain.refusals import StoreError
 
 MAGIC: Final = b"holdlog bell"
 LOOK_EVERY: Final = 0.1
-"""Seconds between looks for writers that do not ring, while somebody waits."""
+"""Seconds between polls for writers that do not notify, while a waiter exists."""
 LOOK_EVERY_WITHOUT_LOOPBACK: Final = 0.02
 LINGER: Final = 2.0
-"""Seconds that the ear stays up after the last waiter, so that a waiter that comes back finds it."""
+"""Seconds that the listener stays up after the last waiter, so that the next waiter can reuse it."""
 _FRESH: Final = 50_000_000
-"""Nanoseconds in which a folder may change again without another time stamp."""
+"""Nanoseconds in which a folder may change again without getting a new time stamp."""
 
 _log = logging.getLogger("holdlog")
 
 
 class ProcessNotifier:
-    """A bell within one process."""
+    """A notifier within one process."""
 
     def __init__(self) -> None:
         self._wakers: list[Callable[[], None]] = []
@@ -41,7 +41,7 @@ class ProcessNotifier:
         self.wake()
 
     def wake(self) -> None:
-        """Tell everybody in this process to look again."""
+        """Wake every waiter of this process, so that it reads again."""
         for wake in tuple(self._wakers):
             wake()
 
@@ -54,23 +54,24 @@ class ProcessNotifier:
             self._wakers.remove(wake)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to release."""
 
     def detach_after_fork(self) -> None:
-        """In a forked child: let go of what is the parent's, without a word to others."""
+        """In a forked child: release what belongs to the parent, without notifying other processes."""
 
 
 class MachineNotifier(ProcessNotifier):
-    """A bell over all processes of a machine that share `folder`.
+    """A notifier for all processes of a machine that share `folder`.
 
-    Whoever waits has one socket and a file named after its port in the folder; whoever wrote sends a datagram to each.
-    `changed` tells, cheaply, whether somebody wrote since it was asked last: asked every 100 ms while somebody waits.
+    Each waiting process has one socket, and a file in the folder named after its port; a writer sends a datagram to
+    each port. `changed` cheaply returns whether any process wrote since its previous call; it is called every 100 ms
+    while a waiter exists.
     """
 
     def __init__(self, folder: Path, changed: Callable[[], bool]) -> None:
         super().__init__()
         self._folder = folder
-        self._name = str(folder)  # a Path costs a microsecond at every stat
+        self._name = str(folder)  # os.lstat of a Path costs another microsecond
         self._changed = changed
         self._namespace = network_namespace()
         self._lock = threading.Lock()
@@ -111,7 +112,7 @@ class MachineNotifier(ProcessNotifier):
         return bool(self._wakers)
 
     def _others(self) -> list[int]:
-        """Ports of the other processes that wait; reads the folder only when it changed."""
+        """Ports of the other waiting processes; reads the folder only if it changed."""
         try:
             status = os.lstat(self._name)
             if not stat.S_ISDIR(status.st_mode):
@@ -132,7 +133,7 @@ class MachineNotifier(ProcessNotifier):
 
 
 class _Listener:
-    """One socket and one thread that hears for all waiters of a process."""
+    """One socket and one thread that listen for all waiters of a process."""
 
     def __init__(
         self,
@@ -157,13 +158,13 @@ class _Listener:
         self._thread.start()
 
     def keep(self) -> bool:
-        """Stay up for a new waiter; False when this ear is ending."""
+        """Stay up for a new waiter; False if this listener is shutting down."""
         with self._ending:
             self._last_awaited = time.monotonic()
             return not self._ended
 
     def stop(self) -> None:
-        """When this returns, nobody asks for changes any more."""
+        """Stop the listener. After it returns, `changed` is not called again."""
         with self._ending:
             self._end()
         with suppress(OSError):
@@ -194,7 +195,7 @@ class _Listener:
             self._socket.close()
 
     def _hears(self) -> bool:
-        """Wait a little; True when there may be news."""
+        """Wait briefly; True if there may be changes."""
         if self._socket is None:
             self._stopped.wait(LOOK_EVERY_WITHOUT_LOOPBACK)
             return self._changed()
@@ -216,7 +217,8 @@ class _Listener:
 
 
 class _Registration:
-    """A file that says who waits at which port; locked while its process lives, so that others can clear it away."""
+    """A file that announces a waiter's port. It is locked while its process lives, so that other processes can remove a
+    stale one."""
 
     def __init__(self, folder: Path, name: str) -> None:
         _clear_away_the_dead(folder)
@@ -233,7 +235,7 @@ class _Registration:
 
 
 def _register(folder: Path, name: str) -> _Registration | None:
-    """None where that cannot be, on a full disk or when the folder was deleted: then looking must do."""
+    """Register the port; None if that is impossible (full disk, deleted folder): then polling must suffice."""
     try:
         make_private_folder(folder)
         return _Registration(folder, name)

@@ -1,4 +1,4 @@
-"""A place in a workspace: where a path leads when its links are followed, and how that is spelled."""
+"""Paths in workspaces: where a path leads once its links are followed, and how to spell that."""
 
 import errno
 import os
@@ -11,8 +11,8 @@ from holdlog.domain.claims import resource as spelling
 
 
 class Workspace(NamedTuple):
-    """`root`: absolute and resolved, `/` between its parts. `bare`: its resources are stored as bare paths. `folds`:
-    its file system takes upper and lower case for one."""
+    """A workspace. `root`: absolute and resolved, with `/` between its parts. `bare`: its resources are stored as bare
+    paths. `folds`: its file system ignores case."""
 
     name: str
     root: str
@@ -20,7 +20,7 @@ class Workspace(NamedTuple):
     folds: bool = False
 
     def path_of(self, absolute: str) -> str | None:
-        """What leads from the root to an absolute path, "" for the root itself, None for what is outside."""
+        """The path from the root to an absolute path: "" for the root itself, None if it is outside."""
         if absolute.startswith(self.root + "/"):
             return absolute[len(self.root) + 1 :]
         if not self.folds and absolute.isascii():
@@ -45,7 +45,7 @@ WorkspacePath = tuple[Workspace, str]
 
 
 def owner(absolute: str, known: Sequence[Workspace]) -> WorkspacePath | None:
-    """The first of `known` that holds an absolute path, which is not followed."""
+    """The first of `known` that contains an absolute path; links are not followed."""
     for workspace in known:
         path = workspace.path_of(absolute)
         if path is not None:
@@ -54,14 +54,14 @@ def owner(absolute: str, known: Sequence[Workspace]) -> WorkspacePath | None:
 
 
 def followed(base: str, path: str, known: Sequence[Workspace]) -> WorkspacePath | None:
-    """Where a path leads from a resolved folder. If that is outside, the last place before its way left a workspace."""
+    """Where a path leads from a resolved folder. If that is outside, the last point before it left a workspace."""
     real, segments = base, path.split("/") if path else []
     left: tuple[WorkspacePath, list[str]] | None = None
     for index, segment in enumerate(segments):
         step = f"{real}/{segment}"
         try:
             linked = stat.S_ISLNK(os.lstat(step).st_mode)
-        except OSError:  # what does not exist leads nowhere else
+        except OSError:  # a missing path is not a link
             real = "/".join((real, *segments[index:]))
             break
         if linked and (target := _target(step)) is not None:
@@ -77,7 +77,7 @@ def followed(base: str, path: str, known: Sequence[Workspace]) -> WorkspacePath 
 
 
 def _target(link: str) -> str | None:
-    """What a link leads to in the end; None for a loop."""
+    """The final target of a link; None for a loop."""
     try:
         os.stat(link)
     except OSError as error:
@@ -87,7 +87,8 @@ def _target(link: str) -> str | None:
 
 
 def folds_case(root: str) -> bool:
-    """Whether a name in the folder, or else its own, also leads there in swapped case. Nothing is written."""
+    """Whether the file system ignores case: a name in the folder, or else the folder's name, also resolves in swapped
+    case. Writes nothing."""
     for folder in (root, os.path.dirname(root)):
         try:
             names = set(os.listdir(folder))

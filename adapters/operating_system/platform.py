@@ -1,7 +1,7 @@
-"""What the machine gives: clocks, boot id, type of a file system, owners of file locks.
+"""Operating system facts: clocks, boot id, file system types, owners of file locks.
 
-Standard library only and quick to import: the hook's fast path uses it. Linux is tested, macOS and Windows are written
-from their manuals and untested. Where the machine cannot tell, the answer is empty, never an exception.
+Standard library only and quick to import: the hook's fast path uses it. Linux is tested; macOS and Windows are written
+from their manuals and untested. If the system does not provide a fact, the result is empty, never an exception.
 """
 
 import os
@@ -25,7 +25,7 @@ Device = tuple[int, int]
 
 
 class Mount(NamedTuple):
-    """One line of /proc/self/mountinfo, or of what `mount` prints on macOS (device unknown: None)."""
+    """One line of /proc/self/mountinfo, or of the output of `mount` on macOS (device unknown: None)."""
 
     point: str
     fs_type: str
@@ -33,7 +33,7 @@ class Mount(NamedTuple):
 
 
 class Lock(NamedTuple):
-    """One held lock of /proc/locks. `first` and `last` are bytes of the file; `last` is None up to its end."""
+    """One held lock of /proc/locks. `first` and `last` are bytes of the file; `last` is None for up to its end."""
 
     kind: str
     mode: str
@@ -54,8 +54,8 @@ def now() -> int:
 
 def steady() -> int:
     """Microseconds of a clock that never goes backwards, has one value in all processes of a boot, and stops while the
-    machine sleeps (on systems other than Linux and macOS it may run on in sleep). Compare only within one `boot_id()`.
-    """
+    machine sleeps (on systems other than Linux and macOS it may run on in sleep). Compare only within one
+    `boot_id()`."""
     if sys.platform == "linux":
         return time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
     if sys.platform == "darwin":
@@ -64,12 +64,12 @@ def steady() -> int:
 
 
 def elapsed() -> int:
-    """Microseconds since some moment in the past; goes on while the machine sleeps, where there is such a clock."""
+    """Microseconds since some past moment; keeps running while the machine sleeps, if the system has such a clock."""
     return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000
 
 
 def boot_id() -> str:
-    """A text that changes with every boot of the kernel, "" where the machine gives none."""
+    """A text that changes with every boot of the kernel, "" if the machine provides none."""
     if sys.platform == "linux":
         return _proc("/proc/sys/kernel/random/boot_id").strip()
     if sys.platform == "darwin":
@@ -84,20 +84,20 @@ def file_system(path: Path) -> str:
 
 
 def is_mount_point(path: Path) -> bool:
-    """Whether something is mounted at this very path; a single file can be (`docker -v file:file`). Linux only."""
+    """Whether something is mounted at exactly this path; a single file can be (`docker -v file:file`). Linux only."""
     mount = _mount(path) if sys.platform == "linux" else None
     return mount is not None and mount.point == str(path)
 
 
 def is_network(fs_type: str) -> bool:
-    """Whether files of this type may be shared with another kernel: SQLite's WAL needs memory that all its users
-    share, which network, cluster and host-to-guest file systems lack or fake (sqlite.org/wal.html). Unknown is local.
-    """
+    """Whether files of this type may be shared with another kernel: SQLite's WAL needs memory that all its users share,
+    which network, cluster and host-to-guest file systems lack or fake (sqlite.org/wal.html). Unknown types count as
+    local."""
     return fs_type.lower().removeprefix("fuse.") in _NETWORK
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
-    """The mounts in /proc/self/mountinfo (proc_pid_mountinfo(5)), in its order. Lines of another shape are left out."""
+    """The mounts in /proc/self/mountinfo (proc_pid_mountinfo(5)), in its order. Skips malformed lines."""
     mounts = []
     for line in text.splitlines():
         place, separator, origin = line.partition(" - ")
@@ -114,9 +114,8 @@ def parse_mount_output(text: str) -> list[Mount]:
 
 
 def mount_of(path: str, device: Device | None, mounts: Iterable[Mount]) -> Mount | None:
-    """The mount that holds the absolute, resolved `path`: of those above it, one on `device` before others (a mount may
-    be hidden under a later one), then the deepest, then the last mounted. None if none is above it.
-    """
+    """The mount that holds the absolute, resolved `path`. Among mounts above it, prefers those on `device` (a mount may
+    be hidden under a later one), then the deepest, then the last mounted. None if none is above it."""
     best: Mount | None = None
     for mount in mounts:
         if PurePosixPath(path).is_relative_to(mount.point) and (
@@ -127,20 +126,19 @@ def mount_of(path: str, device: Device | None, mounts: Iterable[Mount]) -> Mount
 
 
 def lock_owner(path: Path, offset: int | None = None) -> int | None:
-    """Pid of a process that holds a lock on the file, None if nobody does or it cannot be known.
+    """Pid of a process that holds a lock on the file, None if there is none or it cannot be determined.
 
-    With `offset`: who holds a POSIX write lock over that byte (120 of `<db>-shm` is SQLite's WAL write lock).
-    Without: who holds any lock, flock included, an exclusive one first. Only a hint to show: the holder may be gone by
-    the time of the answer, and a flock names the process that took it, not a child that inherited it.
+    With `offset`: the holder of a POSIX write lock over that byte (120 of `<db>-shm` is SQLite's WAL write lock).
+    Without: the holder of any lock, including flock, preferring an exclusive one. Only a hint to display: the holder
+    may have exited by then, and a flock names the process that acquired it, not a child that inherited it.
     """
     found = _identity(path)
     return owner_among(list(parse_locks(_proc("/proc/locks"))), *found, offset) if found else None
 
 
 def lock_owners(path: Path, offset: int) -> list[int]:
-    """Pids of all processes with a POSIX lock of any kind over that byte (128 of `<db>-shm`: who has the store open).
-    Only a hint to show, as `lock_owner`; those of another pid namespace are not seen.
-    """
+    """Pids of all processes with a POSIX lock of any kind over that byte (128 of `<db>-shm`: processes that have the
+    store open). Only a hint to display, as in `lock_owner`; processes of another pid namespace are missing."""
     found = _identity(path)
     if found is None:
         return []
@@ -171,13 +169,13 @@ def _identity(path: Path) -> tuple[int, list[Device]] | None:
     devices = [(os.major(status.st_dev), os.minor(status.st_dev))]
     mount = _mount(path)
     if mount and mount.device and mount.device not in devices:
-        # btrfs and overlay tell stat() another device than /proc/locks; mountinfo and /proc/locks agree.
+        # On btrfs and overlay, stat() reports another device than /proc/locks; mountinfo and /proc/locks agree.
         devices.append(mount.device)
     return status.st_ino, devices
 
 
 def parse_locks(text: str) -> Iterator[Lock]:
-    """The held locks in /proc/locks (proc_locks(5)); who only waits (`->`) and unknown shapes are left out."""
+    """The held locks in /proc/locks (proc_locks(5)). Skips waiters (`->`) and malformed lines."""
     for line in text.splitlines():
         fields = line.split()
         if len(fields) != 8 or fields[1] == "->":
@@ -192,8 +190,7 @@ def parse_locks(text: str) -> Iterator[Lock]:
 
 def owner_among(locks: list[Lock], inode: int, devices: Iterable[Device], offset: int | None) -> int | None:
     """The rule of `lock_owner` over parsed locks: the first of `devices` with a lock on `inode` decides. A pid that
-    this process cannot see (0 or -1: another pid namespace, or a lock of an open file description) is unknown.
-    """
+    this process cannot see (0 or -1: another pid namespace, or a lock of an open file description) is unknown."""
     for device in devices:
         here = [lock for lock in locks if (lock.device, lock.inode) == (device, inode)]
         if here:
@@ -202,7 +199,7 @@ def owner_among(locks: list[Lock], inode: int, devices: Iterable[Device], offset
 
 
 def network_namespace() -> int:
-    """Inode of this process's network namespace: equal where loopback is shared. 0 where there are none."""
+    """Inode of this process's network namespace, equal for processes that share loopback. 0 if there are none."""
     try:
         return os.stat("/proc/self/ns/net").st_ino
     except OSError:
@@ -210,9 +207,8 @@ def network_namespace() -> int:
 
 
 def process_name(pid: int) -> str | None:
-    """Short name of a process, printable characters only; None if it is gone or cannot be known. A process chooses its
-    own name, so it is something to show, never to decide by.
-    """
+    """Short name of a process, printable characters only; None if it has exited or cannot be determined. A process
+    chooses its own name: display it, never decide by it."""
     name = "".join(character for character in _proc(f"/proc/{pid:d}/comm") if character.isprintable())
     return name.strip() or None
 
@@ -274,7 +270,7 @@ def _proc(name: str) -> str:
 
 
 def _macos_output(*command: str) -> str:
-    import subprocess  # only macOS pays for this import
+    import subprocess  # only macOS needs this import
 
     try:
         done = subprocess.run(command, capture_output=True, timeout=MACOS_COMMAND_SECONDS, check=True)

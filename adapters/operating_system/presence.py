@@ -1,4 +1,4 @@
-"""Who is connected: a file for each server, locked by the kernel while its process lives. The store is not touched."""
+"""Presence: one file per connected process, locked by the kernel while that process lives. Does not touch the store."""
 
 import json
 import os
@@ -15,14 +15,14 @@ from holdlog.adapters.operating_system.write_lock import lock_file
 from holdlog.domain.refusals import StoreError
 
 MAX_BYTES: Final = 4096
-"""Of a presence file; three texts of `MAX_TEXT` characters fit, whatever they hold."""
+"""Limit of a presence file; three texts of `MAX_TEXT` characters always fit."""
 MAX_TEXT: Final = 200
 _SUFFIX: Final = ".json"
 
 
 class ConnectedProcess(NamedTuple):
-    """A live server. `pid` is for people (0: unknown; it may be of another container); `started`: ISO 8601, UTC;
-    `folder`: its working directory. `server`: `Presence.server`."""
+    """A connected live process. `pid` is for display (0: unknown; it may be of another container); `started`: ISO 8601,
+    UTC; `folder`: its working directory. `server`: `Presence.server`."""
 
     session: str
     pid: int
@@ -33,9 +33,9 @@ class ConnectedProcess(NamedTuple):
 
 
 class Presence:
-    """That this process is connected, until `close` or the end of the process. Make it with `announce`.
+    """This process's registration as connected, until `close` or the end of the process. Create it with `announce`.
 
-    `server` names it among all that are or were connected to the store.
+    `server` identifies the process among all present and past processes of the store.
     """
 
     def __init__(self, path: Path, descriptor: int, session: str, what: str) -> None:
@@ -48,23 +48,23 @@ class Presence:
         self.tell(what)
 
     def tell(self, what: str) -> None:
-        """Say more exactly what is connected, once it is known (the client's name)."""
+        """Describe this process more exactly, once more is known (the client's name)."""
         if self._descriptor < 0:
             return
         self._said = self._said._replace(what=what[:MAX_TEXT])
-        said = {name: told for name, told in self._said._asdict().items() if name != "server"}
-        text = json.dumps(said, ensure_ascii=False).encode(errors="replace")
+        fields = {name: value for name, value in self._said._asdict().items() if name != "server"}
+        text = json.dumps(fields, ensure_ascii=False).encode(errors="replace")
         os.pwrite(self._descriptor, text.ljust(MAX_BYTES), 0)
 
     def close(self) -> None:
-        """Be gone. Calling it again, or after a fork, does nothing."""
+        """Deregister this process. Calling it again, or after a fork, does nothing."""
         if self._descriptor >= 0:
             with suppress(OSError):
                 os.unlink(self._path)
             self.detach_after_fork()
 
     def detach_after_fork(self) -> None:
-        """In a forked child: the lock is the parent's, and ends with it and not with the child."""
+        """In a forked child: close the descriptor without releasing the lock, which belongs to the parent."""
         _present.discard(self)
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
@@ -72,9 +72,9 @@ class Presence:
 
 
 def announce(path: Path, session: str, what: str) -> Presence:
-    """Say that this process is connected to the store `path` for a session, as `what` (`mcp stdio`).
+    """Announce that this process is connected to the store `path` for a session, as `what` (`mcp stdio`).
 
-    One session may have several. Raises StoreError when the folder cannot be written.
+    One session may have several processes. Raises StoreError if the folder is not writable.
     """
     folder = _folder(path)
     name = f"s-{re.sub(r'[^A-Za-z0-9-]', '_', session)[:64]}.{secrets.token_hex(8)}{_SUFFIX}"
@@ -94,23 +94,24 @@ def announce(path: Path, session: str, what: str) -> Presence:
 
 
 def connected(path: Path) -> list[ConnectedProcess]:
-    """Who has the store `path` open now, by start. Files of those that ended without a goodbye are cleared away."""
+    """Processes that have the store `path` open now, by start time. Removes the files of those that exited without
+    `close`."""
     folder = _folder(path)
     try:
-        require_private(folder)  # files in a folder of somebody else are not ours to clear away
+        require_private(folder)  # never remove files in another user's folder
         return sorted(_living(folder), key=lambda found: (found.started, found.pid, found.session))
     except (OSError, StoreError):
         return []
 
 
 def is_connected(path: Path, server: str) -> bool:
-    """Whether the process of this name (`Presence.server`) still lives. Its file is left for `connected` to clear."""
+    """Whether the process of this name (`Presence.server`) is alive. Leaves its file for `connected` to remove."""
     try:
         descriptor = os.open(_folder(path) / f"{server}{_SUFFIX}", os.O_RDWR | os.O_CLOEXEC | NOFOLLOW)
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # no descriptors left, say: nobody is declared dead for that
+        return True  # for example out of descriptors: that does not prove a process dead
     try:
         return not lock_file(descriptor, shared=True)
     finally:
@@ -118,10 +119,10 @@ def is_connected(path: Path, server: str) -> bool:
 
 
 def _folder_here() -> str:
-    """The working directory, its end where it is long."""
+    """The working directory; only its end if it is long."""
     try:
         folder = os.getcwd()
-    except OSError:  # it was removed
+    except OSError:  # the folder was removed
         return ""
     return folder if len(folder) <= MAX_TEXT else "…" + folder[1 - MAX_TEXT :]
 
@@ -137,7 +138,7 @@ def _living(folder: Path) -> Iterator[ConnectedProcess]:
         with suppress(OSError):
             descriptor = os.open(folder / name, os.O_RDWR | os.O_CLOEXEC | NOFOLLOW)
             try:
-                # Shared: two that look at the same time must not take each other for the owner.
+                # Shared, so that two concurrent readers do not take each other for the owner.
                 if lock_file(descriptor, shared=True):
                     os.unlink(folder / name)
                 else:
@@ -148,9 +149,11 @@ def _living(folder: Path) -> Iterator[ConnectedProcess]:
 
 def _parsed(text: bytes) -> ConnectedProcess:
     try:
-        said: Any = json.loads(text)
-        folder = str(said.get("folder", ""))  # releases before did not write it
-        return ConnectedProcess(str(said["session"]), int(said["pid"]), str(said["what"]), str(said["started"]), folder)
+        fields: Any = json.loads(text)
+        folder = str(fields.get("folder", ""))  # older releases did not write it
+        return ConnectedProcess(
+            str(fields["session"]), int(fields["pid"]), str(fields["what"]), str(fields["started"]), folder
+        )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return ConnectedProcess("", 0, "unknown", "")
 

@@ -1,6 +1,6 @@
-"""Files and folders that only this user may reach (docs/decisions/0032-private-files.md).
+"""Files and folders that only this user may access (docs/decisions/0032-private-files.md).
 
-Where the system has no numeric users (Windows) only links and types are checked.
+On a system without numeric users (Windows), only links and types are checked.
 """
 
 import os
@@ -17,13 +17,13 @@ from holdlog.domain.refusals import StoreError
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
 NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
-"""A planted link must not lead to another file."""
+"""A planted link must not redirect to another file."""
 
 _SUFFIXES: Final = ("-wal", "-shm", "-journal", ".gate", ".bells", ".sessions", ".spaces")
-"""Ends of the names of files and folders next to a store. Those of relays and backups vary; they are checked where they
-are used."""
+"""Name suffixes of files and folders next to a store. Those of relays and backups vary; they are checked where they are
+used."""
 _WITHOUT_OWNERS: Final = frozenset({"vfat", "msdos", "exfat", "ntfs", "ntfs3", "fuseblk"})
-"""File systems that give every file the owner and mode of their mount: chown and chmod change nothing there."""
+"""File systems that give every file the owner and mode of their mount: chown and chmod have no effect there."""
 
 
 class _Entry(NamedTuple):
@@ -37,8 +37,7 @@ class _Entry(NamedTuple):
 
 def require_own(path: Path) -> None:
     """Require that the store `path`, its folder and its side files belong to this user, and that no side file is a
-    symbolic link. Raises StoreError.
-    """
+    symbolic link. Raises StoreError."""
     _require_safe_folder(path.parent)
     entries = list(_entries(path))
     for entry in entries:
@@ -53,19 +52,18 @@ def why_open(path: Path) -> StoreError | None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder of side files if it is missing. Raises OSError, and StoreError as `require_private`."""
+    """Create a folder of side files if it is missing. Raises OSError, and StoreError as `require_private`."""
     try:
         folder.mkdir(FOLDER_MODE)
     except FileExistsError:
         require_private(folder)
     else:
-        folder.chmod(FOLDER_MODE)  # the umask may have taken bits away
+        folder.chmod(FOLDER_MODE)  # the umask may have cleared bits
 
 
 def require_private(path: Path) -> None:
-    """Raises StoreError for a symbolic link, for what belongs to another user, and for what others may reach. What is
-    missing is accepted.
-    """
+    """Require that only this user can access `path`. Raises StoreError for a symbolic link, another user's file, and a
+    file that others may access. A missing path is accepted."""
     if (entry := _entry(path)) is not None:
         _require_no_link(entry)
         _require_mine([entry] if not _is_mine(entry) else [])
@@ -74,7 +72,7 @@ def require_private(path: Path) -> None:
 
 
 def is_private(path: Path) -> bool:
-    """Whether `require_private` accepts it."""
+    """Whether `require_private` accepts the path."""
     try:
         require_private(path)
     except StoreError:
@@ -83,7 +81,7 @@ def is_private(path: Path) -> bool:
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Open a side file, and make it with mode 0600 whatever the umask; a link is not followed. Raises OSError."""
+    """Open a side file, creating it with mode 0600 whatever the umask; does not follow a link. Raises OSError."""
     descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | NOFOLLOW, FILE_MODE)
     try:
         if _has_users() and stat.S_IMODE(os.fstat(descriptor).st_mode) & FILE_MODE != FILE_MODE:
@@ -108,7 +106,7 @@ def _entry(path: Path) -> _Entry | None:
 
 
 def _require_safe_folder(folder: Path) -> None:
-    """Another user who may rename files in the folder may replace the store."""
+    """Require that no other user may rename files in the folder: they could replace the store."""
     try:
         entry = _Entry(folder, os.stat(folder))
     except OSError:
@@ -148,7 +146,7 @@ def _why_open(engine: Sequence[_Entry]) -> StoreError | None:
 
 
 def _commands(entries: Sequence[_Entry]) -> str:
-    """The two commands that correct all of them."""
+    """The two commands that correct all entries."""
     names = " ".join(shlex.quote(shown(entry.path)) for entry in entries)
     return f"{_sudo(entries)}chown -R {os.geteuid()} {names} && {_sudo(entries)}chmod -R go-rwx {names}"
 

@@ -1,4 +1,4 @@
-"""Secrets in the environment and in files: a variable, or the file that it names with `_FILE`; new files of our own."""
+"""Secrets from the environment (a variable, or the file that its `_FILE` variant names), and new secret files."""
 
 import os
 import stat
@@ -11,12 +11,12 @@ from holdlog.adapters.operating_system.private import NOFOLLOW
 from holdlog.domain.refusals import InvalidError
 
 LONGEST: Final = 65_536
-"""Bytes; a file that holds more is not the one that was meant."""
+"""Bytes; a larger file is not the intended one."""
 
 
 def secret(environ: Mapping[str, str], variable: str) -> str | None:
-    """What `variable` holds, or the file that `<variable>_FILE` names, without its last line end; None where neither is
-    set. Raises InvalidError, whose message never holds the secret."""
+    """The value of `variable`, or the content of the file that `<variable>_FILE` names, without its last line end; None
+    if neither is set. Raises InvalidError, whose message never contains the secret."""
     named = f"{variable}_FILE"
     text, path = environ.get(variable) or None, environ.get(named) or None
     if path is None:
@@ -27,24 +27,24 @@ def secret(environ: Mapping[str, str], variable: str) -> str | None:
 
 
 def secret_in(path: str, named: str) -> str:
-    """What a file holds, without its last line end; `named`: what a message calls it. Raises InvalidError."""
+    """The content of a file, without its last line end; `named`: its name in messages. Raises InvalidError."""
     try:
         with Path(path).expanduser().open("rb") as file:
             found = file.read(LONGEST + 1)
-        told = found.decode().removesuffix("\n").removesuffix("\r")
+        text = found.decode().removesuffix("\n").removesuffix("\r")
     except OSError as error:
         raise InvalidError(f"{named}: {path} cannot be read ({error.strerror})") from None
-    except RuntimeError:  # ~ of a user whom nobody knows
+    except RuntimeError:  # ~ of an unknown user
         raise InvalidError(f"{named}: {path} cannot be read (there is no such home)") from None
     except UnicodeDecodeError:
         raise InvalidError(f"{named}: {path} is not UTF-8") from None
-    if not told or "\n" in told or len(found) > LONGEST:
+    if not text or "\n" in text or len(found) > LONGEST:
         raise InvalidError(f"{named}: {path} must hold one line")
-    return told
+    return text
 
 
 def write_secret(path: Path, text: str, named: str) -> None:
-    """Create a file that only this user can read, and write one line to it. Never opens what exists, nor follows a
+    """Create a file that only this user can read, and write one line to it. Never opens an existing file, nor follows a
     symbolic link. `named`: the argument, for messages. Raises InvalidError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW
     try:
@@ -64,7 +64,7 @@ def write_secret(path: Path, text: str, named: str) -> None:
 
 
 def is_readable_by_others(status: os.stat_result) -> bool:
-    """Whether it is a file that the group or others may read; False where the system has no such modes."""
+    """Whether it is a file that the group or others may read; False on systems without such modes."""
     readable = bool(status.st_mode & (stat.S_IRGRP | stat.S_IROTH))
     return sys.platform != "win32" and stat.S_ISREG(status.st_mode) and readable
 

@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import Final
 
 VARIABLE: Final = "HOLDLOG_AGENT"
-"""The author that the command line uses where none is named, instead of the user's name."""
+"""The author that the command line uses if none is named, instead of the user's name."""
 
 
 def local_names() -> frozenset[str]:
-    """The user that runs this process, and the author that its command line would use."""
+    """The names of the user that runs this process, and of the author that its command line would use."""
     names = {os.environ.get(VARIABLE)}
     with suppress(OSError, KeyError, ImportError):
         names.add(getpass.getuser())

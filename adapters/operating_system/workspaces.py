@@ -1,4 +1,4 @@
-"""Workspaces: which folder a resource is in, and the one spelling under which it is stored."""
+"""Workspaces: the folder that contains a resource, and the canonical spelling under which it is stored."""
 
 import os
 import re
@@ -23,36 +23,36 @@ from holdlog.domain.claims import resource as spelling
 from holdlog.domain.refusals import InvalidError
 
 DEFAULT_NAME: Final = "main"
-"""Name of the default workspace for people, and in `file://main/<path>`; `--workspace` may give it another."""
+"""Displayed name of the default workspace, also in `file://main/<path>`; `--workspace` can change it."""
 
 MAX_TOLD: Final = 10
-"""Workspaces that a refusal names."""
+"""How many workspaces a refusal lists."""
 
 _ROOTS: Final = frozenset({".", "./", "/", ".\\", "\\"})
-"""What means all that there is."""
+"""Spellings that mean everything."""
 _ROOT_ITSELF: Final = "must name a file or a folder inside the workspace, such as src/main.py or src/"
 
 _FILE: Final = "file://"
 _CUSTOM: Final = "custom://"
 _IN_NAME: Final = "!$&'()*+,;=@"
-"""What the authority of a URI may hold besides letters, digits and `-._~` (RFC 3986, 3.2)."""
+"""Characters that the authority of a URI may contain besides letters, digits and `-._~` (RFC 3986, 3.2)."""
 
 _DRIVE: Final = re.compile(r"/?[A-Za-z]:/")
-"""How an absolute path begins on Windows; the slash before it is that of `file:///C:/...`."""
+"""The beginning of an absolute path on Windows; the slash before it is that of `file:///C:/...`."""
 
 _LIST: Final = re.compile(r"\s*[,;]")
-"""What separates the names of a list."""
+"""Separators in a list of names."""
 _LINES: Final = re.compile(r"(:L?\d+([:-]L?\d+)*|#L?\d+(C\d+)?(-L?\d+(C\d+)?)?)$")
-"""How a line, or a range of lines, is written behind a path."""
+"""A line number, or a range of lines, after a path."""
 
 Known = tuple[Sequence[Workspace], Mapping[str, Stamp]]
-"""Workspaces, the deepest roots first, and the folders which tell by their stamps that there may be others now."""
+"""Workspaces, the deepest roots first, and the folders whose stamps show that the workspaces may have changed."""
 
 
 class Workspaces:
-    """The workspaces around `start`, the folder from which bare paths are read.
+    """The workspaces around `start`, the folder to which bare paths are relative.
 
-    `look` lists them; it is asked again when a folder that it named has changed, and before a refusal.
+    `look` lists them; it runs again when a folder that it named has changed, and before a refusal.
     """
 
     def __init__(self, start: str, look: Callable[[], Known]) -> None:
@@ -61,10 +61,9 @@ class Workspaces:
         self._known = look()
 
     def canonical(self, text: str) -> str:
-        """The one spelling of a resource: the path in the default workspace, `file://<workspace>/<path>` in another,
-        `custom://<name>` untouched. Links are followed as long as that ends in a workspace. Where no workspace is
-        known, paths stay as they are. Raises ValueError; the message names the rule.
-        """
+        """The canonical spelling of a resource: the path in the default workspace, `file://<workspace>/<path>` in
+        another, `custom://<name>` unchanged. Follows links as long as the result is in a workspace. If no workspace is
+        known, paths stay unchanged. Raises ValueError; the message names the rule."""
         if text in _ROOTS:
             raise ValueError(_ROOT_ITSELF)
         text = spelling.canonical(text)
@@ -73,25 +72,25 @@ class Workspaces:
         try:
             return self._stored(text, self._fresh())
         except ValueError:
-            self._known = self._look()  # a worktree that was moved shows nowhere
+            self._known = self._look()  # the stamps do not show that a worktree was moved
             return self._stored(text, self._known[0])
 
     def claimable(self, text: str) -> str:
-        """As `canonical`, for a new claim: refuses names that protect nothing, as `resource.claimable` does, and lists
-        and line ranges of files that exist. Raises ValueError, which says what to use instead."""
+        """The canonical spelling for a new claim. Also refuses names that protect nothing, as `resource.claimable`
+        does, and lists and line ranges of existing files. Raises ValueError, which says what to use instead."""
         spelling.require_well_formed(text)
         try:
             resource = spelling.claimable(self.canonical(text))
         except ValueError:
             if text not in _ROOTS:
-                spelling.claimable(text)  # may name the very character
+                spelling.claimable(text)  # the error may name the exact character
             raise
         self._require_one_file(resource)
         return resource
 
     def shown(self, resource: str) -> str:
-        """How to tell a stored resource, so that `canonical` takes it back: where a bare path is read from another
-        folder than the default workspace's root, it is told as `file://<workspace>/<path>`."""
+        """Spell a stored resource so that `canonical` accepts it: as `file://<workspace>/<path>` if bare paths are
+        relative to another folder than the default workspace's root."""
         if "://" in resource or resource.startswith("/"):
             return resource
         default = next((workspace for workspace in self._fresh() if workspace.bare), None)
@@ -100,13 +99,13 @@ class Workspaces:
         return f"{_FILE}{default.name}/{resource}"
 
     def is_folder(self, resource: str) -> bool:
-        """Whether a stored resource is the name of a folder that exists, without the slash that means all below it."""
+        """Whether a stored resource names an existing folder, without the slash that means everything below it."""
         roots, path = self._places(resource)
         return not path.endswith("/") and any(os.path.isdir(f"{root}/{path}") for root in roots)
 
     def is_missing(self, resource: str, given: str) -> bool:
-        """Whether nothing exists under a stored resource and nothing is likely to: its parent folder is missing, too,
-        or its path, as given or as stored, is a bare word without slash or dot."""
+        """Whether a stored resource does not exist and probably never will: its parent folder is missing, too, or its
+        path, as given or as stored, is a bare word without slash or dot."""
         roots, path = self._places(resource)
         files = [f"{root}/{path.rstrip('/')}" for root in roots]
         if not files or any(os.path.lexists(file) for file in files):
@@ -115,7 +114,7 @@ class Workspaces:
         return is_word or not any(os.path.isdir(os.path.dirname(file)) for file in files)
 
     def elsewhere(self, resource: str) -> list[tuple[str, str]]:
-        """The same path in every other workspace, as (its name, resource there), for a resource as it is stored."""
+        """The same path in every other workspace, as (workspace name, resource), for a stored resource."""
         known = self._fresh()
         own = [workspace for workspace in known if workspace.bare]
         path = resource
@@ -126,13 +125,13 @@ class Workspaces:
             return []
         found: dict[str, str] = {resource: ""}
         for workspace in known:
-            # What is too long there, nobody can have claimed.
+            # Nobody can have claimed a name that is too long there.
             with suppress(ValueError):
                 found.setdefault(workspace.resource(path), workspace.name)
         return sorted((name, other) for other, name in found.items() if name)
 
     def _places(self, resource: str) -> tuple[list[str], str]:
-        """The roots of the known workspaces that a stored resource is in, and its path there."""
+        """The roots of the known workspaces that contain a stored resource, and its path there."""
         name, path = "", resource
         if resource.startswith(_FILE):
             name, _, path = resource.removeprefix(_FILE).partition("/")
@@ -181,7 +180,7 @@ class Workspaces:
         else:
             drive, rest = os.path.splitdrive(full)
             place = followed(drive, rest.removeprefix("/"), known)
-        if place is None or _DRIVE.match(place[1] + slash):  # whoever read `C:/x` again would take it for a drive
+        if place is None or _DRIVE.match(place[1] + slash):  # reading `C:/x` back would give a drive
             raise ValueError("must lie inside a workspace; name what lies outside custom://<name>")
         if not place[1]:
             raise ValueError(_ROOT_ITSELF)
@@ -195,13 +194,13 @@ def find_workspaces(
     across_worktrees: bool = False,
     folds: Callable[[str], bool] | None = None,
 ) -> Workspaces:
-    """The workspaces around `CLAUDE_PROJECT_DIR` or `cwd`, as `find_store` starts.
+    """The workspaces around `CLAUDE_PROJECT_DIR` or `cwd`, starting where `find_store` does.
 
     In a git repository: the main worktree, which is the default, and the linked ones under the names of their folders
-    in `<common>/worktrees/`, percent-encoded; where such a name is taken it begins with `worktrees%2F`. A bare
+    in `<common>/worktrees/`, percent-encoded; a name that is already used gets the prefix `worktrees%2F`. A bare
     repository has no default. Elsewhere: the nearest folder upwards with a `.holdlog/`, or none. `named`: each
     `name=path` adds a workspace or renames one. `across_worktrees`: all worktrees share the bare names. `folds`:
-    whether the file system of a root folds case. Raises InvalidError for `named`, LocationError.
+    whether the file system of a root ignores case. Raises InvalidError for `named`, LocationError.
     """
     start, avoided = start_folder(environ, cwd), avoided_folders(environ)
     repository = find_repository(start, avoided)
@@ -255,5 +254,5 @@ def _root(name: str, known: Sequence[Workspace]) -> str:
         if workspace.name == name:
             return workspace.root
     names = sorted(workspace.name for workspace in known)
-    told = f"{', '.join(names[:MAX_TOLD])}{', …' if len(names) > MAX_TOLD else ''}" if names else "none here"
-    raise ValueError(f"must begin with a known workspace ({told}); name what is no path custom://<name>")
+    listed = f"{', '.join(names[:MAX_TOLD])}{', …' if len(names) > MAX_TOLD else ''}" if names else "none here"
+    raise ValueError(f"must begin with a known workspace ({listed}); name what is no path custom://<name>")

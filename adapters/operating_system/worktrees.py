@@ -16,17 +16,17 @@ from holdlog.adapters.operating_system.location import (
 )
 
 MAX_CONFIG_BYTES = 1024 * 1024
-"""As much of a repository's `config` is read to learn whether it is bare."""
+"""How much of a repository's `config` is read to determine whether it is bare."""
 
 _SETTING = re.compile(r'\s*(?:\[([^]]*)\])?\s*(?:([A-Za-z][\w-]*)\s*(?:=\s*("[^"]*"|[^#;]*))?)?')
 """A line of a git configuration: section, name and value, each of which may be missing (git-config(1), Syntax)."""
 
 Stamp = tuple[int, int, int] | None
-"""What changes when something is added to a folder or taken out of it; None where there is no folder."""
+"""A value that changes when a folder gains or loses an entry; None if there is no folder."""
 
 
 class Linked(NamedTuple):
-    """The linked worktrees: name -> root. They hold as long as every folder in `seen` has its stamp."""
+    """The linked worktrees: name -> root. Valid as long as every folder in `seen` has its stamp."""
 
     roots: dict[str, Path]
     seen: dict[str, Stamp]
@@ -39,9 +39,9 @@ class Repository(NamedTuple):
     main: Path | None
 
     def linked(self) -> Linked:
-        """Every linked worktree, by the name of its folder in `<common>/worktrees/`; what is broken is left out.
+        """Every linked worktree, by the name of its folder in `<common>/worktrees/`, without broken ones.
 
-        The worktree that we stand in counts as where it is, also when git remembers another place.
+        The current worktree counts at its actual location, even if git recorded another one.
         """
         below = self.here.common / "worktrees"
         seen = {str(below): stamp(below)}
@@ -50,14 +50,14 @@ class Repository(NamedTuple):
             before = stamp(entry)
             root = self.here.folder if entry == self.here.git_folder else _root_of(entry)
             if root is None:
-                seen[str(entry)] = before  # perhaps git is still busy making it
+                seen[str(entry)] = before  # git may still be creating it
             else:
                 roots[entry.name] = root
         return Linked(roots, seen)
 
 
 def find_repository(start: Path, avoided: set[Path]) -> Repository | None:
-    """The repository that `start` is in, None if there is none, or a broken one."""
+    """The repository that contains `start`; None if there is none or it is broken."""
     try:
         here = find_git(start, avoided)
     except LocationError:
@@ -66,7 +66,8 @@ def find_repository(start: Path, avoided: set[Path]) -> Repository | None:
 
 
 def stamp(folder: Path | str) -> Stamp:
-    """Three facts, since clocks of file systems are coarse, and some keep no number of links."""
+    """The stamp of a folder: three facts, because file system clocks are coarse and some file systems keep no link
+    count."""
     try:
         status = os.stat(folder)
     except OSError:
@@ -82,7 +83,7 @@ def _entries(below: Path) -> list[Path]:
 
 
 def _root_of(entry: Path) -> Path | None:
-    """Root of the worktree that git keeps in `entry`, if the worktree agrees that it is that one."""
+    """Root of the worktree that git records in `entry`, if the worktree points back to it."""
     try:
         root = resolved((entry / pointer_in(entry / "gitdir")).parent)
         place = git_place(root)
@@ -92,9 +93,9 @@ def _root_of(entry: Path) -> Path | None:
 
 
 def _main(here: GitPlace) -> Path | None:
-    """As git finds it: `core.worktree`, nothing if `core.bare`, else the folder around `.git`.
+    """Find the main worktree as git does: `core.worktree`, none if `core.bare`, else the folder that contains `.git`.
 
-    A git folder that stands elsewhere without `core.worktree` is known to its main worktree only.
+    A git folder located elsewhere without `core.worktree` is known to its main worktree only.
     """
     core = _core(here.common)
     try:
@@ -111,7 +112,7 @@ def _main(here: GitPlace) -> Path | None:
 
 
 def _core(common: Path) -> dict[str, str]:
-    """The settings of section `core`, the later file before the earlier; `include` is not followed."""
+    """The settings of section `core`; the later file overrides the earlier; `include` is not followed."""
     settings: dict[str, str] = {}
     section = ""
     for line in "\n".join(_read(common / file) for file in ("config", "config.worktree")).split("\n"):

@@ -1,4 +1,4 @@
-"""The gate: one writer at a time, in turn, over all processes of a machine (docs/decisions/0003-gate.md)."""
+"""The write lock: one writer at a time over all processes of a machine (docs/decisions/0003-gate.md)."""
 
 import os
 import random
@@ -19,10 +19,10 @@ _MARK_BYTES = 28
 
 
 class WriteLock:
-    """A lock on a side file; the kernel frees it when its holder dies. The holder's pid stands in the file."""
+    """A lock on a side file; the kernel releases it when its holder dies. The file contains the holder's pid."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError when the file cannot be made."""
+        """Open the side file. Raises OSError if it cannot be created."""
         self._path = path
         self._turn = threading.RLock()  # threads of this process share the descriptor, and so the kernel's lock
         self._descriptor = -1
@@ -30,11 +30,12 @@ class WriteLock:
         self._mark = f"{os.getpid()} {secrets.token_hex(8)}".encode().ljust(_MARK_BYTES)
 
     def acquire(self, deadline: float) -> bool:
-        """Wait for the gate until `deadline` (`time.monotonic`). Raises UnavailableError that names the holder.
+        """Wait for the write lock until `deadline` (`time.monotonic`). Raises UnavailableError that names the holder.
 
         Time in which this process was stopped does not count.
 
-        True: nobody else went through since this one did, so what it learnt about the store then still holds.
+        Returns True if no other process acquired the lock since this one did, so what it knows about the store is still
+        valid.
         """
         patience = Deadline(deadline)
         if not patience.acquire(self._turn):
@@ -47,21 +48,21 @@ class WriteLock:
         except OSError as error:
             self.release()
             raise UnavailableError(f"{self._path} cannot be locked: {error.strerror}") from error
-        except BaseException:  # an interrupt, too, must not leave the gate shut
+        except BaseException:  # an interrupt must not leave the lock held either
             self.release()
             raise
         return undisturbed
 
     def is_mine(self) -> bool:
-        """Whether this thread has the gate, or was interrupted between getting and knowing it."""
-        return self._turn._is_owned()  # type: ignore[attr-defined, no-any-return]  # as threading.Condition asks it
+        """Whether this thread holds the write lock, including if it was interrupted right after acquiring it."""
+        return self._turn._is_owned()  # type: ignore[attr-defined, no-any-return]  # as threading.Condition checks it
 
     def release(self) -> None:
         try:
             if self._descriptor >= 0:
                 unlock_file(self._descriptor)
         except OSError:
-            self.close()  # that frees it as well; the next one opens it again
+            self.close()  # this releases it as well; the next acquire opens it again
         finally:
             self._turn.release()
 
@@ -83,7 +84,7 @@ class WriteLock:
             if lock_file(self._descriptor):
                 if os.fstat(self._descriptor).st_nlink:
                     return
-                self._open()  # somebody deleted the file: whoever comes now locks another one, and so must this one
+                self._open()  # the file was deleted: later processes lock a new one, and so must this one
             elif deadline.passed():
                 raise self._refusal(mark)
             else:
@@ -91,7 +92,7 @@ class WriteLock:
                 time.sleep(random.uniform(_SHORTEST_NAP, _LONGEST_NAP))
 
     def _refusal(self, before: bytes | None) -> UnavailableError:
-        """Names no holder if the lock changed hands since `before` was read."""
+        """Explain the timeout. Names no holder if the lock changed hands since `before` was read."""
         if before is not None and before != self._mark_now():
             return UnavailableError("the store is busy: other processes write all the time; try again")
         return UnavailableError(f"the store is locked by {self._holder()}, which does not release it")
@@ -100,7 +101,7 @@ class WriteLock:
         return os.pread(self._descriptor, _MARK_BYTES, 0)
 
     def _holder(self) -> str:
-        """Who has the lock, as far as the kernel tells; else who wrote the mark, the last that came through."""
+        """The holder of the lock if the kernel knows it, else the last process that wrote its mark."""
         pid = lock_owner(self._path)
         if pid is None:
             mark = self._mark_now().partition(b" ")[0]
@@ -109,7 +110,7 @@ class WriteLock:
 
 
 def describe_process(pid: int) -> str:
-    """`process 123 (python)`."""
+    """Describe a process, as `process 123 (python)`."""
     name = process_name(pid)
     return f"process {pid} ({name})" if name else f"process {pid}"
 
@@ -133,7 +134,8 @@ else:
     import fcntl
 
     def lock_file(descriptor: int, shared: bool = False) -> bool:
-        """Lock at once or answer False. `shared`: beside others that share (Windows knows no such lock)."""
+        """Try to lock without waiting; return whether it succeeded. `shared`: allow other shared locks (not on
+        Windows)."""
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,5 +1,5 @@
-"""holdlog: shared state and claims for agents that work side by side, kept as a log of events.
-
+"""holdlog: a coordination store for AI agents. Versioned shared values and claims on resources, kept as a log of
+events.
 Names load on first use: `import holdlog` alone imports no dependency.
 """
 

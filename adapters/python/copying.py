@@ -1,4 +1,4 @@
-"""Wires a copy: which kind of store from, which to."""
+"""Copies a store: selects the kinds of source and target."""
 
 import logging
 import os
@@ -24,9 +24,8 @@ def copy(
     progress: "Progress | None" = None,
     tell: Callable[[str], None] = _log.info,
 ) -> "CopyReport":
-    """Copy a store to another place, which is a file or a schema of PostgreSQL, as `copying.copy.copy_between` says.
-
-    The source is opened as ever: one of an older schema is migrated first. `tell` is told that, and when it is sealed.
+    """Copy a store to a file or a PostgreSQL schema, as described in `stores.copying.copy.copy_between`.
+    Opening the source migrates an older schema first. `tell` is called with a line about the migration and the sealing.
     Raises StoreError, UnavailableError.
     """
     from holdlog.adapters.stores.copying.copy import copy_between
@@ -62,7 +61,7 @@ def _copy_target(place: str | Path) -> "Target":
 
 
 def _is_database(place: str | Path) -> bool:
-    """Raises StoreError for what can be neither copied nor copied to."""
+    """Whether the place is a database. Raises StoreError if it cannot be copied from or to."""
     if str(place) == MEMORY:
         raise StoreError("a store in memory ends with its process; copy files and databases")
     if not is_url(str(place)):

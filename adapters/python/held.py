@@ -1,4 +1,4 @@
-"""`claimed` of the library: a block that holds a claim, renews it, and lets go of exactly that claim at its end."""
+"""`claimed` of the library: a block that holds a claim, renews it, and releases exactly that claim at its end."""
 
 import asyncio
 import time
@@ -35,14 +35,12 @@ Grants = tuple[tuple[str, int], ...]
 
 
 class HeldClaim:
-    """What a `claimed` block holds.
-
-    `version` and `position` are those of the grant of `resource`; sinks outside the store compare `position`. `guard`:
-    what a write passes as its `guard=`, so that it is refused with FencedError once the claim is lost. `answer`: all
-    that was told, such as what the previous holder did.
-
-    `outcome`, `note` and `moved_to` may be set inside the block and are told to the next holder; each raises
-    InvalidError at once.
+    """The claim of a `claimed` block.
+    `version` and `position` are those of the grant of `resource`; external systems can compare `position` to reject
+    writes of an earlier holder. `guard`: pass it as `guard=` to a write, which then raises FencedError once the claim
+    is lost. `answer`: the whole response, including what the previous holder did.
+    `outcome`, `note` and `moved_to` may be set inside the block and are shown to the next holder; setting an invalid
+    value raises InvalidError at once.
     """
 
     def __init__(
@@ -62,7 +60,7 @@ class HeldClaim:
 
     @property
     def outcome(self) -> str | None:
-        """`released`, `modified`, `created`, `deleted` or `moved`, which `moved_to` sets by itself."""
+        """`released`, `modified`, `created`, `deleted` or `moved`; setting `moved_to` also sets this."""
         return self._release.outcome
 
     @outcome.setter
@@ -86,7 +84,7 @@ class HeldClaim:
         self._change(outcome="moved", moved_to=self._resource(resource, "moved_to"))
 
     def release(self, resource: str, version: int) -> ReleaseClaim:
-        """The command that lets go of this very grant."""
+        """The command that releases exactly this grant."""
         return self._release.model_copy(update={"resource": resource, "version": version})
 
     def _change(self, **told: str | None) -> None:
@@ -94,7 +92,7 @@ class HeldClaim:
 
 
 class HoldOptions(NamedTuple):
-    """What a block asks for: `stand` makes the call that stands in line for the rest of `seconds`."""
+    """Parameters of a block. `stand` builds the request that queues for the given rest of `seconds`."""
 
     stand: Callable[[float], ClaimRequest[Any]]
     seconds: float
@@ -103,7 +101,7 @@ class HoldOptions(NamedTuple):
 
 @contextmanager
 def held(engine: Engine, wish: HoldOptions) -> Iterator[HeldClaim]:
-    """Raises BusyError, DeadlockError; FencedError at the end, when the claim was lost and the block did not raise."""
+    """Raises BusyError, DeadlockError; at the end, FencedError if the claim was lost and the block did not raise."""
     block = _Block(engine, wish)
 
     def let_go(releases: Sequence[ReleaseClaim], judge: bool) -> None:
@@ -120,7 +118,7 @@ def held(engine: Engine, wish: HoldOptions) -> Iterator[HeldClaim]:
     except HoldlogError:
         let_go(block.leaving_the_line(), judge=False)
         raise
-    except BaseException:  # an interrupt: nobody knows what was granted
+    except BaseException:  # interrupted: it is unknown what was granted
         let_go(block.undoing(), judge=False)
         raise
     try:
@@ -134,7 +132,7 @@ def held(engine: Engine, wish: HoldOptions) -> Iterator[HeldClaim]:
 
 @asynccontextmanager
 async def held_async(engine: Engine, wish: HoldOptions) -> AsyncIterator[HeldClaim]:
-    """As `held`. What a cancelled block held is released all the same."""
+    """As `held`. The claim of a cancelled block is still released."""
     block = await engine.run_off_loop(partial(_Block, engine, wish))
 
     async def let_go(releases: Sequence[ReleaseClaim], judge: bool) -> None:
@@ -164,7 +162,7 @@ async def held_async(engine: Engine, wish: HoldOptions) -> AsyncIterator[HeldCla
 
 
 class _Block:
-    """What the two kinds of blocks have in common: everything but awaiting."""
+    """What both kinds of blocks share: everything but awaiting."""
 
     def __init__(self, engine: Engine, wish: HoldOptions) -> None:
         self._engine = engine
@@ -187,14 +185,14 @@ class _Block:
         self._refusal: HoldlogError | None = None
 
     def stand(self) -> ClaimRequest[Any]:
-        """The call that claims, with the outcome beside its answer."""
+        """The request that claims. Its response is a pair of the outcome and the usual response."""
         call = self._wish.stand(max(0.0, self._until - time.monotonic()))
         return ClaimRequest(
             call.command, call.again, lambda outcome, reader: (outcome, call.answer(outcome, reader)), call.seconds
         )
 
     def asked(self, told: tuple[Outcome, Any]) -> HeldClaim | None:
-        """The claim; None: stand in line again. Raises BusyError when the time is over."""
+        """Return the claim, or None to queue again. Raises BusyError on a timeout."""
         outcome, answer = told
         if isinstance(outcome, Queued):
             self._stood = True
@@ -211,17 +209,17 @@ class _Block:
         return self._claim
 
     def undoing(self) -> list[ReleaseClaim]:
-        """Let go of whatever an interrupted call may have got, and of its place in line."""
+        """Commands that release whatever an interrupted call may have acquired, and its place in the queue."""
         return self._all_but(self._before)
 
     def leaving_the_line(self) -> list[ReleaseClaim]:
-        """After standing there in vain: what is not held is a place, or a grant that came too late."""
+        """Commands that leave the queue after a failed wait: they release the ticket, or a grant that came too late."""
         return self._all_but(self._held()) if self._stood else []
 
     def _all_but(self, held: set[tuple[str, int]]) -> list[ReleaseClaim]:
         kept = {resource for resource, _ in held}
-        asked = dict.fromkeys((self._command.resource, *self._command.also))
-        return [self._ending.model_copy(update={"resource": it, "outcome": None}) for it in asked if it not in kept]
+        wanted = dict.fromkeys((self._command.resource, *self._command.also))
+        return [self._ending.model_copy(update={"resource": it, "outcome": None}) for it in wanted if it not in kept]
 
     def _held(self) -> set[tuple[str, int]]:
         with self._engine.store.reader() as reader:
@@ -250,7 +248,7 @@ class _Block:
             self._refusal = refusal
 
     def require_kept(self) -> None:
-        """Raises FencedError when a grant ended before its block did, whatever else is refused after that."""
+        """Raise FencedError if a grant ended before its block did; this takes precedence over other refusals."""
         with self._engine.store.reader() as reader:
             for grant in self._gone:
                 lost = self._loss(reader, *grant)
@@ -260,7 +258,7 @@ class _Block:
             raise self._refusal
 
     def _loss(self, reader: Reader, resource: str, version: int) -> FencedError | None:
-        """None: it is current, or the agent itself let go of it."""
+        """The loss of a grant; None if it is current or the agent itself released it."""
         stream = claim_stream(resource)
         for recorded in chunks(
             lambda before, size: reader.history(stream, before, size), None, lambda it: it.envelope.version
@@ -283,7 +281,7 @@ def _itself(outcome: Outcome) -> Outcome:
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Also where every further `await` of a cancelled task is cancelled again, as anyio does."""
+    """Run to completion even if each further `await` of a cancelled task is cancelled again, as with anyio."""
     task = asyncio.ensure_future(work)
     _running.add(task)
     task.add_done_callback(_running.discard)

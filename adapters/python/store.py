@@ -1,4 +1,4 @@
-"""The library: `StateStore` for threads, `AsyncStateStore` for coroutines. The same calls, the same answers."""
+"""The library: `StateStore` for threads and `AsyncStateStore` for coroutines, with the same calls and responses."""
 
 import asyncio
 import random
@@ -24,12 +24,12 @@ from holdlog.domain.refusals import (
 )
 
 UPDATE_ATTEMPTS: Final = 100
-"""How often `update` starts again before it gives the conflict to its caller."""
+"""How often `update` tries before it raises the conflict."""
 
 BACK_OFF: Final = 0.002
 MAX_BACK_OFF: Final = 0.05
-"""Seconds: after its nth conflict `update` sleeps a random part of n times the first, and of the second at most, so
-that those who read the same version do not meet again."""
+"""Seconds. After its nth conflict `update` sleeps a random time of up to n times the first value and at most the
+second, so that callers that read the same version do not collide again."""
 
 ClaimAnswer = claims.Claimed | claims.AlreadyClaimed | claims.Busy | claims.Deadlock
 ReleaseAnswer = claims.Released | claims.AlreadyFree | claims.NeverClaimed | claims.NotHolder | claims.Expired
@@ -38,20 +38,23 @@ WatchAnswer = responses.StateRecord | responses.Deleted | responses.WatchTimeout
 
 
 class StateStore:
-    """Shared, versioned state and claims in one place: a file that many processes share, or `:memory:`.
-
-    Safe in threads. Every method raises InvalidError for an argument that breaks a rule and UnavailableError when the
-    store cannot take the call; what else it raises is told beside it. As a context manager it closes itself.
+    """Versioned JSON values and claims on resources, shared by agents in many processes and kept as a log of events.
+    Thread-safe; usable as a context manager, which closes it. A value has a namespace, a key and a version that counts
+    its changes. A claim is an exclusive or shared right to a resource, such as a file path, and ends when its lease
+    expires unless it is renewed.
+    Every method raises InvalidError for an invalid argument and UnavailableError if the store cannot handle the call
+    now; each method documents its other errors.
     """
 
     def __init__(self, path: str | Path, *, settings: Settings | None = None, session: str | None = None) -> None:
-        """Open or create the store. `session`: processes that give the same text are one holder of claims; without it,
-        each store object is a separate session. Raises StoreError, with one line that says what to do."""
+        """Open or create the store at `path`: a file, `:memory:`, or a PostgreSQL URL. `session`: processes that pass
+        the same text count as one holder of claims; without it, each store object is a separate session. Raises
+        StoreError with one line on what to do."""
         self._engine = open_holdlog(path, settings, named_session(session))
         if session is not None:
             self._engine.join()
         self._requests = self._engine.requests
-        weakref.finalize(self, self._engine.close)  # SQLite must not close by itself, outside the gate
+        weakref.finalize(self, self._engine.close)  # SQLite must be closed under the write lock, not by its destructor
 
     def set(
         self,
@@ -66,18 +69,17 @@ class StateStore:
         reason: str | None = None,
         request_id: str | None = None,
     ) -> responses.SetResult:
-        """Write a JSON value. `expected_version`: N = exactly N, 0 = must not exist now, None = whatever is there.
-
+        """Write a JSON value. `expected_version`: N = exactly N, 0 = must not exist now, None = any version.
         `guard`: claims that the write relies on, as `[{"resource": "a.py", "version": 3}]` with the version of the
-        grant. `ttl_seconds`: how long it lives; None = until somebody ends it, whatever was told before. Raises
-        FencedError when the writer does not hold one of the claims any more, ConflictError when the version is another;
-        `.detail` tells what stands there.
+        grant. `ttl_seconds`: lifetime of the value; None = unlimited, whatever an earlier write set. Raises FencedError
+        if the writer no longer holds one of the claims, and ConflictError if the version differs; its `.detail` has the
+        current value.
         """
         call = self._requests.set(namespace, key, value, updated_by, expected_version, guard, ttl_seconds)
         return self._write(call, reason, request_id)
 
     def get(self, namespace: str, key: str) -> responses.StateRecord:
-        """The value now. Raises NotFoundError."""
+        """Return the current value. Raises NotFoundError."""
         return self._engine.read(self._requests.get(namespace, key))
 
     def delete(
@@ -91,7 +93,8 @@ class StateStore:
         reason: str | None = None,
         request_id: str | None = None,
     ) -> responses.DeleteResult:
-        """Delete the value; its history stays and its version counts on. Raises NotFoundError, ConflictError."""
+        """Delete the value; its history is kept and its version counts on. `expected_version`, `guard`: as for `set`.
+        Raises NotFoundError, ConflictError, FencedError."""
         return self._write(
             self._requests.delete(namespace, key, deleted_by, expected_version, guard), reason, request_id
         )
@@ -99,14 +102,15 @@ class StateStore:
     def clear_namespace(
         self, namespace: str, *, deleted_by: str, reason: str | None = None, request_id: str | None = None
     ) -> responses.ClearResult:
-        """Delete every value of a namespace in one transaction, whatever the versions."""
+        """Delete every value of a namespace in one transaction, whatever their versions."""
         return self._write(self._requests.clear_namespace(namespace, deleted_by), reason, request_id)
 
     def update(
         self, namespace: str, key: str, function: Callable[[Any], Any], *, updated_by: str, reason: str | None = None
     ) -> responses.SetResult:
-        """Read, compute, write, and again when somebody wrote in between. `function` gets the value (None when there is
-        none) and returns the next one. Sleeps up to 50 ms after a conflict; raises ConflictError after 100 attempts."""
+        """Read, compute and write a value; repeat if another write came in between. `function` gets the value (None if
+        there is none) and returns the next one. Sleeps up to 50 ms after a conflict; raises ConflictError after 100
+        attempts."""
         for attempt in range(1, UPDATE_ATTEMPTS):
             try:
                 return self._update_once(namespace, key, function, updated_by, reason)
@@ -123,32 +127,30 @@ class StateStore:
         after_key: str | None = None,
         deleted: bool = False,
     ) -> responses.RecordList:
-        """A page of the values of a namespace by key, at one position; `next_after` when there are more.
-
-        A page ends at 1 MiB, too, but holds one value at least.
-        """
+        """Return a page of the values of a namespace, sorted by key, at one position of the log; `next_after` is set if
+        there are more. A page also ends at 1 MiB, but has at least one value."""
         return self._engine.read(self._requests.list_records(namespace, prefix, limit, after_key, deleted))
 
     def list_keys(self, namespace: str) -> list[responses.StateRecord]:
-        """All values of a namespace by key, at one position."""
+        """Return all values of a namespace, sorted by key, at one position of the log."""
         return self._engine.read(self._requests.all_records(namespace))
 
     def list_namespaces(self) -> list[str]:
-        """The namespaces that hold values, by name."""
+        """Return the namespaces that have values, sorted by name."""
         return self._engine.read(self._requests.all_namespaces())
 
     def history(
         self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
     ) -> list[responses.Past]:
-        """What happened to a key, newest first; empty when nothing did."""
+        """Return the changes of a key, newest first; empty if there are none."""
         return self._engine.read(self._requests.all_history(namespace, key, limit, before_version))
 
     def export_namespace(self, namespace: str, *, include_deleted: bool = False) -> responses.Export:
-        """All values of a namespace with their whole histories, at one position."""
+        """Return all values of a namespace with their whole histories, at one position of the log."""
         return self._engine.read(self._requests.all_exported(namespace, include_deleted))
 
     def watch(self, namespace: str, key: str, since_version: int, timeout_seconds: float = 10) -> WatchAnswer:
-        """Block until the key has a version above `since_version` (0: until it exists), or the time is over."""
+        """Block until the key has a version above `since_version` (0: until it exists) or the timeout passes."""
         return self._engine.wait(self._requests.watch(namespace, key, since_version, timeout_seconds))
 
     def events(
@@ -164,11 +166,12 @@ class StateStore:
         limit: int = 100,
         wait_seconds: float = 0,
     ) -> responses.Events:
-        """A page of the log above a position: ordered, unique, complete, and no commit is split (docs/events.md).
-
-        Pass `next_position` as `after` to go on; when it is the `bookmark`, that was all. `wait_seconds`: block so long
-        until there is something. `namespace`, with the `prefix` of keys, `resource`, with what overlaps it, and
-        `thread` choose places; `kinds`: such as `ValueWritten`, `claim`; `agent`: what it did, or its sub-agents.
+        """Return a page of the log above position `after`: ordered, complete, without duplicates, and with whole
+        commits only (docs/events.md).
+        Pass `next_position` as `after` to continue; if it equals `bookmark`, there are no more events. `wait_seconds`:
+        how long to block until an event comes. `namespace` (with `prefix` of keys), `resource` (with what overlaps it)
+        and `thread` select events of any of these; `kinds`: such as `ValueWritten` or `claim`; `agent`: only events of
+        this agent and its sub-agents.
         """
         choice = self._requests.choice(namespace, prefix, kinds, resource, agent, thread)
         if wait_seconds:
@@ -188,11 +191,10 @@ class StateStore:
         note: str | None = None,
         request_id: str | None = None,
     ) -> ClaimAnswer:
-        """Claim a resource for an agent, or learn who holds it.
-
-        `also`: more resources, all or nothing. `alternatives`: when the resource is not free, the first of these that
-        is. `wait_seconds`: stand in line so long. `mode`: `exclusive` or `shared`. `note`: told to others. The lease
-        is renewed by whatever the agent writes; `claimed` renews by itself.
+        """Claim a resource for an agent. If it is not free, the response names its holder.
+        `also`: further resources, all or nothing. `alternatives`: if the resource is not free, claim the first of these
+        that is. `wait_seconds`: how long to queue for it. `mode`: `exclusive` or `shared`. `note`: shown to other
+        agents. Every write of the agent renews the lease; `claimed` renews it automatically.
         """
         call = self._requests.claim(resource, agent, also, alternatives, lease_seconds, wait_seconds, mode, note)
         return self._claim(call, request_id)
@@ -210,18 +212,16 @@ class StateStore:
         outcome: str | None = None,
     ) -> AbstractContextManager[HeldClaim]:
         """Hold a resource while a block runs: `with store.claimed("a.md", agent="w") as claim:`
-
-        Claims, or stands in line for `wait_seconds`, however long; raises BusyError or DeadlockError when it does not
-        get it, and leaves the line. There are no `alternatives` here: `claim` has them. The lease is renewed in the
-        background, and exactly this claim is released at the end, also when the block raises. `outcome`, or
-        `claim.outcome` and `claim.note` set inside, tell the next holder what was done; where nothing is set it is told
+        Claims the resource, or queues for up to `wait_seconds`, which is not capped; raises BusyError or DeadlockError
+        if it does not get the claim, and leaves the queue. `alternatives` are available only in `claim`. The lease is
+        renewed in the background, and exactly this claim is released at the end, also if the block raises. `outcome`,
+        or `claim.outcome` and `claim.note` set inside the block, tell the next holder what was done; the default is
         `released`, also after a block that raised.
-
-        Pass `guard=claim.guard` to a write, and it raises FencedError once the claim is lost. A block that ends without
-        an exception raises FencedError, too, if its claim was lost meanwhile: part of its work was not protected.
-
-        What the agent held before stays held: a block inside another of the same agent lets go of nothing. Threads that
-        shall keep each other out need names of their own.
+        Pass `guard=claim.guard` to a write so that it raises FencedError once the claim is lost. A block that ends
+        without an exception also raises FencedError if its claim was lost meanwhile, because part of its work was not
+        protected.
+        Claims that the agent held before stay held: a block inside another block of the same agent releases nothing.
+        Threads that must exclude each other need different agent names.
         """
         return held(
             self._engine, _wish(self._requests, resource, agent, also, wait_seconds, lease_seconds, mode, note, outcome)
@@ -238,8 +238,8 @@ class StateStore:
         note: str | None = None,
         request_id: str | None = None,
     ) -> ReleaseAnswer:
-        """Let go of a resource, or of everything; whoever waits gets it at once. `outcome`: what was done to it
-        (`released`, `modified`, `created`, `deleted`, `moved`), told to the next holder with the `note`."""
+        """Release a resource, or everything that the agent holds; the first waiter gets it at once. `outcome`: what was
+        done to it (`released`, `modified`, `created`, `deleted`, `moved`), shown to the next holder with the `note`."""
         call = self._requests.release(resource, agent, also, outcome, moved_to, note)
         try:
             answer: ReleaseAnswer = self._write(call, None, request_id)
@@ -248,26 +248,27 @@ class StateStore:
         return _with_lost(answer, self._engine.lost())
 
     def status(self, resource: str, version: int | None = None) -> claims.Available | claims.Held:
-        """Who holds a resource; `current` tells whether the grant `version` does. As in responses to `claim` and
-        `release`, `lost` lists once the claims that this session has lost."""
+        """Return the holder of a resource; `current` is True if the grant `version` is live. As in responses to `claim`
+        and `release`, `lost` lists once the claims that this session has lost."""
         return _with_lost(self._engine.read(self._requests.status(resource, version)), self._engine.lost())
 
     def board(self, *, agent: str | None = None, limit: int = 100, after: str | None = None) -> claims.Board:
-        """Everything that is held or waited for now, in pages by resource; of one agent and its sub-agents."""
+        """List claims and queues, in pages by resource; with `agent`, only those of this agent and its sub-agents."""
         return self._engine.read(self._requests.board(agent, limit, after))
 
     def register(
         self, agent: str, *, name: str | None = None, model: str | None = None, purpose: str | None = None
     ) -> claims.RegisteredAgent:
-        """Say who an agent is; what is left out stays as it was."""
+        """Register a description of an agent; omitted fields keep their values."""
         return self._write(self._requests.register(agent, name, model, purpose), None, None)
 
     def wait(self, resource: str, timeout_seconds: float = 30) -> claims.Available | claims.WaitTimeout:
-        """Block until nobody holds the resource, or the time is over. Told, not granted."""
+        """Block until nobody holds the resource or the timeout passes. This only notifies; it does not claim the
+        resource."""
         return self._engine.wait(self._requests.wait(resource, timeout_seconds))
 
     def close(self) -> None:
-        """Finish what runs and let go of the store."""
+        """Finish running calls and close the store."""
         self._engine.close()
 
     def __enter__(self) -> Self:
@@ -301,18 +302,18 @@ class StateStore:
 
 class AsyncStateStore:
     """`StateStore` for coroutines: the same methods, awaitable, each documented there.
-
-    A cancelled call that nothing has begun yet is withdrawn. As an asynchronous context manager it closes itself.
+    A cancelled call that has not begun is withdrawn. As an asynchronous context manager it closes itself.
     """
 
     def __init__(self, path: str | Path, *, settings: Settings | None = None, session: str | None = None) -> None:
-        """Open or create the store. `session`: processes that give the same text are one holder of claims; without it,
-        each store object is a separate session. Raises StoreError, with one line that says what to do."""
+        """Open or create the store at `path`: a file, `:memory:`, or a PostgreSQL URL. `session`: processes that pass
+        the same text count as one holder of claims; without it, each store object is a separate session. Raises
+        StoreError with one line on what to do."""
         self._engine = open_holdlog(path, settings, named_session(session))
         if session is not None:
             self._engine.join()
         self._requests = self._engine.requests
-        weakref.finalize(self, self._engine.close)  # SQLite must not close by itself, outside the gate
+        weakref.finalize(self, self._engine.close)  # SQLite must be closed under the write lock, not by its destructor
 
     async def set(
         self,
@@ -436,7 +437,7 @@ class AsyncStateStore:
         note: str | None = None,
         outcome: str | None = None,
     ) -> AbstractAsyncContextManager[HeldClaim]:
-        """`async with store.claimed(…) as claim:`"""
+        """As `StateStore.claimed`: `async with store.claimed(…) as claim:`"""
         return held_async(
             self._engine, _wish(self._requests, resource, agent, also, wait_seconds, lease_seconds, mode, note, outcome)
         )
@@ -509,7 +510,7 @@ class AsyncStateStore:
 
 
 def _with_lost(answer: AnyAnswer, lost: list[responses.Lost]) -> AnyAnswer:
-    """The response, with the claims that this session has lost since the last one."""
+    """The response, with the claims that this session has lost since the previous one."""
     return answer.model_copy(update={"lost": lost}) if lost else answer
 
 

@@ -1,4 +1,4 @@
-"""Events of a store from NATS: each once, in order by position, and none missing."""
+"""Events of a store from NATS: each once, in order by position, without gaps."""
 
 import asyncio
 import os
@@ -28,16 +28,15 @@ from holdlog.domain.message import Event
 from holdlog.domain.refusals import InvalidError, UnavailableError
 
 KEPT_EVERY: Final = 0.25
-"""Seconds after which a durable subscriber's place is kept: what may come again after a crash."""
+"""Seconds between saves of a durable subscriber's position; after a crash, events of this interval may come again."""
 PAGE: Final = 256
 
 
 class Subscription:
     """Yields CloudEvents: `async with subscribe(…) as events: async for event in events`.
-
-    `position`: up to which everything that fits was yielded, the event at hand included; keep it with what you do, and
-    give it as `after` next time. Outages are waited out. Raises NatsError when NATS cannot be used as it is set up, and
-    EventsLostError when events left the stream before they were read and no store was named.
+    `position`: every match up to here was yielded, including the current event; save it with your results, and pass it
+    as `after` next time. Outages are waited out. Raises NatsError if NATS cannot be used as configured, and
+    EventsLostError if events left the stream before they were read and no store was named.
     """
 
     def __init__(
@@ -87,7 +86,8 @@ class Subscription:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End; a durable place is kept, without the event at hand (with it when `async with` ends without an error)."""
+        """Close. A durable subscriber's position is saved without the current event (with it if `async with` ends
+        without an error)."""
         await self._events.aclose()
         if self._engine is not None:
             self._engine.close()
@@ -152,19 +152,19 @@ class Subscription:
                 await self._keep()
 
     def _follow(self, source: EventSource) -> None:
-        """Stay with the store that was found first, whoever else publishes there after an outage."""
+        """Stay with the store that was found first, whatever other store publishes there after an outage."""
         if self._followed is None and self._options.name is None:
             self._options = self._options._replace(name=source.root.removeprefix(f"{self._options.prefix}."))
         self._followed = source.store_id
 
     def _complain(self, line: str) -> None:
-        """Once, however often it is tried."""
+        """Report a problem once, however often it is retried."""
         if line != self._complaint:
             self._complaint = line
             self._tell(line)
 
     async def _begin(self, js: JetStreamContext, source: EventSource) -> None:
-        """Know where to begin, the first time."""
+        """Determine the start position, the first time."""
         kept = await self._places.open(js, str(source.info.config.name)) if self._places is not None else None
         if self.position is None or (not self._worked and kept is not None):
             if kept is None and self._engine is not None:
@@ -192,11 +192,11 @@ class Subscription:
         return not self._patterns or any(pattern.fits(subject) for pattern in self._patterns)
 
     async def _gap(self, source: EventSource, until: int) -> AsyncGenerator[CloudEvent, None]:
-        """What is missing below a message, up to the position `until`."""
+        """Events missing before a message, up to the position `until`."""
         assert self.position is not None
         if self._suspect != self.position:
             self._suspect = self.position
-            raise ConnectionError("messages were lost on the way")  # look again first: it may be there after all
+            raise ConnectionError("messages were lost on the way")  # read again first: they may still be there
         if self._engine is None:
             raise EventsLostError(self.position, until)
         async for event in self._from_log(source, until):
@@ -217,7 +217,7 @@ class Subscription:
                 return
 
     def _bookmark(self, source: EventSource) -> CloudEvent | None:
-        """A place to go on from, when nothing that fits came for a while but the log went on."""
+        """An event with the current position, if the log grew but nothing matched for a while."""
         at, position = self._marked
         if self._bookmarks is None or self.position is None or time.monotonic() - at < self._bookmarks:
             return None
@@ -227,7 +227,7 @@ class Subscription:
         return payload.bookmark(source.store_id, self.position, time.time_ns() // 1000)
 
     async def _finished(self, idle: bool = False) -> None:
-        """Whatever was yielded is handled."""
+        """Mark everything yielded so far as handled."""
         self._handled = self.position
         if self._places is not None and (idle or time.monotonic() - self._kept_at > KEPT_EVERY):
             await self._keep()
@@ -269,14 +269,13 @@ def subscribe(
     prefix: str = "holdlog",
     **connection: Any,
 ) -> Subscription:
-    """Events of a store that a relay publishes at `url`, each once and in order.
-
-    `store`: its path, if it can be reached: events that left the stream are then read from its log. `name`: as the
-    relay has it (`--nats-name`); not needed when a single store publishes there. `subject`: patterns such as
-    `record.campaign.*`, `claim.>`. `after`: the position to go on from (None = only what comes from now on). `durable`:
-    a name under which the place is kept in NATS. `bookmarks`: seconds after which an event of type `holdlog.Bookmark`
-    tells the position when nothing that fits came. `connection`: `credentials`, `nkey`, `ca`, `certificate`, `key`
-    (paths). Raises NatsError, InvalidError.
+    """Subscribe to the events of a store that a relay publishes at `url`: each event once and in order.
+    `store`: its path, if reachable: events that left the stream are then read from its log. `name`: as configured in
+    the relay (`--nats-name`); not needed if only one store publishes there. `subject`: patterns such as
+    `record.campaign.*`, `claim.>`. `after`: the position to continue from (None = only new events). `durable`: a name
+    under which NATS saves the position. `bookmarks`: seconds without a matching event after which an event of type
+    `holdlog.Bookmark` reports the position. `connection`: `credentials`, `nkey`, `ca`, `certificate`, `key` (paths).
+    Raises NatsError, InvalidError.
     """
     from holdlog.adapters.compose import open_holdlog
 
@@ -284,6 +283,6 @@ def subscribe(
     options.arguments()
     subjects = (subject,) if isinstance(subject, str) else tuple(subject)
     for each in subjects:
-        pattern_of(each, prefix)  # before anything is opened
+        pattern_of(each, prefix)  # check before opening anything
     engine = open_holdlog(store, what="subscriber") if store is not None else None
     return Subscription(options, subjects, after, durable, engine, bookmarks)

@@ -1,1 +1,1 @@
-"""Runs requests on an open store: engine, command handler, group commit, leases, waiting."""
+"""Run requests on an open store: engine, command handler, group commit, leases, waiting."""

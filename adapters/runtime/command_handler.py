@@ -1,4 +1,4 @@
-"""One function runs a command: load, decide, append. The writer around it gives the transaction and rings the bell."""
+"""One function runs a command: load, decide, append. The group commit provides the transaction and notifies."""
 
 import hashlib
 from collections.abc import Iterable
@@ -57,9 +57,9 @@ from holdlog.domain.token import IssueToken, RevokeToken, RotateToken, TokenChan
 
 
 class Repeatable(NamedTuple):
-    """A command whose outcome is remembered under its request id.
-
-    `stored_name`: part of the request's fingerprint; it never changes. `outcome`: reads and writes the outcome as JSON.
+    """A command whose outcome is stored under its request id.
+    `stored_name`: part of the request's fingerprint; it never changes. `outcome`: converts the outcome to and from
+    JSON.
     """
 
     stored_name: str
@@ -81,12 +81,12 @@ _REPEATABLE: Final[dict[type[AnyCommand], Repeatable]] = {
 }
 
 _NOT_ASKED: Final = {"wait", "most", "receipt", "new_receipt"}
-"""What a request may differ in and be the same: the look at the end of a wait waits no more; the bound is a setting;
+"""Fields that do not distinguish requests: the final attempt of a queued claim has `wait` 0, `most` is a setting, and
 receipts identify the caller."""
 
 
 def prefetch(commands: Iterable[AnyCommand]) -> Prefetch:
-    """What the commands will read that is known before, for stores that fetch it in one go."""
+    """List the rows that the commands are known to read, so that a store can fetch them at once."""
     records: dict[tuple[str, str], None] = {}
     agents: dict[str, None] = {}
     threads: dict[str, None] = {}
@@ -103,9 +103,9 @@ def prefetch(commands: Iterable[AnyCommand]) -> Prefetch:
 
 
 def handle(command: AnyCommand, caller: Caller, transaction: Transaction) -> Outcome:
-    """Decide the command against what the transaction sees, and append the events. Raises refusals: nothing happened.
-
-    With a `request_id` that was used before, answers as then; another command under the same id is refused.
+    """Decide the command on the state in the transaction, and append the events. A raised refusal means nothing was
+    written.
+    A repeated `request_id` returns the first outcome; raises ReusedError if that id belongs to a different command.
     """
     if caller.request_id is None:
         return _decide(command, caller, transaction)
@@ -126,27 +126,27 @@ def handle(command: AnyCommand, caller: Caller, transaction: Transaction) -> Out
         )
     outcome = _decide(command, caller, transaction)
     if isinstance(outcome, Queued):
-        return outcome  # not what was asked for: the same call may do better later
+        return outcome  # not remembered: a repeat of this call may succeed
     transaction.remember(caller, digest, repeatable.outcome.dump_json(outcome).decode(), scope)
     return outcome
 
 
 def fingerprint(command: AnyCommand) -> bytes:
-    """Identifies a request when it is repeated. Stored for 24 hours."""
-    asked = getattr(command, "asked", None) or command.model_dump_json(exclude=_NOT_ASKED, by_alias=True)
-    receipt = (command.receipt or "") if isinstance(command, ReleaseClaim) else ""  # it says whose claims are released
-    return hashlib.sha256(f"{_REPEATABLE[type(command)].stored_name}{asked}{receipt}".encode()).digest()
+    """Hash that identifies a repeated request. Stored for 24 hours."""
+    content = getattr(command, "asked", None) or command.model_dump_json(exclude=_NOT_ASKED, by_alias=True)
+    receipt = (command.receipt or "") if isinstance(command, ReleaseClaim) else ""  # decides whose claims are released
+    return hashlib.sha256(f"{_REPEATABLE[type(command)].stored_name}{content}{receipt}".encode()).digest()
 
 
 def _scope(command: AnyCommand, caller: Caller) -> str | None:
-    """What besides the principal a request id is unique in: for claims the session, else nothing (""). None: a caller
-    without a session cannot be distinguished from others, so outcomes of its claims are not remembered."""
+    """Scope in which a request id is unique within the principal: the session for claims, otherwise "". None for a
+    claim without a session: such callers cannot be distinguished, so the outcome is not remembered."""
     return caller.session if isinstance(command, AcquireClaim | ReleaseClaim) else ""
 
 
 def _still_held(outcome: ClaimAcquired, command: AnyCommand, caller: Caller, transaction: Transaction) -> ClaimAcquired:
-    """The outcome of a repeated claim, with the time that is left. Raises ExpiredError if the caller holds it no
-    longer."""
+    """Return the outcome of a repeated claim with the remaining lease. Raises ExpiredError if the caller no longer
+    holds it."""
     assert isinstance(command, AcquireClaim)
     who = _identified(command.agent, caller, command.receipt, transaction)
     grants = ((outcome.resource, outcome.version), *outcome.also)
@@ -237,13 +237,13 @@ def _change_records(
             changes.append(RecordChange(after, event, None if isinstance(event, ValueExpired) else basis))
             after = record.evolve(after, event, transaction.at, before.digest, caller.principal)
         records[place] = after
-        standing = record.seen(before, transaction.at)
+        current = record.seen(before, transaction.at)
         results.append(
             Written(
                 namespace=before.namespace,
                 key=before.key,
                 version=after.version,
-                previous_version=standing.version if standing.live else None,
+                previous_version=current.version if current.live else None,
             )
         )
     if fenced:
@@ -254,7 +254,7 @@ def _change_records(
 
 
 def expire_values(transaction: Transaction, limit: int) -> bool:
-    """Notice the ends of the values that were due first, as many as `limit`. False: none was due."""
+    """Record the expiry of up to `limit` values, earliest first. Returns False if none was due."""
     ends = [(due, record.end_of(due, transaction.at)) for due in transaction.due_records(limit)]
     changes = [RecordChange(due, end) for due, end in ends if end is not None]
     if changes:
@@ -265,7 +265,7 @@ def expire_values(transaction: Transaction, limit: int) -> bool:
 def _checked(
     guard: tuple[FencingCondition, ...], who: Who, transaction: Transaction
 ) -> tuple[FencedError | None, tuple[CheckedClaim, ...]]:
-    """The first claim that the writer does not hold, if any, and all of them as the log records them."""
+    """Check the fencing conditions. Returns the first failure, if any, and all conditions as the log records them."""
     if not guard:
         return None, ()
     board = load_board_to_write(transaction, [claim.resource for claim in guard])
@@ -289,7 +289,7 @@ def _take(command: AcquireClaim, caller: Caller, transaction: Transaction) -> Cl
 
 
 def _release(command: ReleaseClaim, caller: Caller, transaction: Transaction) -> ReleaseOutcome:
-    # A caller that passes a receipt acts only as the holder of that receipt, so it releases nothing by name alone.
+    # A caller with a receipt acts only as the holder of that receipt, so it releases nothing by name alone.
     who = _identified(command.agent, caller, command.receipt, transaction, new_receipt=command.receipt)
     if command.resource is None:
         named = transaction.leases.of_agent(who.agent, who.principal)
@@ -307,8 +307,8 @@ def _release(command: ReleaseClaim, caller: Caller, transaction: Transaction) ->
 def _identified(
     name: str, caller: Caller, receipt: str | None, transaction: Transaction, new_receipt: str | None = None
 ) -> Who:
-    """The holder that calls. A receipt counts if a live lease under this name has it, and then replaces the session.
-    Without a session and such a receipt, `new_receipt` identifies the caller from now on."""
+    """Identify the holder that calls. A receipt that belongs to a live lease of this name replaces the session. Without
+    a session and such a receipt, `new_receipt` identifies the caller from now on."""
     who = _who(name, caller)
     if who.session is not None and receipt is None:
         return who

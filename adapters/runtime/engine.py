@@ -1,4 +1,4 @@
-"""An opened store that runs calls, for threads and for coroutines."""
+"""An open store that runs requests from threads and coroutines."""
 
 import asyncio
 import os
@@ -33,15 +33,15 @@ _DONE: Final = object()
 
 
 class Engine:
-    """A store with its bell and writer. `caller`: who calls when a call does not say. Raises refusals as they come."""
+    """A store with its notifier and group commit. `caller`: the default caller. Refusals are raised unchanged."""
 
     room: Callable[[AnyCommand], Awaitable[None]] | None = None
-    """Asked before each write of a coroutine; raises what keeps it from being made."""
+    """Quota check, awaited before each async write; raises to reject it."""
     own_names: Callable[[AnyCommand, Caller], Awaitable[None]] | None = None
-    """Awaited before each write and claim of a coroutine; raises to refuse a name that is not the caller's."""
+    """Name check, awaited before each async write and claim; raises to refuse a name that belongs to somebody else."""
 
     lives_by_leases = False
-    """Whether the session of this process goes on in other processes, until its leases end."""
+    """Whether this process's session continues in other processes until its leases expire."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Engine:
 
     @property
     def log_tailer(self) -> LogTailer:
-        """Tells on the running event loop what came into the log."""
+        """The log tailer of the running event loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._followers:
             self._followers = {it: follower for it, follower in self._followers.items() if not it.is_closed()}
@@ -94,7 +94,7 @@ class Engine:
         return call.answer(self._decided(call.command, caller))
 
     def claim(self, call: ClaimRequest[Answered], caller: Caller) -> Answered:
-        """Claim, or stand in line for as long as the call says."""
+        """Acquire a claim, or queue for it for up to `call.seconds`."""
         caller = self._joined(caller)
         outcome = self._decided(call.command, caller)
         if isinstance(outcome, Queued) and call.seconds:
@@ -132,7 +132,7 @@ class Engine:
         return call.answer(await self._decided_async(call.command, caller))
 
     async def claim_async(self, call: ClaimRequest[Answered], caller: Caller) -> Answered:
-        """As `claim`. A cancelled call leaves its ticket, which keeps its place for a while."""
+        """As `claim`. A cancelled call stops waiting; its ticket keeps its place in the queue for a while."""
         if self.own_names is not None:
             await self.own_names(call.command, caller)
         caller = await self.run_off_loop(partial(self._joined, caller))
@@ -158,7 +158,7 @@ class Engine:
         return await self.run_off_loop(partial(self._answered, call, outcome))
 
     async def read_async(self, call: Query[Answered]) -> Answered:
-        """A listing never holds up other calls."""
+        """As `read`, except that a large query runs in a thread so that it does not block the loop."""
         return await (asyncio.to_thread(self.read, call) if call.large else self.run_off_loop(partial(self.read, call)))
 
     async def wait_async(self, call: BlockingQuery[Answered]) -> Answered:
@@ -171,7 +171,8 @@ class Engine:
         return found if found is not None else await self.read_batched(partial(self._timed_out, call, started))
 
     async def read_batched(self, look: Callable[[Reader], Found]) -> Found:
-        """What reads a few rows, as `aside`; in a remote store together with the looks of others (looks.py)."""
+        """Run a read of a few rows as `run_off_loop` does; batch it with other reads if the store is remote
+        (read_batcher.py)."""
         return await (
             self.log_tailer.read_batcher.take(look)
             if self.store.remote
@@ -179,13 +180,14 @@ class Engine:
         )
 
     async def run_off_loop(self, work: Callable[[], Answered]) -> Answered:
-        """What reads a few rows: on the loop, where that takes some µs, but in a thread when the store is remote."""
+        """Run a read of a few rows: on the loop for a local store (a few µs), in a thread for a remote store."""
         return await asyncio.to_thread(work) if self.store.remote else work()
 
     # --- tokens
 
     def change_token(self, command: TokenCommand, caller: Caller) -> TokenChanged:
-        """From the return on, this process knows the token as it is now; others within a second."""
+        """Change a token. This process applies the change before the call returns; other processes do so within a
+        second."""
         return self._noted(self._decided(command, caller))
 
     async def change_token_async(self, command: TokenCommand, caller: Caller) -> TokenChanged:
@@ -199,48 +201,48 @@ class Engine:
     # --- sessions
 
     def join(self) -> None:
-        """Be one of the processes that keep the own session alive, from now on."""
+        """Make this process one of those that keep its own session alive."""
         self.caller = self._joined(self.caller)
 
     def keep_sessions(self) -> None:
-        """This process lives as long as the sessions that call through it: renew what they hold."""
+        """Renew the leases of all sessions that call through this process, for as long as it runs."""
         self.join()
         self.lease_maintenance.keep_sessions(self.caller.server, self.caller.session)
 
     async def losses(self, caller: Caller, receipt: str | None = None) -> tuple[Loss, ...]:
-        """What the caller's session, or the holder with this receipt, lost since the last call of this."""
+        """Claims that the caller's session, or the holder with this receipt, lost since the previous call."""
         if not await self.read_batched(lambda reader: reader.leases.losses(caller.principal, caller.session, receipt)):
             return ()
-        asked = CollectLostClaims(session=caller.session, receipt=receipt)
-        outcome = await self.writer.run_async(asked, Caller(principal=caller.principal))
+        command = CollectLostClaims(session=caller.session, receipt=receipt)
+        outcome = await self.writer.run_async(command, Caller(principal=caller.principal))
         assert isinstance(outcome, LostClaims)
         return outcome.losses
 
     def lost(self, receipt: str | None = None) -> list[Lost]:
-        """As `lost_async`, for threads, of this process's own session."""
+        """As `lost_async`, for threads and this process's own session."""
         with self.store.reader() as reader:
             if not reader.leases.losses(self.caller.principal, self.caller.session, receipt):
                 return []
-        asked = CollectLostClaims(session=self.caller.session, receipt=receipt)
-        outcome = self.writer.run(asked, Caller(principal=self.caller.principal))
+        command = CollectLostClaims(session=self.caller.session, receipt=receipt)
+        outcome = self.writer.run(command, Caller(principal=self.caller.principal))
         assert isinstance(outcome, LostClaims)
         return self.read(self.requests.lost(outcome.losses))
 
     async def lost_async(self, caller: Caller, receipt: str | None = None) -> list[Lost]:
-        """What the caller's session lost, or the holder with this receipt, since this was asked last, and who holds it
-        now."""
+        """Claims that the caller's session, or the holder with this receipt, lost since the previous call, with their
+        current holders."""
         losses = await self.losses(caller, receipt)
         return await self.read_async(self.requests.lost(losses)) if losses else []
 
     async def end_session(self, caller: Caller) -> None:
-        """End the caller's session, which lives by its calls, because its client did."""
+        """End the caller's session, which its calls kept alive, because its client ended."""
         if caller.session is not None:
             await self.writer.run_async(EndSession(session=caller.session), Caller(principal=caller.principal))
 
-    # --- the end
+    # --- shutdown
 
     def finish_waiting(self) -> None:
-        """Every call that waits, and every one that would from now on, is answered at once as when its time is over."""
+        """Make all current and future blocking calls return at once, as on a timeout."""
         self._waits_end = True
         self.notifier.wake()
         for follower in tuple(self._followers.values()):
@@ -250,12 +252,11 @@ class Engine:
         return self._waits_end
 
     def close(self) -> None:
-        """Finish what runs, then let go of everything; who waits learns that it is closed.
-
-        Calling it again, or after a fork, does nothing.
+        """Finish running commands, release resources, and fail pending waits with "store is closed".
+        A repeated call, or one after a fork, does nothing.
         """
         if self.writer.leads_here():
-            self.writer.refuse()  # a signal handler cannot wait for what it interrupted: the process's end closes it
+            self.writer.refuse()  # in a signal handler: waiting would deadlock; process exit closes the store
         elif self._process == os.getpid():
             self.lease_maintenance.close()
             self._say_goodbye()
@@ -266,7 +267,7 @@ class Engine:
             self.notifier.wake()
 
     def detach_after_fork(self) -> None:
-        """In a forked child: nothing of the parent's may be used or closed here."""
+        """Detach from the parent's store in a forked child, which must neither use nor close it."""
         self.lease_maintenance.detach_after_fork()
         self.writer.detach_after_fork()
         self.store.detach_after_fork()
@@ -275,7 +276,8 @@ class Engine:
         self._followers = {}
 
     def _say_goodbye(self) -> None:
-        """Say goodbye: what a short-lived process claimed lasts as told, for the agent's next one."""
+        """Record that this process ended. Claims of a process that ran only briefly keep their full lease, for the
+        agent's next process."""
         server = self.caller.server
         if not server:
             return
@@ -289,12 +291,12 @@ class Engine:
             cut = lived > self._grace * SECOND
             self.writer.run(Sweep(ended=(server,), heirs=heirs, grace=round(self._grace * SECOND), cut=cut), NOBODY)
         except HoldlogError:
-            return  # then the next one that asks notices that this process is gone
+            return  # another process will detect that this one is gone
 
     # --- steps
 
     def _joined(self, caller: Caller) -> Caller:
-        """`caller`, kept alive by this process."""
+        """Return `caller` as one that this process keeps alive."""
         if not self.keeps:
             return caller if caller.session is None else caller.model_copy(update={"server": BY_CALLS})
         if self.lives_by_leases:
@@ -340,7 +342,7 @@ class Engine:
         return await self.writer.run_async(command, caller, late)
 
     def _sweep_of_gone(self, servers: tuple[str, ...]) -> Sweep | None:
-        """That servers ended which a refusal rests on."""
+        """Build a sweep of those processes behind a refusal that have ended; None if all are alive."""
         gone = tuple(server for server in servers if server and not self.liveness.connected(server))
         if not gone:
             return None
@@ -370,12 +372,12 @@ class Engine:
 
     def _timed_out(self, call: BlockingQuery[Answered], started: float, reader: Reader) -> Answered:
         if (moved := line_of(reader.meta(SEAL))) is not None:
-            raise SealedError(moved)  # nothing will ever come here
+            raise SealedError(moved)  # a sealed store gets no more events
         return call.timed_out(reader, time.monotonic() - started)
 
 
 def _heirs(server: Liveness, gone: Sequence[str], reader: Reader) -> tuple[tuple[str, str, str], ...]:
-    """The sessions of servers that are gone which live on in other processes, as `Sweep` takes them."""
+    """Sessions of ended processes that continue in other processes, in the form that `Sweep` takes."""
     found = ((name, session) for name in gone for session in reader.leases.sessions_of(name))
     others = ((name, session, server.others_of(session)) for name, session in found)
     return tuple((name, session, alive[0]) for name, session, alive in others if alive)

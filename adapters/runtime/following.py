@@ -1,4 +1,4 @@
-"""Everything above a position, and whatever comes after it, for ever."""
+"""Yield all events above a position, and new ones as they are committed."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -14,18 +14,17 @@ PAGE: Final = 100
 
 
 class Came(NamedTuple):
-    """`position`: up to which everything that was chosen was told, with these events."""
+    """A batch of matching events. `position`: every match up to here has now been yielded."""
 
     events: list[RenderedEvent]
     position: int
 
 
 async def follow(engine: Engine, choice: EventFilter, after: int, every: float) -> AsyncGenerator[Came, None]:
-    """Each event once, in order. An empty answer, which only moves the position on, comes when the end of the log is
-    reached, and after `every` seconds without an event. It ends when all waiting is over (`Opened.finish_waiting`).
-
-    Who takes slowly is told from pages of the log, who has everything from the one reader that all share. Raises
-    InvalidError for a position beyond the end, UnavailableError, StoreError. Close it (`contextlib.aclosing`).
+    """Yield each matching event once, in order. A batch without events, which only advances the position, comes at the
+    end of the log and after `every` seconds without an event. Ends when `Engine.finish_waiting` is called.
+    A slow consumer reads pages of the log; consumers that have caught up share one reader. Raises InvalidError for a
+    position beyond the end, UnavailableError, StoreError. Callers must close the generator (`contextlib.aclosing`).
     """
     position = after
     while not engine.waiting_is_over():
@@ -46,7 +45,7 @@ async def follow(engine: Engine, choice: EventFilter, after: int, every: float) 
                 events = await backlog.take(every)
                 if backlog.overflowed:
                     break
-                fresh = [happened for happened in events if happened.position > position]
+                fresh = [event for event in events if event.position > position]
                 position = max(position, backlog.position)
                 yield Came(fresh, position)
 

@@ -1,7 +1,7 @@
-"""Group commit: whatever waits becomes durable in one transaction, and each caller gets its own outcome.
-
-Whoever finds no batch running runs one batch and then hands the lead to the first that waits, so nobody leads for ever;
-coroutines are led by a thread that starts when the first one writes (docs/decisions/0002-group-commit.md).
+"""Group commit: all waiting commands become durable in one transaction, and each caller gets its outcome.
+A caller that finds no batch running runs one batch, then hands the lead to the first waiting caller, so no caller leads
+forever. A thread, started at the first write of a coroutine, leads for coroutines
+(docs/decisions/0002-group-commit.md).
 """
 
 import asyncio
@@ -28,15 +28,16 @@ MAX_BATCH: Final = 256
 MAX_WAITING: Final = 10_000
 MAX_REFUSALS_KEPT: Final = 1_000
 PATIENCE: Final = 5.0
-"""Seconds that a caller waits for the store to take its command."""
+"""Seconds that a caller waits for the store to accept its command."""
 LAST_PATIENCE: Final = 0.5
-"""Least seconds that a batch waits: a process that was stopped must try once before it refuses."""
+"""Minimum seconds that a batch waits: a process that was suspended must try once before it refuses."""
 
 _log = logging.getLogger("holdlog")
 
 
 class Job:
-    """One command on its way. `turn` is held until it is done or should lead; a coroutine's job has a loop instead."""
+    """A pending command. A waiting thread blocks on `turn` until its job is done or should lead; a coroutine's job has
+    a loop instead."""
 
     __slots__ = ("caller", "command", "deadline", "done", "future", "leads", "loop", "outcome", "seen", "turn")
 
@@ -50,7 +51,7 @@ class Job:
         self.turn: threading.Lock | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.future: asyncio.Future[Outcome] | None = None
-        self.seen: object = None  # what a watch gave it
+        self.seen: object = None  # returned by the observer
 
     def result(self) -> Outcome:
         if isinstance(self.outcome, BaseException):
@@ -60,7 +61,7 @@ class Job:
 
 
 class Writer:
-    """Takes commands from threads and coroutines of this process. Safe in threads."""
+    """Runs commands from threads and coroutines of this process. Thread-safe."""
 
     watch: CommandObserver | None = None
 
@@ -70,7 +71,7 @@ class Writer:
         self._lock = threading.Lock()
         self._waiting: deque[Job] = deque()
         self._led = False
-        self._leader = 0  # the thread that runs a batch
+        self._leader = 0  # id of the thread that runs a batch
         self._thread: ThreadPoolExecutor | None = None
         self._refusals: deque[Refusal] = deque(maxlen=MAX_REFUSALS_KEPT)
         self._closed: Callable[[], StoreError] | None = None
@@ -98,8 +99,8 @@ class Writer:
     async def run_async(
         self, command: AnyCommand, caller: Caller, late: Callable[[Outcome], None] | None = None
     ) -> Outcome:
-        """As `run`. A cancelled caller withdraws its command, unless it is in a batch: then the command stands, and
-        `late` is told its outcome."""
+        """As `run`. Cancellation withdraws the command unless a batch has taken it: then it still runs, and `late` is
+        called with its outcome."""
         job = Job(command, caller)
         job.loop = asyncio.get_running_loop()
         job.future = job.loop.create_future()
@@ -114,7 +115,7 @@ class Writer:
             return await asyncio.shield(job.future)
         except asyncio.CancelledError:
             if not self._withdraw(job):
-                job.future.add_done_callback(partial(_told_late, late))  # who is cancelled may be cancelled again
+                job.future.add_done_callback(partial(_told_late, late))  # this wait may be cancelled, too
                 await asyncio.wait([job.future])
             raise
         finally:
@@ -122,19 +123,19 @@ class Writer:
 
     @property
     def waiting(self) -> int:
-        """Commands that no batch took yet."""
+        """Number of commands that no batch has taken yet."""
         return len(self._waiting)
 
     def leads_here(self) -> bool:
-        """Whether this very thread runs a batch: then this is a signal handler that interrupted it."""
+        """Whether this thread is running a batch: then the caller is a signal handler that interrupted it."""
         return self._leader == threading.get_ident()
 
     def refuse(self) -> None:
-        """Take no more commands."""
+        """Accept no more commands."""
         self._closed = StoreError.closed
 
     def close(self) -> None:
-        """Take no more commands, wait until nothing runs, and write the refusals that no batch took along yet."""
+        """Accept no more commands, wait until none runs, and write the refusals that no batch has written yet."""
         self.refuse()
         while self._led:
             time.sleep(0.001)
@@ -145,7 +146,7 @@ class Writer:
                 transaction.note_refusals(tuple(self._refusals))
 
     def detach_after_fork(self) -> None:
-        """In a forked child, where the threads that held the lock are gone: take nothing more."""
+        """Refuse all commands in a forked child, where the threads that held the lock are gone."""
         self._lock = threading.Lock()
         self._closed = StoreError.forked
 
@@ -172,9 +173,9 @@ class Writer:
         job.turn.acquire()
 
     def _give_up(self, job: Job, due: float) -> None:
-        """A coroutine's patience is over. A command that is in a batch already waits for its outcome.
-
-        If the event loop calls this late, the process was stopped, and that time does not count."""
+        """Time out a coroutine's command. One that a batch has taken keeps waiting for its outcome.
+        If the event loop calls this late, the process was suspended, and that time does not count.
+        """
         assert job.loop is not None
         if (late := job.loop.time() - due) > STOPPED:
             job.loop.call_at(again := job.loop.time() + min(late, PATIENCE), self._give_up, job, again)
@@ -183,7 +184,7 @@ class Writer:
             job.future.set_exception(self._turned_away(_too_busy()))
 
     def _step_back(self, job: Job) -> None:
-        """An interrupt: the command is withdrawn, and a lead that its caller has goes on to the next."""
+        """Handle an interrupt: withdraw the command, and pass on the lead if its caller has it."""
         self._store.rollback_interrupted()
         self._withdraw(job)
         if job.leads and not job.done and self._lead_once():
@@ -202,7 +203,7 @@ class Writer:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdlog-writer")
         try:
             self._thread.submit(self._lead_coroutines)
-        except RuntimeError:  # the machine gives no more threads: then this one leads
+        except RuntimeError:  # no more threads available: lead in this one
             self._lead_coroutines()
 
     def _lead_coroutines(self) -> None:
@@ -210,7 +211,8 @@ class Writer:
             pass
 
     def _lead_once(self) -> bool:
-        """Run one batch, then hand on the lead. True: a coroutine's command is next, and a thread must lead it."""
+        """Run one batch, then hand on the lead. Returns True if a coroutine's command is next, which a thread must
+        lead."""
         batch: list[Job] = []
         try:
             self._leader = threading.get_ident()
@@ -222,7 +224,7 @@ class Writer:
             self._leader = 0
             coroutine_next = self._hand_on()
             _answer(batch)
-        except BaseException:  # Ctrl-C in the thread that leads: it is not the neighbours' interrupt
+        except BaseException:  # KeyboardInterrupt in the leading thread must not fail the other callers of the batch
             self._leader = 0
             self._store.rollback_interrupted()
             for job in batch:
@@ -248,9 +250,10 @@ class Writer:
             return False
 
     def _commit(self, batch: Sequence[Job]) -> None:
-        """Give every job its outcome. An unexpected error undoes the batch, and its commands run one by one.
-
-        A future takes any error but StopIteration, and the neighbours would go unanswered."""
+        """Set the outcome of each job. An unexpected error rolls the batch back, and its commands run one by one.
+        StopIteration becomes a RuntimeError: a future does not accept it, and the other callers would never get an
+        outcome.
+        """
         begun = False
         refusals: list[Refusal] = []
         committed: Sequence[str] = ()
@@ -271,7 +274,7 @@ class Writer:
                         refusals.append(_noted(refusal, job, transaction.at))
                 if transaction.wrote and (refusals or self._refusals):
                     transaction.note_refusals([*self._refusals, *refusals])
-                # Here: once it is over, the store may begin the next one, of another thread, with the same object.
+                # Read inside the block: afterwards the store may reuse this object for another thread.
                 wrote, grew, topics = transaction.wrote, transaction.grew, transaction.topics
         except Exception as error:
             doubt = isinstance(error, UnavailableError) and error.in_doubt
@@ -292,7 +295,7 @@ class Writer:
         self._show(batch, committed)
 
     def _show(self, batch: Sequence[Job], topics: Sequence[str]) -> None:
-        """No fault of who watches is the callers'."""
+        """Report the batch to the observer, whose errors must not reach the callers."""
         if self.watch is not None:
             try:
                 self.watch.ran(batch, topics)
@@ -311,7 +314,7 @@ def _noted(refusal: HoldlogError, job: Job, at: int) -> Refusal:
 
 
 def _answer(batch: Sequence[Job]) -> None:
-    """Wake the callers; coroutines once per loop. Doing it again, after an interrupt, does no harm."""
+    """Wake the callers; coroutines once per loop. Safe to repeat after an interrupt."""
     loops: dict[asyncio.AbstractEventLoop, list[Job]] = {}
     for job in batch:
         if job.loop is not None:
@@ -321,7 +324,7 @@ def _answer(batch: Sequence[Job]) -> None:
             if job.turn is not None:
                 job.turn.release()
     for loop, jobs in loops.items():
-        with suppress(RuntimeError):  # the loop is closed: nobody waits for the outcome
+        with suppress(RuntimeError):  # the loop is closed: no coroutine waits for the outcome
             loop.call_soon_threadsafe(_resolve, jobs)
 
 

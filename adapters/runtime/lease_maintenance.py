@@ -1,6 +1,5 @@
-"""What has to happen by itself: leases that this process keeps are renewed, and what is due ends while somebody waits.
-
-One thread, which runs only while there is something to do.
+"""Lease maintenance: renews the leases that this process keeps, and ends what is due while calls wait.
+Uses one thread, which runs only while there is work.
 """
 
 import math
@@ -19,16 +18,17 @@ from holdlog.domain.ports import Reader, Store
 from holdlog.domain.refusals import HoldlogError, SealedError
 
 SWEEP_EVERY: Final = 1.0
-"""Seconds between looks for what is due and for servers that ended, while somebody waits."""
+"""Seconds between checks for due leases and ended processes, while calls wait."""
 SOONEST: Final = 0.001
 TOUCH_SECONDS: Final = 5.0
-"""Seconds between notes that sessions which live by their calls are alive; less than `TOUCH_EVERY`."""
+"""Seconds between records that sessions kept alive by their calls are alive; less than `TOUCH_EVERY`."""
 PARTS: Final = 3
-"""A lease is renewed when one of so many parts of it is over."""
+"""A lease is renewed after this fraction (1/PARTS) of its duration."""
 
 
 class LeaseMaintenance:
-    """`steady`: the clock of leases. `connected`: whether a server lives. Durations in seconds. Safe in threads."""
+    """Maintains leases. `steady`: the clock of leases. `connected`: whether a process is alive. Durations in seconds.
+    Thread-safe."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class LeaseMaintenance:
 
     @contextmanager
     def request_of(self, principal: str | None, session: str) -> Iterator[None]:
-        """While the block runs, a session that lives by its calls has a request open."""
+        """Count an open request of a session that its calls keep alive, while the block runs."""
         with self._news:
             key = (principal, session)
             self._requests[key] += 1
@@ -79,7 +79,7 @@ class LeaseMaintenance:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """While the block runs, what is due ends in time."""
+        """Make due leases and values end on time while the block runs."""
         with self._news:
             self._waiters += 1
             if self._waiters == 1:
@@ -92,12 +92,12 @@ class LeaseMaintenance:
 
     @property
     def waiters(self) -> int:
-        """How many calls wait now."""
+        """Number of calls that wait now."""
         return self._waiters
 
     def keep_sessions(self, server: str, session: str | None) -> None:
-        """From now on, renew what sessions that call through this server hold. `session`: its
-        own, which it keeps alive."""
+        """Renew from now on what sessions that call through process `server` hold. `session`: its own session, which it
+        keeps alive."""
         with self._news:
             self._server = server
             if session is not None:
@@ -105,23 +105,23 @@ class LeaseMaintenance:
             self._wake()
 
     def heard(self, session: str | None) -> None:
-        """A call of this session came."""
+        """Record a call of this session."""
         if self._server and session is not None:
             with self._news:
                 now, before = self._steady(), self._heard.get(session)
                 self._heard[session] = now
-                if before is None or now - before >= self._idle_limit * SECOND:  # nothing of it is renewed any more
+                if before is None or now - before >= self._idle_limit * SECOND:  # its renewal had stopped
                     self._wake()
 
     def took(self, lease: int) -> None:
-        """There may be a new lease to keep, of so many microseconds: the thread wakes if it would come too late."""
+        """Wake the thread if it would otherwise renew a new lease, of `lease` microseconds, too late."""
         if self._server:
             with self._news:
                 if self._next_look > time.monotonic() + lease / SECOND / PARTS:
                     self._wake()
 
     def keep(self, resource: str, version: int) -> None:
-        """Renew this grant until it is let go as often as it was to be kept."""
+        """Renew this grant until `stop_keeping` has been called as often as `keep`."""
         with self._news:
             self._grants[resource, version] += 1
             self._wake()
@@ -131,7 +131,7 @@ class LeaseMaintenance:
             self._grants -= Counter({(resource, version): 1})
 
     def close(self) -> None:
-        """When this returns, nothing is renewed or swept any more."""
+        """Stop. Nothing is renewed or swept after this returns."""
         with self._news:
             self._ended = True
             self._news.notify()
@@ -140,12 +140,12 @@ class LeaseMaintenance:
             thread.join()
 
     def detach_after_fork(self) -> None:
-        """In a forked child, where the thread is gone."""
+        """Detach in a forked child, where the thread is gone."""
         self._news = threading.Condition()
         self._ended = True
 
     def _wake(self) -> None:
-        """With the condition held."""
+        """Wake or start the thread. The caller must hold the condition."""
         if not _began(self._thread) and not self._ended:
             self._thread = threading.Thread(target=self._run, name="holdlog-upkeep", daemon=True)
             self._thread.start()
@@ -156,14 +156,14 @@ class LeaseMaintenance:
         while True:
             try:
                 pause = min(self._sweep(), self._renew(), self._touch())
-            except SealedError:  # nothing ends or is renewed here any more
+            except SealedError:  # a sealed store ends and renews nothing
                 pause = threading.TIMEOUT_MAX
-            except HoldlogError:  # locked, full, replaced: whoever calls learns the cause; this tries again
+            except HoldlogError:  # locked, full, replaced: callers get the cause; this thread tries again
                 pause = SWEEP_EVERY
             with self._news:
                 if self._ended:
                     return
-                if not self._told:  # news that came during the look were not looked at
+                if not self._told:  # else a wake-up came during this pass: run another one at once
                     self._next_look = time.monotonic() + pause
                     self._news.wait(pause if pause < threading.TIMEOUT_MAX else None)
                 self._next_look = math.inf
@@ -172,7 +172,7 @@ class LeaseMaintenance:
                     return
 
     def _sweep(self) -> float:
-        """End what is due. Seconds until the next look."""
+        """End what is due. Returns seconds until the next pass."""
         if not self._waiters:
             return threading.TIMEOUT_MAX
         left, servers, idle = self._left()
@@ -185,8 +185,8 @@ class LeaseMaintenance:
         return min(SWEEP_EVERY, max(SOONEST, left))
 
     def _left(self) -> tuple[float, list[str], bool]:
-        """Seconds until the next lease, queueing call or value ends, the servers that keep leases alive, and whether
-        sessions that lived by their calls have ended."""
+        """Seconds until the next lease, queued call or value ends; the processes that keep leases alive; and whether
+        sessions kept alive by their calls have ended."""
         with self._store.reader() as reader:
             lease, value = reader.leases.next_end(), reader.next_value_end()
             ends = [SWEEP_EVERY] if lease is None else [(lease - self._steady()) / SECOND]
@@ -195,7 +195,8 @@ class LeaseMaintenance:
             return min(ends), reader.leases.servers(), reader.leases.has_idle_sessions(self._steady())
 
     def _renew(self) -> float:
-        """Renew what is worn. Seconds until the next look, which comes in time for whoever cuts leases to the grace."""
+        """Renew leases that need it. Returns seconds until the next pass, soon enough for leases that another process
+        cut to the grace period."""
         if not self._server and not self._grants:
             return threading.TIMEOUT_MAX
         now = self._steady()
@@ -218,7 +219,7 @@ class LeaseMaintenance:
         return min(self._grace / PARTS, max(SOONEST, (min(worn, default=now + SECOND * 3600) - now) / SECOND))
 
     def _touch(self) -> float:
-        """Note that sessions which live by their calls are alive. Seconds until the next look."""
+        """Record that sessions kept alive by their calls are alive. Returns seconds until the next pass."""
         with self._news:
             called, self._called = self._called | self._began, {}
         if not called:
@@ -236,5 +237,5 @@ class LeaseMaintenance:
 
 
 def _began(thread: threading.Thread | None) -> TypeGuard[threading.Thread]:
-    """Ctrl-C may come between the making of a thread and its start."""
+    """Whether the thread has started: Ctrl-C may come between its creation and its start."""
     return thread is not None and thread.ident is not None

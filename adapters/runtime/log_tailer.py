@@ -1,4 +1,4 @@
-"""What came into the log is read once for all coroutines of an event loop; those are woken whom it concerns."""
+"""Tails the log once for all coroutines of an event loop, and wakes those that new events concern."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -12,17 +12,16 @@ from holdlog.domain.refusals import HoldlogError
 from holdlog.projections.waiting import concerned
 
 READ_AT_ONCE: Final = 1_000
-"""Entries of the log; some 2 ms."""
+"""Log entries; reading them takes about 2 ms."""
 WOKEN_AT_ONCE: Final = 8
-"""Waiters in one turn of the loop, each of which may look at the store then: others have their turns in between."""
+"""Waiters woken per iteration of the loop; each may read the store, so other tasks run in between."""
 
 Tell = Callable[[frozenset[str] | None], None]
 
 
 class LogTailer:
-    """Follows the log on the event loop that makes it, as long as somebody listens. Use it on that loop only.
-
-    Whoever listens and then reads the store misses nothing: whatever is committed after that read is told later.
+    """Follows the log while there are listeners. Use it only on the event loop that created it.
+    A caller that first listens and then reads the store misses nothing: later commits cause a notification.
     """
 
     def __init__(self, store: Store, bell: Notifier) -> None:
@@ -37,15 +36,14 @@ class LogTailer:
         self._to_wake: dict[asyncio.Event, None] = {}
         self._rung = False
         self._reading: asyncio.Task[None] | None = None
-        self._position: int | None = None  # up to which was told; None: whoever listens is told that all may be new
+        self._position: int | None = None  # notified up to here; None: report that any stream may have grown
 
     @contextmanager
     def subscribe(self, tell: Tell) -> Iterator[None]:
-        """While the block runs, `tell` is called on the loop with the names of the streams that have new events
-        (`domain/names.py`), once for many events; with None when any may have them. It must not block.
-
-        The names are a hint to look, as bells are: no more than "since the block began, or since you were told last,
-        these grew". It may come once more after the block.
+        """Call `tell` on the loop, while the block runs, with the names of the streams that have new events
+        (`domain/names.py`), once for many events; with None if any stream may have some. It must not block.
+        The names only prompt a read, like any notification: these streams grew since the block began or since the
+        previous call. One more call may come after the block.
         """
         with self._listening():
             self._told.append(tell)
@@ -56,7 +54,7 @@ class LogTailer:
 
     @contextmanager
     def listen(self, concerns: Sequence[str]) -> Iterator[asyncio.Event]:
-        """An event that is set when something of what concerns the waiter may be new (projections/waiting.py)."""
+        """Yield an event that is set when something that concerns the waiter may be new (projections/waiting.py)."""
         rung = asyncio.Event()
         with self._listening():
             for concern in concerns:
@@ -72,8 +70,8 @@ class LogTailer:
                         del self._waiters[concern]
 
     def wake_all(self) -> None:
-        """Everybody looks again, whatever there is. From any thread."""
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        """Wake all waiters, whatever they wait for. Callable from any thread."""
+        with suppress(RuntimeError):  # the loop is closed: it has no waiters
             self._loop.call_soon_threadsafe(self._notify, None)
 
     @contextmanager
@@ -90,7 +88,8 @@ class LogTailer:
                 self._ear.close()
 
     def _hear(self) -> None:
-        """From any thread. Rings that come before the log is read are one."""
+        """Schedule a read of the log. Callable from any thread; notifications that arrive before the read are
+        merged."""
         if not self._rung:
             self._rung = True
             with suppress(RuntimeError):
@@ -110,7 +109,7 @@ class LogTailer:
             self._reading = None
 
     def _news(self) -> frozenset[str] | None:
-        """The streams that grew; None: any may have."""
+        """The streams that grew; None if any may have."""
         before = self._position
         try:
             with self._store.reader() as reader:
@@ -121,8 +120,8 @@ class LogTailer:
                             self._rung = True  # there may be more
                         self._position = entries[-1].position if entries else before
                         return frozenset(it.stream for it in entries if it.position > before)
-                self._position = reader.position()  # the beginning, or the log was set back: nobody looked since
-        except HoldlogError:  # closed, locked, lost: whoever looks learns the cause
+                self._position = reader.position()  # first read, or the log was reset: nothing to compare with
+        except HoldlogError:  # closed, locked, lost: callers get the cause when they read
             self._position = None
         return None
 

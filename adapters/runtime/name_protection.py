@@ -1,4 +1,4 @@
-"""Which agent names a caller with a token may use: not those of the server's own user, nor those of other tokens."""
+"""Which agent names a caller with a token may use: neither those of the server's own user nor those of other tokens."""
 
 import time
 import unicodedata
@@ -18,12 +18,12 @@ from holdlog.domain.threads.commands import Append, ChangeData, ForkThread, Repl
 from holdlog.domain.token import token_name
 
 _KINDS: Final = ("token:", "jwt:", "static")
-"""How the names of principals begin."""
+"""Prefixes of principal names."""
 
 
 class OwnNames:
-    """Safe for coroutines of one loop. `opened`: the main store, which has the tokens of all spaces. `local`: names of
-    the user that runs the server."""
+    """Checks agent names. Safe for coroutines of one loop. `engine`: the main store, which has the tokens of all
+    spaces. `local`: names of the user that runs the server."""
 
     def __init__(self, engine: Engine, local: Iterable[str]) -> None:
         self._engine = engine
@@ -31,11 +31,11 @@ class OwnNames:
         self._remembered: dict[str, tuple[bool, float, int]] = {}
 
     async def require(self, command: AnyCommand, caller: Caller) -> None:
-        """Raise InvalidError for a command under a name that is not the caller's. The local user, who has no
-        principal, may use every name. Releases and commands without a name are not checked, so that holders can
-        release what they were granted before.
-
-        Names of tokens are cached for a second; what this process did to a token counts at once."""
+        """Raise InvalidError for a command under a name that belongs to somebody else. The local user, who has no
+        principal, may use every name. Releases and commands without a name are not checked, so that holders can release
+        what they were granted before.
+        Names of tokens are cached for a second; changes that this process made to a token apply at once.
+        """
         named = _name_in(command)
         if caller.principal is None or named is None:
             return
@@ -65,7 +65,7 @@ class OwnNames:
 
 
 def first_part(name: str) -> str:
-    """The part of a name before its first slash, by which names are compared: without case and compatibility forms."""
+    """The part of a name before its first slash, without case and compatibility forms. Names are compared by it."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).partition("/")[0]
 
 

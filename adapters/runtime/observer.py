@@ -1,4 +1,4 @@
-"""Who is told what a writer does, for figures and traces."""
+"""Observer of the commands that a process runs, for metrics and traces."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -8,13 +8,14 @@ if TYPE_CHECKING:
 
 
 class CommandObserver(Protocol):
-    """Told by whichever thread does it, before the callers are: it must be quick. What it raises is logged."""
+    """Called by the thread that does the work, before the callers get their outcomes: methods must be quick. Errors are
+    logged."""
 
     def received(self) -> object:
-        """A command came; what its job carries along, for whoever watches."""
+        """A command arrived. The returned object is attached to its job as `seen`."""
 
     def turned_away(self) -> None:
-        """A command was not run, because too many wait or it waited too long."""
+        """A command was not run because too many were waiting or it waited too long."""
 
     def ran(self, batch: "Sequence[Job]", topics: Sequence[str]) -> None:
-        """These commands have their outcomes, and what they appended together are events of these topics."""
+        """These commands have their outcomes. `topics`: of the events that they appended together."""

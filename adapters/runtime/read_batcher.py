@@ -1,4 +1,4 @@
-"""Looks of many coroutines at a remote store, taken together: a journey for all that came since the last one."""
+"""Batches concurrent reads of a remote store into one round trip."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -11,12 +11,12 @@ Found = TypeVar("Found")
 ReadWork = Callable[[Reader], Any]
 
 LOOKS_AT_ONCE: Final = 64
-"""In one thread, one after another."""
+"""Reads that one thread runs one after another."""
 THREADS: Final = 4
 
 
 class ReadBatcher:
-    """Of one event loop, on which alone it may be used."""
+    """Batches the reads of one event loop; use it only there."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -24,11 +24,9 @@ class ReadBatcher:
         self._taking: set[asyncio.Task[None]] = set()
 
     async def take(self, look: Callable[[Reader], Found]) -> Found:
-        """What `look` finds in a snapshot that is made after this call. It runs in a thread, shares its reader with
-        the looks of others, and gets the very objects that they got where it asks the same: they must not be changed.
-
-        Raises what `look` raises.
-        """
+        """Return the result of `look` on a snapshot made after this call. `look` runs in a thread and shares its reader
+        with other reads; equal reads return the same objects, so callers must not change them. Raises what `look`
+        raises."""
         future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
         self._asked.append((look, future))
         if len(self._taking) < THREADS:
@@ -43,20 +41,20 @@ class ReadBatcher:
             found = await asyncio.to_thread(self._found, [look for look, _ in taken])
             for (_, future), result in zip(taken, found, strict=True):
                 if future.done():
-                    continue  # whoever asked was cancelled meanwhile
+                    continue  # its caller was cancelled meanwhile
                 if isinstance(result, Exception):
                     future.set_exception(result)
                 else:
                     future.set_result(result)
 
     def _found(self, looks: Sequence[ReadWork]) -> list[Any]:
-        """The result of each, or the exception that it ended with."""
+        """The result of each read, or the exception it raised."""
         found: list[Any] = []
         try:
             with self._store.snapshot() as reader:
                 once = cast(Reader, MemoizedReader(reader))
                 found.extend(_attempted(look, once) for look in looks)
-        except Exception as error:  # the store's, which ends all looks that are left
+        except Exception as error:  # of the store: it fails all remaining reads
             found += [error] * (len(looks) - len(found))
         return found
 
@@ -69,7 +67,7 @@ def _attempted(look: ReadWork, reader: Reader) -> Any:
 
 
 class MemoizedReader:
-    """A reader of one snapshot, or a part of it, that answers the same question once."""
+    """A reader of one snapshot, or a part of it, that remembers the result of each call."""
 
     def __init__(self, asked: object) -> None:
         self._asked = asked

@@ -1,4 +1,4 @@
-"""One call as it came: which store it is for, who makes it, and what they may do."""
+"""The context of one request: its store, its caller, and what the caller may do."""
 
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
@@ -14,7 +14,7 @@ async def _always() -> bool:
 
 
 class RequestContext(NamedTuple):
-    """`still`: whether its token counts even now, for streams, which may outlive it."""
+    """`still`: whether the token is still valid, for streams, which may outlive it."""
 
     engine: Engine
     caller: Caller
@@ -23,5 +23,5 @@ class RequestContext(NamedTuple):
 
     @property
     def requests(self) -> Requests:
-        """Each raises DeniedError for what the grants do not allow."""
+        """Builder of requests. Each method raises DeniedError for what the grants do not allow."""
         return self.engine.requests if self.grants is EVERYTHING else self.engine.requests.within(self.grants)

@@ -1,4 +1,4 @@
-"""The end of the log, read once for all who follow it on one event loop."""
+"""The end of the log, read once for all followers on one event loop."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -17,11 +17,11 @@ from holdlog.domain.refusals import HoldlogError
 
 READ_AT_ONCE: Final = 32
 BACKLOG_BYTES: Final = 1024 * 1024
-"""What waits for one who follows slowly; beyond it the log has to be read again for him."""
+"""Bytes buffered for a slow follower; beyond this it must read the log again."""
 
 
 class RenderedEvent:
-    """One event, encoded once for many."""
+    """One event, encoded once for many followers."""
 
     def __init__(self, recorded: Recorded[Event], shown: Callable[[str], str] | None) -> None:
         self.recorded = recorded
@@ -33,7 +33,7 @@ class RenderedEvent:
         self._text: str | None = None
 
     def text(self, sees: Callable[[str], bool] | None) -> str:
-        """Compact JSON on one line, for somebody who sees these streams."""
+        """Compact JSON on one line, for a caller who may see the streams that `sees` allows."""
         if self._names_others and sees is not None:
             return event_view(self.recorded, self._shown, sees).model_dump_json()
         if self._text is None:
@@ -42,9 +42,8 @@ class RenderedEvent:
 
 
 class Backlog:
-    """What came for one who follows and was not taken yet. `begins`: only what lies above that position comes here.
-
-    `position`: up to which the log was looked at. `overflowed`: too much came; nothing comes any more."""
+    """Events buffered for one follower. `begins`: contains only events above this position. `position`: up to which the
+    log was read. `overflowed`: the buffer was full; it gets no more events."""
 
     def __init__(self, choice: EventFilter, begins: int) -> None:
         self.begins = self.position = begins
@@ -56,7 +55,8 @@ class Backlog:
         self._error: HoldlogError | None = None
 
     async def take(self, seconds: float) -> list[RenderedEvent]:
-        """What came, or nothing after some seconds. Raises the refusal when the log cannot be read."""
+        """Wait up to `seconds` for events and return them; empty on a timeout. Raises the refusal if the log cannot be
+        read."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -69,11 +69,11 @@ class Backlog:
     def put(self, batch: Sequence[RenderedEvent]) -> None:
         if self.overflowed:
             return
-        for happened in batch:
-            recorded = happened.recorded
-            if self._choice.may_fit(recorded.envelope.stream, happened.kind) and self._choice.fits(recorded):
-                self._events.append(happened)
-                self._held += happened.size
+        for event in batch:
+            recorded = event.recorded
+            if self._choice.may_fit(recorded.envelope.stream, event.kind) and self._choice.fits(recorded):
+                self._events.append(event)
+                self._held += event.size
         self.position = max(self.position, batch[-1].position)
         if self._held > BACKLOG_BYTES:
             self.overflowed, self._events = True, []
@@ -89,7 +89,7 @@ class Backlog:
 
 
 class Tail:
-    """For coroutines of one loop; runs as long as somebody follows."""
+    """Reads the end of the log for coroutines of one loop, while there are followers."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -102,14 +102,14 @@ class Tail:
 
     @contextmanager
     def join(self, choice: EventFilter, position: int) -> Iterator[Backlog]:
-        """What comes from now on, for one who has seen the log up to a position."""
+        """Yield a backlog of new events for a follower that has read the log up to `position`."""
         if not self._backlogs:
             self._position = position
             _tails[self._follower] = self
             self._ear.enter_context(self._follower.subscribe(self._hear))
         backlog = Backlog(choice, self._position)
         self._backlogs.append(backlog)
-        self._hear(None)  # nobody told what came between that position and now
+        self._hear(None)  # no notification covers events between that position and now
         try:
             yield backlog
         finally:
@@ -133,7 +133,7 @@ class Tail:
                 start = self._position
                 batch = await self._engine.run_off_loop(partial(self._above, start))
                 if start != self._position:
-                    self._news = True  # all left meanwhile, and others came
+                    self._news = True  # all followers left meanwhile, and others joined
                 elif batch:
                     self._position = batch[-1].position
                     self._news = self._news or len(batch) == READ_AT_ONCE
@@ -155,7 +155,7 @@ class Tail:
 
 
 def tail_of(engine: Engine) -> Tail:
-    """The one that runs on this loop, or a new one."""
+    """The tail of the running loop, or a new one."""
     return _tails.get(engine.log_tailer) or Tail(engine)
 
 

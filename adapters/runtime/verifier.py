@@ -1,4 +1,4 @@
-"""Who is let in: tokens of the store, one static token, JWT of an identity provider."""
+"""Verifies tokens: those of the store, one static token, JWTs of an identity provider."""
 
 import hmac
 import time
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdlog.adapters.auth.jwt import JwtBearers, JwtOptions
 
 REMEMBERED_SECONDS: Final = 1.0
-"""What was found of a stored token; so long another process's revocation may go unnoticed here."""
+"""Seconds that a stored token is cached; a revocation by another process takes effect here after this time at most."""
 JWT_SECONDS: Final = 30.0
 MOST_REMEMBERED: Final = 1_024
 
@@ -25,7 +25,7 @@ STATIC: Final = Principal("static", EVERYTHING)
 
 
 class Verifier:
-    """Safe for coroutines of one loop. `opened`: the main store, which has the tokens of all spaces."""
+    """Safe for coroutines of one loop. `engine`: the main store, which has the tokens of all spaces."""
 
     def __init__(self, engine: Engine, static: str | None = None, jwt: "JwtBearers | None" = None) -> None:
         self._engine = engine
@@ -34,9 +34,9 @@ class Verifier:
         self._remembered: dict[str, _Found] = {}
 
     async def verify(self, text: str) -> Principal | None:
-        """Who a token stands for; None: for nobody (any more). Raises UnavailableError.
-
-        What this process did to a token counts at once, what others did after a second at most."""
+        """The principal that a token identifies; None if it is invalid, expired or revoked. Raises UnavailableError.
+        Changes that this process made to a token apply at once, those of other processes within a second.
+        """
         hashed = hash_of(text)
         if self._static is not None and hmac.compare_digest(hashed, self._static):
             return STATIC
@@ -58,11 +58,12 @@ class Verifier:
         return principal
 
     def offers_any(self) -> bool:
-        """Whether anybody can get in at all: a static token, JWT, or a token of the store that was not revoked."""
+        """Whether any token can be valid: a static token, JWT, or a token of the store that was not revoked."""
         return self._static is not None or self._jwt is not None or any(it.is_known for it in self._tokens(-1))
 
     def is_asked_for(self) -> bool:
-        """Whether a token must be shown: there is or was any. Who revokes the last one opens nothing to everybody."""
+        """Whether callers must present a token: one exists or existed. Revoking the last token does not open the store
+        to everybody."""
         return self._static is not None or self._jwt is not None or bool(self._tokens(1))
 
     def _tokens(self, limit: int) -> list[Token]:
@@ -74,7 +75,8 @@ class Verifier:
 
 
 class _Found(NamedTuple):
-    """`until`: on the monotonic clock. `changes`: as many as this process had made when it looked."""
+    """`until`: on the monotonic clock. `changes`: the number of token changes by this process at the time of the
+    read."""
 
     principal: Principal
     until: float
@@ -92,7 +94,7 @@ def build_verifier(
     jwt: "JwtOptions | None",
     tell: Callable[[str], None],
 ) -> Verifier:
-    """With whatever is configured. `tell` is told what is unwise. Raises InvalidError: then do not start."""
+    """Build a verifier from the configuration. `tell` receives warnings. Raises InvalidError: then do not start."""
     static = static_token(environ, auth_token_file, tell)
     bearers = None
     if jwt is not None:

@@ -1,4 +1,4 @@
-"""Taking claims, at once or after a stay in line."""
+"""Acquire claims, immediately or from the queue."""
 
 from typing import Final
 
@@ -10,15 +10,16 @@ from holdlog.domain.claims.queue import grant, grant_waiting, holds_all
 from holdlog.domain.refusals import BusyError, DeadlockError, Hold, InvalidError, Link, UnavailableError
 
 MAX_TICKETS: Final = 1_000
-"""In line, over all resources."""
+"""Over the queues of all resources."""
 MAX_WAITERS_SHOWN: Final = 20
-"""Those in line whom a holder is told about: the first."""
+"""Waiters that a holder's response lists: the first ones."""
 
 
 def acquire(
     command: AcquireClaim, who: Who, server: str, held: HeldCounts, board: ClaimBoard
 ) -> ClaimAcquired | Queued:
-    """`who`: a session or a receipt identifies it. `held`: what its session and its principal hold.
+    """Acquire the claim, or queue for it. `who`: identified by a session or a receipt. `held`: what its session and its
+    principal hold.
 
     Raises BusyError, DeadlockError; InvalidError beyond `most` claims."""
     options: tuple[ResourceSet, ...] = (
@@ -26,13 +27,13 @@ def acquire(
         *((other,) for other in command.alternatives),
     )
     place = _place(command, who, board)
-    wish = WantedClaim(who, command.mode, options, place.ticket.turn if place else float("inf"))
+    wanted = WantedClaim(who, command.mode, options, place.ticket.turn if place else float("inf"))
     offered = [option for option in options if _is_offered(option, who, board)]
     ring: list[Link] = []
     for option in (*offered, *(it for it in options if it not in offered)):
         if holds_all(option, who, command.mode, board):
             return _renewed(command, option, who, server, board)
-        if not board.is_free(wish, option):
+        if not board.is_free(wanted, option):
             continue
         ring = _ring_of(command, option, who, server, board)
         if not ring:
@@ -40,14 +41,14 @@ def acquire(
             return _granted(command, option, who, server, place, board)
     if ring:
         raise DeadlockError(command.resource, tuple(ring))
-    return _queue_or_refuse(command, wish, server, held, place, board)
+    return _queue_or_refuse(command, wanted, server, held, place, board)
 
 
 def _place(command: AcquireClaim, who: Who, board: ClaimBoard) -> Waiting | None:
-    """The ticket that an earlier call for the very same left."""
-    asked = (command.mode, command.also, command.alternatives)
+    """The ticket that an earlier call with the same request left."""
+    requested = (command.mode, command.also, command.alternatives)
     for waiting in board.tickets_of(command.resource, who):
-        if (waiting.ticket.mode, waiting.ticket.also, waiting.ticket.alternatives) == asked:
+        if (waiting.ticket.mode, waiting.ticket.also, waiting.ticket.alternatives) == requested:
             return waiting
     return None
 
@@ -58,8 +59,8 @@ def _is_offered(option: ResourceSet, who: Who, board: ClaimBoard) -> bool:
 
 
 def _ring_of(command: AcquireClaim, option: ResourceSet, who: Who, server: str, board: ClaimBoard) -> list[Link]:
-    """The agents that would wait for each other for ever if a caller that also waits in another call got this; empty
-    when there would be none."""
+    """The agents that would wait for each other forever if a caller that also waits in another call got this; empty
+    if there are none."""
     if not any(waiting.lease.who == who for waiting in board.present()):
         return []
     trial = board.copy()
@@ -75,7 +76,7 @@ def _require_room(
     place: Waiting | None,
     board: ClaimBoard,
 ) -> None:
-    """Also for what is waited for: it is granted without asking again."""
+    """Check the limits, also for what is waited for: it is granted without another check."""
     new = max(sum(1 for resource in option if board.hold_of(resource, who) is None) for option in options)
     waits = [waiting for waiting in board.waiting() if waiting != place and waiting.lease.principal == who.principal]
     of_session = [
@@ -86,7 +87,7 @@ def _require_room(
 
 
 def _most_of(waits: list[Waiting]) -> int:
-    """How many resources these tickets may still get."""
+    """How many resources these tickets may still be granted."""
     return sum(max(map(len, waiting.wish.options)) for waiting in waits)
 
 
@@ -108,7 +109,7 @@ def _renewed(command: AcquireClaim, option: ResourceSet, who: Who, server: str, 
 
 
 def _lease(command: AcquireClaim, hold: LiveHold, who: Who, server: str, board: ClaimBoard) -> Lease:
-    """The lease of an own grant, renewed. A length that the agent chose once stays, unless it chooses another."""
+    """The renewed lease of the caller's own grant. A duration that the agent chose stays unless it chooses another."""
     chosen = command.explicit or not hold.lease.explicit
     length = command.lease if chosen else hold.lease.duration
     return hold.lease._replace(
@@ -145,7 +146,7 @@ def _granted(
         last_seen_at=board.now,
     )
     ended_at = grant(option, command.mode, pattern, place, board)
-    grant_waiting(board)  # a mode that became shared lets others in
+    grant_waiting(board)  # a grant that became shared admits others
     return _acquired(option, who, board, ended_at=ended_at)
 
 
@@ -155,7 +156,7 @@ def _acquired(
     holds = [hold for resource in option if (hold := board.hold_of(resource, who)) is not None]
     main, *others = holds
     past_of, past = None, None
-    if not ended_at:  # else the caller takes up what its former session did, not what was done before that
+    if not ended_at:  # otherwise the caller resumes the work of its former session, not what preceded it
         past_of, past = board.last_end(option) or (None, None)
     others_in_line = [waiting for waiting in board.queued_for(main.resource) if not waiting.lease.is_of(who)]
     return ClaimAcquired(
@@ -233,7 +234,7 @@ def _take_ticket(command: AcquireClaim, who: Who, board: ClaimBoard) -> int:
     tickets = board.waiting()
     if len(tickets) >= MAX_TICKETS:
         raise UnavailableError(f"{MAX_TICKETS} calls stand in line already", retry_after=5.0)
-    for old in board.tickets_of(command.resource, who):  # it asked for something else beside it
+    for old in board.tickets_of(command.resource, who):  # that call requested another combination
         left = ClaimUnqueued(agent=who.agent, principal=who.principal, ticket=old.ticket.version, why="left")
         board.record(command.resource, left)
         board.drop(old.lease.key)
@@ -252,16 +253,16 @@ def _take_ticket(command: AcquireClaim, who: Who, board: ClaimBoard) -> int:
 
 
 def _describe(wish: WantedClaim, board: ClaimBoard) -> Hold:
-    """Who stands in the way of a wish's first option."""
+    """Describe what blocks the first option of a wanted claim."""
     option = wish.options[0]
-    rivals = [rival for resource in option for rival in board.conflicting_holds(resource, wish.mode, wish.who, option)]
-    asked = next((it for it in option if any(board.conflicting_holds(it, wish.mode, wish.who, option))), option[0])
+    holds = [hold for resource in option for hold in board.conflicting_holds(resource, wish.mode, wish.who, option)]
+    blocked = next((it for it in option if any(board.conflicting_holds(it, wish.mode, wish.who, option))), option[0])
     queue_length = len({waiting.lease.key for resource in option for waiting in board.queued_for(resource)})
-    if rivals:
-        return _hold(asked, rivals, queue_length, wish, board)
+    if holds:
+        return _hold(blocked, holds, queue_length, wish, board)
     first = board.ahead(wish, option)[0]
     return Hold(
-        resource=asked,
+        resource=blocked,
         held_by=first.ticket.agent,
         claimed_at=first.ticket.since,
         version=first.ticket.version,
@@ -276,7 +277,7 @@ def _describe(wish: WantedClaim, board: ClaimBoard) -> Hold:
 
 def _hold(asked: str, rivals: list[LiveHold], queue_length: int, wish: WantedClaim, board: ClaimBoard) -> Hold:
     first = rivals[0]
-    holders = tuple(dict.fromkeys((rival.grant.agent, rival.grant.principal) for rival in rivals))
+    holders = tuple(dict.fromkeys((hold.grant.agent, hold.grant.principal) for hold in rivals))
     named = holders if len(holders) > 1 else ()
     return Hold(
         resource=asked,
@@ -285,7 +286,7 @@ def _hold(asked: str, rivals: list[LiveHold], queue_length: int, wish: WantedCla
         version=first.grant.version,
         expires_in=first.lease.deadline - board.now,
         idle=board.now - first.lease.last_call_at,
-        servers=tuple(dict.fromkeys(rival.lease.server for rival in rivals)),
+        servers=tuple(dict.fromkeys(hold.lease.server for hold in rivals)),
         queue_length=queue_length,
         covered_by=first.resource if first.resource != asked else None,
         holders=tuple(agent for agent, _ in named),

@@ -1,7 +1,7 @@
-"""The board: all claims and leases that bear on one command, and the rules of who may hold what beside whom.
+"""The board: all claims and leases that are relevant to one command, and the rules of who may hold what with whom.
 
-The rule: a wish is granted when it is compatible with every live grant of others, and with every earlier ticket whose
-waiter is in its call and does not itself wait for the one who asks.
+The rule: a wanted claim is granted if it is compatible with every live grant of others, and with every earlier ticket
+whose waiter is in its call and does not itself wait for the caller.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,11 +13,11 @@ from holdlog.domain.claims.resource import covering, overlap
 from holdlog.domain.refusals import Link
 
 ResourceSet = tuple[str, ...]
-"""Resources that an agent asks for together."""
+"""Resources that an agent requests together."""
 
 
 class WantedClaim(NamedTuple):
-    """What an agent asks for: all resources of one of the `options`. `turn`: its place among all tickets."""
+    """What an agent requests: all resources of one of the `options`. `turn`: its place among all tickets."""
 
     who: Who
     mode: Mode
@@ -26,7 +26,7 @@ class WantedClaim(NamedTuple):
 
 
 class LiveHold(NamedTuple):
-    """A live grant of another that a wish is not compatible with."""
+    """A live grant and its lease."""
 
     resource: str
     grant: Grant
@@ -48,10 +48,10 @@ class Waiting(NamedTuple):
 
 
 class ClaimBoard:
-    """`now`: the store's steady clock; a lease that is due there counts as ended. `at`: microseconds UTC.
+    """`now`: the store's steady clock; a lease that is due by then counts as ended. `at`: microseconds UTC.
 
-    What a command decides is recorded here as it goes, so that the next step sees it: `changes` are the events, `kept`
-    and `dropped` what becomes of leases, `losses` the grants that ended without a release by their holder.
+    Records each decision of a command immediately, so that the next step sees it: `changes` are the events, `kept` and
+    `dropped` the changed and removed leases, `losses` the grants that ended without a release by their holder.
     """
 
     def __init__(self, claims: Iterable[Claim], leases: Iterable[Lease], now: int, at: int) -> None:
@@ -65,16 +65,16 @@ class ClaimBoard:
         self.losses: list[Loss] = []
 
     def copy(self) -> "ClaimBoard":
-        """To try something out."""
+        """A copy to try changes on."""
         return ClaimBoard(self.claims.values(), self.leases.values(), self.now, self.at)
 
-    # --- look
+    # --- read
 
     def claim(self, resource: str) -> Claim:
         return self.claims.get(resource) or Claim(resource)
 
     def lease(self, resource: str, version: int) -> Lease | None:
-        """The lease, unless it is due."""
+        """The lease, unless it has expired."""
         lease = self.leases.get((resource, version))
         return lease if lease is not None and lease.deadline > self.now else None
 
@@ -86,7 +86,7 @@ class ClaimBoard:
             yield from (claim for name, claim in self.claims.items() if name.startswith(resource) and name != resource)
 
     def holds(self, resource: str) -> list[LiveHold]:
-        """The live grants of this very resource, oldest first."""
+        """The live grants of exactly this resource, oldest first."""
         found = ((grant, self.lease(resource, grant.version)) for grant in self.claim(resource).grants)
         return [LiveHold(resource, grant, lease) for grant, lease in found if lease is not None]
 
@@ -100,7 +100,7 @@ class ClaimBoard:
     def conflicting_holds(
         self, resource: str, mode: Mode, who: Who | None, option: ResourceSet = ()
     ) -> Iterator[LiveHold]:
-        """The holds that conflict with a claim of the resource. `who` None: all of them, but for modes that are both
+        """The holds that conflict with a claim of the resource. `who` None: of any holder, unless both modes are
         shared. Holds of resources in `option` that `who` may resume do not conflict."""
         for claim in self.overlapping(resource):
             for hold in self.holds(claim.resource):
@@ -115,7 +115,7 @@ class ClaimBoard:
         return resumes or lease.is_of(who) or lease.lets_in(who)
 
     def waiting(self) -> list[Waiting]:
-        """All live tickets, in turn."""
+        """All live tickets, in queue order."""
         found = (
             Waiting(claim.resource, ticket, lease)
             for claim in self.claims.values()
@@ -125,11 +125,11 @@ class ClaimBoard:
         return sorted(found, key=lambda waiting: waiting.ticket.turn)
 
     def present(self) -> list[Waiting]:
-        """Those whose waiters are in their calls."""
+        """The live tickets whose waiters are in a call."""
         return [waiting for waiting in self.waiting() if waiting.lease.waiting_until > self.now]
 
     def tickets_of(self, resource: str, who: Who) -> list[Waiting]:
-        """The tickets for exactly this resource: its own, and those of ended sessions with the same name and
+        """The tickets of `who` for exactly this resource, and those of ended sessions with the same name and
         principal."""
         return [
             Waiting(resource, ticket, lease)
@@ -139,11 +139,11 @@ class ClaimBoard:
         ]
 
     def queued_for(self, resource: str) -> list[Waiting]:
-        """The live tickets that ask for something which overlaps the resource, in turn."""
+        """The live tickets for anything that overlaps the resource, in queue order."""
         return [waiting for waiting in self.waiting() if _asks_for(waiting, (resource,))]
 
     def last_end(self, option: ResourceSet) -> tuple[str, PastHold] | None:
-        """Which hold of these or of what overlaps them ended last, as far as it is on the board, and of what."""
+        """The last ended hold on the board of these or of what overlaps them, with its resource."""
         claims = [claim for resource in option for claim in (self.claim(resource), *self.overlapping(resource))]
         ends = [(claim.resource, claim.past) for claim in claims if claim.past is not None]
         return max(ends, key=lambda end: end[1].at, default=None)
@@ -156,8 +156,8 @@ class ClaimBoard:
         ) and not (self.ahead(wish, option))
 
     def ahead(self, wish: WantedClaim, option: ResourceSet) -> list[Waiting]:
-        """The waiters in a call that came earlier and want the same, except those that wait for the caller. Nobody is
-        ahead of a caller for what it takes back from an ended session of its name, because that is held already."""
+        """The waiters in a call that came earlier and want the same, except those that wait for the caller. No waiter
+        is ahead of a caller that resumes a claim of an ended session of its name, because that is already held."""
         option = tuple(resource for resource in option if not self._takes_back(resource, wish))
         earlier = [
             waiting
@@ -178,20 +178,22 @@ class ClaimBoard:
         return any(hold.grant.mode in ("exclusive", wish.mode) for hold in former)
 
     def cycle(self, wish: WantedClaim) -> list[Link]:
-        """The ring of agents that would wait for each other if this wish were to wait; empty when there is none."""
+        """The cycle of agents that would wait for each other if this claim waited; empty if there is none."""
         wishes = [wish, *(waiting.wish for waiting in self.present())]
-        return self._first_ring([it for it in wishes if it.who == wish.who], wishes)  # maybe one of its other calls
+        return self._first_ring(
+            [it for it in wishes if it.who == wish.who], wishes
+        )  # or another call of the same agent
 
     def closed_ring(self) -> list[Link]:
-        """The agents that already wait for each other, empty when there are none. A grant to an agent that also waits
-        can close such a ring."""
+        """The cycle of agents that already wait for each other; empty if there is none. A grant to an agent that also
+        waits can close one."""
         wishes = [waiting.wish for waiting in self.present()]
         return self._first_ring(wishes, wishes)
 
     # --- record
 
     def record(self, resource: str, event: ClaimEvent) -> int:
-        """The version of the event."""
+        """Record the event. Returns its version."""
         before = self.claim(resource)
         self.changes.append((before, event))
         self.claims[resource] = after = evolve(before, event, self.at, before.digest)
@@ -220,39 +222,39 @@ class ClaimBoard:
     # --- who waits for whom
 
     def _holds_or_waits(self, who: Who) -> bool:
-        """Nobody waits for an agent that has neither a grant nor a ticket here."""
+        """Whether `who` has a grant or a ticket here; otherwise no agent waits for it."""
         return any(lease.who == who for lease in self.leases.values())
 
     def _holders(self, wish: WantedClaim, option: ResourceSet) -> set[Who]:
         return {
-            rival.lease.who
+            hold.lease.who
             for resource in option
-            for rival in self.conflicting_holds(resource, wish.mode, wish.who, option)
+            for hold in self.conflicting_holds(resource, wish.mode, wish.who, option)
         }
 
     def _links(self) -> dict[Who, set[Who]]:
-        """For whom each waiter waits: holders, and those who stand before it."""
+        """The agents that each waiter waits for: holders, and waiters ahead of it."""
         links: dict[Who, set[Who]] = {}
         present = self.present()
         for number, waiting in enumerate(present):
-            wish = waiting.wish
-            found = links.setdefault(wish.who, set())
-            for option in wish.options:
-                found |= self._holders(wish, option)
+            wanted = waiting.wish
+            found = links.setdefault(wanted.who, set())
+            for option in wanted.options:
+                found |= self._holders(wanted, option)
                 found |= {
                     before.lease.who
                     for before in present[:number]
                     if _asks_for(before, option)
-                    and not (wish.mode == "shared" == before.ticket.mode)
-                    and not before.lease.lets_in(wish.who)
+                    and not (wanted.mode == "shared" == before.ticket.mode)
+                    and not before.lease.lets_in(wanted.who)
                 }
-            found.discard(wish.who)
+            found.discard(wanted.who)
         return links
 
     def _stuck(self, wishes: list[WantedClaim]) -> set[Who]:
-        """Waiters that nobody but one another can let go on. A wish with several options is stuck when all are.
+        """The waiters that only each other can unblock. A claim with several options is stuck if all of them are.
 
-        Only holders count: who stands before another is passed by when it waits for that other one.
+        Only holders count: a waiter ahead of another is skipped if it waits for that other one.
         """
         holders = [(wish.who, [self._holders(wish, option) for option in wish.options]) for wish in wishes]
         stuck = {who for who, _ in holders}
@@ -269,9 +271,9 @@ class ClaimBoard:
     def _ring(self, wish: WantedClaim, wishes: list[WantedClaim], stuck: set[Who]) -> list[Link]:
         path: list[tuple[Who, str]] = []  # an agent, and what it waits for
         while wish.who not in (who for who, _ in path):
-            rival = self._stuck_hold(wish, stuck)
-            path.append((wish.who, rival.resource))
-            wish = next(it for it in wishes if it.who == rival.lease.who and self._is_stuck(it, stuck))
+            hold = self._stuck_hold(wish, stuck)
+            path.append((wish.who, hold.resource))
+            wish = next(it for it in wishes if it.who == hold.lease.who and self._is_stuck(it, stuck))
         ring = path[[who for who, _ in path].index(wish.who) :]
         return [
             Link(who.agent, ring[number - 1][1], waited, who.principal) for number, (who, waited) in enumerate(ring)
@@ -282,16 +284,14 @@ class ClaimBoard:
 
     def _stuck_hold(self, wish: WantedClaim, stuck: set[Who]) -> LiveHold:
         option = wish.options[0]
-        rivals = (
-            rival for resource in option for rival in self.conflicting_holds(resource, wish.mode, wish.who, option)
-        )
-        return next(rival for rival in rivals if rival.lease.who in stuck)
+        holds = (hold for resource in option for hold in self.conflicting_holds(resource, wish.mode, wish.who, option))
+        return next(hold for hold in holds if hold.lease.who in stuck)
 
 
 def _asks_for(waiting: Waiting, option: ResourceSet) -> bool:
-    """Whether any resource that a ticket asks for overlaps one of these."""
-    asked = (waiting.resource, *waiting.ticket.also, *waiting.ticket.alternatives)
-    return any(overlap(one, other) for one in asked for other in option)
+    """Whether any resource that a ticket requests overlaps one of these."""
+    wanted = (waiting.resource, *waiting.ticket.also, *waiting.ticket.alternatives)
+    return any(overlap(one, other) for one in wanted for other in option)
 
 
 def _reaches(links: dict[Who, set[Who]], start: Who, goal: Who) -> bool:

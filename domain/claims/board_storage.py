@@ -1,4 +1,4 @@
-"""Between the board and a transaction: load what bears on a command, and write what was decided."""
+"""Load the board for a command from a transaction, and save what was decided."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -11,17 +11,17 @@ from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import ClaimChange, Reader, Transaction
 
 NOT_RECORDED: Final = "not-recorded"
-"""Recorded for a lease whose session is not known. It counts as ended, so a caller with its holder's name may resume
+"""The session of a lease whose session is unknown. It counts as ended, so a caller with its holder's name may resume
 the claim."""
 MAX_DUE: Final = 500
-"""Leases or values that are ended in one step."""
+"""Leases or values that expire in one step."""
 
 
 def load_board(reader: Reader, resources: Iterable[str], now: int, at: int) -> ClaimBoard:
-    """The board of these resources: whatever overlaps them, all tickets, and what those ask for.
+    """Load the board of these resources: all that overlaps them, all tickets, and the resources those request.
 
-    Grants and tickets whose leases are not known, as in a copy of the log, last for the grace. `now`: steady; `at`:
-    UTC; both in microseconds.
+    Grants and tickets with unknown leases, as in a copy of the log, last for the grace period. `now`: steady clock;
+    `at`: UTC; both in microseconds.
     """
     claims = {claim.resource: claim for claim in reader.overlapping(list(resources))}
     queued = reader.queued()
@@ -41,7 +41,7 @@ def load_board(reader: Reader, resources: Iterable[str], now: int, at: int) -> C
 
 
 def load_board_to_write(transaction: Transaction, resources: Sequence[str]) -> ClaimBoard:
-    """As `load`, after whatever is due there has ended: that stands, also when the command is refused."""
+    """As `load_board`, after expiring what is due there, which remains even if the command is refused."""
     board = load_board(transaction, resources, transaction.steady, transaction.at)
     due = [lease for lease in board.leases.values() if lease.deadline <= board.now]
     if due or board.kept:
@@ -54,7 +54,7 @@ def load_board_to_write(transaction: Transaction, resources: Sequence[str]) -> C
 def save_board(board: ClaimBoard, transaction: Transaction, caller: Caller) -> dict[tuple[str, int], int]:
     """Append the events of a board and save its leases and losses; leases of new grants get their positions.
 
-    Answers with the positions of the events, by resource and version."""
+    Returns the positions of the events, by resource and version."""
     positions: dict[tuple[str, int], int] = {}
     if board.changes:
         appended = transaction.append([ClaimChange(*change) for change in board.changes], caller)
@@ -65,7 +65,7 @@ def save_board(board: ClaimBoard, transaction: Transaction, caller: Caller) -> d
     if board.kept:
         placed = [
             lease
-            if lease.position or lease.kind == "waits"  # or a grant out of the line would have its ticket's position
+            if lease.position or lease.kind == "waits"  # or a queued grant would have its ticket's position
             else lease._replace(position=positions.get(lease.key, 0))
             for lease in board.kept.values()
         ]
@@ -76,9 +76,9 @@ def save_board(board: ClaimBoard, transaction: Transaction, caller: Caller) -> d
 
 
 def end_due_leases(transaction: Transaction, gone: bool = False) -> bool:
-    """End the leases that are over, and the calls that waited long enough. Whether there were any.
+    """Expire leases and end blocking calls that are due. Returns whether there were any.
 
-    `gone`: sessions ended; who waits in another for what its own left there waits no longer."""
+    `gone`: sessions ended, so waiters may now resume what ended sessions of their own names held."""
     due = transaction.leases.due(transaction.steady, MAX_DUE)
     if due or gone:
         board = load_board(transaction, {lease.resource for lease in due}, transaction.steady, transaction.at)

@@ -1,7 +1,7 @@
-"""A claim: who holds one resource, who stands in line for it, and how its last hold ended.
+"""A claim: who holds one resource, who waits for it, and how its last hold ended.
 
-Only facts are here. That a hold lasts on is liveness, kept beside the log: see lease.py. Who may hold is decided over
-a board, because subtrees and waiting span several claims: see board.py.
+Contains facts only. Whether a hold is alive is kept outside the log: see lease.py. Who may hold is decided over a
+board, because subtrees and waiting span several claims: see board.py.
 """
 
 from typing import ClassVar, Literal, NamedTuple, TypeVar
@@ -13,13 +13,13 @@ from holdlog.domain.names import Agent, Label, Note, claim_stream
 
 Mode = Literal["exclusive", "shared"]
 Outcome = Literal["released", "modified", "created", "deleted", "moved"]
-"""What the holder says that it did to the resource."""
+"""What the holder reports that it did to the resource."""
 
 # --- events
 
 
 class ClaimGranted(Event):
-    """`ticket`: version of the ClaimQueued that it answers. `instead_of`: version of the own grant that it replaces.
+    """`ticket`: version of the ClaimQueued that it fulfils. `instead_of`: version of the own grant that it replaces.
     `session`: that of the holder; the envelope names the session whose call caused the grant. None in format 1."""
 
     topic: ClassVar[str] = "ClaimGranted"
@@ -34,7 +34,7 @@ class ClaimGranted(Event):
 
 
 class ClaimResumed(Event):
-    """The agent took back, from `session`, the claim that its ended `former_session` held: the grant of version
+    """The agent resumed, from `session`, the claim that its ended `former_session` held: the grant of version
     `grant` ends, and the version of this event identifies the new one. `ticket` as in ClaimGranted."""
 
     topic: ClassVar[str] = "ClaimResumed"
@@ -50,8 +50,8 @@ class ClaimResumed(Event):
 
 
 class ClaimReleased(Event):
-    """`grant`: version of the grant that ends (None in logs of major 1, where there was one). `forced_by`: a person who
-    took it from the holder, whose principal is `holder_principal`; `note` is then the reason.
+    """`grant`: version of the grant that ends (None in logs of major 1, where a claim had one grant). `forced_by`: the
+    person who took it from the holder, whose principal is `holder_principal`; `note` is then the reason.
 
     `former_session`: the ended session that held it, when another session of the same name released it.
     `released_by_name`: a caller without session and receipt released a claim that was made without a session."""
@@ -72,7 +72,7 @@ class ClaimReleased(Event):
 class ClaimExpired(Event):
     """The lease of a grant ended at `due` (microseconds UTC), which may be earlier than it was noticed.
 
-    `collected` False: it was offered to a waiter that did not come for it, and never used. `principal`: the holder's;
+    `collected` False: it was offered to a waiter that did not collect it. `principal`: the holder's;
     None in format 1."""
 
     topic: ClassVar[str] = "ClaimExpired"
@@ -84,7 +84,7 @@ class ClaimExpired(Event):
 
 
 class ClaimQueued(Event):
-    """An agent stands in line for the resource and `also`, or for one of `alternatives`. `turn` orders all tickets."""
+    """An agent queued for the resource and `also`, or for one of `alternatives`. `turn` orders all tickets."""
 
     topic: ClassVar[str] = "ClaimQueued"
     payload_field: ClassVar[str | None] = "note"
@@ -98,7 +98,7 @@ class ClaimQueued(Event):
 
 
 class ClaimUnqueued(Event):
-    """`why`: it left by itself, did not come back in time, or got another resource that it asked for. `principal`: the
+    """`why`: the waiter left, did not return in time, or got another resource that it requested. `principal`: the
     waiter's; None in format 1."""
 
     topic: ClassVar[str] = "ClaimUnqueued"
@@ -114,7 +114,7 @@ ClaimEvent = ClaimGranted | ClaimResumed | ClaimReleased | ClaimExpired | ClaimQ
 
 
 class Grant(NamedTuple):
-    """One agent's hold. `version` identifies it, and fences what its holder writes."""
+    """One agent's hold. `version` identifies it and fences the writes of its holder."""
 
     version: int
     agent: str
@@ -125,7 +125,7 @@ class Grant(NamedTuple):
 
 
 class Ticket(NamedTuple):
-    """One agent's place in line; `version` identifies it, a smaller `turn` comes first."""
+    """One agent's place in the queue; `version` identifies it, a smaller `turn` comes first."""
 
     version: int
     agent: str
@@ -139,7 +139,7 @@ class Ticket(NamedTuple):
 
 class PastHold(NamedTuple):
     """How the last hold ended. `at`: microseconds UTC. `principal`, `session` and `version` are those of the grant,
-    where they are recorded."""
+    if recorded."""
 
     holder: str
     outcome: Literal["released", "modified", "created", "deleted", "moved", "expired", "forced"]
@@ -153,7 +153,7 @@ class PastHold(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """`version` counts events: 0 = never claimed. More than one grant: shared, or an agent beside its sub-agents."""
+    """`version` counts events: 0 = never claimed. More than one grant: shared, or an agent and its sub-agents."""
 
     resource: str
     version: int = 0

@@ -1,4 +1,4 @@
-"""What can be asked of claims, and what comes of it. Durations in microseconds."""
+"""Commands on claims and their outcomes. Durations in microseconds."""
 
 from typing import ClassVar, Final, NamedTuple
 
@@ -12,15 +12,15 @@ from holdlog.domain.names import Agent, AllowedAgent, Note
 from holdlog.domain.refusals import Hold
 
 MAX_RESOURCES: Final = 100
-"""In one call."""
+"""Per call."""
 MAX_OF_PRINCIPAL: Final = 1_024
-"""Claims that one principal, the local user included, may hold and wait for in all its sessions."""
+"""Claims that one principal, including the local user, may hold and wait for over all its sessions."""
 
 
 class AcquireClaim(Command):
     """Claim the resource with all of `also`, or else the first of `alternatives` that is free.
 
-    Durations in microseconds. `lease`: what a renewal gives; `explicit`: the agent chose it. `wait`: how long the
+    Durations in microseconds. `lease`: what a renewal grants; `explicit`: the agent chose it. `wait`: how long the
     caller will queue in this call. `most`: claims that the session may hold. `receipt`: salted hash of the receipt that
     the caller passed; `new_receipt`: of the one that it gets if it has no session and passed no valid receipt.
     """
@@ -47,11 +47,11 @@ class AcquireClaim(Command):
 
 
 class ReleaseClaim(Command):
-    """Release the resource and `also`; without one, everything that the caller holds or waits for. `version`: only
-    this grant. `receipt`: the salted hash of the one that identifies a caller without a session.
+    """Release the resource and `also`; without a resource, everything that the caller holds or waits for. `version`:
+    only this grant. `receipt`: salted hash of the receipt that identifies a caller without a session.
 
     `forced`: a person takes it from its holder; `agent` is then that person, and `note` the reason. `holder`: only from
-    the holders of that name.
+    holders of that name.
     """
 
     kind: ClassVar[str] = "release"
@@ -80,7 +80,7 @@ class ReleaseClaim(Command):
 
 
 class StopWaiting(Command):
-    """The call that waited has ended without the resource; the ticket keeps its place for a while."""
+    """End a blocking call that did not get the resource; the ticket keeps its place for a while."""
 
     kind: ClassVar[str] = "step_back"
     resource: Resource
@@ -90,11 +90,10 @@ class StopWaiting(Command):
 
 
 class Sweep(Command):
-    """End whatever is due, and the sessions that lived by their calls and made none for a minute.
+    """End what is due, and sessions kept alive by their calls that made none for a minute.
 
-    `heirs`: of a session that lives on in another process, with the server that is gone and the one that is there.
-    `ended`: servers that are gone, whose leases are cut to `grace` (microseconds) unless `cut` is off or the agent
-    chose the length."""
+    `heirs`: ended process, session and new process of each session that continues in another process. `ended`: ended
+    processes, whose leases are cut to `grace` (microseconds) unless `cut` is off or the agent chose the duration."""
 
     kind: ClassVar[str] = "sweep"
     ended: tuple[str, ...] = ()
@@ -104,8 +103,8 @@ class Sweep(Command):
 
 
 class Renew(Command):
-    """A server says that it lives, and with it these sessions (with the time each was heard, steady microseconds) and
-    these grants (resource and version). Grants of a session that had another server are this one's from now on."""
+    """Report that a process is alive, with these sessions (and when each last called, steady microseconds) and these
+    grants (resource and version). It takes over the grants of a session that had another process."""
 
     kind: ClassVar[str] = "renew"
     server: str
@@ -114,8 +113,8 @@ class Renew(Command):
 
 
 class CollectLostClaims(Command):
-    """Return and forget what the caller's session, or the holder of this receipt (salted hash), lost; only losses of
-    the caller's principal."""
+    """Return and remove the losses of the caller's session, or of the holder of this receipt (salted hash); only those
+    of the caller's principal."""
 
     kind: ClassVar[str] = "tell_losses"
     session: str | None
@@ -123,7 +122,7 @@ class CollectLostClaims(Command):
 
 
 class TouchSessions(Command):
-    """These sessions, which live by their calls, made a call or have one open. Each comes with its principal and the
+    """Record that sessions kept alive by their calls made one or have one open. Each has its principal and the
     time when its last call began (steady microseconds). A session that ended before that call is alive again."""
 
     kind: ClassVar[str] = "touch_sessions"
@@ -131,14 +130,14 @@ class TouchSessions(Command):
 
 
 class EndSession(Command):
-    """End a session of the caller's principal that lives by its calls; its leases keep their deadlines."""
+    """End a session of the caller's principal that is kept alive by its calls; its leases keep their deadlines."""
 
     kind: ClassVar[str] = "end_session"
     session: str
 
 
 class InLine(NamedTuple):
-    """Somebody who waits. `since`: microseconds UTC."""
+    """A waiter. `since`: microseconds UTC."""
 
     agent: str
     since: int
@@ -148,12 +147,12 @@ class InLine(NamedTuple):
 
 class ClaimAcquired(NamedTuple):
     """The agent holds the resource. `version`, `position` and `claimed_at` are those of the grant; `already`: it held
-    it before. `expires_in`: microseconds, from `at` on (microseconds UTC).
-    `past`: the last end of a hold of it, or of what overlaps it or goes with it: `past_of`.
+    it before. `expires_in`: microseconds from `at` (microseconds UTC).
+    `past`: how the last hold of `past_of` ended: the resource, one claimed with it, or one that overlaps them.
 
     `is_former`: `past` was held by another session of the same name and principal. `previous_session_ended_at`:
     set if the claim was resumed from an ended session of the same name (microseconds UTC).
-    `receipt`: the salted hash of the one that identifies a holder without a session."""
+    `receipt`: salted hash of the receipt that identifies a holder without a session."""
 
     resource: str
     version: int
@@ -172,7 +171,7 @@ class ClaimAcquired(NamedTuple):
 
 
 class Queued(NamedTuple):
-    """Not free; the agent keeps its place, `position` counted from 1. `receipt` as in Taken."""
+    """The resource is not free; the agent keeps its place, `position` counted from 1. `receipt` as in ClaimAcquired."""
 
     hold: Hold
     ticket: int
@@ -181,7 +180,8 @@ class Queued(NamedTuple):
 
 
 class ReleaseOutcome(NamedTuple):
-    """What is free now: resource and version of its end. `already`: nothing was held. `granted_to`: who had waited."""
+    """What was released: resource and version of its end. `already`: nothing was held. `granted_to`: the waiter it
+    went to."""
 
     released: tuple[tuple[str, int], ...]
     already: bool = False

@@ -1,4 +1,4 @@
-"""Fencing: a write that names the claim it relies on is refused once that claim is another's."""
+"""Fencing: refuse a write whose writer no longer holds the claim that it relies on."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ Ended = Literal["released", "expired", "forced"]
 
 
 def fence(guard: FencingCondition, who: Who, board: ClaimBoard) -> FencedError | None:
-    """Why a write that relies on this claim must not happen; None: it is current, and the writer holds it."""
+    """The refusal of a write that relies on this claim; None: it is current, and the writer holds it."""
     if guard.receipt is not None:
         who = who._replace(session=None, receipt=guard.receipt)
     lease = board.lease(guard.resource, guard.version)

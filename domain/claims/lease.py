@@ -1,4 +1,4 @@
-"""A lease: how long a grant or a ticket lasts without a word from its agent. Liveness, not history: never an event.
+"""A lease: how long a grant or a ticket lasts without a call of its agent. Liveness, not history: never an event.
 
 Times are microseconds of the store's steady clock, which no wall clock moves and which stops while the machine sleeps.
 """
@@ -7,24 +7,23 @@ from typing import Final, Literal, NamedTuple
 
 SECOND: Final = 1_000_000
 GRACE: Final = 60 * SECOND
-"""For a grant whose lease nobody knows: in a copy of a store, or in one whose machine was started anew."""
+"""For a grant with an unknown lease: in a copy of a store, or after a restart of its machine."""
 OFFER: Final = 30 * SECOND
-"""For a grant out of the line, until the call that waited for it collects it."""
+"""For a grant from the queue, until the call that waited for it collects it."""
 ABSENCE: Final = 120 * SECOND
-"""A ticket lasts so long after the end of the call that waited: who calls again in time has its old place."""
+"""How long a ticket outlives the call that waited: a caller that returns in time keeps its place."""
 
 BY_CALLS: Final = "calls"
-"""Takes the place of the server in a session that no process keeps alive, as over HTTP. Such a session lives by its
-calls: it ends some time after the last one."""
+"""Replaces the process of a session that no process keeps alive, as over HTTP. Its calls keep it alive: it ends
+some time after the last one."""
 BY_LEASE: Final = "lease"
-"""Takes the place of the server in a session that a person names for several commands: it lives as long as its leases.
-"""
+"""Replaces the process of a session that a person names for several commands: it lives as long as its leases."""
 SESSION_IDLE: Final = 60 * SECOND
-"""A session that lives by its calls ends this long after its last call or open request."""
+"""A session kept alive by its calls ends this long after its last call or open request."""
 TOUCH_EVERY: Final = 10 * SECOND
-"""A session's calls are noted at most this often, so `seen` may be this much older than the last call."""
+"""A session's calls are recorded at most this often, so `last_seen_at` may be this much older than the last call."""
 SESSION_ENDS: Final = SESSION_IDLE + TOUCH_EVERY
-"""A session that lives by its calls has certainly ended this long after `seen`."""
+"""A session kept alive by its calls has certainly ended this long after `last_seen_at`."""
 
 Why = Literal["expired", "forced", "resumed", "released_by_name"]
 
@@ -42,15 +41,15 @@ class Who(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether its next call can be recognised."""
+        """Whether its next call can be recognized."""
         return self.session is not None or self.receipt is not None
 
 
 class Lease(NamedTuple):
-    """Of the grant or ticket `version` of `resource`.
+    """The lease of the grant or ticket `version` of `resource`.
 
-    `kind`: a grant that is held, one that is offered to a waiter and not collected, or a ticket. `server`: the process
-    that keeps the session alive; empty = the session has ended, or there is none. `duration`: what a renewal gives.
+    `kind`: a held grant, one that is offered to a waiter and not collected, or a ticket. `server`: the process
+    that keeps the session alive; empty = the session has ended, or there is none. `duration`: what a renewal grants.
     `explicit`: the agent chose the duration. `waiting_until`: end of the call that waits. `last_call_at`: of the agent.
     `position`: of the event that granted it. `note`: what others see.
 
@@ -101,7 +100,7 @@ class Lease(NamedTuple):
         return self.server == "" or (self.server == BY_CALLS and self.last_seen_at + SESSION_ENDS <= now)
 
     def is_left_to(self, who: Who, now: int) -> bool:
-        """Whether it belongs to an ended session of the same name and principal, so `who` may take it over by name."""
+        """Whether it belongs to an ended session of the same name and principal, so `who` may resume it."""
         return self.agent == who.agent and self.principal == who.principal and self.has_ended(now)
 
     def is_by_name(self, who: Who) -> bool:
@@ -109,8 +108,8 @@ class Lease(NamedTuple):
         return (self.agent, self.principal, self.session) == (who.agent, who.principal, None)
 
     def revived(self, server: str, now: int) -> "Lease":
-        """The lease after a call of its session through this server. A session that had ended waits no longer: others
-        may have begun to wait since, on the ground that they could resume what it held."""
+        """The lease after a call of its session through this server. A session that had ended no longer waits: others
+        may have begun to wait since, because they could resume what it held."""
         until = min(self.waiting_until, now) if self.has_ended(now) else self.waiting_until
         return self.alive()._replace(server=server, last_seen_at=now, waiting_until=until)
 
@@ -119,7 +118,7 @@ class Lease(NamedTuple):
         return self if self.kind == "offered" else self._replace(ended_at=0)
 
     def end_of_session(self, now: int, at: int) -> int:
-        """When its ended session ended, in microseconds UTC, as far as that is known. `now`, `at`: the same moment."""
+        """When its ended session ended, in microseconds UTC, as far as known. `now`, `at`: the same moment."""
         noted = self.ended_at if self.server == "" else 0
         return noted or at - max(0, now - self.last_seen_at - SESSION_IDLE)
 
@@ -142,7 +141,7 @@ class HeldCounts(NamedTuple):
 
 class Loss(NamedTuple):
     """A grant that ended through no action of its holder; reported once, in the next response to its session, or to the
-    caller that shows its receipt. `at`: microseconds UTC. `note`: why a person took it.
+    caller that passes its receipt. `at`: microseconds UTC. `note`: why a person took it.
     """
 
     resource: str

@@ -1,6 +1,6 @@
-"""Granting to those in line, and ending what is due.
+"""Grant to waiters, and expire what is due.
 
-Whatever ends a hold or a wait serves the line in the same step, so that no free resource waits for anybody's call.
+Every step that ends a hold or a wait also grants to the waiters, so that no free resource waits for a call.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ from holdlog.domain.claims.lease import OFFER, Lease, Who, Why
 
 
 def expire_due(due: Sequence[Lease], board: ClaimBoard) -> None:
-    """End what is due, and grant what is free to the waiters."""
+    """Expire what is due, and grant what is free to the waiters."""
     for lease in sorted(due, key=lambda it: (it.deadline, it.key)):
         claim = board.claim(lease.resource)
-        if lease.deadline > board.now:  # a waiter whose call is over
+        if lease.deadline > board.now:  # a waiter whose call has ended
             board.keep(lease._replace(waiting_until=0))
             continue
         board.drop(lease.key)
@@ -49,37 +49,37 @@ def grant_waiting(board: ClaimBoard) -> list[tuple[str, Who]]:
     """Grant what is free to the waiters that are in a call, in the order of the queue. Returns pairs of resource and
     waiter.
 
-    Again and again, because a grant may free something for one who came earlier: its agent shares now what it had
-    alone, or is in a session with its sub-agents."""
-    served: list[tuple[str, Who]] = []
+    Repeats, because a grant may free something for an earlier waiter: its agent now shares what it held exclusively,
+    or is in a session with its sub-agents."""
+    granted: list[tuple[str, Who]] = []
     before = -1
     while before < len(board.changes):
         before = len(board.changes)
-        served += _grant_each(board)
-    return served
+        granted += _grant_each(board)
+    return granted
 
 
 def _grant_each(board: ClaimBoard) -> list[tuple[str, Who]]:
-    served: list[tuple[str, Who]] = []
+    granted: list[tuple[str, Who]] = []
     for waiting in board.present():
         if board.lease(*waiting.lease.key) is None:
-            continue  # another grant of this round made it needless
+            continue  # another grant of this round made it unnecessary
         if _is_content(waiting, board):
             _leave(waiting, board)
             continue
-        wish = waiting.wish
+        wanted = waiting.wish
         option = next(
             (
                 option
-                for option in wish.options
-                if board.is_free(wish, option) and not _offer_would_deadlock(waiting, option, board)
+                for option in wanted.options
+                if board.is_free(wanted, option) and not _offer_would_deadlock(waiting, option, board)
             ),
             None,
         )
         if option is not None:
             offer(waiting, option, board)
-            served += [(resource, waiting.lease.who) for resource in option]
-    return served
+            granted += [(resource, waiting.lease.who) for resource in option]
+    return granted
 
 
 def _offer_would_deadlock(waiting: Waiting, option: ResourceSet, board: ClaimBoard) -> bool:
@@ -98,7 +98,7 @@ def offer(waiting: Waiting, option: ResourceSet, board: ClaimBoard) -> None:
 def grant(option: ResourceSet, mode: Mode, pattern: Lease, place: Waiting | None, board: ClaimBoard) -> int:
     """Grant all resources of the option to the holder that `pattern` describes, including what its ended sessions held.
 
-    Returns when the last of these sessions ended (microseconds UTC), 0 when there was none."""
+    Returns when the last of these sessions ended (microseconds UTC), 0 if there was none."""
     who, ended_at = pattern.who, 0
     for resource in option:
         own = board.hold_of(resource, who)
@@ -133,7 +133,7 @@ def grant(option: ResourceSet, mode: Mode, pattern: Lease, place: Waiting | None
         offered = pattern.kind == "offered"
         board.keep(pattern._replace(resource=resource, version=version, ended_at=ended if offered else 0))
         ended_at = max(ended_at, ended)
-    for waiting in board.waiting():  # also tickets of other calls that this grant makes needless
+    for waiting in board.waiting():  # also tickets of other calls that this grant makes unnecessary
         if waiting == place or (waiting.lease.is_of(who) and _is_content(waiting, board)):
             _leave(waiting, board)
     if place is not None:
@@ -153,13 +153,13 @@ def release_by_name(hold: LiveHold, **fields: Any) -> ClaimReleased:
 
 
 def lose(hold: LiveHold, why: Why, board: ClaimBoard, note: str | None = None) -> None:
-    """Drop the lease of a hold that another caller ended, and note the loss for its holder."""
+    """Drop the lease of a hold that another caller ended, and record the loss for its holder."""
     board.drop(hold.lease.key)
     board.losses.append(hold.lease.lost(why, board.at, note))
 
 
 def _leave(waiting: Waiting, board: ClaimBoard) -> None:
-    """Its agent has what it waits for. A grant of the resource itself took the ticket along."""
+    """Remove the ticket of a waiter that has what it wants. A grant of the resource itself already ended it."""
     version = waiting.ticket.version
     if any(ticket.version == version for ticket in board.claim(waiting.resource).line):
         board.record(
@@ -172,7 +172,7 @@ def _leave(waiting: Waiting, board: ClaimBoard) -> None:
 
 
 def _is_content(waiting: Waiting, board: ClaimBoard) -> bool:
-    """Also with more than it waits for: alone what it would share."""
+    """Whether the waiter holds what it wants, or more: exclusively what it would share."""
     who, mode = waiting.lease.who, waiting.ticket.mode
     return any(
         holds_all(option, who, mode, board) or holds_all(option, who, "exclusive", board)

@@ -12,7 +12,7 @@ from holdlog.domain.refusals import ExpiredError, InvalidError, NotFoundError, N
 
 
 def release(command: ReleaseClaim, who: Who, board: ClaimBoard) -> ReleaseOutcome:
-    """Raises InvalidError, NotFoundError, ExpiredError, NotHolderError: nothing is released then."""
+    """Release all or nothing. Raises InvalidError, NotFoundError, ExpiredError, NotHolderError."""
     if command.forced:
         return _forced(command, board)
     if command.resource is None:
@@ -39,8 +39,8 @@ def release(command: ReleaseClaim, who: Who, board: ClaimBoard) -> ReleaseOutcom
             board.drop(waiting.lease.key)
             if hold is None:
                 released.append((resource, version))
-    served = grant_waiting(board)
-    return ReleaseOutcome(tuple(released), not released, command.outcome, *_granted_to(served, wanted))
+    granted = grant_waiting(board)
+    return ReleaseOutcome(tuple(released), not released, command.outcome, *_granted_to(granted, wanted))
 
 
 def stop_waiting(command: StopWaiting, who: Who, board: ClaimBoard) -> None:
@@ -147,12 +147,12 @@ def _forced(command: ReleaseClaim, board: ClaimBoard) -> ReleaseOutcome:
             )
             released[resource] = board.record(resource, ending)
             lose(hold, "forced", board, command.note)
-    served = grant_waiting(board)
-    return ReleaseOutcome(tuple(released.items()), not released, None, *_granted_to(served, wanted))
+    granted = grant_waiting(board)
+    return ReleaseOutcome(tuple(released.items()), not released, None, *_granted_to(granted, wanted))
 
 
 def _granted_to(served: list[tuple[str, Who]], released: list[str]) -> tuple[str | None, str | None]:
-    """Agent and principal of the waiter that was granted the first of these; None where nobody waited."""
+    """Agent and principal of the waiter that was granted the first of these; None if there was none."""
     heirs = (who for resource in released for granted, who in served if overlap(granted, resource))
     heir = next(heirs, None)
     return (heir.agent, heir.principal) if heir is not None else (None, None)

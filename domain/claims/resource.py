@@ -1,4 +1,4 @@
-"""One spelling for each resource: a path, `file://<workspace>/<path>` or `custom://<name>`; and which overlap."""
+"""The one spelling of a resource: a path, `file://<workspace>/<path>` or `custom://<name>`; and which overlap."""
 
 import re
 from typing import Annotated, Final
@@ -23,7 +23,7 @@ def canonical(text: str) -> str:
     if text.startswith(_FILE):
         return _FILE + _path(text.removeprefix(_FILE))
     path = _path(text) if "://" not in text else ""
-    if not path or path.startswith(_HALF):  # as a subtree, `custom:/` would hold every custom name
+    if not path or path.startswith(_HALF):  # as a subtree, `custom:/` would cover every custom name
         raise ValueError("must be a path, file://<workspace>/<path> or custom://<name>")
     return path
 
@@ -43,13 +43,13 @@ def claimable(text: str) -> str:
 
 
 Resource = Annotated[str, Strict(), AfterValidator(canonical)]
-"""In events, and in commands about claims that exist."""
+"""For events, and for commands about existing claims."""
 ClaimableResource = Annotated[str, Strict(), AfterValidator(claimable)]
-"""In commands that claim it, or that name it as the place where something moved."""
+"""For commands that claim it, or name it as the target of a move."""
 
 
 def custom_name(path: str) -> str | None:
-    """The name to put behind custom:// for a resource that was given as a path; None if that is no valid name."""
+    """The name to put after custom:// for a resource given as a path; None if it is not a valid name."""
     name = canonical(path)
     if name.startswith(_FILE):
         name = name.removeprefix(_FILE).partition("/")[2]
@@ -60,15 +60,15 @@ def custom_name(path: str) -> str | None:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether two resources have something in common: they are the same, or one is a subtree (trailing slash) that
-    holds the other. Judged by segment: `src/` holds `src/a.py` and `src` itself, but not `src-app`."""
+    """Whether two resources overlap: they are the same, or one is a subtree (trailing slash) that contains the other.
+    Compared by segment: `src/` contains `src/a.py` and `src` itself, but not `src-app`."""
     return one == other or _holds(one, other) or _holds(other, one)
 
 
 def covering(resource: str) -> tuple[str, ...]:
     """Every name that a claim may have which overlaps this resource and is not below it: `a/b` gives
     `a/`, `a/b`, `a/b/`."""
-    bare = resource.removesuffix("/")  # one: custom names may end with several
+    bare = resource.removesuffix("/")  # only one slash: custom names may end with several
     start = bare.find("://") + 3 if "://" in bare else 1
     above = [bare[: at + 1] for at in range(start, len(bare)) if bare[at] == "/"]
     return tuple(dict.fromkeys((*above, bare, bare + "/")))

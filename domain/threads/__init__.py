@@ -1,1 +1,1 @@
-"""Threads: what agents said and found in a run, and the data that they share."""
+"""Threads: messages and results of agents in a run, and the data that they share."""

@@ -1,4 +1,4 @@
-"""Run a command of a thread: load what the decision is about, decide, append."""
+"""Run a command on a thread: load what the decision needs, decide, append."""
 
 from typing import Final
 
@@ -26,16 +26,16 @@ from holdlog.domain.threads.past import data_at, items_at
 from holdlog.domain.threads.thread import Thread, ThreadDataChanged
 
 MAX_TOLD: Final = 100
-"""Keys that a conflict names."""
+"""Keys that a conflict lists."""
 
 
 def named(command: ThreadCommand) -> list[str]:
-    """The threads whose states it is decided by."""
+    """The threads whose states decide the command."""
     return [command.thread, command.parent] if isinstance(command, ForkThread) else [command.thread]
 
 
 def checksums_of(command: ThreadCommand) -> tuple[str, ...]:
-    """Of the results that it appends unless they stand."""
+    """The checksums of the results that it appends unless they exist."""
     if not isinstance(command, Append):
         return ()
     return tuple(item.checksum for item in command.items if isinstance(item, NewResult))
@@ -110,7 +110,7 @@ def _copied(command: ForkThread, transaction: Transaction) -> tuple[ForkThread, 
     characters = sum(len(value.text) for value in data.values())
     for item in items_at(transaction, parent.thread, version):
         if item.redacted:
-            continue  # nobody could read it there, and nothing would say why
+            continue  # its copy would be unreadable, with no record of why
         items.append(item_of(item.event))
         characters += len(items[-1].value.text)
         if len(items) > MAX_COPIED or characters > MAX_COPIED_CHARACTERS:

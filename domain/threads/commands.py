@@ -1,4 +1,4 @@
-"""What is asked of threads, and what comes of it."""
+"""Commands on threads and their outcomes."""
 
 from typing import Annotated, ClassVar, Final, NamedTuple
 
@@ -10,17 +10,17 @@ from holdlog.domain.threads.thread import Checksum, MessageAppended, ResultAppen
 from holdlog.domain.value import Json
 
 MAX_APPENDED: Final = 1_000
-"""Messages and results of one append."""
+"""Messages and results in one append."""
 MAX_KEYS: Final = 1_000
-"""Of data in one change."""
+"""Keys of data in one change."""
 MAX_COPIED: Final = 10_000
-"""Messages and results of a fork, and results that stand in place of others."""
+"""Messages and results in a fork, and results that replace others."""
 MAX_COPIED_CHARACTERS: Final = 32 * 1024 * 1024
-"""Of JSON in a fork: while it is written, all other writers wait."""
+"""Characters of JSON in a fork: all other writers wait while it is written."""
 
 RequestDigest = Annotated[str | None, Field(max_length=64)]
-"""What tells the same request when it comes again, where the command holds what was made up for it, as an id or a time:
-a digest of what was asked for."""
+"""A digest of the request, which identifies a repetition if the command contains generated parts, such as an id or a
+time."""
 
 
 class NewMessage(Message):
@@ -34,7 +34,7 @@ class NewResult(Message):
 
 
 class StartThread(Command):
-    """Nothing happens to a thread that was started before; `data` and `items` are those of a new one."""
+    """Start a thread with `data` and `items`; does nothing if it was already started."""
 
     kind: ClassVar[str] = "start_thread"
     thread: Name
@@ -45,7 +45,7 @@ class StartThread(Command):
 
 
 class ForkThread(Command):
-    """Start a thread with what another one held at a version, or holds."""
+    """Start a thread with the content of another one at a version, or now."""
 
     kind: ClassVar[str] = "fork_thread"
     thread: Name
@@ -56,7 +56,7 @@ class ForkThread(Command):
 
 
 class Append(Command):
-    """Messages and results, all or none; a result that stands there already is passed over."""
+    """Append messages and results, all or none; skips results that already exist."""
 
     kind: ClassVar[str] = "append"
     thread: Name
@@ -66,7 +66,7 @@ class Append(Command):
 
 
 class ReplaceResults(Command):
-    """Let exactly these results stand, in this order."""
+    """Replace all results of the thread by these, in this order."""
 
     kind: ClassVar[str] = "replace_results"
     thread: Name
@@ -75,7 +75,7 @@ class ReplaceResults(Command):
 
 
 class ChangeData(Command):
-    """`expected_data_version`: that of the last change of data, 0 where there was none; None = whatever it is."""
+    """`expected_data_version`: that of the last data change, 0 if there was none; None = any."""
 
     kind: ClassVar[str] = "change_data"
     thread: Name
@@ -95,8 +95,8 @@ ThreadCommand = StartThread | ForkThread | Append | ReplaceResults | ChangeData
 
 
 class ThreadChanged(NamedTuple):
-    """The thread after a command. `appended`, `already`: results and messages that are new, results that were there.
-    `deleted`: keys that had a value. `checksums`: of the results that were to be appended. All else as in `Thread`."""
+    """The thread after a command. `appended`: number of new messages and results. `already`: of results that
+    existed. `deleted`: keys that had a value. `checksums`: of the results to append. Other fields as in `Thread`."""
 
     thread: str
     version: int
@@ -114,7 +114,7 @@ class ThreadChanged(NamedTuple):
 
 
 def item_of(event: Event) -> NewMessage | NewResult:
-    """What appends a message or result of a thread to another one."""
+    """The item that appends a message or result of a thread to another one."""
     if isinstance(event, ResultAppended):
         return NewResult(value=event.value, agent=event.agent, checksum=event.checksum)
     assert isinstance(event, MessageAppended)

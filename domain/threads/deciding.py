@@ -1,4 +1,4 @@
-"""What a command does to a thread, from what stands there."""
+"""Decide what a command does to a thread, from its current state."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -28,8 +28,8 @@ from holdlog.domain.value import Json, joined
 
 
 class DecisionContext(NamedTuple):
-    """What a decision needs to know beside the thread: of the results that it is about, the checksums that stand, in
-    their order; of the keys, those that have a value; of data, the keys that changed since the version expected."""
+    """What a decision needs in addition to the thread. `checksums`: of the relevant results that exist, in order.
+    `keys`: those to delete that have a value. `changed`: data keys that changed since the expected version."""
 
     checksums: Sequence[str] = ()
     keys: Collection[str] = ()
@@ -37,7 +37,7 @@ class DecisionContext(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """What a thread held at a version. `items`: its messages and results, in order."""
+    """The content of a thread at a version. `items`: its messages and results, in order."""
 
     data: Mapping[str, Json]
     items: Sequence[NewMessage | NewResult]
@@ -46,7 +46,7 @@ class Copy(NamedTuple):
 def decide(
     command: ThreadCommand, thread: Thread, standing: DecisionContext, copy: Copy | None = None
 ) -> list[ThreadEvent]:
-    """No event: nothing is new. `copy`: for a fork. Raises NotFoundError, InvalidError, DataConflictError."""
+    """Return no event if nothing is new. `copy`: for a fork. Raises NotFoundError, InvalidError, DataConflictError."""
     by = command.by
     match command:
         case StartThread(data=data, items=items):
@@ -85,7 +85,7 @@ def _require_data_version(expected: int | None, thread: Thread, standing: Decisi
 
 
 def _replaced(results: Sequence[NewResult], standing: Sequence[str], by: str) -> list[ThreadEvent]:
-    """What stands stays, where it is how the new ones begin."""
+    """Keep the existing results if the new ones begin with them; otherwise clear them first."""
     wanted = {it.checksum: it for it in reversed(results)}
     ordered = [wanted[checksum] for checksum in dict.fromkeys(it.checksum for it in results)]
     kept = len(standing)
@@ -107,7 +107,7 @@ def _appended(item: NewMessage | NewResult, by: str) -> ThreadEvent:
 
 
 def _new(items: Sequence[NewMessage | NewResult], standing: Sequence[str]) -> list[NewMessage | NewResult]:
-    """Without the results that stand there, or came before in the same list."""
+    """The items without results that already exist or come earlier in the list."""
     known = set(standing)
     found: list[NewMessage | NewResult] = []
     for item in items:

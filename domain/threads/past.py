@@ -1,4 +1,4 @@
-"""What a thread held at an earlier version."""
+"""The content of a thread at an earlier version."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -10,11 +10,11 @@ from holdlog.domain.threads.thread import ItemKind, Thread, ThreadDataChanged
 from holdlog.domain.value import Json
 
 _CHUNK: Final = 100
-"""Events that come at once."""
+"""Events per page."""
 
 
 def data_at(reader: Reader, thread: Thread, version: int) -> dict[str, Json]:
-    """The data of a thread at a version, by key. Reads every change up to it, unless none came after."""
+    """The data of a thread at a version, by key. Reads every change up to it, unless none came after it."""
     if version >= thread.data_version:
         return {datum.key: datum.value for datum in reader.thread_data(thread.thread, None)}
     data: dict[str, Json] = {}
@@ -27,7 +27,7 @@ def data_at(reader: Reader, thread: Thread, version: int) -> dict[str, Json]:
 
 
 def items_at(reader: Reader, thread: str, version: int) -> Iterator[Recorded[Event]]:
-    """The messages and results that stood in a thread at a version, in order; read as they are asked for."""
+    """The messages and results of a thread at a version, in order; read lazily."""
     clearings = reader.thread_events(thread, ("clear",), 0, version + 1, 1, newest=True)
     cleared = clearings[0].envelope.version if clearings else 0
     yield from _events(reader, thread, ("message",), 0, cleared)
@@ -35,7 +35,7 @@ def items_at(reader: Reader, thread: str, version: int) -> Iterator[Recorded[Eve
 
 
 def _events(reader: Reader, thread: str, kinds: Sequence[ItemKind], after: int, upto: int) -> Iterator[Recorded[Event]]:
-    """Above one version, up to another; a page at a time."""
+    """The events above one version, up to another; reads a page at a time."""
     while after < upto and (page := reader.thread_events(thread, kinds, after, upto + 1, _CHUNK, newest=False)):
         yield from page
         after = page[-1].envelope.version

@@ -1,4 +1,4 @@
-"""A thread: what agents said and found in a run, in order, and the data that they share. It outlives the run.
+"""A thread: messages and results of agents in a run, in order, and the data that they share. It outlives the run.
 
 A *message* or *result* is appended and stays; *data* is a value per key, versioned as a whole: `data_version`.
 """
@@ -14,13 +14,13 @@ from holdlog.domain.refusals import NotFoundError
 from holdlog.domain.value import NULL, Json, parts
 
 Checksum = Annotated[str, Strict(), Field(pattern=r"^[0-9a-f]{32}$")]
-"""What tells one result from another: of its agent, output and time (docs/threads.md)."""
+"""Identifies a result: computed from its agent, output and time (docs/threads.md)."""
 
 # --- events
 
 
 class ThreadStarted(Event):
-    """`parent`, `parent_version`: where it was forked."""
+    """`parent`, `parent_version`: the thread and version that it was forked from."""
 
     topic: ClassVar[str] = "ThreadStarted"
     by: Agent
@@ -36,7 +36,7 @@ class MessageAppended(Event):
 
 
 class ResultAppended(Event):
-    """`agent`: whose result it is; `by`: who wrote it down."""
+    """`agent`: whose result it is; `by`: who recorded it."""
 
     topic: ClassVar[str] = "ResultAppended"
     payload_field: ClassVar[str | None] = "value"
@@ -47,14 +47,14 @@ class ResultAppended(Event):
 
 
 class ResultsCleared(Event):
-    """The results before it do not stand any more; messages do."""
+    """The results before it are no longer current; messages are."""
 
     topic: ClassVar[str] = "ResultsCleared"
     by: Agent
 
 
 class ThreadDataChanged(Event):
-    """`value`: an object of the keys that were written with their values; `deleted`: those that have none any more."""
+    """`value`: an object of the written keys and their values; `deleted`: keys that no longer have a value."""
 
     topic: ClassVar[str] = "ThreadDataChanged"
     payload_field: ClassVar[str | None] = "value"
@@ -64,23 +64,23 @@ class ThreadDataChanged(Event):
     by: Agent
 
     def values(self) -> dict[str, Json]:
-        """Of the keys that were written; null for all where they were redacted."""
+        """The values of the written keys; null for all if they were redacted."""
         return dict.fromkeys(self.written, NULL) | parts(self.value)
 
 
 ThreadEvent = ThreadStarted | MessageAppended | ResultAppended | ResultsCleared | ThreadDataChanged
 ItemKind = Literal["message", "result", "clear", "data"]
 KINDS: Final[tuple[ItemKind, ...]] = get_args(ItemKind)
-"""Of events, but for the first of a thread."""
+"""The kinds of events, except the first of a thread."""
 
 # --- state
 
 
 class Thread(NamedTuple):
-    """What is known of a thread without reading it. `version` 0 = never started. Times: microseconds UTC.
+    """The summary of a thread, without its content. `version` 0 = never started. Times: microseconds UTC.
 
-    `data_version`: of the event that changed data last; `cleared`: of the last `ResultsCleared`; 0 where none was.
-    `results`: how many stand; `parent_version`: where its parent was forked.
+    `data_version`: of the last event that changed data; `cleared`: of the last `ResultsCleared`; 0 if there was none.
+    `results`: how many are current; `parent_version`: where its parent was forked.
     """
 
     thread: str
@@ -139,13 +139,13 @@ def evolve(thread: Thread, event: ThreadEvent, at: int, digest: bytes, principal
 
 
 def require_started(thread: Thread) -> None:
-    """Raises NotFoundError."""
+    """Raise NotFoundError if the thread was never started."""
     if not thread.version:
         raise NotFoundError.of_thread(thread.thread)
 
 
 def kind_of(event: ThreadEvent) -> ItemKind | None:
-    """None: the thread began."""
+    """The kind of an event; None for the start of the thread."""
     match event:
         case MessageAppended():
             return "message"

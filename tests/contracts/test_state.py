@@ -679,6 +679,16 @@ def test_a_store_lives_as_long_as_a_state_uses_it() -> None:
     assert fork.raw == {"n": 2}
 
 
+@pytest.fixture
+def nothing_to_sweep() -> Iterator[None]:
+    """What other tests left is not swept: that may take a second."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("nothing_to_sweep")
 def test_a_state_that_is_dropped_amid_a_write_delays_nobody_and_is_closed_later(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with StateStore(path) as store:
@@ -686,7 +696,6 @@ def test_a_state_that_is_dropped_amid_a_write_delays_nobody_and_is_closed_later(
         dropped = weakref.ref(state._place.engine.store)
         gate = store._engine.store.gate  # type: ignore[attr-defined]
         gate.acquire(time.monotonic() + 10)
-        gc.collect()  # what other tests left, which may take a second
         began = time.monotonic()
         del state
         gc.collect()

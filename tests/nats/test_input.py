@@ -56,7 +56,7 @@ async def test_odd_names_and_values_get_there_whole(postgres: str, options: Nats
     assert all(SUBJECT.fullmatch(subject) for subject in subjects)
     assert len(set(subjects)) == len(ODD)
     engine.close()
-    async with Subscription(options, after=0, engine=open_holdlog(postgres)) as events:
+    async with Subscription(options, after=0, opened=open_holdlog(postgres)) as events:
         found = await some(events, len(ODD))
     assert [(it.data["namespace"], it.data["key"]) for it in found] == [(odd, odd) for odd in ODD]
     assert [it.data["value"] for it in found] == [VALUES[number % len(VALUES)] for number in range(len(ODD))]

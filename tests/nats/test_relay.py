@@ -284,7 +284,7 @@ async def test_a_stream_that_lost_its_end_is_filled_again(engine: Engine, path: 
     server.start()
     write(engine, 3)
     await publish_all(engine, path, options)
-    async with Subscription(options, after=0, engine=open_holdlog(path)) as events:
+    async with Subscription(options, after=0, opened=open_holdlog(path)) as events:
         assert [(await anext(events)).position for _ in range(6)] == [1, 2, 3, 4, 5, 6]
         server.kill()
         shutil.rmtree(server.folder)

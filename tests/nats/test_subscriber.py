@@ -99,9 +99,9 @@ async def test_a_gap_is_closed_from_the_log(engine: Engine, path: Path, options:
     limited = options._replace(limits=StreamLimits(max_messages=3))
     await publish_all(engine, path, limited)
     assert await positions(options, engine) == [8, 9, 10]
-    async with Subscription(options, after=2, engine=open_holdlog(path)) as events:
+    async with Subscription(options, after=2, opened=open_holdlog(path)) as events:
         assert [event.position for event in await some(events, 8)] == list(range(3, 11))
-    async with Subscription(options, ["record.*.k0"], after=2, engine=open_holdlog(path)) as events:
+    async with Subscription(options, ["record.*.k0"], after=2, opened=open_holdlog(path)) as events:
         assert [event.position for event in await some(events, 1)] == [8]
 
 
@@ -110,7 +110,7 @@ async def test_an_empty_stream_is_made_up_for_from_the_log(engine: Engine, path:
     await publish_all(engine, path, options)
     async with client(options) as connection:
         await connection.jetstream().purge_stream(options.stream(store_id(engine)))
-    async with Subscription(options, after=1, engine=open_holdlog(path)) as events:
+    async with Subscription(options, after=1, opened=open_holdlog(path)) as events:
         assert [event.position for event in await some(events, 3)] == [2, 3, 4]
 
 
@@ -133,7 +133,7 @@ async def test_what_was_too_large_for_nats_comes_from_the_log(path: Path, tmp_pa
         options = nats_options(server.url)
         engine.writer.run(transact(put("k", "x" * 20_000)), NOBODY)
         await publish_all(engine, path, options)
-        async with Subscription(options, after=0, engine=open_holdlog(path)) as events:
+        async with Subscription(options, after=0, opened=open_holdlog(path)) as events:
             (event,) = await some(events, 1)
     engine.close()
     assert (event.omitted, event.data["value"]) == (False, "x" * 20_000)
@@ -181,7 +181,7 @@ async def test_one_durable_name_has_one_subscriber(engine: Engine, path: Path, o
 
 async def test_a_server_that_dies_is_waited_for(engine: Engine, path: Path, server: NatsServer) -> None:
     options = nats_options(server.url)
-    async with relaying(engine, path, options), Subscription(options, after=0, engine=open_holdlog(path)) as events:
+    async with relaying(engine, path, options), Subscription(options, after=0, opened=open_holdlog(path)) as events:
         write(engine, 3)
         assert [event.position for event in await some(events, 3)] == [1, 2, 3]
         server.kill()

@@ -59,7 +59,7 @@ async def test_what_is_too_large_for_nats_is_left_out_and_comes_from_the_log(pat
         change_data(engine, {"small": 1})
         await publish_all(engine, path, options)
         _, message, found, keys, small = [read(it.data.decode()).data for it in await messages(options, engine)]
-        async with Subscription(options, after=0, engine=open_holdlog(path)) as events:
+        async with Subscription(options, after=0, opened=open_holdlog(path)) as events:
             whole = [event.data["value"] for event in (await some(events, 5))[1:]]
     engine.close()
     assert message == {"thread": "run-7", "by": "ann", "value": None}

@@ -1,4 +1,4 @@
-"""From outcomes, boards and refusals about claims to responses. Hints are fixed text, never stored text."""
+"""Convert outcomes, boards and refusals about claims to responses. Hints are fixed text, never stored text."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -19,8 +19,9 @@ from holdlog.domain.times import utc
 
 
 class Moment(NamedTuple):
-    """When an answer is given: `at` in microseconds UTC, `steady` on the clock of leases; and who is connected then.
-    `grace`: what is left, in microseconds, of the lease of a server that is gone."""
+    """The time of a response: `at` in microseconds UTC, `steady` on the clock of leases; and who is connected then.
+    `grace`: microseconds that remain of a lease whose process has ended.
+    """
 
     at: int
     steady: int
@@ -37,7 +38,7 @@ def taken(
     receipt: str | None = None,
     instead: str | None = None,
 ) -> responses.Claimed | responses.AlreadyClaimed:
-    """`folder`: one was claimed by its name alone. `is_kept`: something else than calls renews it. `receipt`: what
+    """`folder`: a folder was claimed by its name alone. `is_kept`: the lease is renewed even without calls. `receipt`:
     identifies a holder without a session. `instead`: the custom name to suggest if one resource is a path without a
     file."""
     facts: dict[str, Any] = {
@@ -74,7 +75,8 @@ def taken(
 
 
 def _former_losses(outcome: ClaimAcquired) -> list[Lost] | None:
-    """What another session of the holder's name lost here last. If that session returns, its own response lists it."""
+    """The last loss here of another session with the holder's name. If that session returns, its own response lists
+    it."""
     past = outcome.past
     if past is None or past.outcome not in ("expired", "forced") or not outcome.is_former:
         return None
@@ -121,7 +123,8 @@ def status(
     profiles: Iterable[Profile],
     elsewhere: list[responses.Elsewhere],
 ) -> responses.Available | responses.Held:
-    """What a stranger would find: free, or held by the one that holds this very resource, else by what covers it."""
+    """Status as an unrelated caller sees it: available, or held; a holder of this exact resource comes before those of
+    overlapping ones."""
     holds = blocking_holds(resource, board)
     if not holds:
         return available(resource, board, elsewhere=elsewhere)
@@ -141,15 +144,15 @@ def status(
 
 
 def blocking_holds(resource: str, board: ClaimBoard) -> list[LiveHold]:
-    """What keeps a stranger from the resource: holds of itself first, the oldest before others."""
-    rivals = board.conflicting_holds(resource, "exclusive", None)
-    return sorted(rivals, key=lambda hold: (hold.resource != resource, hold.grant.claimed_at))
+    """Holds that block an unrelated caller: those of the resource itself first, then by age."""
+    conflicting = board.conflicting_holds(resource, "exclusive", None)
+    return sorted(conflicting, key=lambda hold: (hold.resource != resource, hold.grant.claimed_at))
 
 
 def board(
     page: list[str], board: ClaimBoard, moment: Moment, profiles: dict[str, Profile], agent: str | None, more: bool
 ) -> responses.Board:
-    """The claims of a page, whoever waits for them, and the agents among all these."""
+    """The claims of a page, their waiters, and the agents among all these."""
     holds = [hold for name in page for hold in board.holds(name) if concerns(hold.grant.agent, agent)]
     everybody = [it for it in board.waiting() if concerns(it.ticket.agent, agent)]
     lines = {name: [it for it in everybody if it.resource == name] for name in page if board.claim(name).line}
@@ -203,7 +206,7 @@ def available(
 
 
 def profile_of(profiles: Mapping[str, Profile], agent: str, principal: str | None) -> Profile:
-    """What the agent registered; nothing where another principal registered the name."""
+    """What the agent registered; empty if another principal registered the name."""
     found = profiles.get(agent)
     return found if found is not None and found.principal == principal else Profile(agent)
 
@@ -251,20 +254,20 @@ def lost(losses: Iterable[Loss], holder_of: Callable[[str], Grant | None]) -> li
 def past(resource: str, of: str | None, ended: PastHold | None) -> dict[str, Any]:
     if ended is None:
         return {}
-    to_itself = ended.outcome == "moved" and ended.moved_to == of  # as 0.1 recorded a rename under both names
+    to_itself = ended.outcome == "moved" and ended.moved_to == of  # version 0.1 recorded a rename under both names
     return {
         "previous_resource": of if of != resource else None,
         "previous_outcome": "created" if to_itself else ended.outcome,
         "previous_holder": ended.holder,
         "previous_holder_principal": ended.principal,
         "previous_outcome_at": utc(ended.at),
-        "previous_note": ended.note if ended.outcome != "forced" else None,  # a person's reason, and not the holder's
+        "previous_note": ended.note if ended.outcome != "forced" else None,  # a person's reason, not the holder's
         "moved_to": None if to_itself else ended.moved_to,
     }
 
 
 def refused(refusal: HoldlogError, moment: Moment) -> Result:
-    """The answer to a refusal. Raises it again where it is no expected outcome."""
+    """Convert a refusal to a response. Raises the refusal again if it is not an expected outcome."""
     match refusal:
         case refusals.BusyError(hold=hold):
             return responses.Busy(**_busy(hold, moment))
@@ -328,7 +331,7 @@ def _busy(hold: Hold, moment: Moment) -> dict[str, Any]:
 def _held(resource: str, hold: LiveHold, board: ClaimBoard, moment: Moment) -> responses.Held:
     left = hold.lease.deadline - moment.steady
     if hold.lease.server and not hold.lease.explicit and not moment.connected(hold.lease.server):
-        left = min(left, moment.grace)  # to that it is cut by whoever claims; a read writes nothing
+        left = min(left, moment.grace)  # a claim would cut the lease to that; a read writes nothing
     return responses.Held(
         resource=resource,
         held_by=hold.grant.agent,
@@ -389,12 +392,12 @@ def _holders(holders: Sequence[tuple[str, str | None]]) -> dict[str, list[str] |
 
 
 def concerns(name: str, agent: str | None) -> bool:
-    """Of this agent or its sub-agents."""
+    """Whether `name` is this agent or one of its sub-agents. Any name matches if `agent` is None."""
     return agent is None or name == agent or name.startswith(agent + "/")
 
 
 def _joined(*hints: object) -> str | None:
-    """The hints that apply, the first ones where not all fit."""
+    """Join the hints that apply, in order, as far as they fit."""
     joined = ""
     for hint in hints:
         if isinstance(hint, str) and len(f"{joined} {hint}") <= _ROOM:
@@ -456,7 +459,7 @@ _NO_FILE = (
 )
 _ELSEWHERE = "The same path is claimed in another worktree. It does not block you; coordinate before merging."
 _ROOM: Final = 190
-"""Most characters of joined hints; a surface may put longer names of calls into them."""
+"""Maximum characters of joined hints; a surface may replace names of calls with longer ones."""
 MOVED: Final = (
     "The previous holder moved it. To work on it there, release this one first, then claim the one in moved_to."
 )

@@ -1,4 +1,4 @@
-"""The calls about claims: arguments checked, then what to run and how to answer."""
+"""Requests about claims: check the arguments, then define what to run and how to respond."""
 
 import logging
 import re
@@ -66,10 +66,10 @@ _log = logging.getLogger("holdlog")
 
 
 class ClaimRequests:
-    """`clock`: microseconds UTC; `steady`: the clock of leases; `connected`: whether a server lives."""
+    """`clock`: microseconds UTC; `steady`: the clock of leases; `connected`: whether a process is alive."""
 
     grants: Grants = EVERYTHING
-    """What the caller may; lists show only that."""
+    """What the caller may do; lists show only what it may see."""
 
     def __init__(
         self,
@@ -86,14 +86,14 @@ class ClaimRequests:
         self._identity = identity
 
     def within(self, grants: Grants) -> Self:
-        """The same calls for a caller with these grants, who may do no more (docs/tokens.md); lists and boards show
-        what it may see."""
+        """Return the same requests, restricted to these grants (docs/tokens.md); lists and boards show only what they
+        allow."""
         calls = copy(self)
         calls.grants = grants
         return calls
 
     def now(self) -> int:
-        """By the store's clock: microseconds UTC."""
+        """The store's time in microseconds UTC."""
         return self._clock()
 
     def claim(
@@ -108,7 +108,7 @@ class ClaimRequests:
         note: str | None = None,
         receipt: str | None = None,
     ) -> ClaimRequest[Result]:
-        """`receipt`: the one that was returned with a grant or ticket, for callers without a session."""
+        """`receipt`: the receipt from the response with the grant or ticket, for callers without a session."""
         if lease_seconds is None:
             lease = self._settings.lease
         else:
@@ -159,8 +159,8 @@ class ClaimRequests:
         receipt: str | None = None,
         holder: str | None = None,
     ) -> CommandRequest[responses.Released | responses.AlreadyFree]:
-        """`version`: only this grant. `forced`: a person, `agent`, takes it from its holders, or only from those
-        named `holder`; `note` is the reason. `receipt`: as of `claim`."""
+        """`version`: release only this grant. `forced`: a person, `agent`, takes the claim from its holders, or only
+        from those named `holder`; `note` is the reason. `receipt`: as for `claim`."""
         arguments: dict[str, Any] = {
             "resource": None if resource is None else self.resource(resource),
             "agent": agent,
@@ -215,7 +215,7 @@ class ClaimRequests:
     def board(
         self, agent: str | None = None, limit: int = BOARD_PAGE, after: str | None = None
     ) -> Query[responses.Board]:
-        """Of one agent and its sub-agents where it is given."""
+        """List claims and queues; with `agent`, only those of this agent and its sub-agents."""
         size, after = page_size(limit), after_argument(after, "after")
         if agent is not None:
             agent = text(agent, "agent", STORED_AGENT)
@@ -269,7 +269,7 @@ class ClaimRequests:
         return BlockingQuery(look, timed_out, seconds, what_overlaps(resource))
 
     def lost(self, losses: Sequence[Loss]) -> Query[list[Lost]]:
-        """What was lost, and who has it now."""
+        """The lost claims, with their current holders."""
 
         def answer(reader: Reader) -> list[Lost]:
             board = self._board(reader, [loss.resource for loss in losses])
@@ -282,7 +282,7 @@ class ClaimRequests:
         return Query(answer)
 
     def guards(self, given: object) -> tuple[FencingCondition, ...]:
-        """Claims that a write relies on: `[{"resource": …, "version": …}]`, with the `receipt` of a claim that was made
+        """Fencing conditions of a write: `[{"resource": …, "version": …}]`, with the `receipt` of a claim that was made
         without a session."""
         if not isinstance(given, Sequence) or isinstance(given, str | bytes):
             raise InvalidError("guard: must be a list of objects with resource and version")
@@ -298,14 +298,14 @@ class ClaimRequests:
         return tuple(guards)
 
     def refused(self, refusal: HoldlogError) -> Result:
-        """The answer to a refusal. Raises it again where it is no expected outcome of a call about claims or values."""
+        """Convert a refusal to a response. Raises the refusal again if no request about claims or values expects it."""
         answer = self.shown(presenter.refused(refusal, self._moment()))
         if isinstance(answer, Unavailable):
             return answer.model_copy(update={"message": self.line_of(refusal)})
         return answer
 
     def line_of(self, error: HoldlogError) -> str:
-        """An error in one line. Whoever calls over HTTP is not told where the database is: that stands in the log."""
+        """An error in one line. Callers over HTTP must not learn where the database is: that part goes to the log."""
         line = str(error)
         if self._settings.keeps or not line.startswith("the database "):
             return line
@@ -313,7 +313,7 @@ class ClaimRequests:
         return line.partition(": ")[0]
 
     def resource(self, given: str, argument: str = "resource") -> str:
-        """The one spelling of a resource."""
+        """The canonical name of a resource."""
         workspaces = self._settings.workspaces
         if workspaces is not None and isinstance(given, str):
             try:
@@ -323,7 +323,7 @@ class ClaimRequests:
         return text(given, argument, _RESOURCE)
 
     def claimable(self, given: str, argument: str = "resource") -> str:
-        """As `resource`, for a new claim: refuses names that protect nothing."""
+        """As `resource`, for a new claim: also rejects names that protect nothing."""
         workspaces = self._settings.workspaces
         if workspaces is not None and isinstance(given, str):
             try:
@@ -333,7 +333,7 @@ class ClaimRequests:
         return text(given, argument, _CLAIMABLE)
 
     def _receipt(self, given: object) -> str:
-        """The salted hash, as in leases. Raises InvalidError."""
+        """The salted hash, as stored in leases. Raises InvalidError."""
         if not isinstance(given, str) or not 1 <= len(given) <= MAX_RECEIPT or not given.isascii():
             raise InvalidError(
                 f"receipt: must be the text that was returned with your claim, of {MAX_RECEIPT} characters at most"
@@ -341,7 +341,7 @@ class ClaimRequests:
         return self._identity.receipt(given)
 
     def _require(self, scope: Scope, name: str) -> None:
-        """`name` as it is stored. Raises DeniedError."""
+        """Check a grant. `name`: as stored. Raises DeniedError."""
         if self.grants is not EVERYTHING:
             self.grants.require(scope, name)
 
@@ -350,14 +350,14 @@ class ClaimRequests:
             raise DeniedError(f"read-claims:{resource}")
 
     def _claims(self, reader: Reader, after: str | None, limit: int) -> list[Claim]:
-        """As the reader's, of those that the caller may see."""
+        """As `reader.claims`, but only those that the caller may see."""
         if self.grants is EVERYTHING:
             return reader.claims(after, limit)
         found = chunks(reader.claims, after, lambda it: it.resource)
         return list(islice((it for it in found if self.grants.sees_claim(it.resource)), limit))
 
     def places(self, given: str) -> tuple[str, ...]:
-        """The resources whose claims bear on the status of this one: itself, and the same path in other workspaces."""
+        """The resources whose claims affect the status of this one: itself, and the same path in other workspaces."""
         resource = self.resource(given)
         workspaces = self._settings.workspaces
         return (resource, *(other for _, other in (workspaces.elsewhere(resource) if workspaces is not None else ())))
@@ -375,8 +375,8 @@ class ClaimRequests:
         return load_board(reader, resources, self.steady(), self._clock())
 
     def shown(self, answer: Shown) -> Shown:
-        """The answer with every resource told so that this process's agents can name it again, and without the place
-        that one was moved to where the caller may not see that."""
+        """Rewrite a response for the caller: resources get names that this process's agents can pass back, and
+        `moved_to` is removed if the caller may not see it."""
         moved = getattr(answer, "moved_to", None)
         if moved is not None and self.grants is not EVERYTHING and not self.grants.sees_claim(moved):
             hint = (getattr(answer, "hint", None) or "").replace(presenter.MOVED, presenter.MOVED_UNSEEN)
@@ -408,8 +408,8 @@ class ClaimRequests:
         return workspaces is not None and any(workspaces.is_folder(name) for name in names)
 
     def _instead_of(self, outcome: ClaimAcquired, given: Mapping[str, str]) -> str | None:
-        """The custom name to suggest for the first granted path without a file, made of the name that the caller gave.
-        None over HTTP, where callers share one view of all paths and their files may be on another machine."""
+        """The custom name to suggest for the first granted path without a file, derived from the name that the caller
+        passed. None over HTTP, where callers share one view of all paths and their files may be on another machine."""
         workspaces = self._settings.workspaces
         if workspaces is None or not self._settings.keeps or outcome.already:
             return None
@@ -418,7 +418,7 @@ class ClaimRequests:
         return next((_custom(name) for name in missing), None)
 
     def _capped(self, seconds: float) -> tuple[float, float | None]:
-        """Seconds to wait, and the cap if it cut them."""
+        """Seconds to wait, and the cap if it applied."""
         cap = self._settings.max_wait
         return (seconds, None) if seconds <= cap else (cap, cap)
 
@@ -428,7 +428,7 @@ def _resources_of(command: AcquireClaim) -> tuple[str, ...]:
 
 
 def _custom(given: str) -> str:
-    """The custom name that a hint suggests for a path, in quotes where it needs them."""
+    """The custom name that a hint suggests for a path, quoted if necessary."""
     name = custom_name(given)
     if name is None or len(name) > MAX_SUGGESTED or '"' in name:
         return "custom://merge"

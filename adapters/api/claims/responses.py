@@ -1,4 +1,4 @@
-"""The answers about claims: one model per status."""
+"""Responses about claims: one model per status."""
 
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ class Elsewhere(Part):
 
 
 class Waiter(Part):
-    """Somebody in line. `present`: in a call right now."""
+    """An agent in the queue. `present`: it is in a call right now."""
 
     agent: str
     principal: str | None = None
@@ -33,7 +33,7 @@ class Waiter(Part):
 
 
 class Step(Part):
-    """One agent of a ring: it holds what the one before waits for."""
+    """One agent of a deadlock cycle: it holds what the previous one waits for."""
 
     agent: str
     principal: str | None = None
@@ -42,8 +42,8 @@ class Step(Part):
 
 
 class WithPast(Result):
-    """How the last hold ended of the resource or of what overlaps it or goes with it: of `previous_resource`, where
-    that is another name."""
+    """How the last hold ended: of the resource, or of `previous_resource`, a different name that overlaps it or is
+    linked to it."""
 
     previous_outcome: str | None = None
     previous_holder: str | None = None
@@ -54,11 +54,11 @@ class WithPast(Result):
     moved_to: str | None = None
 
     def body(self) -> dict[str, Any]:
-        """The past behind what is now, and the hint behind both."""
-        told = super().body()
-        last = [name for name in (*WithPast.model_fields, "hint") if name in told and name not in Result.model_fields]
-        behind = {name: told.pop(name) for name in last}
-        return told | behind
+        """The response as a JSON object, with facts about the previous hold after the current state, then the hint."""
+        fields = super().body()
+        last = [name for name in (*WithPast.model_fields, "hint") if name in fields and name not in Result.model_fields]
+        behind = {name: fields.pop(name) for name in last}
+        return fields | behind
 
 
 class Claimed(WithPast):
@@ -127,7 +127,7 @@ class Deadlock(Result):
 
 
 class Released(Result):
-    """`released`: every resource, where several were or none was named."""
+    """`released`: all released resources, if there were several or the request named none."""
 
     status: Literal["released"] = "released"
     resource: str | None = None
@@ -139,7 +139,7 @@ class Released(Result):
 
 
 class AlreadyFree(Result):
-    """`held_elsewhere`: what other sessions hold under the same name, where a person asked to release everything."""
+    """`held_elsewhere`: what other sessions hold under the same name, if a person asked to release everything."""
 
     status: Literal["already_free"] = "already_free"
     resource: str | None = None
@@ -180,8 +180,8 @@ class Available(WithPast):
 
 
 class Held(Result):
-    """A resource that somebody holds. `version` is that of the grant; `current`: whether the one asked for is live.
-    `mixed_scripts`, here and in other rows: True where a name mixes scripts, so it may look like another one."""
+    """A resource that is held. `version`: of the grant; `current`: whether the requested grant is live.
+    `mixed_scripts`, also in other rows: True if a name mixes scripts, so that it may look like another one."""
 
     status: Literal["claimed"] = "claimed"
     resource: str
@@ -209,7 +209,7 @@ class Held(Result):
 
 
 class Queue(Part):
-    """Who stands in line for a resource, first come first: `length` of them, the first 20 in `line`."""
+    """The queue for a resource in order of arrival: its `length`, and the first 20 waiters in `line`."""
 
     resource: str
     length: int
@@ -217,7 +217,7 @@ class Queue(Part):
 
 
 class AgentPart(Part):
-    """An agent that holds or waits for something. `name`, `model` and `purpose`: where it registered."""
+    """An agent that holds or waits for something. `name`, `model` and `purpose`: as registered."""
 
     agent: str
     principal: str | None = None
@@ -231,7 +231,7 @@ class AgentPart(Part):
 
 
 class Board(Result):
-    """Everything that is held or waited for now, in pages by resource."""
+    """All current claims and queues, in pages by resource."""
 
     status: Literal["ok"] = "ok"
     claims: list[Held]
@@ -244,9 +244,9 @@ class Board(Result):
 
 
 class SessionPart(AgentPart):
-    """An agent in one session, or a connected process that holds nothing. `claims`: held, `waits`: wanted. `process`:
-    its process id, `program`: what it is, `folder`: where it works, `host`: from where it connects; of a session that
-    no process keeps alive, none of these."""
+    """An agent in one session, or a connected process that holds nothing. `claims`: number held; `waits`: number waited
+    for. `process`: process id; `program`: what it is; `folder`: its working folder; `host`: where it connects from; all
+    missing for a session that no process keeps alive."""
 
     waits: int
     process: int | None = None

@@ -18,7 +18,7 @@ def rows(
     agent: str | None,
     processes: Sequence[Process],
 ) -> list[responses.SessionPart]:
-    """By agent, principal and session. `agent`: only this one and its sub-agents, without idle processes."""
+    """Rows by agent, principal and session. `agent`: only this one and its sub-agents, without idle processes."""
     live = [lease for lease in board.leases.values() if board.lease(*lease.key) is not None]
     sessions: dict[tuple[str, str, str], list[Lease]] = {}
     for lease in live:

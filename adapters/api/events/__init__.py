@@ -1,1 +1,1 @@
-"""Events as answers: which of them, in pages, and as they come."""
+"""Events on every surface: filters, pages and views."""

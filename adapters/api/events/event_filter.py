@@ -1,4 +1,4 @@
-"""Which events somebody wants, and may have."""
+"""Filter of events: what the caller wants and may see."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -22,9 +22,9 @@ _names_of: Final = lru_cache(4096)(fold.initial)
 
 
 class EventFilter(NamedTuple):
-    """None chooses all. `namespace` with `prefix`, the beginning of keys, `resource`, with what overlaps it, and
-    `thread` choose streams: where several are given, those of any. `topics`: kinds of events. `agent`: what it did, or
-    one of its sub-agents. `sees`: whether the streams of these names may be seen."""
+    """None matches everything. `namespace` with `prefix` (of keys), `resource` (with what overlaps it) and `thread`
+    select streams; an event matches if any of them does. `topics`: kinds of events. `agent`: events caused by this
+    agent or its sub-agents. `sees`: whether the caller may see the stream of a name."""
 
     namespace: str | None = None
     prefix: str = ""
@@ -35,7 +35,7 @@ class EventFilter(NamedTuple):
     sees: Callable[[str], bool] | None = None
 
     def may_fit(self, stream: str, topic: str) -> bool:
-        """Whether an event of that stream may be one of them; `fits` knows."""
+        """Whether an event of that stream may match; `fits` decides."""
         if self.topics is not None and topic not in self.topics:
             return False
         if self._place_matters and not self._names(_names_of(stream)):
@@ -43,7 +43,7 @@ class EventFilter(NamedTuple):
         return self.sees is None or self.sees(stream)
 
     def fits(self, recorded: Recorded[Event]) -> bool:
-        """Of an event that may fit."""
+        """Whether an event matches for which `may_fit` is true."""
         if self.agent is None:
             return True
         by = done_by(recorded)
@@ -51,7 +51,7 @@ class EventFilter(NamedTuple):
 
     @property
     def concerns(self) -> tuple[str, ...]:
-        """What has to change before there may be more of them (projections/waiting.py)."""
+        """What must change before more events can match (projections/waiting.py)."""
         places = () if self.namespace is None else whole_namespace(self.namespace)
         if self.resource is not None:
             places += what_overlaps(self.resource)
@@ -76,8 +76,8 @@ class EventFilter(NamedTuple):
 
 
 def done_by(recorded: Recorded[Event]) -> str:
-    """Who did it: the author of a value or of what stands in a thread, the holder or waiter of a claim unless a person
-    took it away, the agent that registered. What ended by itself is told of whose it was."""
+    """The agent that caused an event: the author of a value or thread item, the agent that registered, the holder or
+    waiter of a claim, or the person who forcibly released it. What expired is attributed to its owner."""
     event = recorded.event
     for field in ("forced_by", "by", "agent"):
         if name := getattr(event, field, None):
@@ -94,7 +94,7 @@ def names_in(stream: str) -> dict[str, str]:
 
 
 def topics_of(kinds: object) -> frozenset[str] | None:
-    """The topics that `kinds` names, each itself or by its kind of stream, as `record`. Raises InvalidError."""
+    """The topics of `kinds`, each of which is a topic or a kind of stream, such as `record`. Raises InvalidError."""
     if kinds is None:
         return None
     if isinstance(kinds, str) or not isinstance(kinds, Sequence) or not 1 <= len(kinds) <= MAX_KINDS:
@@ -112,4 +112,4 @@ _GROUPS: Final = {
     _STREAMS.get(state.__name__, state.__name__.lower()): {event.topic for event in events}
     for state, events in fold.KINDS.items()
 }
-"""The topics of each kind of stream, by the word that its streams begin with."""
+"""The topics of each kind of stream, by the word that its stream names begin with."""

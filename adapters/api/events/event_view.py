@@ -1,4 +1,4 @@
-"""An event as all surfaces tell it."""
+"""The view of an event on all surfaces."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -16,18 +16,17 @@ from holdlog.domain.value import Json
 _TIMES: Final = ("expires_at", "due", "overlap_until")
 _OTHERS: Final = ("also", "alternatives")
 _ONE_OTHER: Final[dict[str, Callable[[str], str]]] = {"moved_to": claim_stream, "parent": thread_stream}
-"""Fields that name one other stream, and which."""
+"""Fields that name one other stream, and how to get its name."""
 _KEYS: Final = ("written", "deleted")
-"""Of the data of a thread."""
+"""Keys of a thread's data."""
 _CALLER: Final = ("request_id", "correlation_id", "reason")
-"""Sessions are told to nobody: who knows one could call in its name."""
+"""Without the session: anybody who knew it could call in its name."""
 
 
 def event_view(
     recorded: Recorded[Event], shown: Callable[[str], str] | None = None, sees: Callable[[str], bool] | None = None
 ) -> EventView:
-    """`shown`: how resources are spelled. `sees`: which streams may be named; other names that the event holds are left
-    out."""
+    """`shown`: spells resources. `sees`: which streams the view may name; the names of others are left out."""
     envelope, event, payload = recorded.envelope, recorded.event, recorded.event.payload_field
     fields: dict[str, Any] = {**names_in(envelope.stream)}
     fields |= event.model_dump(
@@ -46,8 +45,8 @@ def event_view(
     if (principal := principal_of(recorded)) is not None:
         fields["principal"] = principal
     for name in _CALLER:
-        if (said := getattr(envelope.caller, name)) is not None:
-            fields[name] = said
+        if (fact := getattr(envelope.caller, name)) is not None:
+            fields[name] = fact
     fields |= relied_on(envelope, shown, sees)
     by = done_by(recorded)
     if any(map(mixed_scripts, (by, *(fields[name] for name in ("agent", "resource", "moved_to") if name in fields)))):
@@ -79,7 +78,7 @@ def relied_on(
 
 
 def names_others(recorded: Recorded[Event]) -> bool:
-    """Whether it names resources or threads besides that of its stream."""
+    """Whether the event names resources or threads other than that of its stream."""
     return bool(recorded.envelope.guard) or any(getattr(recorded.event, name, None) for name in (*_OTHERS, *_ONE_OTHER))
 
 

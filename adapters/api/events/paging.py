@@ -1,4 +1,4 @@
-"""Pages of the log: whole commits in order, of which only what was chosen is read."""
+"""Pages of the log: whole commits in order, of which only matching events are read."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -13,14 +13,17 @@ from holdlog.domain.refusals import InvalidError
 
 COMMIT_EVENTS: Final = 10_000
 COMMIT_BYTES: Final = 10 * MAX_PAGE_BYTES
-"""Of one commit in a page: a larger one is split. Without that bound one answer could be as large as the store."""
+"""Bytes of one commit in a page; a larger commit is split. Without a limit, one response could be as large as the
+store."""
 LOOKED_BYTES: Final = 4 * 1024 * 1024
-"""What one page may look at; an entry that was not chosen counts as `ROW_BYTES`. The next page goes on behind it."""
+"""Bytes that one page may scan; an entry that does not match counts as `ROW_BYTES`. The next page continues after
+it."""
 READ_AT_ONCE: Final = 32
 
 
 class EventPage(NamedTuple):
-    """`looked`: up to which position everything that was chosen is in this page or one before. `end`: of the log."""
+    """`looked`: every match up to this position is in this page or an earlier one. `end`: position of the end of the
+    log."""
 
     events: list[Recorded[Event]]
     looked: int
@@ -28,9 +31,8 @@ class EventPage(NamedTuple):
 
 
 def read_page(reader: Reader, choice: EventFilter, after: int, limit: int) -> EventPage:
-    """The first that were chosen above a position: `limit` at most, and `MAX_PAGE_BYTES`, but the whole of one commit.
-
-    Raises InvalidError for a position beyond the end of the log: whoever waits there waits for ever.
+    """The first matches above a position: at most `limit` and `MAX_PAGE_BYTES`, but always one whole commit.
+    Raises InvalidError for a position beyond the end of the log, where a caller would wait forever.
     """
     end = reader.position()
     if after > end:
@@ -50,8 +52,8 @@ def read_page(reader: Reader, choice: EventFilter, after: int, limit: int) -> Ev
 
 
 def _commits(entries: Iterable[HistoryEntry]) -> Iterator[list[HistoryEntry]]:
-    """Events that became durable together have one time (domain/envelope.py). So have those of several commits while a
-    clock that was set back catches up: they are not split either, up to `COMMIT_EVENTS`."""
+    """Group entries into commits: events that became durable together have the same time (domain/envelope.py). So do
+    several commits while a clock that was set back catches up; they are not split either, up to `COMMIT_EVENTS`."""
     for _, commit in groupby(entries, lambda entry: entry.at):
         gathered: list[HistoryEntry] = []
         for entry in commit:
@@ -64,8 +66,8 @@ def _commits(entries: Iterable[HistoryEntry]) -> Iterator[list[HistoryEntry]]:
 
 
 def _chosen(reader: Reader, choice: EventFilter, commit: list[HistoryEntry]) -> tuple[list[Recorded[Event]], int, int]:
-    """What is chosen of a commit, its size, and the position up to which it was looked at: its last, unless it is too
-    large for a page."""
+    """The matches in a commit, their size, and the position up to which it was scanned: its last, unless the commit is
+    too large for a page."""
     found: list[Recorded[Event]] = []
     size = 0
     for fits, run in groupby(commit, lambda entry: choice.may_fit(entry.stream, entry.topic)):
@@ -80,7 +82,7 @@ def _chosen(reader: Reader, choice: EventFilter, commit: list[HistoryEntry]) -> 
 
 
 def _recorded(reader: Reader, run: list[HistoryEntry]) -> Iterator[Recorded[Event]]:
-    """The events of entries that follow each other in the log."""
+    """The events of consecutive log entries."""
     for start in range(0, len(run), READ_AT_ONCE):
         part = run[start : start + READ_AT_ONCE]
         yield from reader.log(part[0].position - 1, len(part))

@@ -1,4 +1,4 @@
-"""The call that reads events: arguments checked, then what to run and how to answer."""
+"""Requests for events: check the arguments, then define what to run and how to respond."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -18,11 +18,11 @@ EVENTS_PAGE: Final = 100
 
 
 class EventRequests(ClaimRequests):
-    """What the caller may not see is as if it were not there."""
+    """Leaves out events that the caller may not see, as if they did not exist."""
 
     @property
     def spelled(self) -> Callable[[str], str] | None:
-        """How a stored resource is told; None: as it is."""
+        """How responses spell a stored resource; None: unchanged."""
         workspaces = self._settings.workspaces
         return None if workspaces is None else workspaces.shown
 
@@ -40,8 +40,8 @@ class EventRequests(ClaimRequests):
         agent: str | None = None,
         thread: str | None = None,
     ) -> EventFilter:
-        """Which events are meant. Raises DeniedError for a namespace, resource or thread whose events may not be seen:
-        nothing would ever come."""
+        """Build the filter of events. Raises DeniedError for a namespace, resource or thread whose events the caller
+        may not see, because nothing would ever match."""
         if prefix is not None and namespace is None:
             raise InvalidError("prefix: is that of keys, and needs a namespace")
         choice = EventFilter(
@@ -62,15 +62,14 @@ class EventRequests(ClaimRequests):
         return choice
 
     def events(self, choice: EventFilter, after: int = 0, limit: int = EVENTS_PAGE) -> Query[Events]:
-        """A page as it is now. Its answer raises InvalidError for a position beyond the end of the log."""
+        """A page as it is now. The query raises InvalidError for a position beyond the end of the log."""
         position, size = whole(after, "after"), page_size(limit)
         return Query(lambda reader: self._events(reader, choice, position, size), large=True)
 
     def coming_events(
         self, choice: EventFilter, after: int = 0, limit: int = EVENTS_PAGE, wait_seconds: float = 0
     ) -> BlockingQuery[Events]:
-        """The next page that is not empty, or an empty one when the time is over, or where the log has more to look at
-        than fits one call."""
+        """The next page with events. An empty one on a timeout, or if the log has more to scan than fits one call."""
         position, size = whole(after, "after"), page_size(limit)
         seconds, _ = self._capped(number_of_seconds(wait_seconds, "wait_seconds"))
 
@@ -79,7 +78,7 @@ class EventRequests(ClaimRequests):
             page = self._events(reader, choice, position, size)
             if page.events or page.next_position < page.bookmark:
                 return page
-            position = page.next_position  # what was looked at in vain need not be looked at again
+            position = page.next_position  # do not scan the same part again
             return None
 
         def timed_out(reader: Reader, elapsed: float) -> Events:

@@ -1,1 +1,1 @@
-"""Threads: AgentKit's State, kept; for programs, tools and routes."""
+"""Threads: AgentKit's State, stored; for programs, tools and routes."""

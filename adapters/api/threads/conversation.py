@@ -1,4 +1,4 @@
-"""What agents say and find, as AgentKit has it: messages, and the result of one agent's turn."""
+"""Messages of agents, and the result of one agent's turn, as in AgentKit."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -15,18 +15,18 @@ from holdlog.domain.value import Json
 
 
 def _json(value: Any) -> Any:
-    """A copy. Raises ValueError for what JSON cannot carry."""
+    """Copy a JSON value. Raises ValueError for what JSON cannot represent."""
     return Json.of(value).value
 
 
 USER: Final = "user"
-"""The agent of whatever a person said, where that is kept as a result."""
+"""The agent of a user's message that is stored as a result."""
 
 AnyJson = Annotated[Any, AfterValidator(_json)]
 
 
 class _Said(BaseModel):
-    """Fields may be spelled as in AgentKit, too: `stopReason`."""
+    """A model whose fields may also be spelled as in AgentKit: `stopReason`."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -39,9 +39,9 @@ class _Said(BaseModel):
     )
 
     def told(self) -> dict[str, Any]:
-        """As JSON, without what was not said. A tool may well have answered null."""
-        told = self.model_dump(warnings=False)
-        return {name: part for name, part in told.items() if part is not None or name == "content"}
+        """The JSON form, without fields that are None, except `content`: a tool may return null."""
+        fields = self.model_dump(warnings=False)
+        return {name: part for name, part in fields.items() if part is not None or name == "content"}
 
 
 class TextContent(_Said):
@@ -85,9 +85,9 @@ MESSAGE: Final[TypeAdapter[Message]] = TypeAdapter(AnyMessage, config=ConfigDict
 
 
 class AgentResult(_Said):
-    """What came of one agent's turn. `prompt`, `history`, `raw` and `id` are for tracing: they are not kept (AgentKit
-    drops them from `export`, too); but the `id` of what the agent `user` said is. `created_at` without a zone is taken
-    as UTC."""
+    """The result of one agent's turn. `prompt`, `history`, `raw` and `id` are for tracing and are not stored
+    (AgentKit's `export` drops them, too), except the `id` of a result of the agent `user`. `created_at` without a time
+    zone is UTC."""
 
     agent_name: Agent
     output: list[AnyMessage] = Field(default_factory=list)
@@ -100,13 +100,13 @@ class AgentResult(_Said):
 
     @property
     def checksum(self) -> str:
-        """What tells it from other results: 32 hexadecimal digits over agent, output, tool calls and time; for what a
-        user said under an id, over that id."""
+        """Identifies the result: 32 hexadecimal digits over agent, output, tool calls and time; for a user's message
+        with an id, over that id."""
         checksum: str = self.export()["checksum"]
         return checksum
 
     def export(self) -> dict[str, Any]:
-        """What is kept of it, as JSON."""
+        """The stored form, as JSON."""
         output, tool_calls, at = _joined_texts(self.output), _joined_texts(self.tool_calls), _moment(self.created_at)
         named = [self.id] if self._is_a_users else [[*output, *tool_calls], at]
         return {
@@ -130,11 +130,11 @@ class _Author(BaseModel):
 
 
 InferenceResult = AgentResult
-"""Its older name."""
+"""Former name of AgentResult."""
 
 
 class UserMessage(_Said):
-    """What a client sends: AgentKit's. `client_timestamp`: when it did, by its clock."""
+    """A message from a client, as in AgentKit. `client_timestamp`: when the client sent it, by its clock."""
 
     id: str
     content: str
@@ -144,10 +144,10 @@ class UserMessage(_Said):
     system_prompt: str | None = None
 
     def result(self) -> AgentResult:
-        """As it is kept in a thread: once for each id."""
-        said = TextMessage(role="user", content=self.content)
+        """The form that a thread stores, once per id."""
+        message = TextMessage(role="user", content=self.content)
         at = self.client_timestamp or datetime.now(UTC)
-        return AgentResult(agent_name=USER, output=[said], created_at=at, id=self.id)
+        return AgentResult(agent_name=USER, output=[message], created_at=at, id=self.id)
 
 
 def new_message(message: Message) -> NewMessage:
@@ -159,18 +159,19 @@ def new_result(result: AgentResult) -> NewResult:
 
 
 def kept_result(exported: dict[str, Any]) -> NewResult:
-    """Of what `AgentResult.export` gave. Raises ValidationError for an agent name that only stored results may have."""
+    """Convert the output of `AgentResult.export`. Raises ValidationError for an agent name that only stored results may
+    have."""
     _Author.model_validate({"agent_name": exported["agent_name"]})
     return NewResult(value=Json.of(exported), agent=exported["agent_name"], checksum=exported["checksum"])
 
 
 def message_of(value: Json) -> Message:
-    """A message that was kept. Raises ValidationError."""
+    """Parse a stored message. Raises ValidationError."""
     return MESSAGE.validate_python(value.value)
 
 
 def result_of(value: Json) -> AgentResult:
-    """A result that was kept. Raises ValidationError."""
+    """Parse a stored result. Raises ValidationError."""
     kept = value.value
     if isinstance(kept, dict):
         kept.pop("checksum", None)
@@ -178,7 +179,7 @@ def result_of(value: Json) -> AgentResult:
 
 
 def default_format(result: AgentResult) -> Sequence[Message]:
-    """What the next agent is told of a result: its output, then what its tools answered."""
+    """The messages that the next agent gets for a result: its output, then the results of its tools."""
     return [*result.output, *result.tool_calls]
 
 

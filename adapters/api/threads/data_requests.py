@@ -1,4 +1,4 @@
-"""The calls about the data of threads: arguments checked, then what to run and how to answer."""
+"""Requests about the data of threads: check the arguments, then define what to run and how to respond."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,10 +17,10 @@ from holdlog.domain.value import Json
 
 
 class ThreadDataRequests(EventRequests):
-    """`expected_data_version`: None = whatever it is."""
+    """`expected_data_version`: None = any version."""
 
     def thread_get(self, thread_id: str, key: str) -> Query[responses.ThreadValue]:
-        """Its answer raises NotFoundError."""
+        """The query raises NotFoundError."""
         name = text(thread_id, "thread_id", NAME)
         find = self.thread_datum(name, key)
 
@@ -31,7 +31,7 @@ class ThreadDataRequests(EventRequests):
         return Query(answer)
 
     def thread_datum(self, thread_id: str, key: str) -> Query[tuple[Datum, int]]:
-        """What `thread_get` answers from, and the data_version. Its answer raises NotFoundError."""
+        """The stored value behind `thread_get`, and the data_version. The query raises NotFoundError."""
         name, key, find = self._find(thread_id, key)
 
         def answer(reader: Reader) -> tuple[Datum, int]:
@@ -76,22 +76,22 @@ class ThreadDataRequests(EventRequests):
     def thread_delete(
         self, thread_id: str, key: str, agent: str, expected_data_version: int | None
     ) -> CommandRequest[responses.DataChanged]:
-        """Its answer raises NotFoundError where there was no such key."""
+        """The response raises NotFoundError if the key did not exist."""
         key = text(key, "key", NAME)
         write = self.thread_change(thread_id, {}, (key,), agent, expected_data_version)
 
         def answer(outcome: Outcome) -> responses.DataChanged:
-            told = write.answer(outcome)
-            if not told.deleted:
-                raise presenter.key_missing(told.thread_id, key)
-            return told
+            changed = write.answer(outcome)
+            if not changed.deleted:
+                raise presenter.key_missing(changed.thread_id, key)
+            return changed
 
         return CommandRequest(write.command, answer)
 
     def thread_change(
         self, thread_id: str, written: Any, deleted: Sequence[str], agent: str, expected_data_version: int | None
     ) -> CommandRequest[responses.DataChanged]:
-        """Several keys at once."""
+        """Write and delete several keys at once."""
         name, by = text(thread_id, "thread_id", NAME), text(agent, "agent", AGENT)
         expected = None if expected_data_version is None else whole(expected_data_version, "expected_data_version")
         members, gone = self._members(written), tuple(text(key, "data", NAME) for key in deleted)
@@ -115,7 +115,7 @@ class ThreadDataRequests(EventRequests):
         self._require("read-threads", name)
 
         def find(reader: Reader) -> tuple[Datum | None, int]:
-            """Also where somebody writes between the two reads, the value is that of the version."""
+            """Return the value and its version, which match even if another write falls between the two reads."""
             version = started(reader, name).data_version
             datum = next(iter(reader.thread_data(name, [key])), None)
             return datum, version if datum is None else max(version, datum.version)
@@ -135,7 +135,7 @@ class ThreadDataRequests(EventRequests):
 
 
 def started(reader: Reader, name: str) -> Thread:
-    """Raises NotFoundError."""
+    """Return the thread. Raises NotFoundError."""
     thread = reader.thread(name)
     require_started(thread)
     return thread

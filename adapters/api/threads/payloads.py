@@ -1,4 +1,4 @@
-"""From JSON objects that callers send to what is kept. What is wrong is told by its place, never by its value."""
+"""Parse JSON objects from callers into stored items. Errors name the place of a problem, never its value."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class ParsedItems(NamedTuple):
-    """`made_up`: some time was not said."""
+    """`made_up`: a result had no time and got the current one."""
 
     items: tuple[NewMessage | NewResult, ...]
     made_up: bool
@@ -32,19 +32,19 @@ class ParsedItems(NamedTuple):
 def parse_items(messages: object, results: object, now: int, limit: int) -> ParsedItems:
     """`now`: the time (microseconds UTC) of results that have none. `limit`: bytes of each, as JSON. Raises
     InvalidError."""
-    told, found = _objects(messages, "messages"), _objects(results, "results")
-    if not 1 <= len(told) + len(found) <= MAX_APPENDED:
+    given, found = _objects(messages, "messages"), _objects(results, "results")
+    if not 1 <= len(given) + len(found) <= MAX_APPENDED:
         raise InvalidError(f"messages and results: must be 1 to {MAX_APPENDED} together")
     untimed = [_TIMES.isdisjoint(result) for result in found]
     items: list[NewMessage | NewResult] = [
-        _small(_message(message, place), place, limit) for place, message in _placed(told, "messages")
+        _small(_message(message, place), place, limit) for place, message in _placed(given, "messages")
     ]
     items += [_small(_result(result, place, now), place, limit) for place, result in _placed(found, "results")]
     return ParsedItems(tuple(items), any(untimed))
 
 
 def digest_of(*asked: Any) -> str:
-    """Of arguments that are JSON: the same for the same."""
+    """Digest of JSON arguments: equal for equal arguments."""
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
@@ -73,12 +73,12 @@ def _message(message: dict[str, Any], place: str) -> NewMessage:
 
 
 def _result(result: dict[str, Any], place: str, now: int) -> NewResult:
-    """A checksum that comes with it, as with one that was read, is made anew."""
-    told = {name: part for name, part in result.items() if name != "checksum"}
-    if _TIMES.isdisjoint(told):
-        told["created_at"] = utc(now)
+    """Parse a result. A checksum in it, as in a result that was read before, is ignored and computed again."""
+    fields = {name: part for name, part in result.items() if name != "checksum"}
+    if _TIMES.isdisjoint(fields):
+        fields["created_at"] = utc(now)
     try:
-        return new_result(AgentResult.model_validate(told))
+        return new_result(AgentResult.model_validate(fields))
     except ValidationError as error:
         raise InvalidError(finding_at(error, place, tagged=False)) from None
     except OverflowError:
@@ -94,10 +94,11 @@ def _small(item: NewMessage | NewResult, place: str, limit: int) -> NewMessage |
 
 
 def finding_at(error: ValidationError, place: str, tagged: bool) -> str:
-    """`messages[2].content[0].text: must be a string`. `tagged`: a union of messages stands at the very top."""
+    """Describe an error: `messages[2].content[0].text: must be a string`. `tagged`: the top level is a union of
+    messages."""
     found = error.errors(include_url=False, include_input=False)
-    finding = max(found, key=lambda it: len(it["loc"]))  # of alternatives, the one that fitted furthest
-    unknown = finding["loc"][-1] if finding["type"] == "extra_forbidden" else None  # told as it was spelled
+    finding = max(found, key=lambda it: len(it["loc"]))  # of the alternatives, the one that matched furthest
+    unknown = finding["loc"][-1] if finding["type"] == "extra_forbidden" else None  # reported as the caller spelled it
     path, after_list = "", tagged
     for part in finding["loc"]:
         if isinstance(part, int):
@@ -105,7 +106,7 @@ def finding_at(error: ValidationError, place: str, tagged: bool) -> str:
             continue
         if after_list and part in _TYPES:
             after_list = False
-            continue  # which of the union, no field
+            continue  # names a member of the union, not a field
         after_list = part in _LISTS
         if part == "str" or part.startswith("list["):
             continue
@@ -118,6 +119,6 @@ def finding_at(error: ValidationError, place: str, tagged: bool) -> str:
 
 
 def _why(error: ValueError) -> str:
-    """Of what is no JSON; an error of the encoder may hold what it was to encode."""
-    told = str(error)
-    return told if type(error) is ValueError else "holds what JSON cannot"
+    """Describe invalid JSON. An error of the encoder may contain the value, so its text is not shown."""
+    message = str(error)
+    return message if type(error) is ValueError else "holds what JSON cannot"

@@ -1,4 +1,4 @@
-"""From outcomes, threads and refusals to answers. Hints are fixed text, as in adapters/api/values/presenter.py."""
+"""Convert outcomes, threads and refusals to responses. Hints are fixed text, as in adapters/api/values/presenter.py."""
 
 from collections.abc import Sequence
 from typing import Any, Final, Literal
@@ -55,10 +55,10 @@ def changed(outcome: Outcome, command: ChangeData) -> results.DataChanged:
 
 
 def facts(thread: Thread) -> dict[str, Any]:
-    told = thread._asdict()
-    del told["digest"]
-    return told | {
-        "thread_id": told.pop("thread"),
+    fields = thread._asdict()
+    del fields["digest"]
+    return fields | {
+        "thread_id": fields.pop("thread"),
         "started_at": utc(thread.started_at),
         "updated_at": utc(thread.updated_at),
     }
@@ -68,23 +68,23 @@ def item(recorded: Recorded[Event]) -> results.Item:
     envelope, event = recorded.envelope, recorded.event
     assert isinstance(event, MessageAppended | ResultAppended)
     kind: Literal["message", "result"] = "message" if isinstance(event, MessageAppended) else "result"
-    told = {} if recorded.redacted else {kind: event.value.value}
+    content = {} if recorded.redacted else {kind: event.value.value}
     principal = envelope.caller.principal
     return results.Item(
-        version=envelope.version, at=utc(envelope.at), kind=kind, by=event.by, principal=principal, **told
+        version=envelope.version, at=utc(envelope.at), kind=kind, by=event.by, principal=principal, **content
     )
 
 
 def for_model(recorded: Sequence[Recorded[Event]]) -> list[Any]:
-    """Messages, and of results their output and then what their tools answered, in the order of versions."""
-    told: list[Any] = []
+    """Messages in the order of versions; a result becomes its output, then the results of its tools."""
+    messages: list[Any] = []
     for it in recorded:
         assert isinstance(it.event, MessageAppended | ResultAppended)
         if it.redacted:
             continue
         kept = it.event.value.value
-        told += [kept] if isinstance(it.event, MessageAppended) else [*kept["output"], *kept["tool_calls"]]
-    return told
+        messages += [kept] if isinstance(it.event, MessageAppended) else [*kept["output"], *kept["tool_calls"]]
+    return messages
 
 
 def key_missing(thread: str, key: str) -> refusals.NotFoundError:
@@ -92,7 +92,7 @@ def key_missing(thread: str, key: str) -> refusals.NotFoundError:
 
 
 def refused(refusal: HoldlogError) -> Result | None:
-    """The answer to a refusal that is about threads; None: it is not."""
+    """Convert a refusal about threads to a response; None for other refusals."""
     match refusal:
         case refusals.DataConflictError(detail=detail):
             return conflict(detail)

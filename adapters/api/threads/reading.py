@@ -1,4 +1,4 @@
-"""Pages of what was said and found in a thread. Each is complete: as the thread was at one version."""
+"""Pages of a thread's messages and results. Each page is complete: it shows the thread at one version."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -13,7 +13,7 @@ from holdlog.domain.threads.thread import ItemKind, Thread, require_started
 
 
 class ThreadSlice(NamedTuple):
-    """`events`: messages and results that stand, in order. `version`: up to which nothing is missing; go on above it.
+    """`events`: current messages and results, in order. `version`: complete up to here; continue above it.
     `next_after`, `next_before`: there are more."""
 
     thread: Thread
@@ -24,11 +24,11 @@ class ThreadSlice(NamedTuple):
 
 
 def read_page(reader: Reader, name: str, after: int | None, before: int | None, limit: int) -> ThreadSlice:
-    """The first above a version; without one, the newest. Raises NotFoundError, and InvalidError for a version beyond
-    the end: whoever waits there waits for ever.
-
-    Events never change, so what stood at the version of the thread that is read first can be read after it, in as
-    many reads as it takes, whatever others append or clear meanwhile."""
+    """The first page above a version, or the newest page without one. Raises NotFoundError, and InvalidError for a
+    version beyond the end, where a caller would wait forever.
+    Events never change. So the items as of the thread's version, which is read first, can be read after it in any
+    number of reads, whatever other writers append or clear meanwhile.
+    """
     thread = reader.thread(name)
     require_started(thread)
     if after is not None and after > thread.version:
@@ -46,7 +46,7 @@ def read_page(reader: Reader, name: str, after: int | None, before: int | None, 
 
 
 def _standing(reader: Reader, thread: Thread, above: int, below: int, newest: bool) -> Iterator[Recorded[Event]]:
-    """Up to where results were cleared, only messages."""
+    """Items between two versions: only messages up to the version where results were cleared."""
     early = _stretch(reader, thread.thread, ("message",), above, min(below, thread.cleared), newest)
     late = _stretch(reader, thread.thread, ("message", "result"), max(above, thread.cleared), below, newest)
     return chain(late, early) if newest else chain(early, late)

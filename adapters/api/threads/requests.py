@@ -1,4 +1,4 @@
-"""The calls about threads: arguments checked, then what to run and how to answer."""
+"""Requests about threads: check the arguments, then define what to run and how to respond."""
 
 from itertools import islice
 from typing import Any, Final
@@ -36,7 +36,7 @@ Pages = responses.ThreadItems | responses.ThreadMessages
 
 
 class ThreadRequests(ThreadDataRequests):
-    """To read a thread takes `read-threads` on its name, to start or change it `write-threads`."""
+    """Reading a thread requires `read-threads` on its name; starting or changing it requires `write-threads`."""
 
     def thread_start(
         self,
@@ -46,7 +46,8 @@ class ThreadRequests(ThreadDataRequests):
         parent: str | None = None,
         parent_version: int | None = None,
     ) -> CommandRequest[responses.Started | responses.Resumed]:
-        """Without `thread_id` it gets one. `data`: of a new thread; `parent`: fork it, at a version or as it is."""
+        """Without `thread_id`, one is generated. `data`: of a new thread; `parent`: fork it, at a version or as it
+        is."""
         by, name = text(agent, "agent", AGENT), text(uuid4().hex if thread_id is None else thread_id, "thread_id", NAME)
         members = self._members({} if data is None else data)
         at = None if parent_version is None else whole(parent_version, "parent_version")
@@ -54,16 +55,16 @@ class ThreadRequests(ThreadDataRequests):
         if parent is None:
             if at is not None:
                 raise InvalidError("parent_version: needs a parent")
-            asked = digest_of("start", by, data) if thread_id is None else None
-            command = checked(lambda: StartThread(thread=name, data=members, by=by, asked=asked))
+            digest = digest_of("start", by, data) if thread_id is None else None
+            command = checked(lambda: StartThread(thread=name, data=members, by=by, asked=digest))
         else:
             if data is not None:
                 raise InvalidError("data: is that of the parent, where there is one")
             forked = text(parent, "parent", NAME)
-            asked = digest_of("fork", by, forked, at) if thread_id is None else None
-            command = checked(lambda: ForkThread(thread=name, parent=forked, parent_version=at, by=by, asked=asked))
+            digest = digest_of("fork", by, forked, at) if thread_id is None else None
+            command = checked(lambda: ForkThread(thread=name, parent=forked, parent_version=at, by=by, asked=digest))
             self._require("read-threads", forked)
-        self._require("write-threads", "*" if thread_id is None else name)  # an id that is made now, nobody was given
+        self._require("write-threads", "*" if thread_id is None else name)  # no grant can name a generated id
 
         def answer(outcome: Outcome) -> responses.Started | responses.Resumed:
             made = presenter.started(outcome)
@@ -77,8 +78,8 @@ class ThreadRequests(ThreadDataRequests):
         """Messages, then results, as JSON objects; a result without a time gets that of the store's clock."""
         name, by = text(thread_id, "thread_id", NAME), text(agent, "agent", AGENT)
         found = parse_items(messages, results, self._clock(), self._settings.max_value_bytes)
-        asked = digest_of("append", name, by, messages, results) if found.made_up else None
-        command = checked(lambda: Append(thread=name, items=found.items, by=by, asked=asked))
+        digest = digest_of("append", name, by, messages, results) if found.made_up else None
+        command = checked(lambda: Append(thread=name, items=found.items, by=by, asked=digest))
         self._require("write-threads", name)
         return CommandRequest(command, presenter.appended)
 
@@ -90,7 +91,7 @@ class ThreadRequests(ThreadDataRequests):
         before_version: int | None = None,
         form: str = "items",
     ) -> Query[Pages]:
-        """A page as it is now: the first above `after_version`, without it the newest, in order of versions."""
+        """A page as it is now: the first above `after_version`, or the newest without it, in order of versions."""
         after = None if after_version is None else whole(after_version, "after_version")
         before = None if before_version is None else whole(before_version, "before_version")
         size, form = page_size(limit), _form(form)
@@ -106,8 +107,8 @@ class ThreadRequests(ThreadDataRequests):
         wait_seconds: float = 0,
         before_version: int | None = None,
     ) -> BlockingQuery[Pages]:
-        """The next page above a version that is not empty, or tells that results were cleared; an empty one when the
-        time is over."""
+        """The next page above a version that has items or reports that results were cleared; an empty one on a
+        timeout."""
         if after_version is None:
             raise InvalidError("wait_seconds: needs after_version, the version that you know")
         if before_version is not None:
@@ -126,7 +127,7 @@ class ThreadRequests(ThreadDataRequests):
         return BlockingQuery(look, timed_out, seconds, (thread_stream(name),), large=True)
 
     def thread(self, thread_id: str) -> Query[responses.ThreadFacts]:
-        """Its answer raises NotFoundError."""
+        """The query raises NotFoundError."""
         name = self._readable_thread(thread_id)
         return Query(lambda reader: responses.ThreadFacts(**self._facts(started(reader, name))))
 

@@ -1,4 +1,4 @@
-"""The answers about threads: one model per status."""
+"""Responses about threads: one model per status."""
 
 from typing import Any, Literal
 
@@ -8,7 +8,7 @@ from holdlog.adapters.api.values.responses import Part, Result, Time
 
 
 class ThreadStart(Result):
-    """What both answers to `thread_start` hold: the thread as it is now."""
+    """Fields of both responses to `thread_start`: the thread as it is now."""
 
     thread_id: str
     version: int
@@ -30,7 +30,7 @@ class Resumed(ThreadStart):
 
 
 class Appended(Result):
-    """`already`: results that stood there. `checksums`: of the results, in their order."""
+    """`already`: number of results that the thread had already. `checksums`: of the results, in their order."""
 
     status: Literal["ok"] = "ok"
     thread_id: str
@@ -42,7 +42,7 @@ class Appended(Result):
 
 
 class Item(Part):
-    """A message or a result, as it was kept; neither where it was redacted."""
+    """A message or a result, as it was stored; neither if it was redacted."""
 
     version: int
     at: Time
@@ -54,7 +54,7 @@ class Item(Part):
 
 
 class ThreadPage(Result):
-    """What both forms of a page hold. `version`: up to which nothing is missing."""
+    """Fields of both forms of a page. `version`: the page is complete up to here."""
 
     thread_id: str
     version: int
@@ -69,7 +69,7 @@ class ThreadItems(ThreadPage):
 
 
 class ThreadMessages(ThreadPage):
-    """Formatted for a model."""
+    """A page formatted for a model."""
 
     status: Literal["ok"] = "ok"
     messages: list[Any]
@@ -106,7 +106,7 @@ class ThreadKey(Result):
 
 
 class DataChanged(Result):
-    """The keys that were written, and those that had a value and have none any more."""
+    """The keys that were written, and those whose values were deleted."""
 
     status: Literal["ok"] = "ok"
     thread_id: str
@@ -117,7 +117,7 @@ class DataChanged(Result):
 
 
 class DataConflict(Result):
-    """Somebody changed the data since `expected_data_version`: these keys, 100 at most."""
+    """The data changed after `expected_data_version`: these keys, 100 at most."""
 
     status: Literal["conflict"] = "conflict"
     thread_id: str
@@ -137,7 +137,7 @@ class ThreadNotFound(Result):
 
 
 class _ThreadFields(BaseModel):
-    """What is known of a thread without reading it (`domain.threads.thread.Thread`)."""
+    """Metadata of a thread (`domain.threads.thread.Thread`)."""
 
     thread_id: str
     version: int

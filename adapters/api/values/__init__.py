@@ -1,1 +1,1 @@
-"""Values on every surface: requests, responses, and what turns outcomes into responses."""
+"""Values on every surface: requests, responses, and the conversion of outcomes to responses."""

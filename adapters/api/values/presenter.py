@@ -1,6 +1,5 @@
-"""From outcomes, states and refusals to answers: the only place that knows both, and the only place with hints.
-
-A hint is fixed text. It writes the calls it names as `wait()`, so that a surface can put its own names for them.
+"""Converts outcomes, states and refusals to responses: the only place that knows both, and the only place with hints.
+A hint is fixed text. It writes calls as `wait()`, so that a surface can replace them with its names.
 """
 
 import re
@@ -55,7 +54,7 @@ def clear_result(outcome: Outcome, namespace: str, by: str) -> results.ClearResu
 
 
 def state_record(record: Record, now: int) -> results.StateRecord:
-    """Raises NotFoundError when there is no value now."""
+    """Raises NotFoundError if there is no value now."""
     if not record.live:
         raise not_found(record)
     ends = record.expires_at
@@ -86,7 +85,7 @@ def listed(record: Record) -> results.ListedRecord:
 def past(
     recorded: Recorded[Event], shown: Callable[[str], str] | None = None, sees: Callable[[str], bool] | None = None
 ) -> results.Past:
-    """`shown`: how resources are spelled; `sees`: which streams may be named."""
+    """`shown`: spells resources; `sees`: which streams the response may name."""
     event, envelope = recorded.event, recorded.envelope
     assert isinstance(event, ValueWritten | ValueDeleted | ValueExpired)
     return results.Past(
@@ -108,7 +107,7 @@ def past(
 def conditions(
     envelope: Envelope, shown: Callable[[str], str] | None, sees: Callable[[str], bool] | None
 ) -> list[results.FencingConditionView] | None:
-    """The claims that a write relied on, without those that may not be named; None where there are none."""
+    """The claims that a write relied on, without those that the caller may not see; None if there are none."""
     found = [
         results.FencingConditionView(
             resource=it.resource if shown is None else shown(it.resource),
@@ -127,7 +126,7 @@ def exported(
     shown: Callable[[str], str] | None = None,
     sees: Callable[[str], bool] | None = None,
 ) -> results.ExportedRecord:
-    """`shown`, `sees`: as of `past`."""
+    """`shown`, `sees`: as for `past`."""
     entries = [past(recorded, shown, sees) for recorded in history]
     return results.ExportedRecord(**listed(record).__dict__, history=entries)
 
@@ -158,17 +157,17 @@ def watch_timeout(record: Record, since: int, elapsed: float, cap: float | None)
 
 
 def named(text: str, prefix: str) -> str:
-    """The calls that a text names as `wait()`, by the names that a surface gives them."""
+    """Replace calls such as `wait()` in a text with the names that a surface gives them."""
     return re.sub(r"\b([a-z_]+)\(\)", lambda call: f"{prefix}{call[1]}", text)
 
 
 def seconds_between(earlier: int, later: int) -> float:
-    """Seconds between two times in microseconds; 0 when the clock was set back in between."""
+    """Seconds between two times in microseconds; 0 if the clock was set back in between."""
     return max(0, later - earlier) / 1_000_000
 
 
 def refused(refusal: HoldlogError) -> Result:
-    """The answer to a refusal. Raises it again where it is no expected outcome."""
+    """Convert a refusal to a response. Raises the refusal again if it is not an expected outcome."""
     match refusal:
         case refusals.ConflictError(detail=detail):
             return _conflict(detail)

@@ -1,4 +1,5 @@
-"""The calls of every surface: arguments checked, then what to run and how to answer. Runs nothing itself."""
+"""The requests of every surface: check the arguments, then define what to run and how to respond. Runs nothing
+itself."""
 
 import heapq
 from collections.abc import Iterable, Iterator
@@ -41,12 +42,12 @@ from holdlog.domain.refusals import InvalidError
 from holdlog.domain.times import utc
 
 EXPORT_PAGE: Final = 100
-"""Records in a page of an export; the whole history of each comes with it."""
+"""Records in a page of an export; each comes with its whole history."""
 
 
 class Requests(ThreadRequests):
-    """Every method raises InvalidError for an argument that breaks a rule, then DeniedError for what the caller may
-    not."""
+    """All requests. Every method raises InvalidError for an invalid argument, then DeniedError for what the caller may
+    not do."""
 
     # --- state
 
@@ -72,7 +73,7 @@ class Requests(ThreadRequests):
         return CommandRequest(command, presenter.set_result)
 
     def get(self, namespace: str, key: str) -> Query[responses.StateRecord]:
-        """Its answer raises NotFoundError."""
+        """The query raises NotFoundError."""
         place = self._readable(namespace, key)
         return Query(lambda reader: presenter.state_record(*_now(reader, *place)))
 
@@ -87,7 +88,8 @@ class Requests(ThreadRequests):
         ttl_seconds: float | None = None,
         keeps_end: bool = True,
     ) -> CommandRequest[responses.SetResult]:
-        """A JSON merge patch (RFC 7396); `ttl_seconds` is that of a new value, or of any unless it `keeps_end`."""
+        """Apply a JSON merge patch (RFC 7396). `ttl_seconds` applies to a new value, or to any value unless
+        `keeps_end`."""
         arguments = {
             "namespace": namespace,
             "key": key,
@@ -104,7 +106,7 @@ class Requests(ThreadRequests):
         return CommandRequest(command, presenter.set_result)
 
     def record(self, namespace: str, key: str) -> Query[Record]:
-        """The record as it is now, live or not: what `get` answers from."""
+        """The record as it is now, live or not: the source of `get`."""
         place = self._readable(namespace, key)
         return Query(lambda reader: _now(reader, *place)[0])
 
@@ -189,7 +191,7 @@ class Requests(ThreadRequests):
     def all_history(
         self, namespace: str, key: str, limit: int = 100, before_version: int | None = None
     ) -> Query[list[responses.Past]]:
-        """As many entries as asked for, however large: a list cannot tell that it was cut."""
+        """As many entries as requested, however large: a list cannot indicate that it was cut."""
         size = page_size(limit)
         before = None if before_version is None else whole(before_version, "before_version")
         namespace, key = self._readable(namespace, key)
@@ -233,7 +235,7 @@ class Requests(ThreadRequests):
         def look(reader: Reader, elapsed: float) -> responses.StateRecord | responses.Deleted | None:
             nonlocal known
             record, now = _now(reader, *place)
-            if known is None:  # 0 means "not there": a deletion that lies before the call is then no news
+            if known is None:  # 0 means "missing": a deletion before the call is not a change
                 known = record.version if since == 0 and not record.live else since
             return presenter.watched(record, now) if record.version > known else None
 
@@ -242,7 +244,7 @@ class Requests(ThreadRequests):
 
         return BlockingQuery(look, timed_out, seconds, (record_stream(*place),))
 
-    # --- what the caller may
+    # --- authorization
 
     def _require_to_change(self, command: Transact) -> None:
         for operation in command.operations:
@@ -261,7 +263,7 @@ class Requests(ThreadRequests):
         return namespace
 
     def _namespaces(self, reader: Reader, after: str | None, limit: int) -> list[tuple[str, int]]:
-        """As the reader's, of those that the caller may read."""
+        """As `reader.namespaces`, but only those that the caller may read."""
         if self.grants is EVERYTHING:
             return reader.namespaces(after, limit)
         found = chunks(reader.namespaces, after, lambda it: it[0])
@@ -290,7 +292,7 @@ class Requests(ThreadRequests):
 
 
 def time_to_live(seconds: object) -> float:
-    """Within its bounds, to the microsecond."""
+    """Check a time to live: within its bounds, to the microsecond."""
     if (
         isinstance(seconds, bool)
         or not isinstance(seconds, int | float)
@@ -303,14 +305,14 @@ def time_to_live(seconds: object) -> float:
 
 
 def _now(reader: Reader, namespace: str, key: str) -> tuple[Record, int]:
-    """The record as it is now, and the time that was gone by (0 where none matters)."""
+    """The record as it is now, and the time used for its expiry (0 if it does not expire)."""
     record = reader.record(namespace, key)
     if record.expires_at is None:
         return record, 0
     at = reader.at
     if at < record.expires_at:
         return record, at
-    # Read again after the time: a value that was renewed in between must not be taken for ended.
+    # Read again after taking the time: a value renewed in between must not count as expired.
     return seen(reader.record(namespace, key), at), at
 
 

@@ -1,4 +1,4 @@
-"""The answers of every surface: one model per status. MCP, HTTP, command line and library say the same."""
+"""The responses of every surface: one model per status. MCP, HTTP, command line and library return the same."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -18,14 +18,14 @@ Time = Annotated[
     PlainSerializer(lambda time: time.isoformat(timespec="microseconds"), return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
-"""RFC 3339 UTC with microseconds where it is JSON."""
+"""RFC 3339 UTC with microseconds in JSON."""
 
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
 
 class Part(BaseModel):
-    """A part of an answer, whose fields that are None are left out, too."""
+    """A part of a response. Fields that are None are left out here, too."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -35,8 +35,8 @@ class Part(BaseModel):
 
 
 class Lost(Part):
-    """A claim that ended: its lease did, or a person took it (`forced`). `held_by`: who has it now; `reason`: that
-    of the person."""
+    """A claim that its lease's expiry or a person (`forced`) ended. `held_by`: its current holder; `reason`: given by
+    the person."""
 
     resource: str
     version: int
@@ -47,9 +47,8 @@ class Lost(Part):
 
 
 class Result(BaseModel):
-    """Base of all answers. A field that is None is left out of the JSON, unless `kept` names it.
-
-    `lost`: the caller's claims that ended without its doing since it was told last; any answer may carry it.
+    """Base of all responses. A field that is None is left out of the JSON unless `kept` names it.
+    `lost`: claims that the caller lost since its previous response; any response may have it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -57,15 +56,15 @@ class Result(BaseModel):
     lost: list[Lost] | None = None
 
     def body(self) -> dict[str, Any]:
-        """The answer as a JSON object that begins with its status."""
+        """The response as a JSON object that begins with its status."""
         kept = self.kept()
         dumped = self.model_dump(mode="json").items()
-        told = {name: value for name, value in dumped if value is not None or name in kept}
-        return {name: told[name] for name in ("status",) if name in told} | told
+        fields = {name: value for name, value in dumped if value is not None or name in kept}
+        return {name: fields[name] for name in ("status",) if name in fields} | fields
 
     @classmethod
     def kept(cls) -> frozenset[str]:
-        """Fields whose null means something."""
+        """Fields whose null is meaningful."""
         return frozenset()
 
 
@@ -183,8 +182,8 @@ class NamespaceList(Result):
 
 
 class FencingConditionView(Part):
-    """A claim that a write relied on; `version` is that of the grant. `former_session`: the session that held it, where
-    that had ended and the writer acted for it."""
+    """A claim that a write relied on; `version` is that of the grant. `former_session`: the session that held it, if it
+    had ended and the writer acted for it."""
 
     resource: str
     version: int
@@ -192,10 +191,10 @@ class FencingConditionView(Part):
 
 
 class Past(Result):
-    """One entry of a history. From `operation` on: what the write relied on; missing where it was not recorded.
-
-    `operation`: `set`, `merge`, `delete` or `clear`; `based_on`: the version that it expected; `forced`: it was to
-    succeed whatever the version was; `guard`: the claims that it relied on."""
+    """One entry of a history. `operation` and the fields after it are missing if they were not recorded.
+    `operation`: `set`, `merge`, `delete` or `clear`; `based_on`: the version that the write expected; `forced`: it
+    accepted any version; `guard`: the claims that it relied on.
+    """
 
     version: int
     value: Any
@@ -249,7 +248,7 @@ class Export(Result):
 
 
 class Deleted(Result):
-    """A watched value went away."""
+    """A watched value was deleted or expired."""
 
     status: Literal["deleted"] = "deleted"
     namespace: str
@@ -272,7 +271,7 @@ class WatchTimeout(Result):
 
 
 class EventView(BaseModel):
-    """One event of the log. Its further fields, which its kind decides (docs/events.md), are JSON already."""
+    """One event of the log. Its kind determines the further fields (docs/events.md), which are already JSON."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -286,7 +285,8 @@ class EventView(BaseModel):
 
 
 class Events(Result):
-    """`next_position`: to go on after. `bookmark`: where the log ended; `next_position` is there: that was all."""
+    """`next_position`: pass it as `after` to continue. `bookmark`: end of the log; if both are equal, there are no
+    more."""
 
     status: Literal["ok"] = "ok"
     events: list[EventView]
@@ -303,7 +303,7 @@ class Unavailable(Result):
 
 
 class Failed(Result):
-    """A bad argument or a bug; over MCP with `isError`."""
+    """An invalid argument or a bug; over MCP with `isError`."""
 
     status: Literal["error"] = "error"
     message: str
@@ -318,7 +318,7 @@ class Denied(Result):
 
 
 class Fenced(Result):
-    """A write relied on a claim that its writer does not hold (any more)."""
+    """A write relied on a claim that its writer does not hold, or no longer holds."""
 
     status: Literal["fenced"] = "fenced"
     resource: str
@@ -335,7 +335,7 @@ RESOURCES: Final = frozenset({"resource", "covered_by", "previous_resource", "mo
 
 
 def renamed(answer: Answer, shown: Callable[[str], str]) -> Answer:
-    """The answer, and all its parts, with other names for resources."""
+    """The response, and all its parts, with resources renamed by `shown`."""
     changed: dict[str, Any] = {}
     for name in type(answer).model_fields:
         value = getattr(answer, name)

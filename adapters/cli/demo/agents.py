@@ -1,4 +1,4 @@
-"""The demo's agents: each talks to a holdlog server process of its own, over stdio, as hosts of MCP do."""
+"""The demo's agents: each talks to its own holdlog server process over stdio, as MCP hosts do."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
@@ -11,21 +11,21 @@ from fastmcp.client.transports import StdioTransport
 
 START_WITHIN: Final = 20.0
 ANSWER_WITHIN: Final = 15.0
-"""Seconds; a wait that takes longer went wrong."""
+"""Seconds; a longer wait has failed."""
 
 
 class Wrong(Exception):
-    """A step did not come out right; the message is one line that says what."""
+    """A step failed; the message is one line that says why."""
 
 
 def require(held: bool, otherwise: str) -> None:
-    """Raises Wrong with what is wrong unless it holds."""
+    """Check a condition. Raises Wrong with the message if it does not hold."""
     if not held:
         raise Wrong(otherwise)
 
 
 class Agent:
-    """One agent with its connection. `call` answers with what the tool answered; raises Wrong."""
+    """One agent with its connection. `call` returns the tool's response; raises Wrong."""
 
     def __init__(self, name: str, client: Client[StdioTransport], errors: Path) -> None:
         self.name = name
@@ -34,7 +34,7 @@ class Agent:
 
     @property
     def server(self) -> str:
-        """What the server says of itself."""
+        """The server's description of itself."""
         info = self._client.server_info
         return f"{info.name} {info.version}" if info else "unknown"
 
@@ -62,11 +62,11 @@ async def connected(names: Sequence[str], command: Sequence[str], folder: Path) 
 
 
 async def together(*steps: Coroutine[Any, Any, Any]) -> list[Any]:
-    """Run them side by side; the first that goes wrong ends the others, and is raised alone."""
+    """Run the coroutines concurrently; the first failure ends the others, and is raised alone."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(step) for step in steps]
-    except ExceptionGroup as errors:  # not except*: the first 3.11s put what is raised there into a group again
+    except ExceptionGroup as errors:  # not except*: early 3.11 releases wrap what is raised there in a group again
         raise _first(errors) from None
     return [task.result() for task in tasks]
 

@@ -1,4 +1,4 @@
-"""The demo's first two scenes: one budget and two agents, without a check of versions and with it."""
+"""The demo's first two scenes: one budget and two agents, without a version check and with it."""
 
 import asyncio
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from holdlog.adapters.cli.demo.timeline import Tick
 BUDGET: Final = 10_000
 WANTED: Final = {"ada": 8_000, "ben": 7_000}
 THINKS: Final = {"ada": 0.9, "ben": 1.2}
-"""Seconds between reading and writing, as a model would take; both have read before either writes."""
+"""Seconds between reading and writing, as a model would need; both have read before either writes."""
 THINKS_AGAIN: Final = 0.8
 MOST_TRIES: Final = 5
 
 
 async def overspent(screen: Screen, ada: Agent, ben: Agent) -> None:
-    """Both write whatever stands there by now, so that the second write buries the first. Raises Wrong."""
+    """Both write unconditionally, so that the second write overwrites the first. Raises Wrong."""
     screen.title(
         "1  Without holdlog: the last write wins",
         f"One budget of {usd(BUDGET)}. ada wants {usd(WANTED['ada'])}, ben wants {usd(WANTED['ben'])}.",
@@ -38,7 +38,8 @@ async def overspent(screen: Screen, ada: Agent, ben: Agent) -> None:
 
 
 async def exact(screen: Screen, ada: Agent, ben: Agent) -> None:
-    """Both name the version they have read; the second is refused, reads again and takes what is left. Raises Wrong."""
+    """Both name the version they have read; the second is refused, reads again and spends what is left. Raises
+    Wrong."""
     screen.title("2  With holdlog: a write names the version it read", "The same budget, the same two wishes.")
     with screen.timeline.scene("2  with holdlog: versions") as scene:
         committed = sum(await _spend(screen, "checked", (ada, ben), checked=True))
@@ -57,7 +58,7 @@ async def exact(screen: Screen, ada: Agent, ben: Agent) -> None:
 
 
 def spent(budget: dict[str, Any]) -> int:
-    """What a budget says was spent by all."""
+    """The total that a budget records as spent."""
     return sum(budget["spent"].values())
 
 
@@ -66,7 +67,7 @@ def usd(amount: int) -> str:
 
 
 async def _spend(screen: Screen, namespace: str, agents: tuple[Agent, Agent], checked: bool) -> list[int]:
-    """Two agents take from one budget at the same time; what each believes to have."""
+    """Two agents spend from one budget at the same time; returns what each believes to have."""
     first = {"limit": BUDGET, "spent": {}}
     await agents[0].call("set", namespace=namespace, key="budget", value=first, updated_by="demo", expected_version=0)
     both_have_read = asyncio.Barrier(len(agents))
@@ -75,7 +76,7 @@ async def _spend(screen: Screen, namespace: str, agents: tuple[Agent, Agent], ch
 
 @dataclass
 class _Spender:
-    """One agent that reads, thinks and writes, and again when it is told that somebody else wrote."""
+    """One agent that reads, thinks and writes, and retries when another agent has written."""
 
     screen: Screen
     agent: Agent

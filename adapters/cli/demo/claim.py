@@ -1,4 +1,4 @@
-"""The demo's third scene: one agent edits a file, the other stands in line and is handed the claim with its release."""
+"""The demo's third scene: one agent edits a file, another waits in the queue and gets the claim on its release."""
 
 import asyncio
 from typing import Any, Final
@@ -11,12 +11,12 @@ RESOURCE: Final = "src/report.md"
 EDITS: Final = {"ada": 1.5, "ben": 0.8}
 """Seconds that an agent holds the claim, as if it edited the file."""
 LINE: Final = 10.0
-"""Seconds that ben would stand in line."""
+"""Seconds that ben is willing to wait in the queue."""
 NOTE: Final = "section 2 is new"
 
 
 async def taken_in_turn(screen: Screen, ada: Agent, ben: Agent) -> None:
-    """ada claims; ben is refused, stands in line, and has the claim with her release. Raises Wrong."""
+    """ada claims; ben is refused, joins the queue, and gets the claim when she releases it. Raises Wrong."""
     screen.title("3  A claim: one edits, the other is next in line", f"Both want to edit {RESOURCE}.")
     timeline = screen.timeline
     with timeline.scene("3  with holdlog: a claim") as scene:
@@ -30,7 +30,7 @@ async def taken_in_turn(screen: Screen, ada: Agent, ben: Agent) -> None:
             if waiting.done():
                 await waiting
                 raise Wrong(f"{ben.name} got what {ada.name} held")
-            asked = timeline.now()
+            release_sent = timeline.now()
             answer = await ada.call("release", resource=RESOURCE, agent=ada.name, outcome="modified", note=NOTE)
             released = timeline.end(hold)
             require(
@@ -38,16 +38,20 @@ async def taken_in_turn(screen: Screen, ada: Agent, ben: Agent) -> None:
                 f"{ada.name}'s release was answered {answer['status']}, granted to {answer.get('granted_to')}",
             )
             screen.act(ada.name, "releases", f'"{NOTE}": granted to {ben.name}', at=released)
-            granted, told = await waiting
+            granted, response = await waiting
         next_hold = timeline.begin(ben.name, "hold", f"holds {RESOURCE}")
-        screen.act(ben.name, "claimed", _latency(asked, released, granted), "green", at=granted)
-        screen.aside("told:", f'{told["previous_outcome"]} by {told["previous_holder"]}: "{told["previous_note"]}"')
-        screen.aside("hint:", told["hint"])
+        screen.act(ben.name, "claimed", _latency(release_sent, released, granted), "green", at=granted)
+        screen.aside(
+            "told:", f'{response["previous_outcome"]} by {response["previous_holder"]}: "{response["previous_note"]}"'
+        )
+        screen.aside("hint:", response["hint"])
         timeline.wakes.append(Wake(ada.name, ben.name, released, granted))
         await asyncio.sleep(EDITS[ben.name])
         timeline.end(next_hold)
-        scene.outcome = (f"granted {granted - asked:.1f} ms after the release was sent", "by one call in line")
-    screen.outcome(f"{ben.name} had it {granted - asked:.1f} ms after the release was sent, by one call.", good=True)
+        scene.outcome = (f"granted {granted - release_sent:.1f} ms after the release was sent", "by one call in line")
+    screen.outcome(
+        f"{ben.name} had it {granted - release_sent:.1f} ms after the release was sent, by one call.", good=True
+    )
 
 
 async def _claim(screen: Screen, agent: Agent) -> Span:
@@ -71,7 +75,7 @@ async def _refused(screen: Screen, asker: Agent, holder: Agent) -> None:
 
 
 async def _stand_in_line(agent: Agent, screen: Screen) -> tuple[float, dict[str, Any]]:
-    """When the claim was granted, and the answer."""
+    """Wait in the queue; returns the time of the grant, and the response."""
     answer = await agent.call("claim", resource=RESOURCE, agent=agent.name, wait_seconds=LINE)
     granted = screen.timeline.now()
     status = answer["status"]
@@ -81,10 +85,10 @@ async def _stand_in_line(agent: Agent, screen: Screen) -> tuple[float, dict[str,
 
 
 async def _first_in_line(holder: Agent, waiter: Agent) -> None:
-    """Wait until the holder is told that the other one stands in line."""
+    """Wait until the holder sees the other agent in the queue."""
     for _ in range(1_000):
-        told = await holder.call("claim", resource=RESOURCE, agent=holder.name)
-        if [it["agent"] for it in told.get("waiting", ())] == [waiter.name]:
+        response = await holder.call("claim", resource=RESOURCE, agent=holder.name)
+        if [it["agent"] for it in response.get("waiting", ())] == [waiter.name]:
             return
     raise Wrong(f"{waiter.name} never stood in line")
 

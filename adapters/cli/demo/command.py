@@ -1,4 +1,5 @@
-"""`holdlog demo`: real servers and agents, in some ten seconds; what it shows is measured and checked as it happens."""
+"""`holdlog demo`: real servers and agents, in about ten seconds; everything shown is measured and checked as it
+runs."""
 
 import argparse
 import asyncio
@@ -43,12 +44,12 @@ def add_demo(commands: "Parsers") -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """0 when every step came out right, else 1."""
+    """Run the demo. 0 when every step succeeded, else 1."""
     return perform(sys.stdout, options.svg)
 
 
 def _picture(name: str) -> Path:
-    """Refused before the demo begins, not ten seconds later."""
+    """Check the picture's path before the demo begins, not ten seconds later."""
     path = Path(name)
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise argparse.ArgumentTypeError("must be a file in a folder that exists")
@@ -58,7 +59,8 @@ def _picture(name: str) -> Path:
 
 
 def perform(out: TextIO, svg: Path | None = None, command: Sequence[str] = SERVER) -> int:
-    """Play the demo with servers that `command` starts; the exit code. The picture is drawn when all went right."""
+    """Play the demo with servers that `command` starts; returns the exit code. Draws the picture if all steps
+    succeeded."""
     os.environ.setdefault("FASTMCP_LOG_ENABLED", "false")
     from holdlog.adapters.cli.demo.screen import Screen
     from holdlog.adapters.cli.demo.timeline import Timeline
@@ -67,7 +69,7 @@ def perform(out: TextIO, svg: Path | None = None, command: Sequence[str] = SERVE
     screen = Screen(out, timeline)
     screen.line(screen.paint("bold", "holdlog demo"))
 
-    from holdlog.adapters.cli.demo.agents import Wrong  # a second or so: the client of MCP
+    from holdlog.adapters.cli.demo.agents import Wrong  # about a second: imports the MCP client
     from holdlog.adapters.cli.demo.picture import picture
     from holdlog.adapters.cli.demo.story import tell
     from holdlog.domain.refusals import HoldlogError

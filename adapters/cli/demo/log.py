@@ -1,4 +1,4 @@
-"""The demo's last scene: the log of all that happened, and the same state from a replay of it."""
+"""The demo's last scene: the complete log, and the same state from a replay of it."""
 
 from contextlib import closing
 from pathlib import Path
@@ -16,11 +16,12 @@ from holdlog.domain.times import utc
 from holdlog.projections.rebuild import replay
 
 EVENTS = 10
-"""Three writes of each budget, one as it starts and one per agent; two grants, a place in line and a release."""
+"""Events of the demo: three writes of each budget, one at the start and one per agent; two grants, a place in the queue
+and a release."""
 
 
 async def replayed(screen: Screen, ada: Agent, ben: Agent, db: Path) -> None:
-    """The log is read as a library would, the state is asked of the agents' servers. Raises Wrong."""
+    """Replay the log as a library user would, and compare with the state from the agents' servers. Raises Wrong."""
     screen.title("4  What happened: the log")
     with closing(open_holdlog(db)) as engine, engine.store.snapshot() as reader:
         log = reader.log(0, -1)

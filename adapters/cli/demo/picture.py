@@ -1,4 +1,4 @@
-"""The demo's picture: one lane per agent over a time axis, drawn from what was measured. SVG without scripts."""
+"""The demo's picture: one lane per agent over a time axis, drawn from measurements. SVG without scripts."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from holdlog.adapters.cli.demo.timeline import Scene, Span, Tick, Timeline, Wake
 
 WIDTH: Final = 860
 LEFT, RIGHT = 54, 10
-"""Pixels left and right of the scenes; the names of the agents stand left of them."""
+"""Pixels left and right of the scenes; the names of the agents are to the left of them."""
 BETWEEN, INSIDE = 8, 8
 """Pixels between two scenes, and from the edges of a scene to its time."""
 HEAD: Final = 46
@@ -18,9 +18,9 @@ BAR_TOP, BAR = 28, 28
 """Pixels from the top of a lane to its bars, and their height."""
 TEXT: Final = 12
 CHARACTER: Final = 6.3
-"""Widest average of a character at that size, in the fonts that may be used."""
+"""Maximum average width of a character at that size, in the fonts that may be used."""
 LEAST: Final = 3.0
-"""Pixels that the shortest span still has."""
+"""Minimum pixels of a span."""
 GAP: Final = 6
 TICKS_APART: Final = 50
 
@@ -53,7 +53,7 @@ _AGENTS_DARK: Final = ("#58a6ff", "#f0883e", "#bc8cff", "#56d364")
 
 
 def picture(timeline: Timeline) -> str:
-    """The SVG text. Every length and word comes from the timeline."""
+    """The SVG text. All lengths and words come from the timeline."""
     return tostring(_Picture(timeline).drawn(), encoding="unicode") + "\n"
 
 
@@ -98,13 +98,13 @@ class _Picture:
         return max(number for number, scene in enumerate(self._timeline.scenes) if number == 0 or scene.start <= at)
 
     def _x(self, at: float) -> float:
-        """All scenes have one scale; what lies between them is not drawn."""
+        """The x coordinate. All scenes have one scale; the time between them is not drawn."""
         number = self._scene_at(at)
         scene = self._timeline.scenes[number]
         return self._edge[number] + INSIDE + (min(at, scene.end) - scene.start) * self._scale
 
     def _scene(self, scene: Scene, left: float) -> None:
-        """Its band, its words, and its axis: milliseconds since the scene began."""
+        """A scene's band, labels, and axis: milliseconds since the scene began."""
         right = self._x(scene.end) + INSIDE
         _rect(self._svg, left, 10, right - left, self._bottom + 42, "band", rx="4")
         _text(self._svg, left + INSIDE, 30, scene.title, "text strong", most=right - left - 2 * INSIDE)
@@ -159,7 +159,7 @@ class _Picture:
         SubElement(mark, "title").text = f"{tick.agent}: {tick.text}"
 
     def _labels(self, lane: Element, labels: Sequence[tuple[float, str, str]], top: float) -> None:
-        """Above the bars, or below them where that place is taken; within their scene; left out when both are."""
+        """The labels: above the bars, or below if that place is taken; within their scene; omitted if neither fits."""
         free = {top + BAR_TOP - 9: -math.inf, top + BAR_TOP + BAR + 18: -math.inf}
         for at, words, mark in labels:
             end = self._x(self._timeline.scenes[self._scene_at(at)].end) + INSIDE
@@ -244,7 +244,7 @@ def _line(parent: Element, x1: float, y1: float, x2: float, y2: float, mark: str
 def _text(
     parent: Element, x: float, y: float, words: str, mark: str, anchor: str = "start", most: float = math.inf
 ) -> None:
-    """Words that might be wider than `most` pixels are squeezed into them."""
+    """A text element; text that might exceed `most` pixels is squeezed."""
     place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "text-anchor": anchor, "class": mark}
     if _wide(words) * 1.1 > most:
         place |= {"textLength": f"{most:.1f}", "lengthAdjust": "spacingAndGlyphs"}

@@ -14,7 +14,7 @@ _OF_AGENTS: Final = ("1;36", "1;35", "1;33", "1;34")
 
 
 class Screen:
-    """Writes to a text stream. `timeline` gives the milliseconds in front of what agents do, and keeps what happens."""
+    """Writes to a text stream. `timeline` provides the milliseconds in front of actions, and records them."""
 
     def __init__(self, out: TextIO, timeline: Timeline, environ: Mapping[str, str] = os.environ) -> None:
         self.timeline = timeline
@@ -26,7 +26,7 @@ class Screen:
         print(text, file=self._out, flush=True)
 
     def paint(self, colour: str, text: str) -> str:
-        """`colour`: an agent's name, bold, dim, red or green; anything else leaves the text plain."""
+        """Colour a text. `colour`: an agent's name, bold, dim, red or green; anything else leaves the text plain."""
         code = self._code.get(colour)
         return f"\x1b[{code}m{text}\x1b[0m" if self._coloured and code else text
 
@@ -37,13 +37,13 @@ class Screen:
             self.line(f"   {about}")
 
     def act(self, agent: str, verb: str, what: str, colour: str = "", at: float | None = None) -> None:
-        """What an agent did (just now, or `at`): milliseconds since the scene began, who, verb, details."""
+        """Print an action of an agent (just now, or `at`): milliseconds since the scene began, agent, verb, details."""
         since = (self.timeline.now() if at is None else at) - self.timeline.scenes[-1].start
         who = self.paint(agent, f"{agent:<4}")
         self.line(f"{since:9.1f} ms  {who}  {self.paint(colour, f'{verb:<9}')} {what}")
 
     def aside(self, label: str, text: str) -> None:
-        """A longer remark below what an agent did, wrapped."""
+        """Print a longer remark below an action, wrapped."""
         for number, part in enumerate(textwrap.wrap(text, WIDTH - _INDENT - len(label) - 1)):
             lead = label if number == 0 else " " * len(label)
             self.line(" " * _INDENT + self.paint("dim", f"{lead} {part}"))
@@ -52,7 +52,7 @@ class Screen:
         self.line("   " + self.paint("green" if good else "red", text))
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[str]], aligned: str) -> None:
-        """`aligned`: one `<` or `>` per column. A cell that is an agent's name gets its colour."""
+        """Print a table. `aligned`: one `<` or `>` per column. A cell that is an agent's name gets its colour."""
         widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
 
         def laid_out(cells: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The demo's story from beginning to end: the agents' servers, then scene after scene."""
+"""The demo's story from start to finish: the agents' servers, then scene after scene."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +11,9 @@ from holdlog.adapters.cli.demo.screen import Screen
 
 
 async def tell(screen: Screen, command: Sequence[str], folder: Path) -> None:
-    """Play all scenes on a fresh file in `folder`. Raises Wrong at the first step that does not come out right.
+    """Play all scenes on a fresh file in `folder`. Raises Wrong at the first step that fails.
 
-    `command`: what starts a holdlog server, without its arguments.
+    `command`: the command that starts a holdlog server, without its arguments.
     """
     db = folder / "state.db"
     async with connected(screen.timeline.agents, [*command, "--db", str(db), "--tools", "all"], folder) as (ada, ben):
@@ -21,7 +21,7 @@ async def tell(screen: Screen, command: Sequence[str], folder: Path) -> None:
         screen.line(f"   {names}: two agents, each with a server process of its own")
         screen.line(f"   ({ada.server}, MCP over stdio), and one fresh file that both servers share")
         for agent in (ada, ben):
-            await agent.call("list")  # connections and caches are warm before anything is measured
+            await agent.call("list")  # connections and caches are warm before measurements start
             await agent.call("status")
         await overspent(screen, ada, ben)
         await exact(screen, ada, ben)

@@ -1,4 +1,4 @@
-"""What was measured while the demo ran: spans and ticks of agents, scene by scene, in milliseconds since it began."""
+"""Measurements of the demo: spans and ticks of agents, scene by scene, in milliseconds since it began."""
 
 import time
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ TickKind = Literal["conflict", "busy"]
 
 @dataclass
 class Span:
-    """Something that took an agent time. `text` may be set until it ends; an `end` below 0: it goes on."""
+    """An action that took an agent time. `text` may be set until it ends; an `end` below 0: still running."""
 
     agent: str
     kind: SpanKind
@@ -23,7 +23,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Tick:
-    """A refusal, at the moment its answer came."""
+    """A refusal, at the moment its response arrived."""
 
     agent: str
     kind: TickKind
@@ -33,7 +33,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Wake:
-    """What one agent did at `freed` woke another, who knew at `woken`."""
+    """An action of one agent at `freed` woke another, which knew at `woken`."""
 
     by: str
     agent: str
@@ -52,7 +52,7 @@ class Scene:
 
 @dataclass
 class Timeline:
-    """Every time in it comes from one monotonic clock of one process."""
+    """Spans and ticks; all times come from one monotonic clock of one process."""
 
     agents: tuple[str, ...]
     scenes: list[Scene] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Timeline:
     _began: float | None = None
 
     def now(self) -> float:
-        """Milliseconds since the first look at the clock."""
+        """Milliseconds since the first reading of the clock."""
         clock = time.perf_counter()
         if self._began is None:
             self._began = clock
@@ -70,7 +70,7 @@ class Timeline:
 
     @contextmanager
     def scene(self, title: str) -> Iterator[Scene]:
-        """What the block does is one scene; a hold that outlives it ends with it, for the picture."""
+        """Record the block as one scene; in the picture, a hold that outlives it ends with it."""
         scene = Scene(title, self.now())
         self.scenes.append(scene)
         try:

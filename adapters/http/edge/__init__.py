@@ -1,1 +1,1 @@
-"""What a request goes through before anybody looks at what it wants: bounds, limits, origins."""
+"""Checks on every request before it is routed: bounds, limits, origins."""

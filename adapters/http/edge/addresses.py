@@ -1,4 +1,4 @@
-"""Where a request comes from, as far as limits go."""
+"""The address that limits count a request under."""
 
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -7,7 +7,7 @@ from starlette.types import Scope
 
 
 def address_of(scope: Scope) -> str:
-    """An IPv4 address, or the network of an IPv6 one: whoever has one address there has 2**64."""
+    """An IPv4 address, or the network of an IPv6 address: a client with one address of it has 2**64."""
     client = scope.get("client")
     return _network(client[0]) if client else ""
 

@@ -1,4 +1,4 @@
-"""Tokens that were not valid, by address: guessing is slowed down, and costs no look into the store."""
+"""Throttle of invalid tokens by address: slows down guessing, without reading the store."""
 
 import hashlib
 import time
@@ -14,8 +14,8 @@ MOST_TOKENS: Final = 10_000
 
 
 class Guesses:
-    """Who guesses too often must pause; tokens that were valid lately go on from the same address, as others of one
-    proxy have them. `clock`: seconds, never set back."""
+    """Failed attempts by address. An address with too many must pause; recently valid tokens still work from it,
+    because clients behind one proxy share an address. `clock`: seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -23,14 +23,14 @@ class Guesses:
         self._valid: OrderedDict[bytes, None] = OrderedDict()
 
     def pause(self, address: str, token: str) -> int:
-        """Seconds before this one may be tried; 0: now."""
+        """Seconds before this token may be tried; 0: now."""
         bucket = self._wrong.get(address)
         if bucket is None or bucket.has(self._clock()) or _short(token) in self._valid:
             return 0
         return bucket.seconds()
 
     def told(self, address: str, token: str, is_valid: bool) -> None:
-        """What came out."""
+        """Record the result of a check."""
         if is_valid:
             if (short := _short(token)) not in self._valid:
                 self._valid[short] = None

@@ -1,10 +1,10 @@
-"""A bound on how often."""
+"""A rate limit."""
 
 import math
 
 
 class Bucket:
-    """`most` at once, and `most` again in `seconds`. 0: no limit."""
+    """Allows `most` at once, and another `most` per `seconds`. 0: no limit."""
 
     __slots__ = ("_at", "_left", "_most", "_per_second")
 
@@ -24,5 +24,5 @@ class Bucket:
         self._left -= number
 
     def seconds(self) -> int:
-        """Until there is one again."""
+        """Seconds until another one may be taken."""
         return max(1, math.ceil((1 - self._left) / self._per_second))

@@ -1,4 +1,4 @@
-"""One connection: what uvicorn's protocol leaves unbounded is bounded here, without a timer per request."""
+"""One connection: sets the limits that uvicorn's protocol lacks, without a timer per request."""
 
 import asyncio
 import math
@@ -12,24 +12,24 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from holdlog.adapters.http.answers import failed, raw
 
 HEADERS_SECONDS: Final = 10.0
-"""From the first byte of a request, or from the connection's beginning, to the end of its headers."""
+"""Seconds from the first byte of a request, or from the start of the connection, to the end of its headers."""
 BODY_SECONDS: Final = 30.0
-"""From there to the end of its body."""
+"""Seconds from the end of the headers to the end of the body."""
 TAKEN_SECONDS: Final = 60.0
-"""For so long a client may take nothing of what it is sent."""
+"""Seconds for which a client may read nothing of what it is sent."""
 LINGER_SECONDS: Final = 2.0
 LINGER_BYTES: Final = 4 * 1024 * 1024
-"""After an early answer, such as 413, so much more is read and dropped: a connection that is closed at once resets, and
-the client may never see the answer."""
+"""Bytes that are read and dropped after an early response, such as 413: closing a connection at once resets it, and the
+client may never see the response."""
 MAX_HEADER_BYTES: Final = 32 * 1024
-"""The request line and all headers."""
+"""Bytes of the request line and all headers."""
 MAX_HEADERS: Final = 100
 
 _TOO_LARGE: Final = f"the request line and the headers may have {MAX_HEADER_BYTES} bytes and {MAX_HEADERS} headers"
 
 
 class Connection(HttpToolsProtocol):
-    """`due`: when the client must have done its next step, by the loop's clock; `end_if_due` sees to it."""
+    """`due`: when the client must have completed its next step, by the loop's clock; `end_if_due` enforces it."""
 
     most_connections: ClassVar[int] = 4096
 
@@ -48,7 +48,7 @@ class Connection(HttpToolsProtocol):
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """uvicorn tells the newest request only, and behind the one that runs others may have come in already."""
+        """uvicorn notifies only the newest request, but more requests may have arrived behind the running one."""
         super().connection_lost(exc)
         self.pipeline.clear()
         if self._running is not None and not self._running.response_complete:
@@ -71,8 +71,8 @@ class Connection(HttpToolsProtocol):
             self._refuse(_TOO_LARGE, 431)
 
     def _parse(self, data: bytes) -> None:
-        """No upgrade is offered, so it is no matter that one is asked for (RFC 9110 section 7.8). The parser takes
-        all behind such a head for another protocol: another parser reads the head again, without the wish."""
+        """Ignore requested upgrades, since none is offered (RFC 9110 section 7.8). The parser treats all bytes behind
+        such a head as another protocol: another parser reads the head again without the upgrade."""
         left = memoryview(data)
         while left:
             try:
@@ -83,7 +83,7 @@ class Connection(HttpToolsProtocol):
             head = b"%s %s HTTP/%s\r\n" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
             fields = b"".join(b"%s: %s\r\n" % field for field in self.headers if field[0] != b"upgrade")
             self.parser = httptools.HttpRequestParser(self)
-            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # same as uvicorn's
             self.parser.feed_data(head + fields + b"\r\n")
 
     def on_message_begin(self) -> None:
@@ -93,7 +93,7 @@ class Connection(HttpToolsProtocol):
         self.due = self.loop.time() + HEADERS_SECONDS
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._phase == "headers":  # else a trailer, for which nobody asked
+        if self._phase == "headers":  # else an unexpected trailer
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -136,17 +136,18 @@ class Connection(HttpToolsProtocol):
         super().resume_writing()
 
     def end_if_due(self, now: float) -> None:
-        """Called every second."""
+        """Close the connection if its deadline has passed. Called every second."""
         if now > self._stuck_at + TAKEN_SECONDS or (self._phase == "lingering" and now > self.due):
             self.transport.abort()
         elif now > self.due:
             if self.pipeline or (self._phase != "body" and self._in_flight):
-                self.due = now + HEADERS_SECONDS  # the request before it takes its time, not the client
+                self.due = now + HEADERS_SECONDS  # waiting for the previous request, not for the client
             else:
                 self._refuse("the request did not come in time", 408)
 
     def shutdown(self) -> None:
-        """Of what has not come in whole nothing has happened; the client sends it to another server."""
+        """Close the connection. Requests that have not fully arrived have not run; the client can send them to another
+        server."""
         super().shutdown()
         if self._phase == "body" and self._in_flight:
             self._refuse("this server is about to end", 503)
@@ -162,7 +163,8 @@ class Connection(HttpToolsProtocol):
         return cycle is not None and not cycle.response_complete
 
     def _refuse(self, message: str, status: int) -> None:
-        """Answer what never became a request for the application, unless that would be taken for another's answer."""
+        """Respond to input that never became a request for the application, unless the client could take this for the
+        response to another request."""
         if self._in_flight and (self._phase != "body" or self.cycle.response_started or self.pipeline):
             self.transport.abort()
             return
@@ -175,7 +177,8 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
 
     def _closes_later(self) -> bool:
-        """Whether the client may still be sending what nobody reads: then the connection ends in a while."""
+        """Whether the client may still be sending bytes that are not read: then the connection closes a little
+        later."""
         if self._phase != "body" or self._in_flight or self.transport.is_closing():
             return False
         self._phase = "lingering"
@@ -189,8 +192,8 @@ _HEAD: Final = b"HTTP/1.1 "
 
 
 class _Patient:
-    """A transport that sends the head of an answer with what follows it at once, and closes when its connection has
-    nothing more to take in."""
+    """A transport that sends the head of a response together with the data that follows, and closes when its connection
+    has nothing more to receive."""
 
     def __init__(
         self, transport: asyncio.Transport, later: Callable[[], bool], loop: asyncio.AbstractEventLoop

@@ -1,4 +1,4 @@
-"""Answers to pages of other origins, where they are let in (https://fetch.spec.whatwg.org/#http-cors-protocol)."""
+"""Responses to pages of other origins that are allowed (https://fetch.spec.whatwg.org/#http-cors-protocol)."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ MAX_AGE: Final = "600"
 
 
 def preflight(origin: str) -> Response:
-    """What a page may send."""
+    """The response that lists what a page may send."""
     allowed = {
         "access-control-allow-methods": METHODS,
         "access-control-allow-headers": SENT,
@@ -29,7 +29,7 @@ def preflight(origin: str) -> Response:
 
 
 def open_to(origin: str, send: Send) -> Send:
-    """`send`, whose answers the page may read. Cookies are never asked for: a token comes by header."""
+    """Wrap `send` so that the page may read the responses. Cookies are never used: tokens arrive in a header."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -1,4 +1,4 @@
-"""How many keys a store may have: counted now and then, so that no write waits for it."""
+"""Quota of keys per store; keys are counted occasionally, so that no write waits for a count."""
 
 import asyncio
 import logging
@@ -14,13 +14,14 @@ from holdlog.domain.record import Merge, Set, Transact, seen
 from holdlog.domain.refusals import HoldlogError, OverLimitError
 
 COUNTED_EVERY: Final = 10.0
-"""Seconds; so long more keys may come than there is room for."""
+"""Seconds between counts; in between, a store may exceed its quota."""
 
 _log = logging.getLogger("holdlog")
 
 
 class Room:
-    """Of one store; `most`: keys. Values that stand there can be written and deleted however full it is."""
+    """The key quota of one store; `most`: keys. Existing values can be written and deleted even when it is
+    exhausted."""
 
     def __init__(self, engine: Engine, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine
@@ -31,7 +32,7 @@ class Room:
         self._counting: asyncio.Task[None] | None = None
 
     async def require(self, command: AnyCommand) -> None:
-        """Raises OverLimitError for what would add a key where there is no room."""
+        """Raise OverLimitError if the command would add a key and the quota is exhausted."""
         if not isinstance(command, Transact):
             return
         if self._counting is None and (self._counted_at is None or self._clock() > self._counted_at + COUNTED_EVERY):

@@ -1,6 +1,6 @@
-"""How much one principal may ask of a server at once and per minute, so that no other waits for it. ASGI middleware.
+"""Limits on the concurrent requests and the requests per minute of one principal. ASGI middleware.
 
-Who is not authenticated counts by address. Nothing is shared between servers: behind two of them each may ask twice.
+Unauthenticated clients are counted by address. Servers share no counts: two servers allow twice as much.
 """
 
 import time
@@ -18,9 +18,9 @@ from holdlog.adapters.http.options import HttpOptions
 
 MINUTE: Final = 60.0
 MOST_REMEMBERED: Final = 10_000
-"""Principals and addresses; those that did nothing for longest are forgotten first."""
+"""Principals and addresses that are remembered; the least recently active are forgotten first."""
 NEW_TOKENS: Final = 60
-"""That one address may have per hour by POST /token: each brings a store along."""
+"""Tokens that POST /token issues per address and hour: each creates a store."""
 
 
 class ClientUsage:
@@ -36,7 +36,7 @@ class ClientUsage:
 
 
 class RequestLimits:
-    """Behind authentication. `clock`: seconds, never set back."""
+    """Apply the limits, behind authentication. `clock`: monotonic seconds."""
 
     def __init__(self, app: ASGIApp, options: HttpOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._app = app
@@ -63,7 +63,7 @@ class RequestLimits:
             use.in_flight -= 1
 
     def _over(self, use: ClientUsage, scope: Scope, now: float) -> tuple[str, int] | None:
-        """What is too much, and after how many seconds it is not any more."""
+        """The exceeded limit, and the seconds until it no longer is."""
         most = self._options.max_in_flight
         if most and use.in_flight >= most:
             return f"{most} calls at once are the most (--max-in-flight); wait until one is answered", 1
@@ -88,7 +88,7 @@ class RequestLimits:
         return use
 
     def _forget(self) -> None:
-        """The one that did nothing for longest; one with calls in flight is younger than it seems."""
+        """Forget the least recently active client; one with calls in flight is more recent than it seems."""
         for who in self._uses:
             if not self._uses[who].in_flight:
                 del self._uses[who]

@@ -1,7 +1,8 @@
-"""What no request may do, whoever sends it: foreign Host or Origin, too much, bytes that mean nothing. ASGI middleware.
+"""Rejects requests that are forbidden for every client: foreign Host or Origin, too large, malformed bytes. ASGI
+middleware.
 
-Host and Origin are checked because a page in somebody's browser can reach what listens on loopback, also by a name that
-it lets point there (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#security-warning).
+Host and Origin are checked because a page in a user's browser can reach servers on loopback, also by a name that it
+points there (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#security-warning).
 """
 
 from collections.abc import Collection, Iterable
@@ -17,18 +18,18 @@ from holdlog.adapters.http.options import HttpOptions
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 UNHOSTED: Final = frozenset({"/healthz", "/readyz"})
-"""Asked for by whatever name or address balancers and orchestrators use; they tell nothing."""
+"""Paths that load balancers and orchestrators request under any host name; they reveal nothing."""
 _REMEMBERED: Final = 256
 _AT_MOST_ONE: Final = frozenset(
     {b"host", b"origin", b"content-length", b"authorization", b"x-token"}
     | {b"mcp-session-id", b"holdlog-session", b"idempotency-key", b"x-agent"}
 )
 _TOKENS: Final = frozenset({b"authorization", b"x-token"})
-"""The same token twice is no contradiction."""
+"""Headers that may be repeated with the same token: no contradiction."""
 
 
 class Guards:
-    """Answers 400, 403, 413 and 421 by itself; `app` gets the rest, with at most `max_body_bytes` each."""
+    """Responds with 400, 403, 413 and 421; passes all other requests to `app`, with at most `max_body_bytes` each."""
 
     def __init__(self, app: ASGIApp, options: HttpOptions) -> None:
         self._app = app
@@ -75,8 +76,8 @@ class Guards:
         return f"the body may have {self._max_body} bytes at most (--max-body-bytes)"
 
     async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As a body of unknown length comes, so it is counted; with too much the client is answered at once, and the
-        application learns that the client is gone."""
+        """Count a body of unknown length while it arrives. If it is too large, respond to the client at once and report
+        a disconnect to the application."""
         left = self._max_body
         started = refused = False
 
@@ -105,8 +106,8 @@ class Guards:
 
 
 class AllowedHosts:
-    """The names by which a server is called: loopback, the very address that a connection came to, and `allowed`: a
-    name with or without a port, `*.example.com` for all below it, `*` for any."""
+    """The host names of a server: loopback, the address that the connection was made to, and `allowed`: a name with or
+    without a port, `*.example.com` for all subdomains, `*` for any."""
 
     def __init__(self, allowed: Iterable[str]) -> None:
         names = [name.lower() for name in allowed]
@@ -116,7 +117,8 @@ class AllowedHosts:
         self._known: set[str] = set()
 
     def has(self, host: str, server: tuple[str, int | None] | None) -> bool:
-        """`host`: in lower case, with or without a port. An address cannot point elsewhere, as a name can."""
+        """Whether the host is allowed. `host`: in lower case, with or without a port. An address, unlike a name, cannot
+        be pointed elsewhere."""
         if host in self._known:
             return True
         name, port = _split(host)
@@ -153,7 +155,8 @@ def _wrong_headers(scope: Scope, found: dict[bytes, bytes]) -> str | None:
 
 
 def _wrong_bytes(scope: Scope) -> str | None:
-    """A path or query that is no UTF-8, holds NUL, or climbs: it would be read in one way here and in another there."""
+    """The reason to reject a path or query that is not UTF-8, contains NUL or climbs: programs would read it
+    differently."""
     path, query = scope.get("raw_path") or b"", scope["query_string"]
     if b"%" in path or not path.isascii():
         try:
@@ -176,13 +179,14 @@ def _wrong_bytes(scope: Scope) -> str | None:
 
 
 def _is_foreign(found: dict[bytes, bytes]) -> bool:
-    """Whether another site's page fetches this without saying its origin, as for an image: https://w3.org/TR/fetch-metadata"""
+    """Whether another site's page fetches this without an Origin header, such as an image:
+    https://w3.org/TR/fetch-metadata"""
     site = found.get(b"sec-fetch-site")
     return site in (b"cross-site", b"same-site") and found.get(b"sec-fetch-mode") != b"navigate"
 
 
 def _split(host: str) -> tuple[str, str]:
-    """The name, with its brackets, and the port; two empty texts for what is neither."""
+    """The name, with its brackets, and the port; two empty texts for an invalid host."""
     name, colon, port = host.rpartition(":")
     if not colon or host.endswith("]"):
         return host, ""

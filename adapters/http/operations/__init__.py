@@ -1,1 +1,1 @@
-"""What whoever runs the server sees of it: probes, figures, log, traces."""
+"""What operators see of the server: probes, metrics, log, traces."""

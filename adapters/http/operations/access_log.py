@@ -1,6 +1,6 @@
-"""One line for each answered request on stderr, of which none holds a secret or anything stored.
+"""One line on stderr for each completed request, without secrets or stored data.
 
-It names the route, not the path, whose parts are keys: `/kv/{group}/{key}`. No header and no query is told.
+A line names the route, not the path, whose parts are keys: `/kv/{group}/{key}`. Headers and queries are not logged.
 """
 
 import json
@@ -14,7 +14,8 @@ _PLAIN: Final = re.compile(r"[\w.:/{}@*+-]+", re.ASCII)
 
 
 class AccessLogEntry(NamedTuple):
-    """`bytes`: of the answer's body. `request`: of the answer's header X-Request-Id; `trace`: of OpenTelemetry."""
+    """`bytes`: of the response body. `request`: the response header X-Request-Id; `trace`: the OpenTelemetry trace
+    id."""
 
     method: str
     route: str
@@ -27,7 +28,7 @@ class AccessLogEntry(NamedTuple):
 
 
 class AccessLog:
-    """`text`: `name=value` with blanks between them, where what is not plain is quoted as in JSON."""
+    """`text`: `name=value` separated by blanks; values that are not plain are quoted as in JSON."""
 
     def __init__(self, form: Format, to: TextIO | None = None) -> None:
         self._line = _json if form == "json" else _text
@@ -35,12 +36,12 @@ class AccessLog:
 
     def write(self, entry: AccessLogEntry) -> None:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        told = {"at": at} | {name: value for name, value in entry._asdict().items() if value is not None}
+        fields = {"at": at} | {name: value for name, value in entry._asdict().items() if value is not None}
         try:
-            self._to.write(self._line(told) + "\n")
+            self._to.write(self._line(fields) + "\n")
             self._to.flush()
         except (OSError, ValueError):
-            pass  # nobody reads stderr any more: that is no reason to serve nobody
+            pass  # stderr is closed: keep serving
 
 
 def _json(told: dict[str, object]) -> str:
@@ -52,5 +53,5 @@ def _text(told: dict[str, object]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Control characters, quotes and what is not ASCII are escaped: nobody's name forges a line or moves a cursor."""
+    """Escape control characters, quotes and non-ASCII characters: no name can forge a line or move a cursor."""
     return text if _PLAIN.fullmatch(text) else json.dumps(text)

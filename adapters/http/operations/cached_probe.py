@@ -1,4 +1,4 @@
-"""What the store says, asked seldom and waited for briefly, however often and by however many it is wanted."""
+"""Cached results of the store for probes: few reads and short waits, however many clients probe."""
 
 import asyncio
 import threading
@@ -11,9 +11,9 @@ Found = TypeVar("Found")
 
 
 class CachedProbe(Generic[Found]):
-    """An answer that was asked for at most `fresh` seconds ago. For coroutines of one loop.
+    """A result that is at most `fresh` seconds old. For coroutines of one loop.
 
-    One thread at a time asks, and it keeps nothing from ending: a store that hangs holds up nobody for longer than
+    One thread at a time reads, and it does not block shutdown: a store that hangs delays nobody for more than
     `patience` seconds.
     """
 
@@ -25,7 +25,7 @@ class CachedProbe(Generic[Found]):
         self._found: asyncio.Future[Found] | None = None
 
     async def found(self) -> Found:
-        """Raises what asking raised, and TimeoutError when there is no answer in time."""
+        """The result. Raises the error of the read, and TimeoutError when there is no result in time."""
         now = time.monotonic()
         if self._found is None or (self._found.done() and now - self._asked >= self._fresh):
             found: Future[Found] = Future()
@@ -44,6 +44,6 @@ class CachedProbe(Generic[Found]):
 
 
 def _ignore(found: "asyncio.Future[Found]") -> None:
-    """Nobody may wait for it any more, which is no reason to log."""
+    """Ignore an error that nobody waits for any more, so that asyncio does not log it."""
     if not found.cancelled():
         found.exception()

@@ -1,6 +1,6 @@
-"""What is counted, for Prometheus: plain numbers where things happen, put into its words when it asks.
+"""Metrics for Prometheus: plain numbers that are updated in place, and formatted when Prometheus scrapes.
 
-No label holds what anybody outside wrote: kinds, outcomes, routes and tools are those of the program.
+Labels contain no outside text: kinds, outcomes, routes and tools are the program's own names.
 """
 
 import threading
@@ -30,11 +30,11 @@ COMMAND_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 
 REQUEST_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 BATCH_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-"""Whatever else a client calls its method is counted as `other`."""
+"""Any other method of a client is counted as `other`."""
 
 
 class Histogram:
-    """How often a number was up to each bound, and the sum of all. Not safe in threads by itself."""
+    """How many numbers were up to each bound, and the sum of all. Not thread-safe by itself."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 
@@ -48,13 +48,13 @@ class Histogram:
         self._sum += number
 
     def told(self) -> tuple[list[tuple[str, float]], float]:
-        """As `HistogramMetricFamily.add_metric` takes it."""
+        """The buckets and sum that `HistogramMetricFamily.add_metric` takes."""
         bounds = [*map(str, map(float, self._bounds)), "+Inf"]
         return list(zip(bounds, map(float, accumulate(self._counts)), strict=True)), self._sum
 
 
 class Metrics:
-    """All that is counted in one server, as a `Watch` of its writers. Safe in threads."""
+    """All metrics of one server, as a `CommandObserver` of its writers. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -70,7 +70,7 @@ class Metrics:
         self._tools: Counter[tuple[str, str]] = Counter()
         self._process = ProcessCollector(registry=None)
 
-    # --- where things happen
+    # --- updates
 
     def received(self) -> object:
         return None
@@ -93,7 +93,7 @@ class Metrics:
                 found.add(now - job.deadline)
 
     def answered(self, method: str, route: str, status: int, seconds: float, sent: int) -> None:
-        """A request was. `sent`: bytes of the answer's body."""
+        """Count a completed request. `sent`: bytes of the response body."""
         with self._lock:
             self._requests[method if method in METHODS else "other", route, status] += 1
             self._sent[route] += sent
@@ -103,7 +103,7 @@ class Metrics:
             found.add(seconds)
 
     def streams(self, route: str, change: int) -> None:
-        """An answer that goes on for long began (1) or ended (-1)."""
+        """Count a long-lived response that began (1) or ended (-1)."""
         with self._lock:
             self._streams[route] += change
 
@@ -111,7 +111,7 @@ class Metrics:
         with self._lock:
             self._tools[tool, status] += 1
 
-    # --- when it is asked for
+    # --- scrapes
 
     def families(self) -> Iterator[Metric]:
         yield InfoMetricFamily("holdlog_build", "The version that runs.", {"version": version("holdlog")})
@@ -154,7 +154,7 @@ class _Scrape(Collector):
 
 
 def exposed(families: Iterable[Metric]) -> bytes:
-    """In the text format of Prometheus."""
+    """The metrics in the Prometheus text format."""
     return generate_latest(_Scrape(families))
 
 

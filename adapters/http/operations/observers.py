@@ -1,4 +1,4 @@
-"""What each request comes to is counted, logged and traced, around everything else."""
+"""Counts, logs and traces each request, around everything else."""
 
 import re
 import secrets
@@ -20,12 +20,12 @@ from holdlog.adapters.runtime.group_commit import Job
 
 NO_ROUTE: Final = "none"
 GONE: Final = 499
-"""Counted where a client left before its answer began, as nginx has it."""
+"""Status for clients that left before the response began, as in nginx."""
 REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class MetricsMiddleware:
-    """ASGI middleware. `routes`: those of the application, for their names."""
+    """ASGI middleware. `routes`: the application's routes, for their names."""
 
     def __init__(
         self,
@@ -84,12 +84,12 @@ class MetricsMiddleware:
         names = self._names.get(scope.get("endpoint"))
         if names is None:
             return NO_ROUTE
-        # Counted as it came: an encoded slash is part of a name. What has more is the last of them, or nothing.
+        # Counted by the raw path: an encoded slash is part of a name. A longer path is the last of them, or nothing.
         return names.get(scope["raw_path"].count(b"/")) or names[max(names)]
 
 
 def _names_of(route: Route) -> dict[int, str]:
-    """What a route is called, by the number of slashes in a path: one of a whole tree stands for several."""
+    """The route names by the number of slashes in a path: one route of a whole tree covers several."""
     tree = route.path.removesuffix("/{rest:path}")
     if tree == route.path:
         return {route.path.count("/"): route.path}
@@ -97,7 +97,7 @@ def _names_of(route: Route) -> dict[int, str]:
 
 
 class _Seen:
-    """What was sent of one answer. `request_id` is put into its headers; `on_stream` is called if it is a stream."""
+    """What was sent of one response. Puts `request_id` into its headers; calls `on_stream` if it is a stream."""
 
     __slots__ = ("_on_stream", "_send", "request_id", "sent", "status", "streams")
 
@@ -124,7 +124,7 @@ class _Seen:
 
 
 class ObserverGroup:
-    """What writers do, for figures and traces."""
+    """Passes what writers do to metrics and traces."""
 
     def __init__(self, metrics: Metrics, traces: Traces) -> None:
         self.received = traces.asked
@@ -138,7 +138,7 @@ class ObserverGroup:
 
 
 def _request_id(scope: Scope) -> str:
-    """The caller's own where it is plain, so that its log and ours can be joined."""
+    """The caller's own request id if it is plain, so that both logs can be joined."""
     given = Headers(scope=scope).get("x-request-id", "")
     return given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
 

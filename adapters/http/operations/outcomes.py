@@ -1,4 +1,4 @@
-"""What a command is called and what came of it, in the few words of the program: for labels and traces."""
+"""Names of commands and outcomes, from the program's own few words: for labels and traces."""
 
 from holdlog.adapters.runtime.group_commit import Job
 from holdlog.domain.claims.commands import AcquireClaim, ClaimAcquired, Queued, ReleaseOutcome
@@ -8,14 +8,14 @@ from holdlog.domain.refusals import HoldlogError
 
 
 def kind_of(command: AnyCommand) -> str:
-    """As its call is named: `set`, `claim`, `clear_namespace`; `transact` for several operations."""
+    """The name of the call: `set`, `claim`, `clear_namespace`; `transact` for several operations."""
     if isinstance(command, Transact) and len(command.operations) == 1:
         return command.operations[0].kind
     return command.kind
 
 
 def outcome_of(job: Job) -> str:
-    """`ok` or another word for what happened, the code of a refusal, or `error` for what no command should come to."""
+    """`ok` or another outcome, the code of a refusal, or `error` for an unexpected failure."""
     match job.outcome:
         case ClaimAcquired(already=already):
             return "already_claimed" if already else "claimed"

@@ -1,4 +1,4 @@
-"""What whoever runs the server asks it: does it serve, can it take work, what did it do."""
+"""Routes for operators: liveness, readiness, metrics."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 PATIENCE: Final = 2.0
 """Seconds that the store has to answer a probe."""
 READY_FRESH: Final = 1.0
-"""Seconds for which an answer of the store will do: probes then cost nothing."""
+"""Seconds for which a result of the store is reused, so that probes cost nothing."""
 FACTS_FRESH: Final = 5.0
 
 _log = logging.getLogger("holdlog")
 
 
 class ServerFacts(NamedTuple):
-    """Of the main store: its newest position and its bytes; of the open spaces, bytes together."""
+    """Newest position and size in bytes of the main store; size in bytes of all open spaces together."""
 
     position: int
     main_bytes: int
@@ -46,7 +46,8 @@ class ServerFacts(NamedTuple):
 
 
 class Operations:
-    """Watches the server from now on. `access_log`: its format, or `off`; `relay`: what the one beside it does."""
+    """Observes the server from its creation. `access_log`: its format, or `off`; `relay`: the status of the server's
+    relay."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class Operations:
         mcp.add_middleware(ToolCounts(self._metrics.called))
 
     def around(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> ASGIApp:
-        """The application, watched. `routes`: all that it has."""
+        """The application, wrapped for observation. `routes`: all of its routes."""
         return MetricsMiddleware(app, routes, self._metrics, self._log, self._traces)
 
     @property
@@ -94,14 +95,14 @@ class Operations:
             self._say(f"the store does not answer within {PATIENCE:g} s")
             return _not_ready("the store does not answer")
         except HoldlogError as error:
-            self._say(str(error))  # the log may name the store, an answer to anybody may not
+            self._say(str(error))  # the log may name the store, a response must not
             return _not_ready("the store cannot be read now")
         self._said = None
         return json_response({"status": "ok"})
 
     async def metrics(self, request: Request) -> Response:
         context = context_of(request)
-        if context.engine is not self._spaces.main:  # a space's owner may do everything there, but not see all
+        if context.engine is not self._spaces.main:  # its owner may do all in a space, but not see the server
             raise DeniedError("metrics:* without a space")
         context.grants.require("metrics", "*")
         try:
@@ -142,14 +143,14 @@ class Operations:
             yield from _relayed(self._relay(), facts)
 
     def _say(self, message: str) -> None:
-        """Log, once per change, why this server takes no work."""
+        """Log, once per change, why this server accepts no work."""
         if message != self._said:
             self._said = message
             _log.warning("not ready: %s", message)
 
 
 def _size(store: Store) -> int:
-    """Of a space, which may be closed meanwhile."""
+    """The size of a space, which may be closed in the meantime."""
     try:
         return store.size()
     except HoldlogError:
@@ -171,7 +172,7 @@ def _relayed(status: "Status", facts: ServerFacts | None) -> Iterator[Metric]:
     for state in get_args(State):
         states.add_metric([state], float(state == status.state))
     yield states
-    if status.state == "waiting":  # another server's relay publishes, and tells how far it is
+    if status.state == "waiting":  # another server's relay publishes, and reports its progress
         return
     if status.position:
         yield _gauge("holdlog_relay_position", "Of the last event that NATS acknowledged.", status.position)

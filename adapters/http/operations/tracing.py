@@ -1,7 +1,7 @@
-"""OpenTelemetry: a span for each request, and one for each command within it, where the program has an SDK.
+"""OpenTelemetry: a span for each request, and one for each command within it, if the program has an SDK.
 
-`opentelemetry-instrument holdlog serve …` configures one; without it nothing here runs. No span holds what an agent
-wrote: routes, kinds, outcomes, positions and principals only.
+`opentelemetry-instrument holdlog serve …` configures one; without it nothing here runs. Spans contain nothing that an
+agent wrote: only routes, kinds, outcomes, positions and principals.
 """
 
 import time
@@ -20,7 +20,7 @@ from holdlog.adapters.http.operations.outcomes import kind_of, outcome_of
 from holdlog.adapters.runtime.group_commit import PATIENCE, Job
 
 QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Asked all the time, by machines."""
+"""Paths that machines request all the time."""
 
 
 class Traces:
@@ -29,7 +29,7 @@ class Traces:
 
     @contextmanager
     def request(self, scope: Scope) -> Iterator[Span | None]:
-        """The current span while the block runs, which continues the caller's trace; `answered` completes it."""
+        """Open a span for the block. It continues the caller's trace; `answered` completes it."""
         if scope["path"] in QUIET:
             yield None
             return
@@ -44,7 +44,7 @@ class Traces:
         return context.get_current()
 
     def ran(self, batch: Sequence[Job]) -> None:
-        """A span for each command that belongs to a trace, from its coming to now."""
+        """Record a span for each command that belongs to a trace, from its arrival to now."""
         end, now = time.time_ns(), time.monotonic()
         for job in batch:
             if not isinstance(job.seen, Context) or not trace.get_current_span(job.seen).is_recording():
@@ -55,7 +55,7 @@ class Traces:
             kind = kind_of(job.command)
             span = self._tracer.start_span(f"holdlog {kind}", job.seen, start_time=began)
             span.set_attributes({"holdlog.command": kind, "holdlog.outcome": outcome, "holdlog.batch": len(batch)})
-            if isinstance(position, int) and outcome not in ("busy", "queued"):  # there it is a place in a line
+            if isinstance(position, int) and outcome not in ("busy", "queued"):  # in that case it is a place in a queue
                 span.set_attribute("holdlog.position", position)
             if outcome == "error":
                 span.set_status(Status(StatusCode.ERROR))
@@ -77,7 +77,7 @@ def trace_id(span: Span) -> str | None:
 
 
 def find_traces() -> Traces | None:
-    """None where no SDK is configured: the API alone has providers that record nothing."""
+    """The tracing of this program; None if no SDK is configured: the API alone has providers that record nothing."""
     provider = trace.get_tracer_provider()
     nothing = isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider)
     return None if nothing else Traces(provider)

@@ -1,4 +1,4 @@
-"""The data of a thread, by keys. Its entity tag is the data_version, that of all keys together."""
+"""The data of a thread, by keys. The entity tag is the data_version, common to all keys."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -19,7 +19,7 @@ from holdlog.domain.refusals import DataConflictDetail, DataConflictError
 
 
 class EntityState(NamedTuple):
-    """`there`: whether the key has a value; of all keys together: whether any was ever written."""
+    """`there`: whether the key has a value; for all keys together, whether any was ever written."""
 
     version: int
     there: bool
@@ -29,11 +29,11 @@ async def _all(asked: KeyValueRequest) -> Response:
     given = arguments(asked.scope, "after")
     (name,), context = asked.names, asked.context
     found = await context.engine.read_async(context.requests.thread_data(name, given.get("after")))
-    standing, conditions = EntityState(found.data_version, found.data_version > 0), _conditions(asked)
-    if not _matches(conditions, standing):
-        return _conflict(asked, standing, conditions)
+    state, conditions = EntityState(found.data_version, found.data_version > 0), _conditions(asked)
+    if not _matches(conditions, state):
+        return _conflict(asked, state, conditions)
     headers = {"etag": etag(found.data_version)}
-    return _same(headers) if _is_known(conditions, standing) else answer(found, headers=headers)
+    return _same(headers) if _is_known(conditions, state) else answer(found, headers=headers)
 
 
 async def _get(asked: KeyValueRequest) -> Response:
@@ -41,11 +41,11 @@ async def _get(asked: KeyValueRequest) -> Response:
     arguments(asked.scope)
     name, key = asked.names
     datum, version = await asked.context.engine.read_async(asked.context.requests.thread_datum(name, key))
-    standing, conditions = EntityState(version, True), _conditions(asked)
-    if not _matches(conditions, standing):
-        return _conflict(asked, standing, conditions)
+    state, conditions = EntityState(version, True), _conditions(asked)
+    if not _matches(conditions, state):
+        return _conflict(asked, state, conditions)
     headers = {"etag": etag(version), "cache-control": "no-store", **SAFE}
-    if _is_known(conditions, standing):
+    if _is_known(conditions, state):
         return _same(headers)
     return Response(datum.value.text, headers=headers, media_type="application/json")
 
@@ -63,7 +63,7 @@ async def _delete(asked: KeyValueRequest) -> Response:
 
 
 async def _patch(asked: KeyValueRequest) -> Response:
-    """Keys as the body names them; null: to be deleted."""
+    """Change the keys that the body names; null deletes a key."""
     arguments(asked.scope)
     (name,), by, calls, body = asked.names, asked.by, asked.context.requests, await object_of(asked)
     written = {key: value for key, value in body.items() if value is not None}
@@ -96,7 +96,8 @@ async def _changed(
     call: Callable[[int | None], CommandRequest[DataChanged]],
     standing: Callable[[KeyValueRequest], Query[EntityState]],
 ) -> Response:
-    """`call`: makes the write for the data_version that it expects, None: any. `standing`: what there is."""
+    """Make a write and respond. `call`: builds the write for the data_version that it expects, None: any. `standing`:
+    reads the current state."""
     context, conditions = asked.context, _conditions(asked)
 
     async def look() -> int | Response:
@@ -119,7 +120,7 @@ def _same(headers: dict[str, str]) -> Response:
 
 
 def _conflict(asked: KeyValueRequest, standing: EntityState, conditions: Conditions) -> Response:
-    """The answer 412."""
+    """The 412 response."""
     expected = _only(conditions)
     detail = DataConflictDetail(
         thread_id=asked.names[0],
@@ -129,7 +130,7 @@ def _conflict(asked: KeyValueRequest, standing: EntityState, conditions: Conditi
     )
     body = asked.context.requests.refused(DataConflictError(detail)).body()
     if expected is None:
-        del body["expected_data_version"]  # there is not one
+        del body["expected_data_version"]  # there is no value
     return json_response(body, 412)
 
 
@@ -141,7 +142,7 @@ def _conditions(asked: KeyValueRequest) -> Conditions:
 
 
 def _only(conditions: Conditions) -> int | None:
-    """The only version that may stand there; None: there are none or more."""
+    """The only version that may be current; None: there are none or several."""
     match = conditions.if_match
     if match is None or match.any or len(match.versions) != 1 or conditions.if_none_match is not None:
         return None

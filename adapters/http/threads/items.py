@@ -1,4 +1,4 @@
-"""`/threads` and what was said and found in one."""
+"""`/threads`, and the messages and results of one thread."""
 
 from typing import Final
 
@@ -53,9 +53,9 @@ async def _read(asked: KeyValueRequest) -> Response:
     if not seconds:
         return answer(await context.engine.read_async(context.requests.thread_read(name, limit, after, before, form)))
     wait = context.requests.thread_coming(name, after, limit, form, seconds, before)
-    told = await long_poll(asked.receive, context, wait)
-    told.headers.update(SAFE)
-    return told
+    response = await long_poll(asked.receive, context, wait)
+    response.headers.update(SAFE)
+    return response
 
 
 routes: Final[list[Route]] = [

@@ -1,4 +1,4 @@
-"""Routes by the path as it came, and what a request to one of them says."""
+"""Routes by the raw path, and the contents of a request to one of them."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -23,7 +23,7 @@ Handler = Callable[[KeyValueRequest], Awaitable[Response]]
 
 
 class RawRoute(Route):
-    """Parted where slashes came as such: an encoded one is part of a name. `handlers`: by method."""
+    """Splits the path at literal slashes: an encoded one is part of a name. `handlers`: by method."""
 
     def __init__(self, path: str, **handlers: Handler) -> None:
         async def endpoint(request: Request) -> Response:
@@ -53,7 +53,7 @@ def _raw(scope: Scope) -> list[str]:
 
 
 def _asked(request: Request) -> KeyValueRequest:
-    """Raises InvalidError."""
+    """Parse the request. Raises InvalidError."""
     names = [decoded(name) for name in request.path_params["names"]]
     found = fields(request.scope)
     if b"x-guard" in found:
@@ -62,7 +62,7 @@ def _asked(request: Request) -> KeyValueRequest:
 
 
 async def object_of(asked: KeyValueRequest, *known: str) -> dict[str, Any]:
-    """The body, a JSON object with these members at most. Raises InvalidError, HTTPException (415)."""
+    """The body, a JSON object with only these members. Raises InvalidError, HTTPException (415)."""
     found = await value_of(asked)
     if not isinstance(found, dict):
         raise InvalidError("body: must be a JSON object")
@@ -73,7 +73,7 @@ async def object_of(asked: KeyValueRequest, *known: str) -> dict[str, Any]:
 
 
 async def value_of(asked: KeyValueRequest) -> Any:
-    """Raises InvalidError, HTTPException (415)."""
+    """The body as JSON. Raises InvalidError, HTTPException (415)."""
     return json_body(await asked.body(), asked.fields)
 
 

@@ -1,4 +1,4 @@
-"""Writes under conditions: decided in the store's own transaction, whatever the conditions are."""
+"""Conditional writes: the store's own transaction decides, whatever the conditions are."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
@@ -15,7 +15,7 @@ from holdlog.domain.refusals import ConflictDetail, ConflictError, DataConflictE
 from holdlog.domain.times import utc
 
 ATTEMPTS: Final = 20
-"""Of a write that depends on what it read: each that fails, another has written."""
+"""Attempts of a write that depends on what it read; an attempt fails only if another client wrote."""
 
 Done = TypeVar("Done", bound=responses.Result, covariant=True)
 
@@ -27,8 +27,8 @@ async def written(
     call: Callable[[int | None], CommandRequest[Done]],
     creates: bool,
 ) -> Done | Response:
-    """What the write did, or the answer 412. `call` makes the write that expects a version, None: any; `creates`:
-    whether it may where nothing stands. Raises NotFoundError where it may not."""
+    """The result of the write, or a 412 response. `call` builds the write that expects a version, None: any; `creates`:
+    whether it may create the value. Raises NotFoundError if it may not."""
 
     async def look() -> int | Response:
         record = await context.engine.read_async(context.requests.record(*place))
@@ -49,9 +49,9 @@ async def written_where(
     look: Callable[[], Awaitable[int | Response]],
     goes_with: str,
 ) -> Done | Response:
-    """What the write did, or the answer 412. `expected`: the only version that the conditions allow to replace. `look`:
-    the version that stands there, or the answer where they do not hold. `goes_with`: conditions of a write that can be
-    repeated, since one transaction decides them."""
+    """The result of the write, or a 412 response. `expected`: the only version that the conditions allow to replace.
+    `look`: the current version, or the response if the conditions fail. `goes_with`: conditions of a repeatable write,
+    which one transaction decides."""
     if expected is not None or conditions is UNCONDITIONAL:
         try:
             return await context.engine.write_async(call(expected), context.caller)
@@ -59,7 +59,7 @@ async def written_where(
             return answer(context.requests.refused(error), 412)
     if context.caller.request_id is not None:
         raise InvalidError(f"Idempotency-Key: goes with {goes_with}")
-    call(None)  # what is wrong or denied is told first
+    call(None)  # report bad arguments and denials first
     for _ in range(ATTEMPTS):
         found = await look()
         if isinstance(found, Response):
@@ -72,7 +72,7 @@ async def written_where(
 
 
 def conflict(context: RequestContext, record: Record, conditions: Conditions) -> Response:
-    """The answer 412, with what stands there instead."""
+    """The 412 response, with the current value."""
     detail = ConflictDetail(
         namespace=record.namespace,
         key=record.key,
@@ -85,5 +85,5 @@ def conflict(context: RequestContext, record: Record, conditions: Conditions) ->
     )
     body = context.requests.refused(ConflictError(detail)).body()
     if conditions.expected is None:
-        del body["expected_version"]  # there is not one
+        del body["expected_version"]  # there is no value
     return json_response(body, 412)

@@ -1,4 +1,4 @@
-"""Conditions of a request on what stands there (RFC 9110 section 13). The entity tag of a value is its version."""
+"""Conditions of a request on the current version (RFC 9110 section 13). The entity tag of a value is its version."""
 
 import re
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ _VERSION: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 class Tags(NamedTuple):
-    """`*`, or versions; tags that are no versions match nothing."""
+    """`*`, or versions; tags that are not versions match nothing."""
 
     any: bool
     versions: frozenset[int] = frozenset()
 
     def match(self, version: int) -> bool:
-        """0: nothing stands there."""
+        """Whether a version matches; 0: there is no value."""
         return version in self.versions or (self.any and version > 0)
 
 
@@ -29,7 +29,7 @@ class Conditions(NamedTuple):
 
     @classmethod
     def of(cls, headers: Mapping[bytes, bytes], least: int = 1) -> "Conditions":
-        """`least`: the first version that there can be. Raises InvalidError."""
+        """Parse the conditions. `least`: the lowest possible version. Raises InvalidError."""
         match, none_match = headers.get(b"if-match"), headers.get(b"if-none-match")
         if match is None and none_match is None:
             return UNCONDITIONAL
@@ -39,14 +39,14 @@ class Conditions(NamedTuple):
         )
 
     def allow(self, version: int) -> bool:
-        """Whether a write may replace this version; 0: nothing."""
+        """Whether a write may replace this version; 0: no value."""
         return (self.if_match is None or self.if_match.match(version)) and not (
             self.if_none_match is not None and self.if_none_match.match(version)
         )
 
     @property
     def expected(self) -> int | None:
-        """The only version that a write may replace; None: there are none or more."""
+        """The only version that a write may replace; None: there are none or several."""
         match self:
             case (Tags(any=False, versions=versions), None) if len(versions) == 1:
                 return next(iter(versions))

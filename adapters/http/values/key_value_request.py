@@ -1,4 +1,4 @@
-"""What a request to the key-value API says besides its body: who writes, on which claims, and what it wants back."""
+"""A request to the key-value API, apart from its body: the writer, the claims it relies on, and the response format."""
 
 import re
 from typing import Any, Final, NamedTuple
@@ -13,11 +13,11 @@ from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.refusals import InvalidError
 
 ANYBODY: Final = "http"
-"""Who wrote, when neither the request nor its token says."""
+"""The writer, when neither the request nor its token names one."""
 
 
 class KeyValueRequest(NamedTuple):
-    """A request as its handler needs it."""
+    """A request in the form that its handler needs."""
 
     scope: Scope
     receive: Receive
@@ -31,22 +31,22 @@ class KeyValueRequest(NamedTuple):
 
     @property
     def by(self) -> str:
-        """Who writes: as the request says, else its token."""
-        told = self.fields.get(b"x-agent")
-        if told is not None:
+        """The writer: named by the request, else by its token."""
+        header = self.fields.get(b"x-agent")
+        if header is not None:
             try:
-                return told.decode().strip()
+                return header.decode().strip()
             except UnicodeDecodeError:
                 raise InvalidError("X-Agent: must be UTF-8") from None
         return author(self.context.caller, ANYBODY)
 
     @property
     def guard(self) -> list[dict[str, Any]]:
-        """The claims that a write relies on: `X-Guard: src%2Fa.py@3, custom:%2F%2Fdeploy@1`; a claim that
-        was made without a session also needs its receipt: `src%2Fa.py@3;receipt=…`."""
-        told = self.fields.get(b"x-guard")
+        """The claims that a write relies on: `X-Guard: src%2Fa.py@3, custom:%2F%2Fdeploy@1`; a claim made without a
+        session also needs its receipt: `src%2Fa.py@3;receipt=…`."""
+        header = self.fields.get(b"x-guard")
         claims = []
-        for text in told.decode("latin-1").split(",") if told is not None else ():
+        for text in header.decode("latin-1").split(",") if header is not None else ():
             claim, _, receipt = text.strip().partition(";receipt=")
             resource, _, version = claim.rpartition("@")
             if not resource or not re.fullmatch(r"[0-9]{1,18}", version):

@@ -1,6 +1,6 @@
-"""The key-value API: `/kv/{group}/{key}` as echoValue has it, with versions, conditions, lists and histories.
+"""The key-value API: `/kv/{group}/{key}` as in echoValue, with versions, conditions, lists and histories.
 
-A group is a namespace. What a value is told as: a string as text, all else as JSON.
+A group is a namespace. A string is returned as text, any other value as JSON.
 """
 
 import re
@@ -34,20 +34,20 @@ _SAFE: Final = [
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; sandbox"),
 ]
-"""A value is never a page, whatever stands in it."""
+"""Headers that keep browsers from rendering a value as a page, whatever it contains."""
 
 
 class KeyValue:
-    """An ASGI application for `/kv` and all below it."""
+    """An ASGI application for `/kv` and all paths below it."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             names = segments(scope, "kv")
-            asked = KeyValueRequest(scope, receive, scope["state"]["served"], fields(scope), names)
+            request = KeyValueRequest(scope, receive, scope["state"]["served"], fields(scope), names)
             if len(names) == 2 and scope["method"] in ("GET", "HEAD") and not scope["query_string"]:
-                await _get(asked, send)
+                await _get(request, send)
                 return
-            response = await _answered(asked)
+            response = await _answered(request)
         except HTTPException as error:
             response = failed(error.detail, error.status_code, dict(error.headers or {}))
         response.raw_headers.extend(it for it in _SAFE if it[0].decode() not in response.headers)
@@ -82,7 +82,7 @@ async def _answered(asked: KeyValueRequest) -> Response:
 
 
 async def _get(asked: KeyValueRequest, send: Send) -> None:
-    """The most frequent request, so without what a response object and a model of the answer cost."""
+    """Respond with one value. The most frequent request, so it skips the response object and the result model."""
     group, key = asked.names
     record = await asked.context.engine.read_async(asked.context.requests.record(group, key))
     if not record.live:
@@ -164,8 +164,8 @@ async def _set(asked: KeyValueRequest) -> Response:
 
 
 async def _patch(asked: KeyValueRequest) -> Response:
-    told = arguments(asked.scope, "ttl").get("ttl")
-    seconds, keeps = _seconds(told), told is None
+    ttl = arguments(asked.scope, "ttl").get("ttl")
+    seconds, keeps = _seconds(ttl), ttl is None
     patch = patch_of(await asked.body(), asked.fields)
     (group, key), by, guard, calls = asked.names, asked.by, asked.guard, asked.context.requests
     return await _written(asked, lambda version: calls.merge(group, key, patch, by, version, guard, seconds, keeps))
@@ -180,7 +180,7 @@ async def _delete(asked: KeyValueRequest) -> Response:
 async def _written(
     asked: KeyValueRequest, call: Callable[[int | None], CommandRequest[SetResult] | CommandRequest[DeleteResult]]
 ) -> Response:
-    """`call`: makes the write for the version that it expects."""
+    """Make a write and respond. `call`: builds the write for the version that it expects."""
     group, key = asked.names
     conditions, creates = Conditions.of(asked.fields), asked.scope["method"] != "DELETE"
     try:
@@ -193,14 +193,14 @@ async def _written(
     if isinstance(result, SetResult):
         headers["etag"] = etag(result.version)
         if result.previous_version is None and asked.scope["method"] != "POST":
-            status = 201  # RFC 9110 section 9.3.4; a POST answers as echoValue does
+            status = 201  # RFC 9110 section 9.3.4; a POST responds as echoValue does
     if asked.json:
         return json_response(result.body(), status, headers)
     return Response("OK", status, {"cache-control": "no-store"} | headers, "text/plain")
 
 
 def _seconds(ttl: str | None) -> float | None:
-    """None: for ever."""
+    """The time to live in seconds; None: unlimited."""
     if ttl == "never":
         return None
     if ttl is None:

@@ -1,4 +1,4 @@
-"""Values in requests and answers: text or JSON, by content type (RFC 9110 section 8.3) and by what is accepted."""
+"""Values in requests and responses: text or JSON, by Content-Type (RFC 9110 section 8.3) and Accept."""
 
 import re
 from collections.abc import Mapping
@@ -25,8 +25,7 @@ _CHARSET: Final = re.compile(r';\s*charset\s*=\s*"?([^";\s]+)"?', re.IGNORECASE)
 
 
 def value_of(body: bytes, headers: Mapping[bytes, bytes]) -> Any:
-    """The value that a body stands for: JSON by its content type, else a string. Raises InvalidError and HTTPException
-    (415)."""
+    """The value of a body: JSON by its content type, else a string. Raises InvalidError and HTTPException (415)."""
     media, charset = _content_type(headers)
     if is_json(media):
         return json_of(body, charset)
@@ -68,8 +67,8 @@ def is_json(media: str) -> bool:
 
 @lru_cache(256)
 def wants_json(accept: bytes | None) -> bool:
-    """Whether JSON is preferred to text (RFC 9110 section 12.5.1): a higher quality, or the same and named more
-    exactly."""
+    """Whether the client prefers JSON to text (RFC 9110 section 12.5.1): a higher quality, or the same quality and a
+    more specific range."""
     if accept is None or b"application/" not in accept:
         return False
     ranges = [_accepted(part) for part in accept.decode("latin-1").lower().split(",")]
@@ -78,7 +77,7 @@ def wants_json(accept: bytes | None) -> bool:
 
 
 def _preference(ranges: list[tuple[str, float]], media: str) -> tuple[float, int]:
-    """The quality that the most exact range gives, and how exact it is."""
+    """The quality of the most specific matching range, and how specific it is."""
     named = [media, media.partition("/")[0] + "/*", "*/*"]
     exact, quality = max(
         ((3 - named.index(kind), quality) for kind, quality in ranges if kind in named), default=(0, 0.0)
@@ -93,15 +92,15 @@ def _accepted(text: str) -> tuple[str, float]:
 
 
 def _content_type(headers: Mapping[bytes, bytes]) -> tuple[str, str]:
-    """The media type, text/plain where none is told, and Python's name of its charset."""
+    """The media type, text/plain by default, and Python's name of its charset."""
     if headers.get(b"content-encoding", b"identity").strip().lower() not in (b"identity", b""):
         raise HTTPException(415, "the body must not be compressed", {"accept-encoding": "identity"})
     text = headers.get(b"content-type", b"text/plain").decode("latin-1")
     media = text.partition(";")[0].strip().lower()
     if not _TYPE.fullmatch(media):
         raise HTTPException(415, "the content type is not valid")
-    told = _CHARSET.search(text)
-    charset = _CHARSETS.get(told[1].lower() if told else "utf-8")
+    charset_parameter = _CHARSET.search(text)
+    charset = _CHARSETS.get(charset_parameter[1].lower() if charset_parameter else "utf-8")
     if charset is None:
         raise HTTPException(415, "the charset must be utf-8, us-ascii or iso-8859-1")
     return media, charset

@@ -1,7 +1,7 @@
 """MCP over Streamable HTTP at one address: 2026-07-28 and the versions before it, the same on every replica.
 
-The SDK's own transports keep a session and four tasks per client or call, do not notice a dropped connection, and
-answer bad bodies each in its own way: here a request is served where it comes, by the SDK's kernel.
+The SDK's own transports keep a session and four tasks per client or call, miss dropped connections, and respond to bad
+bodies inconsistently. Here the SDK's kernel serves each request where it arrives.
 """
 
 import logging
@@ -57,14 +57,14 @@ _NO_SESSION: Final = "needs a session: send initialize, and its Mcp-Session-Id f
 
 
 def mcp_over_http(server: FastMCP[Any]) -> tuple["Endpoint", Callable[[], AbstractAsyncContextManager[None]]]:
-    """The endpoint, and what must be running while it serves."""
+    """The endpoint, and a context that must be open while it serves."""
     endpoint = Endpoint(server)
     return endpoint, endpoint.running
 
 
 class Endpoint:
-    """An ASGI application (a class, so that Starlette's Route takes it for one). Every request finds its `Served` in
-    `scope["state"]["served"]`."""
+    """An ASGI application (a class, so that Starlette's Route accepts it as one). Every request finds its
+    `RequestContext` in `scope["state"]["served"]`."""
 
     def __init__(self, server: FastMCP[Any]) -> None:
         self.sessions = HttpSessions()
@@ -126,7 +126,7 @@ class Endpoint:
     async def _modern(
         self, message: JSONRPCRequest, scope: Scope, headers: dict[str, str], exchange: Exchange, reply: Reply
     ) -> None:
-        """2026-07-28: the request says all of itself, in its envelope and again in headers."""
+        """Serve a request of 2026-07-28: its envelope and its headers both describe it fully."""
         if message.method == LISTEN and not reply.streams:
             await _refuse(reply, 406, "Accept must allow text/event-stream", message.id)
             return
@@ -147,7 +147,8 @@ class Endpoint:
             await reply.end(answered(message.id, outcome), ERROR_CODE_HTTP_STATUS.get(code, 200))
 
     async def _modern_aside(self, message: JSONRPCMessage, headers: dict[str, str], reply: Reply) -> None:
-        """No request: this version knows no notification of a client, and asks it for nothing."""
+        """Handle a message that is not a request: this version defines no client notifications, and asks the client
+        nothing."""
         if not isinstance(message, JSONRPCNotification):
             await _refuse(reply, 400, "this version of the protocol asks clients for nothing")
         elif (unknown := unsupported_protocol_version_rejection(headers[VERSION])) is not None:
@@ -156,20 +157,20 @@ class Endpoint:
             await reply.nothing(202)
 
     async def _delete(self, scope: Scope, session: str, send: Send) -> None:
-        """The client ends its session; its claims last as long as their leases."""
+        """End the session at the client's request; its claims last as long as their leases."""
         context: RequestContext = scope["state"]["served"]
         self.sessions.end(_key(scope, session))
         ended = context.engine.identity.session("mcp", session)
         try:
             await context.engine.end_session(context.caller.model_copy(update={"session": ended}))
-        except HoldlogError as error:  # its leases end by themselves
+        except HoldlogError as error:  # its leases expire
             _log.warning("could not record the end of a session: %s", error)
         await Reply(send).nothing(200)
 
     async def _legacy(
         self, message: JSONRPCRequest, scope: Scope, headers: dict[str, str], exchange: Exchange, reply: Reply
     ) -> None:
-        """Up to 2025-11-25: served whether this replica knows the session or not."""
+        """Serve a request up to 2025-11-25, whether this replica knows the session or not."""
         key = _key(scope, headers[SESSION]) if SESSION in headers else None
         if key is not None:
             scope["state"][MCP_SESSION] = headers[SESSION]
@@ -239,10 +240,10 @@ class Endpoint:
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    # Not every parser trims the white space around a value, as RFC 9110 asks.
+    # Some parsers keep the white space around a value, which RFC 9110 excludes.
     found = {name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in scope["headers"]}
     if not found.get(SESSION, "-"):
-        del found[SESSION]  # two clients without an id are not one session
+        del found[SESSION]  # two clients without an id do not share a session
     return found
 
 
@@ -251,7 +252,7 @@ def _key(scope: Scope, session: str) -> Key:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """All of it; None: the client went away."""
+    """The whole body; None: the client disconnected."""
     parts = []
     while True:
         message = await receive()
@@ -263,7 +264,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 def _accepted(accept: str | None) -> tuple[bool, bool]:
-    """Whether a client takes JSON, and whether it takes a stream."""
+    """Whether a client accepts JSON, and whether it accepts a stream."""
     kinds = {kind.partition(";")[0].strip().lower() for kind in (accept or "*/*").split(",")}
     return bool(kinds & _JSON), bool(kinds & _STREAM)
 

@@ -1,4 +1,4 @@
-"""One request over HTTP while it is served: what it tells before its answer, and who ends it before that."""
+"""One HTTP request while it runs: notifications before its response, and cancellation by the client."""
 
 import asyncio
 import json
@@ -20,17 +20,17 @@ from starlette.types import Receive, Scope
 from holdlog.adapters.mcp.http.reply import PING_EVERY, Reply
 
 QUICK: Final = 0.05
-"""Seconds within which most calls are answered: only later ones are watched for a client that goes away."""
+"""Seconds within which most calls finish: only slower ones are watched for a client that disconnects."""
 LISTEN: Final = "subscriptions/listen"
 REQUEST_CANCELLED: Final = -32800
-"""What ends the response of a request that its client cancelled; until 2025-11-25 each must have an answer."""
+"""Response to a request that its client cancelled; up to 2025-11-25 every request must have a response."""
 
 _CANCELLED: Final = ErrorData(code=REQUEST_CANCELLED, message="the request was cancelled")
 _log = logging.getLogger("holdlog")
 
 
 class Exchange:
-    """What the SDK wants of a request's context (its DispatchContext): to notify, and nothing to ask of the client."""
+    """The SDK's DispatchContext of a request: sends notifications; can ask the client nothing."""
 
     can_send_request = False
 
@@ -50,8 +50,8 @@ class Exchange:
         self._still = scope["state"]["served"].still if request.method == LISTEN else None
 
     async def outcome(self, work: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any] | ErrorData | None:
-        """What `work` answers. It is cancelled when the client goes away (None: nobody is there to hear more) or
-        cancels it."""
+        """The result of `work`. It is cancelled when the client disconnects (None: nobody receives more) or cancels
+        it."""
         loop = asyncio.get_running_loop()
         timer = loop.call_later(QUICK, self._start_watching, loop)
         try:
@@ -69,7 +69,7 @@ class Exchange:
         self.cancel_requested.set()
         self._scope.cancel()
 
-    # --- what the SDK calls
+    # --- called by the SDK
 
     async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
         try:
@@ -79,15 +79,15 @@ class Exchange:
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         if self._token is not None:
-            told = {"progressToken": self._token, "progress": progress, "total": total, "message": message}
-            await self.notify("notifications/progress", {name: it for name, it in told.items() if it is not None})
+            params = {"progressToken": self._token, "progress": progress, "total": total, "message": message}
+            await self.notify("notifications/progress", {name: it for name, it in params.items() if it is not None})
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         raise NoBackChannelError(method)
 
-    # --- the client goes away
+    # --- the client disconnects
 
     def _start_watching(self, loop: asyncio.AbstractEventLoop) -> None:
         self._watching = loop.create_task(self._watch())
@@ -141,5 +141,5 @@ def refused(identity: str | int | None, error: ErrorData) -> bytes:
 
 
 def _text(message: dict[str, Any]) -> bytes:
-    # ASCII: some clients take U+2028 in an event for the end of its line.
+    # ASCII: some clients treat U+2028 in an event as the end of its line.
     return json.dumps(message, separators=(",", ":")).encode()

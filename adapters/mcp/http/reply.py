@@ -1,4 +1,4 @@
-"""The response to one POST: one JSON text, or a stream of events as soon as something is told before the answer."""
+"""The response to one POST: one JSON text, or a stream of events once a notification precedes the response."""
 
 import asyncio
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from typing import Final
 from starlette.types import Send
 
 PING_EVERY: Final = 15.0
-"""Seconds of silence after which a stream shows that it lives; proxies close what is silent for a minute."""
+"""Seconds of silence after which a stream sends a sign of life; proxies close streams that are silent for a minute."""
 STALLED: Final = 30.0
-"""Seconds that a client may take no byte before it counts as gone."""
+"""Seconds without reading a byte after which a client counts as gone."""
 LAST: Final = 1.0
-"""Seconds for the end of a stream; then its connection is cut."""
+"""Seconds to end a stream; then its connection is cut."""
 
 PING: Final = b": ping\n\n"
 
@@ -24,7 +24,7 @@ _STREAM: Final = {
 
 
 class Reply:
-    """`json`, `stream`: which forms the client takes."""
+    """The response. `json`, `stream`: which forms the client accepts."""
 
     def __init__(self, send: Send, json: bool = True, stream: bool = False) -> None:
         self.json = json
@@ -34,33 +34,34 @@ class Reply:
         self._turn = asyncio.Lock()
 
     async def event(self, message: bytes) -> None:
-        """Tell something before the answer; nothing where the client takes no stream. Raises TimeoutError."""
+        """Send a notification before the response; nothing if the client does not accept a stream. Raises
+        TimeoutError."""
         if self.streams:
             await self._write(event(message))
 
     async def ping(self) -> None:
-        """Raises TimeoutError."""
+        """Send a sign of life. Raises TimeoutError."""
         if self.streams:
             await self._write(PING)
 
     async def end(self, message: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        """The answer. A stream that has begun, or the only form the client takes, carries it with status 200."""
+        """Send the response: on a stream, with status 200, if one has begun or the client accepts nothing else."""
         if self._started or (self.streams and not self.json and status == 200):
             async with self._turn:
                 await self._start(headers)
                 await self._send({"type": "http.response.body", "body": event(message)})
             return
-        told = {"content-type": "application/json", "content-length": str(len(message)), **(headers or {})}
-        await start(self._send, status, told)
+        all_headers = {"content-type": "application/json", "content-length": str(len(message)), **(headers or {})}
+        await start(self._send, status, all_headers)
         await self._send({"type": "http.response.body", "body": message})
 
     async def nothing(self, status: int, headers: Mapping[str, str] | None = None) -> None:
-        """An answer without a body."""
+        """Send a response without a body."""
         await start(self._send, status, {"content-length": "0", **(headers or {})})
         await self._send({"type": "http.response.body", "body": b""})
 
     async def over(self) -> None:
-        """End a stream that gets no answer, for a client that is there yet."""
+        """End a stream without a response, for a client that is still connected."""
         if self._started:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST), self._turn:

@@ -1,6 +1,6 @@
-"""Sessions of clients that speak 2025-11-25 or older: only a subscription and its stream need one (decision 0025).
+"""Sessions of clients that use 2025-11-25 or older: only a subscription and its stream need one (decision 0025).
 
-An id costs nothing: what belongs to it is made by the first stream or subscription, and ends soon after the last.
+An id costs nothing: the first stream or subscription creates its state, which ends soon after the last one.
 """
 
 import asyncio
@@ -19,20 +19,20 @@ from holdlog.adapters.mcp.http.exchange import Exchange, notification
 from holdlog.adapters.mcp.resources.subscriptions import GIVE_UP
 
 IDLE_SECONDS: Final = 60.0
-"""What is left of a session after its last stream or subscription call: time to connect again."""
+"""Seconds that a session outlives its last stream or subscription call: time to reconnect."""
 MOST_SESSIONS: Final = 4096
 MOST_PENDING: Final = 1024
-"""Different notifications that wait for a stream; a client that is further behind has to begin anew."""
+"""Different notifications that wait for a stream; a client that falls further behind must start over."""
 MOST_ENDED: Final = 4096
-"""Ids that are remembered as ended."""
+"""Ended ids that are remembered."""
 LONGEST_ID: Final = 128
 
 Key = tuple[str | None, str]
-"""Principal and id: nobody has to do with the session of another."""
+"""Principal and id: no caller can use the session of another."""
 
 
 class HttpSession:
-    """What the SDK wants of a way to the client (its Outbound): notifications, in order, each waiting once."""
+    """The SDK's Outbound, its way to the client: notifications, in order, each pending once."""
 
     def __init__(self, key: Key) -> None:
         self.connection = Connection(self, protocol_version=LATEST_HANDSHAKE_VERSION, session_id=key[1])
@@ -47,11 +47,11 @@ class HttpSession:
         self._pending: dict[bytes, None] = {}
 
     def take(self) -> list[bytes]:
-        """What is to be told now."""
-        told = list(self._pending)
+        """The notifications to send now."""
+        notifications = list(self._pending)
         self._pending.clear()
         self.came.clear()
-        return told
+        return notifications
 
     def end(self) -> None:
         self.ended = True
@@ -70,7 +70,7 @@ class HttpSession:
 
 
 class HttpSessions:
-    """Of one replica, for coroutines of one loop."""
+    """The sessions of one replica, for coroutines of one loop."""
 
     def __init__(self, idle: float = IDLE_SECONDS) -> None:
         self.open: dict[Key, HttpSession] = {}
@@ -82,17 +82,17 @@ class HttpSessions:
         self._over = False
 
     def new(self) -> str:
-        """An id that nobody can guess, and that tells which replica gave it."""
+        """A new id that cannot be guessed; it names the replica that issued it."""
         return f"{self._here}-{secrets.token_urlsafe(24)}"
 
     def ended(self, key: Key) -> bool:
-        """Whether its client ended it here."""
+        """Whether its client ended the session here."""
         return self._ended.get(key, False)
 
     @contextmanager
     def use(self, key: Key) -> Iterator[HttpSession | None]:
-        """The session while it is used; None: it ended, its subscriptions were given up, it is another replica's, or
-        there are too many: the client has to begin anew."""
+        """The session while it is used. None: it ended, its subscriptions were dropped, it belongs to another replica,
+        or there are too many; the client must start over."""
         session = self.open.get(key)
         if session is not None and session.ended:
             self.forget(key)
@@ -119,10 +119,10 @@ class HttpSessions:
         self.forget(key)
         self._remember(key, True)
         for exchange in [it for (owner, _), it in self.calls.items() if owner == key]:
-            exchange.cancel()  # a claim that it waited for would have a holder that can no longer release it
+            exchange.cancel()  # a claim acquired after this would have a holder that can no longer release it
 
     def forget(self, key: Key) -> None:
-        """Give up what belongs to it. Calls go on; who had subscribed learns it when it asks for its stream."""
+        """Drop the session's state. Calls go on; a subscriber finds out when it requests its stream."""
         if (session := self.open.pop(key, None)) is not None:
             if session.subscribed:
                 self._remember(key, False)
@@ -135,7 +135,7 @@ class HttpSessions:
 
     @contextmanager
     def running(self, key: Key | None, exchange: Exchange) -> Iterator[None]:
-        """A call that its client can cancel by its id."""
+        """Register a call, so that its client can cancel it by its id."""
         if key is None:
             yield
             return
@@ -152,7 +152,7 @@ class HttpSessions:
             exchange.cancel()
 
     def finish(self) -> None:
-        """Every stream ends, and there are no sessions from now on."""
+        """End every stream; no sessions from now on."""
         self._over = True
         for key in list(self.open):
             self.forget(key)
@@ -166,7 +166,7 @@ class HttpSessions:
         return given.startswith(self._here) and len(given) <= LONGEST_ID
 
     def _room(self) -> bool:
-        """Whether there is room for one more; the one that is idle longest makes it."""
+        """Whether there is room for another session; evicts the one that was idle longest."""
         if len(self.open) >= MOST_SESSIONS:
             idle = next((key for key, session in self.open.items() if not session.users), None)
             if idle is None:

@@ -1,4 +1,4 @@
-"""The stream of a session, by GET: what happens to what its client has subscribed to."""
+"""The stream of a session, by GET: updates of the resources its client has subscribed to."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,8 +14,8 @@ from holdlog.adapters.mcp.http.sessions import HttpSession
 async def stream(
     session: HttpSession, headers: Mapping[str, str], receive: Receive, send: Send, still: Callable[[], Awaitable[bool]]
 ) -> None:
-    """Until the client is gone, takes nothing for STALLED seconds, may not hear more (`still`), or the session ends; a
-    newer stream of the session takes over, since this one may be dead without anybody noticing."""
+    """Stream until the client is gone, reads nothing for STALLED seconds, is no longer authorised (`still`), or the
+    session ends. A newer stream of the session takes over, since this one may be dead without notice."""
     mine = session.reader = object()
     session.came.set()
     gone = asyncio.ensure_future(disconnected(receive))
@@ -23,9 +23,9 @@ async def stream(
     try:
         await start_stream(send, headers)
         while await still() and not gone.done() and session.reader is mine:
-            told = b"".join(map(event, session.take())) or PING
+            chunk = b"".join(map(event, session.take())) or PING
             async with asyncio.timeout(STALLED):
-                await send({"type": "http.response.body", "body": told, "more_body": not session.ended})
+                await send({"type": "http.response.body", "body": chunk, "more_body": not session.ended})
             if session.ended:
                 return
             with suppress(TimeoutError):
@@ -33,6 +33,6 @@ async def stream(
                     await session.came.wait()
         await send({"type": "http.response.body", "body": b""})
     except TimeoutError:
-        return  # a last word would wait for ever, too: the server closes the connection
+        return  # a final write would block forever, too: the server closes the connection
     finally:
         gone.cancel()

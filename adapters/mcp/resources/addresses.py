@@ -1,4 +1,4 @@
-"""The URIs of MCP resources: which value, claim or overview one names. One reading for each; nothing is guessed."""
+"""The URIs of MCP resources: the value, claim or overview that each names. Each has one reading; nothing is guessed."""
 
 import re
 from collections.abc import Collection
@@ -13,20 +13,20 @@ CLAIMS: Final = "holdlog://claims"
 NAMESPACES: Final = "holdlog://namespaces"
 
 MAX_URI: Final = 16 * 1024
-"""Characters. Two names of 512 characters have 12 288 when all of them are percent-encoded."""
+"""Characters. Two names of 512 characters have 12 288 when fully percent-encoded."""
 
 _STRAY: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 class OfValue(NamedTuple):
-    """The value at a key, by the names that the URI tells."""
+    """The value at a key, by the names in the URI."""
 
     namespace: str
     key: str
 
 
 class OfClaim(NamedTuple):
-    """Who holds a resource, by the name that the URI tells."""
+    """The claim on a resource, by the name in the URI."""
 
     resource: str
 
@@ -41,14 +41,14 @@ Address = OfValue | OfClaim | OfAll
 
 
 class UnknownAddressError(InvalidError):
-    """There is no such resource here, whatever is stored."""
+    """The URI names no resource here, whatever is stored."""
 
 
 def address_of(uri: str, groups: Collection[str]) -> Address:
-    """What a URI names, where its group is served. Names are percent-decoded, and not checked any further.
+    """What a URI names, if its group is served. Names are percent-decoded, and not checked further.
 
-    Raises InvalidError for what has no one reading: `?` and `#`, which a URI cuts its name at; a stray `%`; what is no
-    UTF-8; and two slashes in a row in a claim, which URL parsers make of `custom://name` by dropping its colon.
+    Raises InvalidError for an ambiguous URI: `?` and `#`, which cut a name in a URI; a stray `%`; invalid UTF-8; and
+    two slashes in a row in a claim, which URL parsers make of `custom://name` by dropping its colon.
     """
     if len(uri) > MAX_URI:
         raise InvalidError(f"uri: must have {MAX_URI} characters at most")

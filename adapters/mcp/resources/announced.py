@@ -1,4 +1,4 @@
-"""What the server answers besides tools, and what it announces of it: neither more nor less, in both eras."""
+"""Handlers besides tools, and the capabilities announced for them: exactly those served, in both protocol eras."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,7 +31,7 @@ from holdlog.domain.refusals import InvalidError
 def serve_resources(
     server: Server[Any], local: Engine | None, groups: Sequence[str], prefix: str
 ) -> Subscriptions | None:
-    """Answer the requests about resources; None where no group has any. `local`: as for `build_server`."""
+    """Serve the requests about resources; None if no group has any. `local`: as for `build_server`."""
     server.notification_options = NotificationOptions()  # type: ignore[attr-defined]  # FastMCP's: all lists change
     server.add_request_handler("server/discover", RequestParams, _Discovery(server))
     if not templates(groups):
@@ -57,7 +57,7 @@ def serve_resources(
 
 
 class _Discovery:
-    """`server/discover`, as the SDK answers it, without its promise that lists change wherever one can listen."""
+    """`server/discover` as in the SDK, without its claim that lists change wherever clients can listen."""
 
     def __init__(self, server: Server[Any]) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""What may stand in the URI of a resource: names that exist now, for people who type them."""
+"""Completions of resource URIs: names that exist now, for people who type them."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
@@ -17,12 +17,11 @@ from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Reader
 
 MOST: Final = 100
-"""Names in an answer, by the protocol."""
+"""Names per response, by the protocol."""
 
 
 class Completions:
-    """The request that completes. Answers with names as they are, not percent-encoded: the client expands a template
-    with them."""
+    """The completion request. Returns names unencoded: the client expands a template with them."""
 
     def __init__(self, served_of: ServedOf, groups: Sequence[str], prefix: str) -> None:
         self._served_of = served_of
@@ -30,7 +29,8 @@ class Completions:
         self._prefix = prefix
 
     async def complete(self, ctx: Context, params: CompleteRequestParams) -> CompleteResult:
-        """`total` where it is known: with up to 100 names. What is no argument of a template has no names."""
+        """Complete an argument. `total` if it is known: with up to 100 names. An unknown argument of a template has no
+        names."""
         uri = params.ref.uri if isinstance(params.ref, ResourceTemplateReference) else ""
         if uri not in templates(self._groups):
             return CompleteResult(completion=Completion(values=[], total=0, has_more=False))
@@ -64,7 +64,7 @@ def _namespaces(context: RequestContext, start: str) -> Query[list[str]]:
 
 
 def _beginning(reader: Reader, start: str) -> Iterator[str]:
-    """Namespaces, by name: first the one of that very name, then those that go on."""
+    """Namespaces, by name: first the exact match, then those that it is a prefix of."""
     if start and reader.records(start, "", None, 1, False):
         yield start
     rows = chunks(reader.namespaces, start or None, lambda row: row[0])
@@ -85,7 +85,7 @@ def _keys(context: RequestContext, namespace: str, start: str) -> Query[list[str
 
 
 async def _resources(context: RequestContext, start: str) -> list[str]:
-    """Resources that somebody holds or waits for, by the names that this server tells."""
+    """Resources that are held or waited for, by the names that this server uses."""
     found: set[str] = set()
     after: str | None = None
     while len(found) <= MOST:

@@ -1,6 +1,6 @@
-"""Who follows which resources, and what they were not told yet.
+"""Subscribers of resources, and the updates they are still owed.
 
-An update says "read it again" and nothing else. Of many changes a slow client hears once, so that what it is owed is
+An update says "read it again" and nothing else. Many changes reach a slow client as one update, so that its backlog is
 bounded by what it follows, and nobody waits for it.
 """
 
@@ -19,7 +19,7 @@ ALL_CLAIMS: Final = "claim:"
 
 
 class Follow(NamedTuple):
-    """`places`: streams, or one of the above for all of a kind; of these those that the client `sees`."""
+    """`places`: streams, or one of the above for all of a kind; only those that the client `sees`."""
 
     feed: "Feed"
     places: tuple[str, ...]
@@ -27,8 +27,8 @@ class Follow(NamedTuple):
 
 
 class Subscriber:
-    """One client: what it follows, by URI as the client spells it. `send`: one update; may take as long as it likes.
-    `principal`: who it is for, where somebody was authenticated."""
+    """One client: what it follows, by URI as the client spells it. `send`: sends one update, with no time limit.
+    `principal`: the authenticated principal, if any."""
 
     def __init__(self, send: Callable[[str], Awaitable[None]], principal: str | None = None) -> None:
         self.principal = principal
@@ -43,12 +43,12 @@ class Subscriber:
         self._news.set()
 
     def end(self) -> None:
-        """`run` returns when all that is owed was sent."""
+        """End; `run` returns when all pending updates are sent."""
         self.ended = True
         self._news.set()
 
     async def run(self) -> None:
-        """Send what is owed until the end."""
+        """Send pending updates until the end."""
         while True:
             while self._owed:
                 uri = next(iter(self._owed))
@@ -61,13 +61,14 @@ class Subscriber:
             self._news.clear()
 
     def unfollow(self, uri: str) -> None:
-        """Also what it does not follow."""
+        """Stop following a URI; it need not be followed."""
         if (follow := self.follows.pop(uri, None)) is not None:
             follow.feed.remove(self, uri, follow.places)
 
 
 class Feed:
-    """Of one store, for all who follow something there. `idle`: called when nobody does any more, or nobody can."""
+    """The feed of one store, for all its subscribers. `idle`: called when there are no subscribers any more, or it
+    cannot serve any."""
 
     def __init__(self, engine: Engine, idle: Callable[["Feed"], None]) -> None:
         self.engine = engine
@@ -77,7 +78,8 @@ class Feed:
         self._starting = asyncio.ensure_future(self._changes.start())
 
     async def add(self, subscriber: Subscriber, uri: str, follow: Follow) -> None:
-        """When this returns, every later event is told. Raises refusals; then nothing is."""
+        """Add a subscriber. From the return on, every later event is reported. Raises refusals; then nothing is
+        reported."""
         subscriber.follows[uri] = follow
         for place in follow.places:
             self._followed.setdefault(place, set()).add((subscriber, uri))
@@ -98,7 +100,7 @@ class Feed:
             self._idle(self)
 
     def _ended(self) -> None:
-        """Whoever follows something here is told what it is owed; who subscribes again learns what is wrong."""
+        """Send the subscribers their pending updates; those who subscribe again see the error."""
         self._idle(self)
         for subscriber in {it for found in self._followed.values() for it, _ in found}:
             subscriber.end()
@@ -113,7 +115,7 @@ class Feed:
                 subscriber.owe(uri)
 
     def _places(self, stream: str) -> Iterator[str]:
-        """Where a change of a stream shows: that of a claim also in whatever overlaps it."""
+        """The places that show a change of a stream: a claim also shows in all that overlaps it."""
         kind, _, rest = stream.partition(":")
         yield stream
         if kind == "claim":

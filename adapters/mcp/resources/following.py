@@ -1,4 +1,4 @@
-"""Which streams of a store may read differently now, told on the event loop."""
+"""Streams of a store whose reads may have changed, reported on the event loop."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ from holdlog.domain.refusals import HoldlogError, UnavailableError
 PAGE: Final = 256
 """Entries of the log that are read at once."""
 AGAIN: Final = 1.0
-"""Seconds until a store that could not be read is tried again."""
+"""Seconds before a store that could not be read is tried again."""
 
 _BEAR_ON_OTHERS: Final = frozenset(
     it.topic for it in (AgentRegistered, ClaimGranted, ClaimQueued, ClaimResumed, ClaimUnqueued)
@@ -29,11 +29,11 @@ _log = logging.getLogger("holdlog")
 
 
 class Changes:
-    """Of one store, from `start` to `stop`. `touched`: called with the streams that new events bear on. `ended`: called
-    once when the log cannot be followed any more, or all waiting is over; nothing comes then.
+    """The changes of one store, from `start` to `stop`. `touched`: called with the streams that new events affect.
+    `ended`: called once when the log cannot be followed any more, or all waiting is over; nothing comes after it.
 
-    The store's one follower of the log wakes; read are places in the log and, of a few kinds, events, never a value.
-    What is due ends in time meanwhile.
+    Woken by the store's one log tailer. Reads positions and, for a few kinds, events, never a value. Expires what is
+    due meanwhile.
     """
 
     def __init__(self, engine: Engine, touched: Callable[[frozenset[str]], None], ended: Callable[[], None]) -> None:
@@ -45,7 +45,7 @@ class Changes:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Events from now on are told. Raises refusals; nothing is left open then."""
+        """Report events from now on. Raises refusals; then nothing is left open."""
         self._open.enter_context(self._engine.lease_maintenance.waiting())
         self._open.enter_context(self._engine.log_tailer.subscribe(lambda _: self._rung.set()))
         try:
@@ -82,7 +82,7 @@ class Changes:
 
 
 def _page(after: int) -> Query[tuple[frozenset[str], int] | None]:
-    """The streams that the next events bear on, and the position of the last of these."""
+    """The streams that the next events affect, and the position of the last of these events."""
 
     def answer(reader: Reader) -> tuple[frozenset[str], int] | None:
         entries = reader.entries(after, PAGE)
@@ -98,15 +98,15 @@ def _page(after: int) -> Query[tuple[frozenset[str], int] | None]:
 
 
 def _bears_on(recorded: Recorded[Event], reader: Reader) -> Iterator[str]:
-    """The streams of other claims whose status an event changes: a ticket stands in the line of all that it asks for,
-    and a claim tells what its holder is called."""
+    """The streams of other claims whose status an event changes: a ticket is in the queue of every resource it
+    requests, and a claim shows its holder's name."""
     match recorded.event:
         case ClaimQueued(also=also, alternatives=alternatives):
             yield from map(claim_stream, (*also, *alternatives))
         case ClaimUnqueued(ticket=int(ticket)) | ClaimGranted(ticket=int(ticket)) | ClaimResumed(ticket=int(ticket)):
-            for asked in reader.history(recorded.envelope.stream, ticket + 1, 1):
-                if isinstance(asked.event, ClaimQueued):
-                    yield from map(claim_stream, (*asked.event.also, *asked.event.alternatives))
+            for queued in reader.history(recorded.envelope.stream, ticket + 1, 1):
+                if isinstance(queued.event, ClaimQueued):
+                    yield from map(claim_stream, (*queued.event.also, *queued.event.alternatives))
         case AgentRegistered():
             caller = recorded.envelope.caller
             agent = recorded.envelope.stream.partition(":")[2]

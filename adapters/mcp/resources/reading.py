@@ -1,7 +1,7 @@
-"""Values and claims as MCP resources: JSON at a URI, the same as `get` and `status` answer.
+"""Values and claims as MCP resources: JSON at a URI, the same as `get` and `status` return.
 
-What is listed is the same for everybody, whatever is stored: docs/decisions/0023-resources.md. FastMCP's own templates
-are not used: they drop what follows `?`, take no slash in a name, and read `%FF` as if it were text.
+The list is the same for everybody, whatever is stored: docs/decisions/0023-resources.md. FastMCP's own templates are
+not used: they drop what follows `?`, allow no slash in a name, and read `%FF` as if it were text.
 """
 
 import json
@@ -80,7 +80,7 @@ _OVERVIEWS: Final = {
 
 
 class Resources:
-    """The requests that list and read. `groups`: of tools; each brings what it is about."""
+    """The list and read requests. `groups`: of tools; each adds its resources."""
 
     def __init__(self, served_of: ServedOf, groups: Sequence[str], prefix: str) -> None:
         self._served_of = served_of
@@ -94,7 +94,7 @@ class Resources:
         return ListResourceTemplatesResult(resource_templates=[_TEMPLATES[uri] for uri in templates(self._groups)])
 
     async def read(self, ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
-        """`contents` name the URI as it was asked for."""
+        """Read a resource. `contents` name the URI as requested."""
         context = self._served_of(ctx)
         calls = context.requests
         context.engine.lease_maintenance.heard(context.caller.session)
@@ -105,7 +105,7 @@ class Resources:
 
 
 def reading(address: Address, calls: Requests) -> Query[Result]:
-    """What reads a resource. Raises InvalidError and DeniedError at once, NotFoundError when it runs."""
+    """A function that reads a resource. Raises InvalidError and DeniedError at once, NotFoundError when it runs."""
     match address:
         case OfValue(namespace=namespace, key=key):
             return calls.get(namespace, key)

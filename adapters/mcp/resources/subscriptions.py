@@ -1,4 +1,4 @@
-"""Clients are told which resources changed: `resources/subscribe` up to 2025-11-25, `subscriptions/listen` since."""
+"""Notifies clients which resources changed: `resources/subscribe` up to 2025-11-25, `subscriptions/listen` since."""
 
 import asyncio
 import logging
@@ -37,17 +37,17 @@ MOST_CLIENTS: Final = 1024
 MOST_IN_ALL: Final = 16 * 1024
 """Resources that all clients together may follow."""
 SHARE: Final = 4
-"""One principal may have this part of the last two, so that none shuts out the others."""
+"""The share of the last two for one principal, so that none shuts out the others."""
 
 GIVE_UP: Final = "holdlog/give-up"
-"""In the state of a connection: called when what it follows is told no more, as when its store was closed."""
+"""Key in the state of a connection: called when its updates stop, as when its store was closed."""
 
 _STATE: Final = "holdlog/subscriber"
 _log = logging.getLogger("holdlog")
 
 
 class Subscriptions:
-    """The requests that subscribe. A client that is gone is dropped by itself."""
+    """The subscription requests. A client that is gone is dropped automatically."""
 
     def __init__(self, served_of: ServedOf, groups: Sequence[str], prefix: str) -> None:
         self._served_of = served_of
@@ -58,21 +58,21 @@ class Subscriptions:
         self._serving: set[asyncio.Task[None]] = set()
 
     async def subscribe(self, ctx: Context, params: SubscribeRequestParams) -> EmptyResult:
-        """Until `unsubscribe` or the end of the connection. Also to what is not there yet."""
+        """Subscribe until `unsubscribe` or the end of the connection. The resource may be missing."""
         context = self._served(ctx)
         with told(ctx, params.uri, context.requests, self._prefix):
             await self._follow(self._connected(ctx, context), params.uri, context)
         return EmptyResult()
 
     async def unsubscribe(self, ctx: Context, params: UnsubscribeRequestParams) -> EmptyResult:
-        """Also from what was not subscribed to."""
+        """Unsubscribe; the resource need not be subscribed to."""
         subscriber: Subscriber | None = ctx.session._connection.state.get(_STATE)
         if subscriber is not None:
             subscriber.unfollow(params.uri)
         return EmptyResult()
 
     async def listen(self, ctx: Context, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
-        """Acknowledges what the client may read of what it asks for, and no changes of lists: ours never change.
+        """Acknowledge what the client may read of its request, and no list changes: our lists never change.
 
         Lasts until the client goes, or `close`.
         """
@@ -101,7 +101,7 @@ class Subscriptions:
         return SubscriptionsListenResult(meta=meta)
 
     def close(self) -> None:
-        """Every stream that listens ends in good order, after what it is owed."""
+        """End every listening stream in good order, after its pending updates."""
         for subscriber in self._clients:
             subscriber.end()
 
@@ -111,7 +111,7 @@ class Subscriptions:
         return context
 
     def _connected(self, ctx: Context, context: RequestContext) -> Subscriber:
-        """The subscriber that a connection is, from its first subscription to its end."""
+        """The subscriber of a connection, from its first subscription to its end."""
         connection = ctx.session._connection
         found: Subscriber | None = connection.state.get(_STATE)
         if found is not None and not found.ended:
@@ -147,7 +147,7 @@ class Subscriptions:
         return subscriber
 
     def _shares(self, subscriber: Subscriber, most: int) -> Iterator[tuple[Collection[Subscriber], int]]:
-        """Who shares a bound with this one, and how much they may have: all, and those of its principal."""
+        """The clients that share a bound with this one, and the bound: all, and those of its principal."""
         yield self._clients, most
         if subscriber.principal is not None:
             yield [it for it in self._clients if it.principal == subscriber.principal], most // SHARE
@@ -158,7 +158,7 @@ class Subscriptions:
             subscriber.unfollow(uri)
 
     async def _follow(self, subscriber: Subscriber, uri: str, context: RequestContext) -> None:
-        """Raises refusals, also for what the caller may not read."""
+        """Follow a resource. Raises refusals, also for what the caller may not read."""
         address = address_of(uri, self._groups)
         reading(address, context.requests)
         if uri in subscriber.follows:

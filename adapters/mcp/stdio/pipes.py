@@ -1,4 +1,4 @@
-"""The descriptors of the process's stdin and stdout: read and written by readiness, or by threads where need be."""
+"""The descriptors of the process's stdin and stdout: read and written by readiness, or by threads if necessary."""
 
 import asyncio
 import os
@@ -15,15 +15,15 @@ import anyio
 from holdlog.adapters.mcp.salvage import MAX_LINE, Lines, TooLong
 
 READ_SIZE = 256 * 1024
-"""Bytes taken from stdin at once."""
+"""Bytes read from stdin at once."""
 READ_AHEAD = 1024 * 1024
 """Bytes of unhandled lines at which reading pauses."""
 WRITE_BEHIND = 1024 * 1024
-"""Bytes of unread answers at which reading pauses: a client that does not listen is not served."""
+"""Bytes of unread responses at which reading pauses: a client that does not read is not served."""
 WRITE_SIZE = getattr(select, "PIPE_BUF", 4096)
-"""Bytes written at once: a pipe that polls as writable takes these without blocking."""
+"""Bytes written at once: a pipe that polls as writable accepts these without blocking."""
 DRAIN_WITHIN = 0.3
-"""Seconds for the client to go on taking its last answers."""
+"""Seconds for the client to keep reading its last responses."""
 
 
 class Input:
@@ -32,7 +32,7 @@ class Input:
     def __init__(self, fd: int, threads: bool, max_line: int = MAX_LINE) -> None:
         self.ended = asyncio.Event()
         self.closed = False
-        """Whether the client closed its end; other ends, such as a signal, leave a client that still reads."""
+        """Whether the client closed its end; after other ends, such as a signal, the client still reads."""
         self.came = asyncio.Event()
         self.lines: deque[bytes | TooLong] = deque()
         self._fd = fd
@@ -53,7 +53,7 @@ class Input:
             self._pause(False)
 
     def take(self) -> bytes | TooLong:
-        """The next line; reading goes on where it paused for want of room."""
+        """The next line; reading resumes if it paused for lack of room."""
         line = self.lines.popleft()
         self._size -= _size(line)
         if self._paused and self._size < READ_AHEAD:
@@ -61,7 +61,7 @@ class Input:
         return line
 
     def end(self) -> None:
-        """No more input: nothing that is still unread will be."""
+        """End the input and discard what is still unread."""
         if not self.ended.is_set():
             self._pause(True)
             self.ended.set()
@@ -138,7 +138,7 @@ class Output:
             self._poll.register(fd, select.POLLOUT)
 
     def write(self, data: bytes) -> None:
-        """Take all of `data`; what the client does not read yet is kept. Nothing when the client is gone."""
+        """Accept all of `data` and buffer what the client does not read yet. Does nothing when the client is gone."""
         if self.broken.is_set():
             return
         self._rest += data
@@ -154,7 +154,7 @@ class Output:
             await self._moved.wait()
 
     def release(self) -> None:
-        """Let nobody wait in `room` any more: the end has come."""
+        """Stop all waiting in `room`: the output is ending."""
         self._released = True
         self._moved.set()
 
@@ -168,7 +168,7 @@ class Output:
             stalled = scope.cancelled_caught
 
     def hung_up(self) -> bool:
-        """Whether the client has closed its end; False where only a write can tell."""
+        """Whether the client has closed its end; False if only a write can tell."""
         gone = select.POLLERR | select.POLLHUP | select.POLLNVAL if self._queue is None else 0
         return self._queue is None and any(event & gone for _, event in self._poll.poll(0))
 

@@ -1,4 +1,4 @@
-"""The stdin/stdout transport of a FastMCP server: no worker threads, an answer to every request, a clean, prompt end.
+"""The stdin/stdout transport of a FastMCP server: no worker threads, a response to every request, a clean, prompt end.
 
 Replaces the SDK's `stdio_server`, which drops what its parser refuses and dies of SIGTERM without cleaning up.
 """
@@ -22,11 +22,11 @@ from holdlog.adapters.mcp.stdio.pipes import Input, Output, private_descriptors
 from holdlog.adapters.mcp.stdio.traffic import Answers, IncomingRequests, Traffic
 
 GRACE_STEPS, GRACE_STEP = 20, 0.01
-"""After the end of input: calls in flight go on while answers come, and this many quiet steps (seconds) longer."""
+"""Quiet steps (seconds) after the end of input: calls in flight go on while responses come, and this much longer."""
 CLOSE_WITHIN = 0.3
 """Seconds for cancelled calls to end."""
 WATCH_EVERY = 2.0
-"""Seconds between looks whether the parent died or stdout was closed."""
+"""Seconds between checks whether the parent died or stdout was closed."""
 INSIST_AFTER = 1.0
 """Seconds after a first signal from which a second one ends the process at once."""
 
@@ -40,13 +40,13 @@ async def serve_stdio(
     threads: bool = sys.platform == "win32",
     max_line: int = MAX_LINE,
 ) -> None:
-    """Serve one client over this process's stdin and stdout; return when it is gone or the process is told to end.
+    """Serve one client over this process's stdin and stdout; return when it is gone or on shutdown.
 
     Ends on end of input, SIGTERM, SIGINT, SIGHUP, death of the parent process, and a closed stdout. Calls in flight
-    then go on as long as answers come and 0.2 s longer; what still waits is cancelled, and answered with an error
+    then go on as long as responses come and 0.2 s longer; the remaining waits are cancelled, and get an error response
     unless the client closed its end; `on_end` is awaited, the server's lifespan left. A call stuck in a thread is
     abandoned after 1 s. While serving, fd 0 is the null device and fd 1 is stderr, for stray reads and prints; the
-    handlers of the signals are taken. A line of more than `max_line` bytes is skipped, and answered with an error.
+    signal handlers are replaced. A line of more than `max_line` bytes is skipped and gets an error response.
     """
     token = set_transport("stdio")
     try:
@@ -80,7 +80,7 @@ async def _until_end(
     ended = asyncio.create_task(source.ended.wait())
     await asyncio.wait({serving, ended}, return_when=asyncio.FIRST_COMPLETED)
     ended.cancel()
-    # Steps, not seconds: a step during which the event loop was blocked (a first import) is one step all the same.
+    # Steps, not seconds: a step during which the event loop was blocked (a first import) is still one step.
     quiet = 0
     while quiet < GRACE_STEPS and not (serving.done() or requests.idle() or output.broken.is_set()):
         quiet = 0 if await traffic.moves(GRACE_STEP) else quiet + 1
@@ -123,7 +123,7 @@ def run_stdio(
 
 @contextmanager
 def _watched(source: Input, output: Output) -> Iterator[None]:
-    """End the input when the process is told to, when its parent is gone and when nobody reads its answers."""
+    """End the input on a shutdown signal, when the parent is gone and when stdout is closed."""
     loop = asyncio.get_running_loop()
     parent = os.getppid()
     first: float | None = None

@@ -1,4 +1,4 @@
-"""What flows between the pipes and the SDK: requests are counted, and what the SDK cannot read is answered here."""
+"""Messages between the pipes and the SDK: counts requests, and responds to what the SDK cannot read."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from holdlog.adapters.mcp.salvage import Fault, Salvaged, TooLong, answer, salva
 from holdlog.adapters.mcp.stdio.pipes import Input, Output
 
 IN_FLIGHT = 256
-"""Requests in flight at which the next one is held back until one is answered, or none was for STALL seconds."""
+"""Requests in flight at which the next one is held back until one completes, or none did for STALL seconds."""
 IN_FLIGHT_MOST = 4096
 """Requests in flight at which further ones are refused."""
 STALL = 0.05
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Stream:
-    """What the SDK wants of both its streams beyond `receive` and `send`: the descriptors are closed by their owner."""
+    """The SDK's stream interface beyond `receive` and `send`: the owner of the descriptors closes them."""
 
     async def aclose(self) -> None:
         pass
@@ -47,7 +47,7 @@ class _Stream:
 
 
 class Traffic:
-    """Requests in flight, counted so that the end can wait for them."""
+    """Requests in flight, counted so that shutdown can wait for them."""
 
     def __init__(self) -> None:
         self.open = 0
@@ -67,13 +67,13 @@ class Traffic:
         self.moved.set()
 
     async def room(self) -> None:
-        """Hold back a burst of quick calls, yet let more in where the calls in flight are long waits."""
+        """Hold back a burst of quick calls, but admit more while the calls in flight are long waits."""
         while self.open >= self._limit:
             if not await self.moves(STALL):
                 self._limit = self.open + IN_FLIGHT
 
     async def moves(self, within: float) -> bool:
-        """Whether a request comes or is answered within so many seconds."""
+        """Whether a request arrives or completes within so many seconds."""
         self.moved.clear()
         with anyio.move_on_after(within) as scope:
             await self.moved.wait()
@@ -81,7 +81,7 @@ class Traffic:
 
 
 class IncomingRequests(_Stream):
-    """The SDK's read stream: messages it can read; the rest is answered here."""
+    """The SDK's read stream: messages it can read; the others are responded to here."""
 
     def __init__(self, source: Input, output: Output, traffic: Traffic) -> None:
         self._input, self._output, self._traffic = source, output, traffic
@@ -119,17 +119,17 @@ class IncomingRequests(_Stream):
             self._refuse(salvage(line), _CROWDED)
 
     def close(self) -> None:
-        """End the stream, whatever is unread."""
+        """End the stream and discard what is unread."""
         self.closed = True
         self._input.came.set()
         self._output.release()
 
     def is_abandoned(self) -> bool:
-        """Whether the client left, and the calls in flight were cancelled for that."""
+        """Whether the client disconnected, and the calls in flight were cancelled because of that."""
         return self.closed and self._input.closed
 
     def idle(self) -> bool:
-        """Whether all that came was answered."""
+        """Whether all requests were responded to."""
         return not self._input.lines and not self._traffic.open
 
     def _read(self, line: bytes | TooLong) -> JSONRPCMessage | None:
@@ -156,7 +156,7 @@ class Answers(_Stream):
     async def send(self, item: SessionMessage) -> None:
         message = item.message
         if self._requests.is_abandoned() and not isinstance(message, JSONRPCResponse):
-            # Clients of mcp 1.x read on after they closed their session, and break on what comes then.
+            # Clients of mcp 1.x read on after they closed their session, and fail on later messages.
             if isinstance(message, JSONRPCError):
                 self._traffic.left()
             return

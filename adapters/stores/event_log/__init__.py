@@ -1,1 +1,1 @@
-"""What all stores share of the log: how events are encoded, examined, rebuilt and sealed."""
+"""What all stores share about the log: encode, audit, rebuild and seal."""

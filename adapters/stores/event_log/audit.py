@@ -1,4 +1,5 @@
-"""Does a log hold together, and are the views what it says? One pass by stream, in little memory. Mends nothing."""
+"""Audit of a log: is it consistent, and do the views agree with it? One pass by stream, in little memory. Repairs
+nothing."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, islice
@@ -18,15 +19,15 @@ PROGRESS_EVERY: Final = 4_000
 MAX_COMPARED: Final = 500
 """Rows of views compared at once."""
 MAX_WEIGHT: Final = 4 * 1024 * 1024
-"""Characters in them; the row that crosses it is the last."""
+"""Characters in these rows; a batch ends after the row that exceeds it."""
 _BROKEN: Final = (ValueError, TypeError, AttributeError, KeyError, OverflowError)
-"""What a row that somebody else wrote may cause in code that trusts its types."""
+"""What a row written by another program may raise in code that trusts its types."""
 
 Row = tuple[Any, ...]
 
 
 class Faults:
-    """How many, and the first few by name."""
+    """Counts faults and names the first few."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -43,19 +44,19 @@ class Faults:
 
 
 class Inspection(Protocol):
-    """One snapshot of a store, for reading only."""
+    """One read-only snapshot of a store."""
 
     def views(self) -> set[str]:
-        """Names of the views whose tables are there."""
+        """Names of the views whose tables exist."""
 
     def total(self) -> int:
         """Number of events."""
 
     def ends(self) -> tuple[int, int]:
-        """First and last position of the log; zeros where there is none."""
+        """First and last position of the log; zeros if it is empty."""
 
     def events(self) -> Iterator[Row]:
-        """All of them as `mapper.unseal` takes them, in order of streams and versions."""
+        """All events in the form that `codec.decode` takes, in order of streams and versions."""
 
     def rows_of(self, view: Table, keys: Sequence[Row]) -> dict[Row, Row]:
         """The rows of these keys, by key."""
@@ -65,10 +66,10 @@ class Inspection(Protocol):
     def count(self, view: Table) -> int: ...
 
     def known(self, streams: Sequence[str]) -> set[str]:
-        """Those of them that stand in the log."""
+        """Those of these streams that are in the log."""
 
     def events_at(self, places: Sequence[tuple[str, Any]]) -> Iterator[Row]:
-        """Those of these streams and versions, as `events` has them."""
+        """The events at these streams and versions, in the form of `events`."""
 
     def backwards(self) -> Iterator[tuple[int, int, str]]:
         """Position, version and stream of events that are earlier than the event before."""
@@ -95,7 +96,7 @@ class Audit:
         self._weight = 0
 
     def run(self) -> None:
-        """Raises the database's own errors where it cannot be read."""
+        """Run the audit. Raises the database's own errors if it cannot be read."""
         for missing in sorted(self._missing):
             self.views.add(f"the table {missing} is missing")
         for stream, of_stream in groupby(self._look.events(), key=itemgetter(1)):
@@ -111,7 +112,7 @@ class Audit:
         self._check_order()
 
     def _follow(self, stream: str, rows: Iterator[Row]) -> State | None:
-        """The state after the stream's last event, None where it cannot be known."""
+        """The state after the stream's last event, None if it cannot be determined."""
         state = self._initial(stream)
         last: object = 0
         previous: Any = NO_DIGEST
@@ -147,7 +148,7 @@ class Audit:
         version, topic, body, at, principal = row[2:7]
         digest, payload = row[11], row[13]
         try:
-            # Versions with a gap were told; views are compared as if there were none.
+            # A version gap is already reported; compare views as if there were none.
             before: State = state._replace(version=version - 1)
             event = event_of(stream, version, topic, body, payload)
             after = following(before, FoldStep(stream, version, at, digest, event, principal))
@@ -161,7 +162,8 @@ class Audit:
         return None
 
     def _tell(self, stream: str, put: Put) -> None:
-        """What the log says of a stream is compared with others: each look at a database may be a journey."""
+        """Queue an expected row. Rows are compared in batches, because each database read may be a network round
+        trip."""
         if put.table.name in self._missing:
             return
         self._told.append((stream, put))
@@ -192,11 +194,13 @@ class Audit:
         rows = ((_stream_of(view, row), row[version], row[: view.key]) for row in self._look.all_rows(view))
         while page := list(islice(rows, MAX_COMPARED)):
             known = self._look.known([stream for stream, *_ in page if stream is not None])
-            # Once each: a single event may have written all keys of a page.
+            # Deduplicated: a single event may have written all keys of a page.
             places = list({(stream, version) for stream, version, _ in page if stream in known})
-            told = {key for row in self._look.events_at(places) for key in _added(view, row)} if view in ADDED else None
+            expected = (
+                {key for row in self._look.events_at(places) for key in _added(view, row)} if view in ADDED else None
+            )
             for stream, _, key in page:
-                if stream not in known or (told is not None and key not in told):
+                if stream not in known or (expected is not None and key not in expected):
                     self.views.add(f"{view.name} has a row {'/'.join(map(str, key))} that is not in the log")
 
     def _check_order(self) -> None:
@@ -204,7 +208,7 @@ class Audit:
             self.positions.add(f"{self._total:,} events, of which the index of streams knows {self.events:,}")
         first, last = self._look.ends()
         if last != self._total:
-            # One writer at a time leaves no gaps: only somebody who takes rows out does.
+            # A single writer leaves no gaps; only removing rows does.
             self.positions.add(f"the last position is {last:,}, but there are {self._total:,} events")
         elif self._total and first != 1:
             self.positions.add(f"the first position is {first:,}")
@@ -232,7 +236,8 @@ def _stream_of(view: Table, row: Row) -> str | None:
 
 
 def _added(view: Table, row: Row) -> list[Row]:
-    """The keys of the rows that an event adds to a view; none where it cannot be read, which was told."""
+    """The keys of the rows that an event adds to a view; none if the event cannot be read, which is already
+    reported."""
     try:
         stream, version, topic, body, at = row[1:6]
         state: State = initial(stream)._replace(version=version)

@@ -1,4 +1,5 @@
-"""Events to rows of the log and back. Not the library's transcoder: that destroys values shaped like its own tags."""
+"""Encode events to rows of the log and decode them. Not the library's transcoder, which destroys values shaped like its
+own tags."""
 
 import json
 import os
@@ -27,21 +28,21 @@ from holdlog.projections.fold import EVENTS, State
 SALT_BYTES = 16
 
 ENVELOPE_COLUMNS = ("at", "principal", "session", "request_id", "reason", "correlation_id", "digest")
-"""Columns of the log beside the library's four, in the order of `Sealed.extra`."""
+"""Columns of the log in addition to the library's four, in the order of `EncodedEvent.extra`."""
 
 PAYLOAD_COLUMNS = ("salt", "payload", "payload_hash")
-"""`payload_hash` stands only where `salt` and `payload` were redacted."""
+"""`payload_hash` is set only if `salt` and `payload` were redacted."""
 
 FORMAT_COLUMNS = ("format", "clock", "operation", "based_on", "forced", "guard", "reason_salt", "reason_hash")
 """Columns of log format 2; null in events of format 1."""
 
 
 _CLOCKS_DIFFER: Final = 1_000_000
-"""Microseconds. If the clock is further behind the time of an event, it is recorded, too."""
+"""Microseconds. If the clock is further behind the time of an event, the clock is recorded, too."""
 
 
 class EncodedEvent(NamedTuple):
-    """An event ready to be stored: the library's part, and the columns that are ours."""
+    """An event ready to be stored: the library's part, and our additional columns."""
 
     stored: StoredEvent
     extra: tuple[Any, ...]
@@ -49,8 +50,8 @@ class EncodedEvent(NamedTuple):
 
 
 def encode(change: Change, before: State, at: int, clock: int, caller: Caller) -> EncodedEvent:
-    """`before`: the state right before the event, which gives version and the chain's last digest. `clock`: that of the
-    writer, which `at` may be ahead of."""
+    """Encode an event. `before`: the state right before the event, which provides the version and the chain's last
+    digest. `clock`: the writer's clock, which `at` may be ahead of."""
     event = change.event
     stream, version, topic = before.stream, before.version + 1, event.topic
     basis = (change.basis if isinstance(change, (RecordChange, ThreadChange)) else None) or NO_BASIS
@@ -112,11 +113,11 @@ def encode(change: Change, before: State, at: int, clock: int, caller: Caller) -
 
 
 def decode(row: Any) -> Recorded[Event]:
-    """A row (position, stream, version, topic, state, `ENVELOPE_COLUMNS`, `PAYLOAD_COLUMNS`, `FORMAT_COLUMNS`) as a
-    recorded event.
+    """Decode a row (position, stream, version, topic, state, `ENVELOPE_COLUMNS`, `PAYLOAD_COLUMNS`, `FORMAT_COLUMNS`)
+    into a recorded event.
 
-    Raises StoreError for an unknown topic (the library would import what a row names), a body not its own, or the
-    format of a newer build.
+    Raises StoreError for an unknown topic (the library would import any name in a row), a body that does not match its
+    topic, or the format of a newer build.
     """
     (position, stream, version, topic, state, at, principal, session, request_id, reason, correlation_id, chained) = (
         row[:12]
@@ -143,7 +144,7 @@ def decode(row: Any) -> Recorded[Event]:
 
 
 def _recorded_format(stream: str, version: int, columns: Any) -> dict[str, Any]:
-    """The fields of the envelope that `FORMAT_COLUMNS` hold; none of an event of format 1, whose digest covers none."""
+    """The envelope fields in `FORMAT_COLUMNS`; none for an event of format 1, whose digest does not cover them."""
     number, clock, operation, based_on, forced, guard = columns[:6]
     if number is None:
         return {}
@@ -168,7 +169,7 @@ def _require_known_format(stream: str, version: int, number: object) -> None:
 
 
 def event_of(stream: str, version: int, topic: str, state: bytes, payload: str | None) -> Event:
-    """The event alone, without its envelope. Raises StoreError as `unseal`."""
+    """Decode the event alone, without its envelope. Raises StoreError as `decode`."""
     known = EVENTS.get(topic)
     if known is None:
         raise StoreError(
@@ -186,10 +187,10 @@ def event_of(stream: str, version: int, topic: str, state: bytes, payload: str |
 
 
 def expected_digest(row: Any, previous: bytes) -> bytes:
-    """The digest that a row (as for `unseal`) must have after `previous`: for auditors and `doctor`.
+    """The digest that a row (as for `decode`) must have after `previous`; for auditors and `doctor`.
 
-    A payload or reason that is there counts by itself, and a hash only where it was redacted. Raises StoreError for the
-    format of a newer build.
+    A payload or reason that is present is hashed itself; a stored hash counts only if it was redacted. Raises
+    StoreError for the format of a newer build.
     """
     _position, stream, version, topic, state, at, principal, session, request_id, reason, correlation_id = row[:11]
     hashed = _hash_of(*row[12:15])
@@ -197,7 +198,7 @@ def expected_digest(row: Any, previous: bytes) -> bytes:
     number, clock, operation, based_on, forced, guard, reason_salt, reason_hash = row[15:23]
     if number is None:
         if any(column is not None for column in row[16:23]):
-            return b""  # nothing of format 1 vouches for them
+            return b""  # nothing in format 1 authenticates them
         caller = Caller.model_construct(
             principal=principal, session=session, request_id=request_id, reason=reason, correlation_id=correlation_id
         )
@@ -239,6 +240,6 @@ _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _body(event: Event, without: str | None) -> str:
-    """Compact JSON of the event but for its payload, and for what is as always."""
+    """Compact JSON of the event without its payload and without defaults."""
     exclude = {without} if without else None
     return event.__pydantic_serializer__.to_json(event, exclude=exclude, exclude_defaults=True).decode()

@@ -1,4 +1,4 @@
-"""What a doctor says of a store, wherever it is."""
+"""Findings of a doctor that do not depend on the kind of store."""
 
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple, Protocol
@@ -12,7 +12,7 @@ Level = Literal["ok", "warn", "bad"]
 
 
 class Finding(NamedTuple):
-    """What was looked at, how it is, and one line about it."""
+    """The subject of a check, its status, and one line about it."""
 
     name: str
     level: Level
@@ -21,19 +21,19 @@ class Finding(NamedTuple):
 
 class ExaminedContents(Inspection, Protocol):
     def meta(self, name: str) -> str | None:
-        """A remark about the store."""
+        """A value of the store's table `meta`."""
 
     def counts(self) -> tuple[int, ...]:
-        """Of events, of live and of deleted records."""
+        """Numbers of events, of live records and of deleted records."""
 
     def kept(self) -> tuple[int, ...]:
-        """Numbers of answers kept for repeated requests, and of refusals."""
+        """Numbers of responses kept for repeated requests, and of refusals."""
 
     def leases(self) -> Iterator[Row]:
         """Resource, version, `grant` or `ticket`, agent, principal."""
 
     def active_claims(self) -> Iterator[Row]:
-        """Rows of the view `claims` that are held or waited for."""
+        """Rows of the view `claims` that are held or queued for."""
 
 
 NOT_PROVEN = Finding(
@@ -51,13 +51,13 @@ REBUILD_LEFT = Finding(
 
 
 def contents(look: ExaminedContents, size: int) -> list[Finding]:
-    """`size`: in bytes."""
+    """Findings about the store's contents. `size`: bytes."""
     store_id = look.meta("store_id")
     if store_id is None:
         return [Finding("contents", "bad", "the store has no id")]
     events, live, deleted = look.counts()
-    told = f"store {shown(store_id)}: {events:,} events, {live:,} records ({deleted:,} deleted), {size / 1e6:,.1f} MB"
-    return [Finding("contents", "ok", told), *_seal(look.meta(SEAL))]
+    text = f"store {shown(store_id)}: {events:,} events, {live:,} records ({deleted:,} deleted), {size / 1e6:,.1f} MB"
+    return [Finding("contents", "ok", text), *_seal(look.meta(SEAL))]
 
 
 def _seal(text: str | None) -> Iterator[Finding]:
@@ -88,7 +88,8 @@ def log(look: Inspection, progress: Callable[[int, int], None]) -> list[Finding]
 
 
 def leases(look: ExaminedContents) -> Finding:
-    """A grant or ticket may lack its lease, as in a copy of the log; it then lasts for the grace."""
+    """Compare claims and leases. A grant or ticket may lack its lease, as in a copy of the log; it then lasts for the
+    grace period."""
     kept = {(resource, version): who for resource, version, *who in look.leases()}
     held = unknown = 0
     waiting = set()
@@ -96,7 +97,7 @@ def leases(look: ExaminedContents) -> Finding:
         try:
             claim = claim_of(row)
         except (ValueError, TypeError):
-            continue  # told of the views
+            continue  # reported for the views
         held += bool(claim.grants)
         waiting |= {(ticket.agent, ticket.principal) for ticket in claim.line}
         expected = {it.version: ["grant", it.agent, it.principal] for it in claim.grants}

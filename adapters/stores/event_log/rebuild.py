@@ -1,4 +1,4 @@
-"""Build the views anew from the log, beside those in use, and swap (docs/decisions/0011-rebuild.md)."""
+"""Rebuild the views from the log into shadow tables, then swap them (docs/decisions/0011-rebuild.md)."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,13 +13,13 @@ from holdlog.projections.projection import Table
 from holdlog.projections.rebuild import FoldStep, fold_page, initial
 
 PAGE_EVENTS: Final = 4_000
-"""Events folded at once: their rows are written while other writers to a file wait, some 20 ms."""
+"""Events folded at once: while their rows are written, other writers to a file wait, some 20 ms."""
 PAGE_CHARACTERS: Final = 16 * 1024 * 1024
-"""Of events read at once; a page ends after the event that crosses it."""
+"""Characters of events read at once; a page ends after the event that exceeds it."""
 PATIENCE: Final = 10.0
-"""Seconds that a rebuild waits for its turn to write."""
+"""Seconds that a rebuild waits for the write lock."""
 STEP_COLUMNS: Final = "originator_id, originator_version, at, digest, topic, state, payload, principal"
-"""Of the log, behind the position: what a row of a page holds."""
+"""Columns of the log after the position in a row of a page."""
 
 Progress = Callable[[int, int], None]
 """Called with the position reached and the last position known."""
@@ -27,26 +27,26 @@ Row = tuple[Any, ...]
 
 
 class Tables(Protocol):
-    """The log and the tables beside the views in use, within one transaction."""
+    """The log and the shadow tables, within one transaction."""
 
     def by_stream(self, upto: int, after: tuple[str, int], limit: int) -> Iterator[Row]:
-        """Events up to a position, in order of streams and versions, behind one of them."""
+        """Events up to a position, in order of streams and versions, after one of them."""
 
     def by_position(self, after: int, limit: int) -> Iterator[Row]: ...
 
     def load(self, view: Table, keys: Sequence[Row]) -> Iterable[Row]:
-        """The rows that stand under these keys."""
+        """The existing rows of these keys."""
 
     def put(self, rows: Mapping[str, list[Row]]) -> None:
-        """Rows by view, in place of those with the same keys."""
+        """Insert rows by view, replacing those with the same keys."""
 
 
 class ShadowTables(Protocol):
-    """What one rebuild makes beside the views in use. Each transaction raises UnavailableError once another rebuild
-    has begun, and StoreError when the store has a newer schema."""
+    """The shadow tables of one rebuild. Each transaction raises UnavailableError once another rebuild has begun, and
+    StoreError if the store has a newer schema."""
 
     def begin(self) -> int:
-        """Make the tables, empty, and take over from whatever rebuild there was. The last position of the log."""
+        """Create the tables, empty, and take over from any earlier rebuild. Returns the last position of the log."""
 
     def look(self) -> AbstractContextManager[Tables]:
         """A transaction that reads."""
@@ -55,16 +55,16 @@ class ShadowTables(Protocol):
         """A transaction that may put rows."""
 
     def filled(self) -> None:
-        """All streams are in as they were at `begin`; what is put from now on came later."""
+        """Mark all streams as folded up to `begin`; rows put from now on are newer."""
 
     def swap(self) -> AbstractContextManager[Tables]:
-        """A turn in which nobody else writes; with its commit the tables take the places of the views."""
+        """A transaction that excludes other writers; its commit replaces the views with the shadow tables."""
 
     def drop(self) -> None:
-        """Leave nothing behind."""
+        """Remove everything that the rebuild created."""
 
     def rows(self) -> dict[str, int]:
-        """In each view, by its name."""
+        """Number of rows in each view, by its name."""
 
 
 class RebuildReport(NamedTuple):
@@ -88,13 +88,13 @@ class _Page(NamedTuple):
 
 
 def rebuild(aside: ShadowTables, progress: Progress = lambda done, total: None) -> RebuildReport:
-    """Replace all views by what the log says, while other processes read and write.
+    """Rebuild all views from the log, while other processes read and write.
 
-    Pages of the log are folded while others write, and put in short transactions: first stream by stream, so that
+    Pages of the log are folded while others write, and stored in short transactions: first stream by stream, so that
     each row is written once and in the order of its keys; then, by position, what was appended meanwhile. The last
-    transaction catches up and swaps: until then the old views are in use and whole, whatever happens. A second rebuild
-    takes over from the first. Raises StoreError for a log that cannot be folded, UnavailableError when the store is
-    locked, full or taken over.
+    transaction catches up and swaps; until it commits, the old views stay in use and complete, even after a crash. A
+    second rebuild takes over from the first. Raises StoreError for a log that cannot be folded, UnavailableError if the
+    store is locked or full, or another rebuild took over.
     """
     total = aside.begin()
     try:
@@ -111,7 +111,7 @@ def rebuild(aside: ShadowTables, progress: Progress = lambda done, total: None) 
 
 
 def fold_all(tables: Tables) -> None:
-    """The whole log, in one transaction in which nobody else writes. Raises StoreError where it cannot be folded."""
+    """Fold the whole log in one transaction that excludes other writers. Raises StoreError if it cannot be folded."""
     end = ("", 0)
     while True:
         page = _page(tables.by_stream(sys.maxsize, end, PAGE_EVENTS), 0)
@@ -145,7 +145,7 @@ def _fold_streams(aside: ShadowTables, total: int, progress: Progress) -> int:
 
 
 def _fold_news(aside: ShadowTables, reached: int) -> tuple[int, int]:
-    """Until less than a page is left."""
+    """Fold new events until less than a page is left."""
     events = 0
     while True:
         with aside.look() as tables:
@@ -159,7 +159,7 @@ def _fold_news(aside: ShadowTables, reached: int) -> tuple[int, int]:
 
 
 def _catch_up(tables: Tables, reached: int) -> tuple[int, int]:
-    """Fold what is left, while nobody writes: little, since the last look found less than a page."""
+    """Fold the rest while other writers are excluded: less than a page at the last read, so this is short."""
     events = 0
     while True:
         page = _page(tables.by_position(reached, PAGE_EVENTS), reached)

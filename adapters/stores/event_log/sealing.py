@@ -1,7 +1,7 @@
-"""A sealed store: nothing is ever appended to it again, by whichever build (docs/decisions/0021-copy-and-seal.md).
+"""Sealed stores: no build ever appends to one again (docs/decisions/0021-copy-and-seal.md).
 
-Triggers refuse events and new leases and pass over renewals, so that a store that is not sealed pays nothing; a row
-tells this build, which then runs no command at all.
+Triggers refuse events and new leases and skip renewals, so that an unsealed store has no extra cost. A row in `meta`
+makes this build refuse every command.
 """
 
 import json
@@ -15,19 +15,19 @@ from holdlog.domain.refusals import StoreError
 from holdlog.domain.times import utc
 
 SEAL: Final = "sealed"
-"""Names the row of `meta`."""
+"""Name of the row in `meta`."""
 SEALED_STATE: Final = "P0S01"
-"""SQLSTATE of what PostgreSQL refuses: of the class of PL/pgSQL's own errors, so that no driver takes it for the end of
-a connection."""
+"""SQLSTATE of PostgreSQL's refusals, in the class of PL/pgSQL's own errors, so that no driver takes it for a lost
+connection."""
 PATIENCE: Final = 10.0
-"""Seconds to wait for whoever writes."""
+"""Seconds to wait for another writer."""
 
 
 class Seal(NamedTuple):
-    """`at`: when, microseconds UTC; `steady`: the same moment on the clock of leases, which stands still from then on.
+    """A store's seal. `at`: when, microseconds UTC; `steady`: the same moment on the clock of leases, which stops then.
 
-    `to`: where the store goes, without passwords. `given`: its id is that one's now, so no other copy gets it.
-    `done`: it is there.
+    `to`: where the store moves, without passwords. `given`: the store at `to` has its id, so no other copy gets it.
+    `done`: the move is complete.
     """
 
     at: int
@@ -46,7 +46,7 @@ class Seal(NamedTuple):
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether two names are of one place, whoever goes there."""
+    """Whether two names denote one location, ignoring the user."""
     return _USER.sub(r"\1", one) == _USER.sub(r"\1", other)
 
 
@@ -54,7 +54,7 @@ _USER: Final = re.compile("^(postgresql://)[^@/?]*@")
 
 
 def seal_of(text: str | None) -> Seal | None:
-    """What the row tells."""
+    """Parse the row of `meta`."""
     return None if text is None else Seal(**json.loads(text))
 
 
@@ -65,13 +65,13 @@ def line_of(text: str | None) -> str | None:
 
 Writes = TypeVar("Writes", bound=Transaction)
 Lay = Callable[[Writes, str], None]
-"""Puts the triggers, which refuse with a line."""
+"""Creates the triggers, which refuse with a given line."""
 
 
 def seal(transaction: Writes, to: str, lay: Lay[Writes]) -> Seal:
-    """Seal the store, which moves to `to`. One that is sealed stays so, and may go elsewhere until its id is given.
+    """Seal the store, which moves to `to`. A sealed store stays sealed; its target may change until its id is given.
 
-    Raises StoreError where it was given to another.
+    Raises StoreError if the id was given to another store.
     """
     found = seal_of(transaction.meta(SEAL))
     if found is not None and found.given and not is_same(found.to, to):
@@ -84,7 +84,7 @@ def seal(transaction: Writes, to: str, lay: Lay[Writes]) -> Seal:
 
 
 def give(transaction: Writes, to: str, lay: Lay[Writes], done: bool) -> None:
-    """The id of a sealed store is that of the one at `to` from now on. Raises StoreError where another has it."""
+    """Give the id of a sealed store to the one at `to`. Raises StoreError if another store has it."""
     sealed = seal(transaction, to, lay)
     transaction.put_meta(SEAL, sealed._replace(given=True, done=sealed.done or done).text)
 
@@ -99,9 +99,10 @@ FILE_TRIGGERS: Final = ("sealed_events", "sealed_leases", "sealed_renewals")
 
 
 def file_triggers(line: str) -> tuple[str, ...]:
-    """SQLite. Renewals are passed over, not refused: they come again and again, and a reboot moves leases, too."""
-    told = line.replace("'", "''")
-    refuse = f"BEGIN SELECT RAISE(ABORT, '{told}'); END"
+    """The triggers for SQLite. They skip renewals instead of refusing them, because renewals recur and a reboot also
+    updates leases."""
+    quoted = line.replace("'", "''")
+    refuse = f"BEGIN SELECT RAISE(ABORT, '{quoted}'); END"
     return (
         *(f"DROP TRIGGER IF EXISTS {name}" for name in FILE_TRIGGERS),
         f"CREATE TRIGGER sealed_events BEFORE INSERT ON stored_events {refuse}",
@@ -111,7 +112,7 @@ def file_triggers(line: str) -> tuple[str, ...]:
 
 
 def schema_triggers(literal: str) -> tuple[str, ...]:
-    """PostgreSQL; `literal`: the line, quoted."""
+    """The triggers for PostgreSQL; `literal`: the line, quoted."""
     refuse = f"FOR EACH ROW EXECUTE FUNCTION holdlog_sealed({literal})"
     return (
         f"""CREATE OR REPLACE FUNCTION holdlog_sealed() RETURNS trigger LANGUAGE plpgsql AS $$

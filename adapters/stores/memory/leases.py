@@ -1,4 +1,4 @@
-"""Leases and losses in the memory of one process, as stores/leases.py has them in a file."""
+"""Leases and losses in the memory of one process; the counterpart of stores/sqlite/leases.py."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +9,7 @@ Key = tuple[str, int]
 
 
 class MemoryLeases:
-    """`leases` and `lost` are the caller's to keep; readers never change them."""
+    """Reads and writes leases and losses. The caller keeps `leases` and `lost`; readers never change them."""
 
     def __init__(self, leases: dict[Key, Lease], lost: list[Loss]) -> None:
         self.leases = leases
@@ -151,7 +151,7 @@ class MemoryLeases:
 
 
 def _keeper(lease: Lease, server: str) -> str:
-    """Who waits is there as long as the server that it called."""
+    """The server that keeps a lease alive: for a waiter, the one that it called."""
     return server if lease.kind == "held" or not lease.server else lease.server
 
 

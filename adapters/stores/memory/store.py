@@ -1,4 +1,4 @@
-"""A store in the memory of one process: the same decisions, nothing on disk. For tests and for trying out."""
+"""A store in the memory of one process: the same decisions, nothing on disk. For tests and trials."""
 
 import threading
 import time
@@ -35,7 +35,8 @@ _Committed = tuple[list[EncodedEvent], dict[str, State], dict[str, HeldItems], d
 
 
 class MemoryStore:
-    """Safe in threads. `clock`: microseconds UTC; `steady`: the clock of leases. Everything is gone with the object."""
+    """A store in memory. Thread-safe. `clock`: microseconds UTC; `steady`: the clock of leases. Its contents last as
+    long as the object."""
 
     remote = False
 
@@ -81,7 +82,7 @@ class MemoryStore:
             self._lock.release()
 
     def size(self) -> int:
-        return 0  # nothing is kept
+        return 0  # requests are not kept
 
     def rollback_interrupted(self) -> None:
         if self._lock._is_owned():  # type: ignore[attr-defined]
@@ -99,12 +100,12 @@ class MemoryStore:
 
 
 def _not_before(log: list[EncodedEvent], now: int) -> int:
-    """Now, but not before the newest event, nor before 1970."""
+    """The current time, but not before the newest event, nor before 1970."""
     return max(now, log[-1].extra[0] if log else 0)
 
 
 class MemoryReader(MemoryThreads):
-    """`held`: of threads, by name."""
+    """Reads the committed state. `held`: the contents of threads, by name."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Threads in the memory of one process, as stores/threads.py has them in a file."""
+"""Threads in the memory of one process; the counterpart of stores/sqlite/threads.py."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from holdlog.projections.threads import DATA, datum_of
 
 
 class HeldItems(NamedTuple):
-    """What one thread has. `places`: where in the log its events are, by version; `items`: kind, version and name;
-    `results`: the last version of each checksum."""
+    """The contents of one thread. `places`: indexes of its events in the log, by version; `items`: kind, version and
+    name; `results`: the last version of each checksum."""
 
     places: list[int]
     items: list[tuple[str, int, str]]
@@ -51,7 +51,7 @@ class _Log(Protocol):
 
 
 class MemoryThreads:
-    """A part of the reader."""
+    """The part of the reader that reads threads."""
 
     def thread(self: _Log, thread: str) -> Thread:
         found = self.states.get(thread_stream(thread))

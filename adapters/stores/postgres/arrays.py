@@ -5,9 +5,9 @@ from typing import Any, Final
 
 
 def arrays(kinds: Sequence[type], rows: Sequence[tuple[Any, ...]]) -> list[str]:
-    """Rows as one array per column, as statements with `unnest` take them.
+    """Convert rows to one array per column, the form that statements with `unnest` take.
 
-    psycopg can do this, at a cost that made a batch of 32 commands take twice as long (docs/decisions/0018).
+    psycopg can do this, but that doubled the time of a batch of 32 commands (docs/decisions/0018).
     """
     columns: Iterable[tuple[Any, ...]] = zip(*rows, strict=True) if rows else [()] * len(kinds)
     return [f"{{{','.join(map(_ELEMENTS[kind], column))}}}" for kind, column in zip(kinds, columns, strict=True)]

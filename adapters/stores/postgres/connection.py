@@ -1,4 +1,4 @@
-"""A connection to the store's database: how it is set up, and what state it is in."""
+"""Connections to the store's database: their setup and state."""
 
 import select
 from collections.abc import Sequence
@@ -15,21 +15,21 @@ from holdlog.adapters.stores.postgres.timeout_connection import TimeoutConnectio
 
 CONNECT_SECONDS: Final = 5
 STOPPED_SECONDS: Final = 10
-"""After so many the database ends a transaction whose server does nothing any more, such as a stopped one."""
+"""Seconds after which the database ends a transaction whose server is idle, such as a stopped one."""
 LOCK_SECONDS: Final = 5
-"""For so long a statement waits for a lock: readers, too, for a table that somebody alters."""
+"""Seconds that a statement waits for a lock; also readers, for a table that is being altered."""
 _PATIENCE: Final = {
     "tcp_user_timeout": 5_000,
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
 }
-"""Of TCP, unless the URL says otherwise (https://www.postgresql.org/docs/current/libpq-connect.html): the system's own
-would leave callers without an answer for a quarter of an hour when the network is cut."""
+"""TCP settings, unless the URL overrides them (https://www.postgresql.org/docs/current/libpq-connect.html): with the
+system's defaults, callers would wait a quarter of an hour after a network failure."""
 
 
 def connect(place: DatabaseTarget) -> TimeoutConnection:
-    """A new connection in the store's schema. Raises psycopg.Error."""
+    """Open a connection in the store's schema. Raises psycopg.Error."""
     given = make_conninfo("", **{**_PATIENCE, **conninfo_to_dict(place.url)})
     connection = TimeoutConnection.connect(
         given,
@@ -38,16 +38,16 @@ def connect(place: DatabaseTarget) -> TimeoutConnection:
         application_name="holdlog",
         client_encoding="utf8",
     )
-    connection.adapters.register_dumper(int, Int8Dumper)  # else each size of number makes a statement of its own
-    # Plans are kept: planning anew costs more than it ever saves here. They use the keys, also when made for a table
-    # that was small still. What has an order comes by a key in that order; else all of it would be sorted.
+    connection.adapters.register_dumper(int, Int8Dumper)  # else each integer size makes a separate statement
+    # Plans are kept: planning again costs more than it ever saves here. They use the keys, even if planned while the
+    # table was small. Ordered rows are read by a key in that order; otherwise the whole table would be sorted.
     connection.execute(
         "SELECT set_config('search_path', %s, false), set_config('synchronous_commit', 'on', false),"
         " set_config('idle_in_transaction_session_timeout', %s, false), set_config('lock_timeout', %s, false),"
         " set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false),"
         " set_config('enable_sort', 'off', false), set_config('jit', 'off', false),"
         " set_config('tcp_keepalives_idle', '5', false), set_config('tcp_keepalives_interval', '5', false),"
-        # That a host is gone is noticed by the database within 20 s: what it held is not kept for it longer.
+        # The database notices within 20 s that a host is gone, and then releases what its connections held.
         " set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '20s', false)",
         (sql.Identifier(place.schema).as_string(connection), f"{STOPPED_SECONDS}s", f"{LOCK_SECONDS}s"),
     )
@@ -55,12 +55,12 @@ def connect(place: DatabaseTarget) -> TimeoutConnection:
 
 
 def is_over(connection: Connection) -> bool:
-    """Whether the other side closed it, or sent what nobody asked for: then it is not used again. Asks nobody."""
+    """Whether the connection is unusable: the server closed it or sent unexpected data. Sends nothing."""
     return connection.closed or bool(readable([connection.fileno()], 0))
 
 
 def readable(files: Sequence[int], seconds: float) -> set[int]:
-    """Those that can be read, or are broken, by then: `select.select` takes no numbers from 1,024 on."""
+    """The files that are readable or broken within `seconds`; `select.select` rejects file numbers from 1,024 on."""
     poll = select.poll()
     for file in files:
         poll.register(file, select.POLLIN)

@@ -1,4 +1,4 @@
-"""Is a store in PostgreSQL sound, and does its server keep what it acknowledges? Mends nothing."""
+"""Diagnosis of a store in PostgreSQL: is it sound, and does its server keep what it acknowledges? Repairs nothing."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -29,20 +29,21 @@ from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS
 
 FEW_CONNECTIONS: Final = 10
-"""A server takes up to some twenty: one to write, one to listen, and readers."""
+"""A server uses up to about twenty: one to write, one to listen, and readers."""
 PAUSE_SECONDS: Final = 600
-"""For so long the doctor may be stopped before the database ends its snapshot, which keeps rows from being cleared."""
+"""Seconds that the doctor may be stopped before the database ends its snapshot, which keeps rows from being
+vacuumed."""
 
 
 def examine(url: str, progress: Callable[[int, int], None] = lambda done, total: None) -> list[Finding]:
-    """Everything there is to say about the store; `progress` counts events. Never raises for what it finds."""
+    """Report all findings about the store; `progress` counts events. Never raises for what it finds."""
     findings: list[Finding] = []
     try:
         place = database_target(url)
         with connect(place) as connection:
             connection.execute(
                 "SELECT set_config('idle_in_transaction_session_timeout', %s, false),"
-                # It reads all there is.
+                # The audit reads whole tables.
                 " set_config('enable_seqscan', 'on', false), set_config('enable_sort', 'on', false)",
                 (f"{PAUSE_SECONDS}s",),
             )
@@ -59,7 +60,7 @@ def examine(url: str, progress: Callable[[int, int], None] = lambda done, total:
 
 
 def _snapshot(connection: Connection, progress: Callable[[int, int], None]) -> Iterator[Finding]:
-    """Everything as it was at one moment."""
+    """Yield the findings from one snapshot."""
     look = PostgresInspection(connection)
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     yield from _guarded(connection, "tables", lambda: [_tables(connection, look)])
@@ -76,7 +77,8 @@ def _snapshot(connection: Connection, progress: Callable[[int, int], None]) -> I
 
 
 def _guarded(connection: Connection, name: str, look: Callable[[], list[Finding]]) -> list[Finding]:
-    """What one look cannot read ends that look, not all. Raises psycopg.Error where the connection is lost."""
+    """Run one check; if it cannot read something, only that check ends. Raises psycopg.Error if the connection is
+    lost."""
     try:
         with connection.transaction():
             return look()
@@ -94,13 +96,13 @@ def _server(connection: Connection, schema: str) -> Iterator[Finding]:
     yield Finding("encoding", "ok" if encoding == "UTF8" else "bad", shown(encoding))
     yield _durability(connection)
     checksums = _setting(connection, "data_checksums")
-    told = "finds damaged pages by their checksums" if checksums == "on" else "has no checksums of pages"
-    yield Finding("integrity", "ok", f"the server {told} (data_checksums is {shown(checksums)})")
+    pages = "finds damaged pages by their checksums" if checksums == "on" else "has no checksums of pages"
+    yield Finding("integrity", "ok", f"the server {pages} (data_checksums is {shown(checksums)})")
     yield _connections(connection)
 
 
 def _durability(connection: Connection) -> Finding:
-    """`synchronous_commit` is what holdlog's own connections have: they set it."""
+    """Check the durability settings; `synchronous_commit` is the value that holdlog's connections set."""
     names = ("fsync", "full_page_writes", "synchronous_commit")
     settings = {name: _setting(connection, name) for name in names}
     off = {name for name, value in settings.items() if value == "off"}
@@ -147,11 +149,11 @@ def _tables(connection: Connection, look: PostgresInspection) -> Finding:
     if not tables and not indexes and not keys and not odd:
         return Finding("tables", "ok", f"{len(TABLES)} tables and {len(INDEXES)} indexes are there")
     missing = ", ".join([*(f"table {name}" for name in tables), *(f"index {name}" for name in [*indexes, *keys])])
-    told = [f"missing: {missing}"] if missing else []
-    told += [f"with other columns or keys than they should have: {', '.join(odd)}"] if odd else []
+    problems = [f"missing: {missing}"] if missing else []
+    problems += [f"with other columns or keys than they should have: {', '.join(odd)}"] if odd else []
     if {*tables, *indexes, *keys} <= {view.name for view in VIEWS} | OF_VIEWS.keys():
-        told.append("`holdlog rebuild` makes them anew")
-    return Finding("tables", "bad", "; ".join(told))
+        problems.append("`holdlog rebuild` makes them anew")
+    return Finding("tables", "bad", "; ".join(problems))
 
 
 def _schema(look: PostgresInspection) -> list[Finding]:
@@ -159,13 +161,13 @@ def _schema(look: PostgresInspection) -> list[Finding]:
     if major in OLDER:
         return [Finding("schema", "warn", f"{major} is older: whatever opens the store next migrates it to {MAJOR}")]
     if major != str(MAJOR):
-        told = f"the store has schema {shown(major or '')}, this holdlog knows {MAJOR}; upgrade holdlog"
-        return [Finding("schema", "bad", told)]
+        text = f"the store has schema {shown(major or '')}, this holdlog knows {MAJOR}; upgrade holdlog"
+        return [Finding("schema", "bad", text)]
     minor = look.meta("minor")
     if is_behind(minor):
         found, ours = f"{MAJOR}.{minor_of(minor)}", f"{MAJOR}.{MINOR}"
-        told = f"{found} is older: whatever opens the store next adds what {ours} has more"
-        return [Finding("schema", "warn", told)]
+        text = f"{found} is older: whatever opens the store next adds what {ours} has more"
+        return [Finding("schema", "warn", text)]
     left = [REBUILD_LEFT] if look.meta(REBUILD) is not None else []
     return [Finding("schema", "ok", major), *left]
 
@@ -187,4 +189,4 @@ _SELECT_CONNECTIONS: Final = """SELECT
         - COALESCE(current_setting('reserved_connections', true)::int, 0),
     (SELECT SUM(numbackends)::int FROM pg_stat_database),
     (SELECT COUNT(*) FROM pg_stat_activity WHERE application_name LIKE 'holdlog%' AND datname = current_database())"""
-"""What a user who is no superuser may know."""
+"""Facts that a user without superuser rights may read."""

@@ -1,4 +1,4 @@
-"""What PostgreSQL's errors mean to a caller. Only the first line is told: details may hold stored values."""
+"""Map PostgreSQL's errors to refusals. Only the first line is reported: details may contain stored values."""
 
 import re
 from typing import Final
@@ -45,7 +45,8 @@ def refusal_of(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
 
 
 def _unconnected(text: str) -> HoldlogError:
-    """libpq tells no code before there is a connection. What is not recognised may mend itself: it is tried again."""
+    """The refusal for a failed connection attempt, for which libpq has no code. An unrecognized failure may be
+    temporary, so it is retried."""
     for start in _CONNECTING[:2]:
         text = text.removeprefix(start)
     text = text.rpartition("FATAL:  ")[2]
@@ -59,7 +60,7 @@ def _unconnected(text: str) -> HoldlogError:
 
 
 def is_lost(error: psycopg.Error) -> bool:
-    """Whether the connection is of no use any more."""
+    """Whether the connection is unusable."""
     if isinstance(error, _UNPREPARED):
         return True
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and not isinstance(
@@ -73,7 +74,7 @@ def first_line(error: psycopg.Error) -> str:
 
 
 _UNPREPARED = (errors.FeatureNotSupported, errors.InvalidSqlStatementName)
-"""A prepared statement is gone, or its table got other types: new connections prepare it anew."""
+"""A prepared statement is gone, or its table's types changed: a new connection prepares it again."""
 _OF_STATEMENTS = (
     errors.LockNotAvailable,
     errors.QueryCanceled,

@@ -15,11 +15,11 @@ from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
 FETCHED: Final = 200
-"""Rows that come at once: what is looked at never stands in memory as a whole."""
+"""Rows fetched at once: results are never held in memory as a whole."""
 
 
 class PostgresInspection:
-    """`connection`: in a transaction with one snapshot. All raise psycopg.Error."""
+    """`connection`: in a transaction with one snapshot. All methods raise psycopg.Error."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""Which of several relays of a database publishes: a lock that goes with its connection."""
+"""Elects the one relay of a database that publishes, by a lock that lasts as long as its connection."""
 
 import zlib
 
@@ -10,7 +10,7 @@ from holdlog.adapters.stores.postgres.target import database_target
 
 
 class DatabaseLead:
-    """`target`: of what the relays publish to, a number."""
+    """`target`: a number that identifies what the relays publish to."""
 
     def __init__(self, url: str, target: int) -> None:
         self._place = database_target(url)
@@ -25,7 +25,7 @@ class DatabaseLead:
             connection = connect(self._place)
             row = connection.execute("SELECT pg_try_advisory_lock(%s)", (self._number,)).fetchone()
         except psycopg.Error:
-            return True  # it would only save work
+            return True  # this lock only prevents duplicate work
         if row is not None and row[0]:
             self._connection = connection
             return True

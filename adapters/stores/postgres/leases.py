@@ -1,4 +1,4 @@
-"""Leases and losses in PostgreSQL, as stores/leases.py has them in a file."""
+"""Leases and losses in PostgreSQL; the counterpart of stores/sqlite/leases.py."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
@@ -10,14 +10,14 @@ from holdlog.adapters.stores.sqlite.schema import LEASE_COLUMNS
 from holdlog.domain.claims.lease import BY_CALLS, SESSION_ENDS, SESSION_IDLE, TOUCH_EVERY, HeldCounts, Lease, Loss, Who
 
 Rows = Callable[[str, Any], list[tuple[Any, ...]]]
-"""Runs a statement and gives its rows."""
+"""Runs a statement and returns its rows."""
 
 _SELECT: Final = f"SELECT {', '.join(LEASE_COLUMNS)} FROM leases"
 _SELECT_LOSSES: Final = (
     f"SELECT {', '.join(Loss._fields)} FROM losses WHERE principal IS NOT DISTINCT FROM %s"
     " AND (session = %s OR receipt = %s) ORDER BY at, resource"
 )
-_MOVES_TO_SERVER: Final = "(kind = 'held' OR server = '')"  # a waiter is there as long as the server that it called
+_MOVES_TO_SERVER: Final = "(kind = 'held' OR server = '')"  # a waiter lives as long as the server that it called
 _HAS_ENDED: Final = f"(server = '' OR server = '{BY_CALLS}' AND seen <= %(now)s - {SESSION_ENDS})"
 _WAITS_UNTIL: Final = f"CASE WHEN {_HAS_ENDED} THEN LEAST(present_until, %(now)s) ELSE present_until END"
 _IS_OWN: Final = "agent = %(agent)s AND receipt IS NOT DISTINCT FROM %(receipt)s"
@@ -95,21 +95,21 @@ class PostgresLeases:
 
 
 class Pending(Protocol):
-    """What a transaction does later, in this order, together."""
+    """Statements that a transaction defers and runs together, in this order."""
 
     wrote: bool
 
     def rows(self, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
-        """Now, after all that is pending."""
+        """Run a statement now, after all pending ones."""
 
     def later(self, statement: str, parameters: Any) -> None:
-        """Before anything is read, or with the commit."""
+        """Defer a statement until the next read or the commit."""
 
     def holds_nothing(self, agent: str) -> bool:
-        """Whether it is known that no lease is this agent's."""
+        """Whether this agent is known to have no lease."""
 
     def has_lease(self, agent: str) -> None:
-        """From now on."""
+        """Record that this agent has a lease from now on."""
 
 
 class PostgresLeaseWrites(PostgresLeases):

@@ -1,4 +1,4 @@
-"""Bring a store of an older major schema to that of this build, in one transaction that nobody else can write in."""
+"""Migrate a store of an older major schema to that of this build, in one transaction that excludes other writers."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -20,15 +20,16 @@ from holdlog.projections.fold import VIEWS
 OLDER: Final = ("1", "2")
 """Major schemas that this build migrates."""
 LOCK_SECONDS: Final = 10.0
-"""For so long the migration waits for writers, and then for readers."""
+"""Seconds that the migration waits for writers, and then for readers."""
 
 
 def migrate(connection: Connection, writers_lock: str, old: str) -> None:
-    """Migrate in the transaction that the connection is in; `writers_lock`: the statement that shuts out writers.
+    """Migrate in the connection's current transaction; `writers_lock`: the statement that excludes writers.
 
     Events stay as they are: the log gets columns, and views get the columns and rows that they lack. Processes of the
-    older build are refused from then on, so the sessions of all leases have ended; deadlines stay. Raises StoreError
-    where it cannot be done at all, UnavailableError where it can later, both with a line; the store is as it was then.
+    older build are refused from then on, so the sessions of all leases have ended; deadlines stay. Raises StoreError if
+    the migration is impossible, UnavailableError if a retry may succeed, both with a one-line message; the store is
+    then unchanged.
     """
     try:
         connection.execute(f"SET LOCAL lock_timeout = '{round(LOCK_SECONDS * 1000)}ms'")
@@ -37,7 +38,7 @@ def migrate(connection: Connection, writers_lock: str, old: str) -> None:
             connection.execute(f"LOCK TABLE {EVENTS_TABLE} IN EXCLUSIVE MODE")
         for name in TABLES - tables_there(connection):
             connection.execute(MADE[name])
-        fold_within(connection)  # first, because what follows also shuts out readers
+        fold_within(connection)  # first, because the rest also blocks readers
         for statement in (*_ALTER, *_add_columns_of_views(connection)):
             connection.execute(statement)
         for name in MADE.keys() - TABLES - indexes_there(connection):
@@ -56,7 +57,7 @@ def migrate(connection: Connection, writers_lock: str, old: str) -> None:
 
 
 def _add_columns_of_views(connection: Connection) -> Iterator[str]:
-    """The statements for those that are missing."""
+    """Yield the statements that add missing columns."""
     for view in VIEWS:
         there = columns_there(connection, view.name)
         for column, kind in view.columns.items():
@@ -65,9 +66,9 @@ def _add_columns_of_views(connection: Connection) -> Iterator[str]:
 
 
 def _hash_sessions(connection: Connection, salt: str) -> None:
-    """So that a host that goes on with the same session finds its claims."""
+    """Hash the sessions, so that a host that resumes the same session finds its claims."""
     identity = Identity(salt)
-    connection.execute("ALTER TABLE leases DISABLE TRIGGER USER")  # those of a seal pass over renewals
+    connection.execute("ALTER TABLE leases DISABLE TRIGGER USER")  # a seal's triggers skip renewals
     for name in ("leases", "losses"):
         found = connection.execute(f"SELECT DISTINCT session FROM {name} WHERE session <> %s", (BEFORE_UPGRADE,))
         for (session,) in found.fetchall():
@@ -90,8 +91,8 @@ _ALTER: Final = (
     f"""ALTER TABLE leases ADD COLUMN receipt {TYPES[str]}, ADD COLUMN seen bigint NOT NULL DEFAULT 0,
     ADD COLUMN ended_at bigint NOT NULL DEFAULT 0""",
     f"ALTER TABLE losses ADD COLUMN receipt {TYPES[str]}",
-    "DROP INDEX IF EXISTS leases_principal",  # made again, over sessions too
-    "ALTER TABLE leases DISABLE TRIGGER USER",  # those of a seal pass over renewals
+    "DROP INDEX IF EXISTS leases_principal",  # created again, now also over sessions
+    "ALTER TABLE leases DISABLE TRIGGER USER",  # a seal's triggers skip renewals
     f"""UPDATE leases SET server = '', present_until = LEAST(present_until, {SELECT_NOW}), seen = heard,
     ended_at = {SELECT_NOW}, session = COALESCE(session, '{BEFORE_UPGRADE}')""",
     "ALTER TABLE leases ENABLE TRIGGER USER",

@@ -1,4 +1,4 @@
-"""Open a store in PostgreSQL, and create it where none stands."""
+"""Open a store in PostgreSQL, and create it if it is missing."""
 
 import time
 import uuid
@@ -18,12 +18,12 @@ from holdlog.adapters.stores.sqlite.schema import SESSION_SALT, new_session_salt
 from holdlog.domain.refusals import StoreError
 
 PATIENCE = 10.0
-"""Seconds that a database may take to come up."""
+"""Seconds to wait for a database to start."""
 
 
 def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = None) -> PostgresStore:
-    """Open the store, or create it in its schema. Raises StoreError with one line that says what to do;
-    UnavailableError when the database does not answer."""
+    """Open the store, or create it in its schema. Raises StoreError with a one-line message that says what to do;
+    UnavailableError if the database does not answer."""
     place = database_target(url)
     store = PostgresStore(place, clock, steady)
     connection = store.connect(time.monotonic() + PATIENCE)
@@ -58,7 +58,7 @@ def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = N
 
 
 def _add_what_is_new(connection: Connection) -> None:
-    """The tables of later minors. Servers of earlier ones go on beside them."""
+    """Create the tables of later minors. Servers of earlier minors keep working with them."""
     missing = ADDED.keys() - tables_there(connection) - indexes_there(connection)
     for statement in (it for name, it in MADE.items() if name in missing):
         connection.execute(statement)
@@ -96,12 +96,12 @@ def _is_there(connection: Connection, schema: str) -> bool:
 
 
 def lock_of(schema: str) -> int:
-    """Whoever makes tables holds this lock: DDL is not safe beside itself."""
+    """Number of the lock that a process holds while it creates tables: concurrent DDL is not safe."""
     return zlib.crc32(f"holdlog {schema}".encode())
 
 
 def create(connection: Connection, schema: str, store_id: str) -> None:
-    """All that a store has, empty."""
+    """Create all tables of a store, empty."""
     connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
     for statement in CREATE:
         connection.execute(statement)

@@ -1,4 +1,4 @@
-"""The library's recorder over PostgreSQL: its log with our columns beside its four, one array per column."""
+"""The library's recorder over PostgreSQL: its log with our additional columns, inserted as one array per column."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from holdlog.projections.projection import Put
 
 
 class OpenedPostgresDatastore(PostgresDatastore):
-    """Its pool opens with the first read through the library; the store's own connections are not from there."""
+    """The pool for reads through the library, opened by the first one; the store's other connections are separate."""
 
     def __init__(self, place: DatabaseTarget) -> None:
         super().__init__("", "", "", "", "", schema=place.schema, originator_id_type="text")
@@ -31,18 +31,19 @@ class OpenedPostgresDatastore(PostgresDatastore):
         )
 
     def register_type_adapters(self) -> None:
-        """None: events are inserted as arrays of columns, not of a composite type."""
+        """Register nothing: events are inserted as arrays of columns, not of a composite type."""
 
 
 class PostgresEventRecorder(PostgresApplicationRecorder):
-    """Positions are given by the writer, who has the log's lock: they have no gaps, unlike those of a sequence."""
+    """Records events. The writer, who holds the log's lock, assigns positions; unlike those of a sequence, they have no
+    gaps."""
 
     def __init__(self, place: DatabaseTarget) -> None:
         super().__init__(OpenedPostgresDatastore(place), events_table_name=EVENTS_TABLE)
         self.channel_name = channel_of(place.schema)
-        # The log's own table is VACUUM's and ANALYZE's to lock, and they would hold up every write. Not this small one.
+        # VACUUM and ANALYZE lock the log's own table, which would delay every write; so lock this small one.
         self.lock = SQL("LOCK TABLE {}.meta IN EXCLUSIVE MODE").format(Identifier(place.schema)).as_string()
-        """The writers'. The wait for it is the transaction's to bound."""
+        """Statement that locks out other writers. The transaction bounds the wait for it."""
         self._notify = SQL("NOTIFY {}").format(Identifier(self.channel_name)).as_string()
 
     def _insert_events(
@@ -71,5 +72,5 @@ class PostgresEventRecorder(PostgresApplicationRecorder):
 
 
 def channel_of(schema: str) -> str:
-    """Where commits are told (LISTEN)."""
+    """The channel on which commits are notified (LISTEN)."""
     return f"{schema}_log"

@@ -35,7 +35,7 @@ SELECT_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 
 class PostgresReader(PostgresThreads):
-    """`now`: microseconds UTC by the database's clock, read before anything else is."""
+    """Reads through one connection. `now`: microseconds UTC by the database's clock, read before anything else."""
 
     def __init__(self, connection: Connection, now: int) -> None:
         self.connection = connection
@@ -149,6 +149,6 @@ def _limit(limit: int) -> int | None:
 
 
 def _bounded(column: str, prefix: str) -> tuple[str, tuple[str, ...]]:
-    """A condition for what comes before the first text behind all that start with the prefix, where there is one."""
+    """A condition that ends the range before the first text after all that start with the prefix, if there is one."""
     behind = beyond(prefix)
     return (f" AND {column} < %s", (behind,)) if behind is not None else ("", ())

@@ -1,4 +1,4 @@
-"""The PostgreSQL schema, made from the projections' tables. Text sorts by bytes, as it does in SQLite."""
+"""The PostgreSQL schema, generated from the projections' tables. Text sorts by bytes, as in SQLite."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -11,10 +11,10 @@ from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
 MAJOR: Final = 3
-"""Of the tables here; servers of another major version are refused. 1: writers locked the table of the log. 2: log
+"""Version of these tables; servers of another major version are refused. 1: writers locked the table of the log. 2: log
 format 1, and no sessions in `requests`."""
 MINOR: Final = 0
-"""Minors only add, see `ADDED`; servers of different minors share one schema. No row `minor`: it is 0."""
+"""Minors only add, see `ADDED`; servers of different minors share one schema. Without a row `minor`: 0."""
 
 TYPE_NAMES: Final = {str: "text", int: "bigint", bytes: "bytea"}
 TYPES: Final = TYPE_NAMES | {str: 'text COLLATE "C"'}
@@ -55,7 +55,7 @@ _LOSS_TYPES: Final = dict.fromkeys(Loss._fields, str) | dict.fromkeys(("version"
 
 
 def require_major(found: str | None) -> None:
-    """Raises StoreError for a store whose schema has another major version."""
+    """Raise StoreError for a store whose schema has another major version."""
     if found == str(MAJOR):
         return
     if found is not None and found.isdecimal() and int(found) < MAJOR:
@@ -64,21 +64,21 @@ def require_major(found: str | None) -> None:
 
 
 ADDED: Final[dict[str, int]] = {}
-"""Tables and indexes that minor 0 had not, and since which they are there."""
+"""Tables and indexes missing in minor 0, with the minor that added them."""
 
 
 def minor_of(minor: str | None) -> int:
-    """From the row `minor`; one that nobody can read is as new as ours."""
+    """Parse the row `minor`; an unreadable one counts as current."""
     return 0 if minor is None else int(minor) if minor.isdecimal() else MINOR
 
 
 def is_behind(minor: str | None) -> bool:
-    """Whether a store of our major lacks what ours has. Who raises what it finds there raises nothing that is newer."""
+    """Whether a store of our major lacks what our minor has. Update `minor` only if so: never lower a newer one."""
     return minor_of(minor) < MINOR
 
 
 def added_since(minor: str | None) -> frozenset[str]:
-    """What a store of that minor does not have yet."""
+    """Names of what a store of that minor does not have yet."""
     return frozenset(name for name, since in ADDED.items() if since > minor_of(minor))
 
 
@@ -89,7 +89,7 @@ def create_view(table: Table, name: str | None = None, kind: str = "TABLE") -> s
 
 
 def select_rows(table: Table, name: str | None = None) -> str:
-    """The rows of keys, which are given as one array per column."""
+    """Select the rows of keys, which are passed as one array per column."""
     key = key_of(table)
     given = ", ".join(f"%s::{_ARRAYS[kind]}" for kind in key.values())
     return f"{select_from(table, name)} WHERE ({', '.join(_quoted(key))}) IN (SELECT * FROM unnest({given}))"
@@ -101,7 +101,8 @@ def key_of(table: Table) -> dict[str, type]:
 
 
 class Insert(NamedTuple):
-    """Writes rows: a single one by its values, at about half the cost of arrays of one; more as an array per column."""
+    """Inserts rows: a single row by its values, at about half the cost of arrays of one; several as one array per
+    column."""
 
     one: str
     many: str
@@ -120,7 +121,7 @@ def insert_into(table: str, types: Mapping[str, type], also: str = "") -> Insert
 
 
 def put_into(table: str, types: Mapping[str, type], key: int) -> Insert:
-    """In place of what stands under the same key, the first columns."""
+    """Insert rows, replacing those with the same key, which is the first columns."""
     names = _quoted(types)
     changes = ", ".join(f"{name} = excluded.{name}" for name in names[key:])
     return insert_into(table, types, f" ON CONFLICT ({', '.join(names[:key])}) DO UPDATE SET {changes}")

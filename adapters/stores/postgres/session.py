@@ -1,5 +1,5 @@
-"""This process among all that share a database: a lock that lasts as long as its connection, and the bell that rings
-there with every commit."""
+"""This process among all that share a database: a lock that lasts as long as its connection, and the notifications that
+each commit sends there."""
 
 import os
 import re
@@ -23,21 +23,22 @@ from holdlog.adapters.stores.postgres.store import FIRST_PAUSE, LAST_PAUSE, Post
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
 LOOK_EVERY: Final = 1.0
-"""Seconds between looks that nobody rang for, while somebody waits."""
+"""Seconds between polls without a notification, while a waiter exists."""
 JOIN_SECONDS: Final = 5.0
 
 
 class PostgresLiveness(Liveness):
-    """One connection in a thread of its own, made with the first waiter or claim, and again whenever it is lost.
+    """Liveness by one connection in a separate thread, opened by the first waiter or claim, and again whenever it is
+    lost.
 
-    Its name is that of an advisory lock, which the database lets go with the connection: so others know who lives.
-    `wake` is called for each commit of anybody, and after each new connection.
+    The process's name is that of an advisory lock, which the database releases with the connection; so other processes
+    know which ones are alive. Calls `wake` for each commit of any process, and after each new connection.
     """
 
     def __init__(self, store: PostgresStore, wake: Callable[[], None], what: str = "python") -> None:
-        """`what` this process is, for people who ask who is connected."""
+        """`what`: a description of this process, for people who list connected processes."""
         self.name = f"pg-{secrets.token_hex(7)}"
-        self.session = ""  # whose, for processes that share one
+        self.session = ""  # session id, for processes that share one
         self._what = what
         self._store = store
         self._wake = wake
@@ -56,7 +57,8 @@ class PostgresLiveness(Liveness):
                 self._thread.start()
 
     def join(self) -> str:
-        """Raises UnavailableError when the database does not answer: nobody could know that this process lives."""
+        """Connect. Raises UnavailableError if the database does not answer: other processes could not see that this one
+        is alive."""
         if not self._there.is_set():
             if self._ended:
                 raise StoreError.closed()
@@ -114,7 +116,7 @@ class PostgresLiveness(Liveness):
 
     def _listen(self, connection: Connection) -> None:
         number = _number(self.name) or 0
-        # A connection that only this side knows to be lost may have the lock still, for hours.
+        # A connection that only this side knows to be lost may still hold the lock, for hours.
         connection.execute(_END_OLD, (number >> 32, number & 0xFFFFFFFF))
         schema = self._store.place.schema
         names = (number, _number_of(schema), _number_of_session(schema, self.session))
@@ -125,15 +127,15 @@ class PostgresLiveness(Liveness):
         channel = sql.Identifier(channel_of(self._store.place.schema))
         connection.execute(sql.SQL("LISTEN {}").format(channel))
         self._there.set()
-        self._wake()  # nobody knows what was missed
+        self._wake()  # notifications may have been missed
         while not self._ended:
             if connection.fileno() in readable([connection.fileno(), self._ends[0]], LOOK_EVERY):
-                connection.execute("SELECT 1")  # reads what came; a lost connection is told here
+                connection.execute("SELECT 1")  # reads pending notifications; fails if the connection is lost
             self._wake()
 
 
 class SessionBell(ProcessNotifier):
-    """The bell that a session hears: a commit rings it by itself, here only this process is told at once."""
+    """Notifies this process at once; the database notifies other processes of each commit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,7 +150,8 @@ class SessionBell(ProcessNotifier):
 
 
 class ConnectedSession(NamedTuple):
-    """`host`: an address; `started`: when its connection was made. The database tells both to its own user only."""
+    """A connected session. `host`: an address; `started`: when its connection was made. The database shows both only to
+    its own user."""
 
     server: str
     host: str
@@ -156,17 +159,18 @@ class ConnectedSession(NamedTuple):
 
 
 def connected(connection: Connection, schema: str) -> list[ConnectedSession]:
-    """The sessions of a store, those that began first first. Raises psycopg.Error."""
+    """The sessions of a store, the oldest first. Raises psycopg.Error."""
     number = _number_of(schema)
     rows = connection.execute(_SELECT_CONNECTED, (number >> 32, number & 0xFFFFFFFF))
     return [ConnectedSession(f"pg-{high << 32 | low:014x}", host, started) for high, low, host, started, _ in rows]
 
 
 def _described(what: str) -> str:
-    """This process in the name of its connection, which the database shows to others and cuts after 63 bytes."""
+    """Description of this process for the name of its connection, which the database shows to others and cuts after 63
+    bytes."""
     try:
         folder = os.getcwd()
-    except OSError:  # it was removed
+    except OSError:  # the folder was removed
         folder = ""
     head = f"holdlog {os.getpid()} {what[:20]} in "
     ascii_folder = folder.encode("ascii", "replace").decode()
@@ -181,12 +185,12 @@ def _process(server: str, host: str, named: str) -> Process:
 
 
 def _number_of(schema: str) -> int:
-    """Of a lock that all sessions of a store share: by it the doctor knows them."""
+    """Number of a lock that all sessions of a store share, by which the doctor identifies them."""
     return (2 << 32) + zlib.crc32(f"holdlog session {schema}".encode())
 
 
 def _number_of_session(schema: str, session: str) -> int:
-    """Of a lock that the processes of one session share."""
+    """Number of a lock that the processes of one session share."""
     return (3 << 32) + zlib.crc32(f"holdlog session {schema} {session}".encode())
 
 
@@ -199,7 +203,7 @@ def _number(server: str) -> int | None:
 
 _HELD: Final = """FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid = %s AND objid = %s"""
-"""Who has the advisory lock of a number, given as its two halves."""
+"""Holders of the advisory lock of a number, given as its two halves."""
 _END_OLD: Final = f"SELECT pg_terminate_backend(pid) {_HELD} AND pid <> pg_backend_pid()"
 _SELECT_CONNECTED: Final = """SELECT own.classid::bigint, own.objid::bigint,
     CASE WHEN backend_start IS NULL THEN '?' ELSE COALESCE(host(client_addr), 'a socket') END,

@@ -1,4 +1,5 @@
-"""The tables of a rebuild in PostgreSQL: of its own session alone; at the end, what differs is put into the views."""
+"""The shadow tables of a rebuild in PostgreSQL: temporary tables; at the end, only differing rows change in the
+views."""
 
 import secrets
 import time
@@ -31,13 +32,13 @@ from holdlog.projections.fold import VIEWS
 from holdlog.projections.projection import Table
 
 REBUILD: Final = "rebuild"
-"""Row of `meta`: which rebuild is running, or was killed."""
+"""Row of `meta`: the rebuild that is running, or was killed."""
 FETCHED: Final = 200
-"""Events that come at once: a page ends where its values weigh too much."""
+"""Events fetched at once: a page ends when its values are too large."""
 
 
 class PostgresTables:
-    """`connection`: in a transaction, of the session that has the tables."""
+    """`connection`: in a transaction of the session that owns the tables."""
 
     def __init__(self, connection: Connection, filled: bool) -> None:
         self._connection = connection
@@ -67,14 +68,14 @@ class PostgresTables:
 
 
 class PostgresAside:
-    """One session with temporary tables: what ends it, ends them.
+    """Shadow tables as temporary tables of one session, which last as long as that session.
 
-    The views keep their tables. A snapshot that was taken before would find nothing in a table that was emptied
-    (TRUNCATE) or put in its place (DROP, RENAME), and both wait for every reader, with all others behind them. Rows
-    that are deleted and inserted are seen by each snapshot as they were at its moment, and nobody waits.
+    The views keep their tables. An older snapshot would find nothing in a table that was emptied (TRUNCATE) or replaced
+    (DROP, RENAME), and both wait for every reader, blocking all others behind them. With deleted and inserted rows,
+    each snapshot sees those of its moment, and nobody waits.
 
-    Only keys whose rows may differ are touched: those that differed once all streams were in, and those of all events
-    since. So writers wait for no longer than it takes to write these.
+    Only keys whose rows may differ are written: those that differed once all streams were folded, and those of all
+    events since. So writers wait only as long as it takes to write these.
     """
 
     def __init__(self, store: PostgresStore) -> None:
@@ -112,7 +113,7 @@ class PostgresAside:
 
     @contextmanager
     def turn(self) -> Iterator[PostgresTables]:
-        """Needs no lock: nobody else sees the tables."""
+        """A transaction that may put rows. Needs no lock: no other session sees the tables."""
         with self._transaction():
             yield PostgresTables(self._connection, self._filled)
 
@@ -133,7 +134,7 @@ class PostgresAside:
             execute("SELECT set_config('lock_timeout', %s, true)", (f"{PATIENCE}s",))
             execute(self._store.recorder.lock)
             _require_known_schema(self._connection)
-            # Deleted first: whoever takes over from here on waits for the commit.
+            # Deleted first: from here on a rebuild that takes over waits for the commit.
             if execute("DELETE FROM meta WHERE name = %s AND value = %s", (REBUILD, self._ours)).rowcount != 1:
                 raise taken_over()
             yield PostgresTables(self._connection, self._filled)
@@ -165,15 +166,16 @@ class PostgresAside:
 
 
 def fold_within(connection: Connection) -> None:
-    """Fold the whole log into temporary tables, in the transaction that the connection is in.
+    """Fold the whole log into temporary tables, in the connection's current transaction.
 
-    Nobody else may write meanwhile. Raises StoreError for a log that cannot be folded."""
+    The caller must exclude other writers. Raises StoreError for a log that cannot be folded.
+    """
     _create_aside(connection)
     fold_all(PostgresTables(connection, filled=False))
 
 
 def take_over_within(connection: Connection, view: Table) -> None:
-    """Put the rows that `fold_within` folded into a view, where they differ."""
+    """Replace the rows of a view by those that `fold_within` folded, where they differ."""
     connection.execute(_READ_WHOLE_TABLES)
     for statement in (_ADD_DIFFERENT[view.name], *_MEND[view.name]):
         connection.execute(statement)
@@ -186,7 +188,7 @@ def _create_aside(connection: Connection) -> None:
 
 
 def _require_known_schema(connection: Connection) -> None:
-    """A newer minor may have views that this build would lose."""
+    """Reject a newer minor, whose views this build would lose."""
     found: dict[str, str] = dict(
         connection.execute("SELECT name, value FROM meta WHERE name IN ('major', 'minor')").fetchall()
     )
@@ -207,14 +209,14 @@ def _named(table: Table) -> list[str]:
 
 
 def _add_different(view: Table) -> str:
-    """Keys whose rows in the view and aside are not the same, or that only one of them has."""
+    """Add keys whose rows differ between the view and its shadow table, or exist in only one of them."""
     names = _named(view)
     key, rest = names[: view.key], names[view.key :]
-    kept, told = (f"({', '.join(f'{table}.{name}' for name in rest)})" for table in ("kept", "told"))
+    kept, rebuilt = (f"({', '.join(f'{table}.{name}' for name in rest)})" for table in ("kept", "told"))
     return (
         f'INSERT INTO "{_keys(view)}" SELECT {", ".join(key)} FROM "{view.name}" AS kept'
         f' FULL JOIN "{shadow_name(view.name)}" AS told USING ({", ".join(key)})'
-        f" WHERE kept.{key[0]} IS NULL OR told.{key[0]} IS NULL OR {kept} IS DISTINCT FROM {told}"
+        f" WHERE kept.{key[0]} IS NULL OR told.{key[0]} IS NULL OR {kept} IS DISTINCT FROM {rebuilt}"
     )
 
 
@@ -229,7 +231,7 @@ def _mend(view: Table) -> tuple[str, ...]:
 
 
 def _replace(view: Table) -> tuple[str, ...]:
-    """For a view whose table is not there, or has not the columns that it should: nobody can use it anyway."""
+    """Replace a view whose table is missing or has wrong columns: no process can use it anyway."""
     names = ", ".join(_named(view))
     return (
         f'DROP TABLE IF EXISTS "{view.name}"',
@@ -240,9 +242,9 @@ def _replace(view: Table) -> tuple[str, ...]:
 
 _numbers = count()
 _WAIT_BRIEFLY: Final = "SET LOCAL lock_timeout = '1s'"
-"""For a table that is replaced: behind who waits for it, every new reader waits, too."""
+"""For a table that is replaced: new readers queue behind this statement."""
 _READ_WHOLE_TABLES: Final = "SET LOCAL enable_seqscan = on"
-"""Where the planner finds that better; single rows come by their keys, however small the table was at first."""
+"""Let the planner read whole tables; single rows are read by their keys, however small the table was at first."""
 _PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 _PUT_ASIDE: Final = {view.name: put_into(shadow_name(view.name), view.columns, view.key) for view in VIEWS}
 _SELECT_ASIDE: Final = {view.name: select_rows(view, shadow_name(view.name)) for view in VIEWS}

@@ -1,4 +1,4 @@
-"""Which of the tables and indexes that this build makes stand in a database."""
+"""Which of this build's tables and indexes exist in a database."""
 
 import re
 from typing import Final
@@ -16,7 +16,7 @@ MADE: Final = {name: statement for _, name, statement in _MADE}
 TABLES: Final = frozenset(name for kind, name, _ in _MADE if kind == "TABLE")
 INDEXES: Final = {name: statement for kind, name, statement in _MADE if kind == "INDEX"}
 KEYS: Final = frozenset({f"{name}_pkey" for name in TABLES} | {f"{EVENTS_TABLE}_notification_id_key"})
-"""Indexes of what is unique, as PostgreSQL names them: without them writers fail, or nothing guards the log."""
+"""Unique indexes, by PostgreSQL's names: without them writers fail, or nothing protects the log."""
 OF_VIEWS: Final = {
     name: it for name, it in INDEXES.items() if any(re.search(rf"\bON {view.name}\b", it) for view in VIEWS)
 }
@@ -25,7 +25,7 @@ OF_VIEWS: Final = {
 _SELECT_COLUMNS: Final = """SELECT attname, format_type(atttypid, NULL) FROM pg_attribute
     WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"""
 IN_SCHEMA: Final = "relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
-"""Not `::regnamespace`, which folds and splits a name as if somebody had typed it."""
+"""Not `::regnamespace`, which folds and splits a name as if it were typed."""
 SELECT_SIZE: Final = f"""SELECT COALESCE(SUM(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
     WHERE {IN_SCHEMA} AND relkind = 'r'"""
 """Bytes of all tables with their indexes."""
@@ -39,7 +39,7 @@ def tables_there(connection: Connection) -> set[str]:
 
 
 def columns_there(connection: Connection, table: str) -> dict[str, str]:
-    """The columns of a table, with their types; none where it is not there."""
+    """The columns of a table, with their types; none if it is missing."""
     return dict(connection.execute(_SELECT_COLUMNS, (f'"{table}"',)).fetchall())
 
 
@@ -48,7 +48,7 @@ def indexes_there(connection: Connection) -> set[str]:
 
 
 def views_to_replace(connection: Connection) -> frozenset[str]:
-    """Views whose table is not there, or lacks a column, or its key."""
+    """Views whose table is missing, or lacks a column or its key."""
     indexes = indexes_there(connection)
     replaced = set()
     for view in VIEWS:

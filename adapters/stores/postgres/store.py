@@ -28,17 +28,17 @@ from holdlog.domain.refusals import StoreError, UnavailableError
 IDLE_READERS: Final = 16
 FIRST_PAUSE: Final = 0.02
 LAST_PAUSE: Final = 1.0
-"""Seconds between attempts to connect; each pause is twice the one before."""
+"""Maximum seconds between attempts to connect; each pause is twice the one before."""
 RESOLVE_SECONDS: Final = 5.0
-"""To learn what became of a commit whose answer was lost."""
+"""Seconds to find out the fate of a commit whose answer was lost."""
 
 Clock = Callable[[], int]
 
 
 class PostgresStore:
-    """An opened store (see opening.py). Safe in threads, not over a fork.
+    """An open store (see opening.py). Thread-safe; must not be used across a fork.
 
-    `clock` and `steady`, in microseconds, are the database's unless tests give others.
+    `clock` and `steady`, in microseconds, are the database's unless tests pass others.
     """
 
     remote = True
@@ -58,7 +58,7 @@ class PostgresStore:
     # --- clocks
 
     def now(self) -> int:
-        """The database's clock, as far as it is known here: microseconds UTC."""
+        """The database's clock, as last known here: microseconds UTC."""
         return self._clock() if self._clock else platform.elapsed() + self._offset
 
     def steady(self) -> int:
@@ -101,14 +101,14 @@ class PostgresStore:
             self._idle.pop().close()
 
     def detach_after_fork(self) -> None:
-        """In a forked child: the sockets are the parent's, and a goodbye on them would end its connections."""
+        """In a forked child: abandon the sockets, because closing them properly would end the parent's connections."""
         self._closed = True
         _inherited.append((self._writing, list(self._idle)))
 
     # --- connections
 
     def connect(self, deadline: float) -> TimeoutConnection:
-        """Again and again until the deadline (`time.monotonic` seconds). Raises UnavailableError, StoreError."""
+        """Connect, retrying until the deadline (`time.monotonic` seconds). Raises UnavailableError, StoreError."""
         pause = FIRST_PAUSE
         while True:
             try:
@@ -140,7 +140,8 @@ class PostgresStore:
     # --- one write at a time
 
     def begin(self, deadline: float, ahead: Prefetch) -> PostgresTransaction:
-        """Raises UnavailableError, StoreError, having let go again. Whoever begins calls `end`."""
+        """Acquire the lock and begin; the caller must call `end`. On UnavailableError or StoreError the lock is
+        released."""
         if self._lock.is_mine() or not Deadline(deadline).acquire(self._lock):
             raise UnavailableError("another thread holds the store")
         try:
@@ -158,12 +159,12 @@ class PostgresStore:
                     return self._writing
                 except psycopg.Error as error:
                     if (meanwhile := _stopped(self._writing) - stopped) > 0:
-                        deadline += meanwhile  # the database's patience is over, but this process did not run
+                        deadline += meanwhile  # the database timed out, but this process did not run meanwhile
                         self.forget()
                         continue
                     if not is_lost(error):
                         raise refusal_of(error) from error
-                    self.forget()  # nothing has happened yet: again, on a new connection
+                    self.forget()  # nothing was written yet: retry on a new connection
                     if time.monotonic() + FIRST_PAUSE >= deadline:
                         raise refusal_of(error) from error
                     time.sleep(FIRST_PAUSE)
@@ -172,7 +173,7 @@ class PostgresStore:
             raise
 
     def commit(self, transaction: PostgresTransaction) -> None:
-        """Raises UnavailableError, in doubt only where the transaction's fate cannot be learnt."""
+        """Commit. Raises UnavailableError, in doubt only if the transaction's fate cannot be determined."""
         try:
             transaction.commit()
         except psycopg.Error as error:
@@ -183,11 +184,11 @@ class PostgresStore:
                 raise refusal_of(error) from error
 
     def end(self) -> None:
-        """Undo what was not committed, and let the next one write."""
+        """Roll back what was not committed, and admit the next writer."""
         try:
             writing = self._writing
             if writing is not None and has_failed(writing.connection):
-                self.forget()  # psycopg may take for prepared what stood behind the error in its pipeline
+                self.forget()  # psycopg may consider statements prepared that followed the error in its pipeline
             elif writing is not None and not is_idle(writing.connection):
                 with suppress(psycopg.Error):
                     writing.connection.pgconn.exec_(b"ROLLBACK")  # psycopg's own would forget all prepared statements
@@ -197,17 +198,18 @@ class PostgresStore:
             self._lock.release()
 
     def _resolved(self, transaction: PostgresTransaction, lost: psycopg.Error) -> bool:
-        """Whether the transaction was committed whose answer was lost. Raises UnavailableError in doubt.
+        """Whether the transaction whose answer was lost was committed. Raises UnavailableError in doubt.
 
-        A crash makes the numbers free again of those that left nothing on the disk, so that another transaction may
-        have been committed under ours: its own last event is the proof, and without events there is none."""
+        After a crash, PostgreSQL reuses the numbers of transactions that left nothing on disk, so another transaction
+        may have been committed under ours: only our own last event is proof, and without events there is none.
+        """
         deadline = time.monotonic() + RESOLVE_SECONDS
         doubt = UnavailableError(f"the connection was lost at the commit: {first_line(lost)}", in_doubt=True)
         while time.monotonic() < deadline:
             try:
                 with self.connect(deadline) as connection:
                     fate = _cell(connection, "SELECT pg_xact_status(%s::text::xid8)", transaction.number)
-                    if fate == "committed" and transaction.grew:  # only now: a snapshot from before might not see it
+                    if fate == "committed" and transaction.grew:  # only now: an earlier snapshot might not see it
                         return bool(
                             _cell(connection, _SELECT_DIGEST, transaction.position()) == transaction.last_digest
                         )
@@ -248,7 +250,7 @@ def _cell(connection: Connection, select: str, parameter: object) -> object:
 
 
 class _OwnedLock:
-    """A lock that knows whose it is from the instant on that it is taken, whatever interrupts then. Not reentrant."""
+    """A lock that knows its owner from the moment of acquisition, whatever interrupts follow. Not reentrant."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -264,7 +266,7 @@ class _OwnedLock:
 
 
 class _PostgresWrite:
-    """One write transaction for the length of a block."""
+    """One write transaction, as a context manager."""
 
     def __init__(self, store: PostgresStore, deadline: float, ahead: Callable[[], Prefetch] | None) -> None:
         self._store = store
@@ -290,7 +292,7 @@ class _PostgresWrite:
 
 
 class _PostgresRead:
-    """A borrowed connection for the length of a block; `snapshot`: in one read transaction."""
+    """A borrowed connection, as a context manager; `snapshot`: in one read transaction."""
 
     def __init__(self, store: PostgresStore, snapshot: bool) -> None:
         self._store = store

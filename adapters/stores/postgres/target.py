@@ -1,4 +1,4 @@
-"""Where a PostgreSQL store is: a URL, with the schema that holds its tables."""
+"""The location of a PostgreSQL store: a URL, with the schema that holds its tables."""
 
 import hashlib
 import re
@@ -16,7 +16,7 @@ SCHEMES = ("postgresql", "postgres")
 SCHEMA = "holdlog"
 """The schema of a URL that names none with `?schema=`."""
 MAX_SCHEMA = 50
-"""Bytes; PostgreSQL's names have 63, and ours add to it."""
+"""Bytes; PostgreSQL allows names of 63, and ours append to it."""
 
 _UNREADABLE: Final = (
     "the URL cannot be read; write postgresql://user@host:5432/database, with %40 for @, %3A for :, %2F for /, %3F for"
@@ -27,14 +27,14 @@ _WORD: Final = re.compile("[A-Za-z][A-Za-z0-9_-]{0,30}")
 
 
 class DatabaseTarget(NamedTuple):
-    """`url`: as libpq takes it."""
+    """A database and a schema. `url`: in the form that libpq takes."""
 
     url: str
     schema: str
 
 
 def name_of(url: str) -> str:
-    """Where that is and as whom, without anything that a person has to hide. Raises StoreError as `place_of`."""
+    """Host, database and user of a URL, without anything secret. Raises StoreError as `database_target`."""
     place = database_target(url)
     parts = urlsplit(place.url)
     options = parse_qsl(parts.query)
@@ -46,22 +46,22 @@ def name_of(url: str) -> str:
 
 
 def database_target(url: str) -> DatabaseTarget:
-    """Raises StoreError for a URL that libpq could not take either."""
+    """Parse a URL. Raises StoreError for one that libpq would not accept either."""
     try:
         parts, options = _parsed(url)
-    except (ValueError, ProgrammingError):  # whose text may hold the password
+    except (ValueError, ProgrammingError):  # whose text may contain the password
         raise StoreError(_UNREADABLE) from None
     schema = dict(options).get("schema", SCHEMA)
     if not schema or "\0" in schema or len(schema.encode()) > MAX_SCHEMA:
         raise StoreError(f"schema: must have 1 to {MAX_SCHEMA} bytes")
-    if schema != schema.strip() or schema == "$user":  # taken for another by the library, by PostgreSQL
+    if schema != schema.strip() or schema == "$user":  # the library and PostgreSQL would change these names
         raise StoreError("schema: must not start or end with a blank, nor be $user")
     return DatabaseTarget(_without_schema(parts, options), schema)
 
 
 def place_of_space(url: str, name: str) -> str:
-    """The URL of a space of this store: in schema `<schema>_space_<name>`, or, where that is too long, one named by its
-    hash. Raises StoreError as `place_of`."""
+    """The URL of a space of this store: in schema `<schema>_space_<name>`, or, if that is too long, one named by its
+    hash. Raises StoreError as `database_target`."""
     place = database_target(url)
     schema = f"{place.schema}_space_{name}"
     if len(schema.encode()) > MAX_SCHEMA:
@@ -70,21 +70,21 @@ def place_of_space(url: str, name: str) -> str:
 
 
 def _parsed(url: str) -> tuple[SplitResult, list[tuple[str, str]]]:
-    """Raises ValueError, ProgrammingError; StoreError for an option that nobody knows."""
+    """Split a URL and its options. Raises ValueError, ProgrammingError; StoreError for an unknown option."""
     parts = urlsplit(url)
     who, _, _ = parts.netloc.rpartition("@")
     if f"{parts.scheme}://" != url[: len(parts.scheme) + 3] or parts.port == 0 or "@" in who or "#" in url:
         raise ValueError
-    plain = parts.query.replace("+", "%2B")  # libpq knows no other way to write a blank than %20
+    plain = parts.query.replace("+", "%2B")  # libpq knows only %20 for a blank
     options = parse_qsl(plain, keep_blank_values=True, strict_parsing=bool(plain), errors="strict", separator="&")
-    if "@" not in parts.query:  # else the names may be of a password that was not encoded
+    if "@" not in parts.query:  # else the names may be parts of an unencoded password
         _require_known([name for name, _ in options])
     conninfo_to_dict(_without_schema(parts, options))
     return parts, options
 
 
 def _require_known(names: list[str]) -> None:
-    """Raises StoreError for an option that neither we nor libpq know."""
+    """Raise StoreError for an option that neither we nor libpq know."""
     known = {"schema", "ssl", *(option.keyword.decode() for option in Conninfo.get_defaults())}
     for name in names:
         if name not in known and _WORD.fullmatch(name):

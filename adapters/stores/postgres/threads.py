@@ -1,4 +1,4 @@
-"""Threads in PostgreSQL, as stores/threads.py has them in a file."""
+"""Threads in PostgreSQL; the counterpart of stores/sqlite/threads.py."""
 
 import sys
 from collections.abc import Sequence
@@ -22,7 +22,8 @@ _SELECT_CHANGED: Final = f"SELECT key FROM {DATA.name} WHERE thread = %s AND ver
 _SELECT_CHECKSUMS: Final = (
     f"SELECT name FROM {ITEMS.name} WHERE thread = %s AND kind = 'result' AND version > %s ORDER BY version"
 )
-# Rows as a stretch of the index of names: two columns, each with its condition, could be looked for by the other key.
+# Bound the rows as one range of the index of names: with separate conditions on its two columns, the planner might
+# choose the other key.
 _NEWEST: Final = (
     f"SELECT version FROM {ITEMS.name} WHERE thread = wanted.thread AND kind = 'result' AND name <> ''"
     f" AND (name, version) >= (wanted.name, 0) AND (name, version) <= (wanted.name, {sys.maxsize})"
@@ -33,7 +34,7 @@ PREPARE_THREADS: Final = (
     f"""PREPARE ahead_results (text[], text[]) AS
     SELECT thread, name, ({_NEWEST}) FROM unnest($1, $2) AS wanted (thread, name)""",
 )
-"""What batches with commands of threads ask for: their states, and when results came last."""
+"""What batches with thread commands read first: the threads' states, and the newest version of each result."""
 EXECUTE_THREADS: Final = "EXECUTE ahead_threads(%s); EXECUTE ahead_results(%s, %s)"
 _SELECT_RESULTS: Final = (
     f"SELECT thread, name, ({_NEWEST}) FROM (SELECT %s::text AS thread, name FROM unnest(%s::text[]) AS name) AS wanted"
@@ -41,7 +42,7 @@ _SELECT_RESULTS: Final = (
 
 
 class PostgresThreads:
-    """A part of the reader."""
+    """The part of the reader that reads threads."""
 
     rows: Rows
 
@@ -104,7 +105,7 @@ class PostgresThreads:
 
 @cache
 def select_events(kinds: tuple[ItemKind, ...], newest: bool, with_key: bool) -> str:
-    """One statement, so that all kinds are read at the same moment; each by its own stretch of an index."""
+    """One statement, so that all kinds are read at the same moment; each reads its own range of an index."""
     down = " DESC" if newest else ""
     if with_key:
         place = "(name, version) > (%(key)s, %(after)s) AND (name, version) < (%(key)s, %(before)s) AND name <> ''"
@@ -128,5 +129,5 @@ def select_events(kinds: tuple[ItemKind, ...], newest: bool, with_key: bool) -> 
 
 
 def _version(kind: ItemKind, with_key: bool) -> str:
-    """A change of data has a row for each key."""
+    """The version column; deduplicated, because a change of data has a row for each key."""
     return "DISTINCT version" if kind == "data" and not with_key else "version"

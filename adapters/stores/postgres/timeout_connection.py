@@ -1,4 +1,4 @@
-"""A connection that gives up a database which says nothing any more: stopped, or beyond a network that swallows all."""
+"""A connection that times out if the database goes silent: stopped, or behind a network that drops all packets."""
 
 import time
 from collections.abc import Generator
@@ -9,11 +9,11 @@ import psycopg
 from holdlog.adapters.operating_system.deadline import STOPPED
 
 SILENT_SECONDS: Final = 30.0
-"""Longer than anything that the store asks for: locks are waited for 5 s."""
+"""Longer than any wait that the store requests: locks are waited for 5 s."""
 
 
 class TimeoutConnection(psycopg.Connection[tuple[Any, ...]]):
-    """Closes itself after `silence` seconds of waiting in which nothing came, and raises psycopg.OperationalError."""
+    """Closes itself after `silence` seconds of waiting without data, and raises psycopg.OperationalError."""
 
     silence: float | None = None
     stopped = 0.0
@@ -27,10 +27,10 @@ class TimeoutConnection(psycopg.Connection[tuple[Any, ...]]):
     def _bounded(self, waits: Generator[Any, Any, Any], silence: float) -> Generator[Any, Any, Any]:
         until = time.monotonic() + silence
         try:
-            asked = next(waits)
+            request = next(waits)
             while True:
                 began = time.monotonic()
-                ready = yield asked  # for a tenth of a second at most
+                ready = yield request  # for a tenth of a second at most
                 if (gap := time.monotonic() - began) > STOPPED:
                     self.stopped += gap
                     until += gap
@@ -39,6 +39,6 @@ class TimeoutConnection(psycopg.Connection[tuple[Any, ...]]):
                 elif time.monotonic() >= until:
                     self.close()
                     raise psycopg.OperationalError(f"the database said nothing for {silence:g} s")
-                asked = waits.send(ready)
+                request = waits.send(ready)
         except StopIteration as end:
             return end.value

@@ -1,4 +1,4 @@
-"""One write transaction: what it will read is fetched with its begin, what it writes goes with its commit."""
+"""One write transaction: its begin also fetches what it will read, and its commit also sends what it writes."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -33,9 +33,9 @@ _PREPARE_AHEAD: Final = f"""PREPARE ahead (text[], text[], text[]) AS SELECT {SE
     FROM (VALUES (1)) AS one
     LEFT JOIN (SELECT notification_id, at FROM {EVENTS_TABLE} ORDER BY notification_id DESC LIMIT 1) AS last ON true
     LEFT JOIN ({select_from(CURRENT)} WHERE (namespace, key) IN (SELECT * FROM unnest($2, $3))) AS record ON true"""
-"""What every batch asks for: the state of the log, which of some agents have leases, and some records."""
+"""What every batch reads: the state of the log, which of some agents have leases, and some records."""
 _BEFORE_AHEAD: Final = 3
-"""Statements in the message that begins."""
+"""Statements before it in the message that begins."""
 _SELECT_REQUEST: Final = """SELECT fingerprint, outcome FROM requests
     WHERE principal = %s AND session = %s AND request_id = %s AND at >= %s"""
 _INSERT_REQUEST: Final = """INSERT INTO requests (principal, session, request_id, at, fingerprint, outcome)
@@ -43,10 +43,10 @@ _INSERT_REQUEST: Final = """INSERT INTO requests (principal, session, request_id
 
 
 class PostgresTransaction(PostgresReader):
-    """The one write connection; `begin` makes it a new transaction. `clock` and `steady`: for tests; the database's
-    clock without them. Raises psycopg.Error."""
+    """The single write connection; `begin` starts a new transaction. `clock` and `steady` are for tests; without them,
+    the database's clock. Raises psycopg.Error."""
 
-    at = 0  # set by `begin`, and no property here
+    at = 0  # set by `begin`; not a property here
 
     def __init__(
         self,
@@ -65,18 +65,19 @@ class PostgresTransaction(PostgresReader):
         lock = recorder.lock.replace("%", "%%")
         self._begin = f"BEGIN; SET LOCAL lock_timeout = %s; {lock}; EXECUTE ahead(%s, %s, %s)"
         self.last_digest = b""
-        """Of the last event, once there is one."""
+        """Digest of the last event, once there is one."""
         self.steady = 0
         self.clock = 0
-        """Of the database, microseconds UTC; `at` is never before the newest event."""
+        """The database's clock, microseconds UTC; `at` is never before the newest event."""
         self.sealed: str | None = None
         self.number = ""
-        """PostgreSQL's own for the transaction: by it, and by the last event, its fate can be asked for later."""
+        """PostgreSQL's number of the transaction: with it and the last event, its fate can be determined later."""
 
     def begin(self, deadline: float, ahead: Prefetch) -> int:
-        """Take the log's lock, and read the clock and what the commands will read. The database's clock.
+        """Acquire the log's lock, and read the clock and what the commands will read. Returns the database's clock.
 
-        Raises psycopg.Error; UnavailableError when the lock is not free in time; StoreError for another schema."""
+        Raises psycopg.Error; UnavailableError if the lock is not free in time; StoreError for another schema.
+        """
         left = round((deadline - time.monotonic()) * 1000)
         if left <= 0:
             raise UnavailableError("the database had no time for this; try again")
@@ -119,7 +120,7 @@ class PostgresTransaction(PostgresReader):
             for statement in PREPARE_THREADS:
                 self.connection.execute(statement)
         except BaseException:
-            self.connection.close()  # one may stand already, and none can be made twice
+            self.connection.close()  # one may already exist, and none can be created twice
             raise
         self._knows_threads = True
 
@@ -133,14 +134,14 @@ class PostgresTransaction(PostgresReader):
             self._results = {(thread, name): version or 0 for thread, name, version in cursor}
 
     def commit(self) -> None:
-        """Raises psycopg.Error."""
+        """Commit. Raises psycopg.Error."""
         with self.connection.pipeline():
             self._send()
             if self.grew:
                 self._recorder._notify_channel(self.connection.cursor())
             self.connection.execute("COMMIT")
 
-    # --- what is written goes together, before anything that could read it
+    # --- writes are sent together, before any read that could see them
 
     def _send(self) -> None:
         if self._sealed:
@@ -172,7 +173,7 @@ class PostgresTransaction(PostgresReader):
     def has_lease(self, agent: str) -> None:
         self._idle.discard(agent)
 
-    # --- as the domain has it
+    # --- the domain's port
 
     @property
     def leases(self) -> PostgresLeaseWrites:

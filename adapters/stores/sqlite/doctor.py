@@ -1,4 +1,4 @@
-"""Is a store sound? Looks at one snapshot, beside servers that use it, and mends nothing."""
+"""Diagnosis of a store file: reads one snapshot while servers use the store, and repairs nothing."""
 
 import os
 import sqlite3
@@ -24,19 +24,19 @@ from holdlog.adapters.stores.sqlite.store import size_of
 from holdlog.domain.refusals import StoreError
 
 SHM_OPEN_LOCK: Final = 128
-"""Byte of the -shm file that every process locks that has the database open (os_unix.c of SQLite: UNIX_SHM_DMS)."""
+"""Byte of the -shm file that every process with the database open locks (os_unix.c of SQLite: UNIX_SHM_DMS)."""
 MAX_PROBLEMS: Final = 3
 
 
 def examine(path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> list[Finding]:
-    """Everything there is to say about the store `path`; `progress` counts events. Never raises for what it finds."""
+    """Report all findings about the store `path`; `progress` counts events. Never raises for what it finds."""
     if not os.path.lexists(path):
         return [Finding("file", "bad", f"there is no store at {shown(path)}")]
     findings = [_sqlite(sqlite3.sqlite_version_info), *_place(path)]
     try:
         with closing(_connect(path)) as connection:
             require_ours(path, connection)
-            # From here on, everything is seen as it was at one moment.
+            # From here on, all reads see one moment.
             connection.execute("BEGIN")
             findings += _schema(connection)
             look = SqliteInspection(connection)
@@ -100,7 +100,7 @@ def _permissions(path: Path) -> Finding:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    # Read-only: closing such a connection writes nothing, so it needs no gate.
+    # Read-only: closing such a connection writes nothing, so it needs no write lock.
     connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=5.0)
     connection.text_factory = any_text
     return connection
@@ -133,14 +133,14 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _integrity(connection: sqlite3.Connection) -> Finding:
-    told = [row[0] for row in connection.execute(f"PRAGMA quick_check({MAX_PROBLEMS})")]
-    if told == ["ok"]:
+    problems = [row[0] for row in connection.execute(f"PRAGMA quick_check({MAX_PROBLEMS})")]
+    if problems == ["ok"]:
         return Finding("integrity", "ok", "SQLite finds the file whole")
-    return Finding("integrity", "bad", "; ".join(shown(line) for line in told))
+    return Finding("integrity", "bad", "; ".join(shown(line) for line in problems))
 
 
 def _guarded(name: str, look: Callable[[], list[Finding]]) -> list[Finding]:
-    """A damaged file ends one check, not all. A read that the disk fails once is repeated."""
+    """Run one check; damage to the file ends that check only. A failed read is repeated once."""
     try:
         try:
             return look()

@@ -1,4 +1,4 @@
-"""What SQLite's errors mean to a caller."""
+"""Map SQLite's errors to refusals."""
 
 import sqlite3
 from typing import TYPE_CHECKING, Final
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 DOCTOR_FIRST: Final = (
     "run `holdlog doctor`, and keep the file and its -wal before you restore a backup, which lacks all newer events"
 )
-"""What to do about damage: a backup in place of the file discards what was written since."""
+"""How to handle damage: replacing the file with a backup discards what was written since."""
 
 
 class DamagedError(StoreError):
-    """SQLite reports that the file is damaged, or no database."""
+    """SQLite reports that the file is damaged, or not a database."""
 
 
 def refusal_of(error: sqlite3.Error, in_doubt: bool = False, second_look: "SecondLook | None" = None) -> HoldlogError:
-    """The cause in SQLite's own words: a full disk is called a full disk.
+    """The refusal for an error, in SQLite's own words: a full disk is called a full disk.
 
-    What SQLite reports as damage may be one read that failed: only `second_look` may confirm it.
+    SQLite may report damage after a single failed read; only `second_look` can confirm it.
     """
     name = getattr(error, "sqlite_errorname", None)
     if code_of(error) == sqlite3.SQLITE_CONSTRAINT_TRIGGER:
@@ -49,7 +49,7 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 
 def require_major(user_version: int) -> None:
-    """Raises StoreError for a file whose schema has another major version."""
+    """Raise StoreError for a file whose schema has another major version."""
     major = user_version // MINORS_PER_MAJOR
     if major > MAJOR:
         raise StoreError(f"the store has schema {major}, this holdlog knows {MAJOR}; upgrade holdlog")
@@ -60,5 +60,5 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 
 def code_of(error: sqlite3.Error) -> int:
-    """SQLite's extended code; 0 where the error is Python's own."""
+    """SQLite's extended code; 0 for Python's own errors."""
     return getattr(error, "sqlite_errorcode", 0)

@@ -12,7 +12,7 @@ from holdlog.projections.projection import Table
 
 
 class SqliteInspection:
-    """`connection`: in a read transaction, with `any_text` as `text_factory`. All raise sqlite3.Error."""
+    """`connection`: in a read transaction, with `any_text` as `text_factory`. All methods raise sqlite3.Error."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -75,7 +75,7 @@ class SqliteInspection:
 
 
 def any_text(text: bytes) -> str:
-    """A `text_factory` that reads what is no UTF-8, too; it then differs from whatever it is compared with."""
+    """A `text_factory` that also reads invalid UTF-8; the result then differs from any valid text."""
     return text.decode("utf-8", "surrogateescape")
 
 

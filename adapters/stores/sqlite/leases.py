@@ -1,4 +1,4 @@
-"""The table of leases, and that of losses not told yet: liveness beside the log."""
+"""The table of leases, and that of losses not yet reported: liveness, stored next to the log."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ _SELECT_LOSSES: Final = (
     " ORDER BY at, resource"
 )
 _PUT: Final = f"INSERT OR REPLACE INTO leases VALUES ({', '.join('?' * len(LEASE_COLUMNS))})"
-_MOVES_TO_SERVER: Final = "(kind = 'held' OR server = '')"  # a waiter is there as long as the server that it called
+_MOVES_TO_SERVER: Final = "(kind = 'held' OR server = '')"  # a waiter lives as long as the server that it called
 _HAS_ENDED: Final = f"(server = '' OR server = '{BY_CALLS}' AND seen <= :now - {SESSION_ENDS})"
 _WAITS_UNTIL: Final = f"CASE WHEN {_HAS_ENDED} THEN MIN(present_until, :now) ELSE present_until END"
 _IS_OWN: Final = "agent = :agent AND receipt IS :receipt"
@@ -60,7 +60,7 @@ _END: Final = """UPDATE leases SET server = '', ended_at = :at, present_until = 
 
 
 class SqliteLeases:
-    """Reads through one connection."""
+    """Reads leases and losses through one connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
@@ -99,14 +99,14 @@ class SqliteLeases:
 
 
 class SqliteLeaseWrites(SqliteLeases):
-    """`wrote`: something changed since it was set to False."""
+    """Writes leases and losses. `wrote`: whether anything changed since it was set to False."""
 
     wrote = False
 
     def held(self, who: Who, now: int) -> HeldCounts:
         parameters = {**who._asdict(), "now": now}
         by_session, by_principal = self.connection.execute(_HELD, parameters).fetchone()
-        if by_principal > MAX_OF_PRINCIPAL // 2:  # an index alone answered this, with expired leases
+        if by_principal > MAX_OF_PRINCIPAL // 2:  # by_principal comes from an index alone, and includes expired leases
             by_principal = self.connection.execute(_HELD_BY_PRINCIPAL, parameters).fetchone()[0]
         return HeldCounts(by_session, by_principal)
 

@@ -1,4 +1,4 @@
-"""Bring a store of an older major schema to that of this build: a backup first, then all in one transaction."""
+"""Migrate a store of an older major schema to that of this build: a backup first, then all in one transaction."""
 
 import os
 import re
@@ -29,7 +29,7 @@ from holdlog.adapters.stores.sqlite.shadow_tables import rebuild_within
 from holdlog.domain.refusals import StoreError, UnavailableError
 
 _OF_A_DATABASE: Final = ("-journal", "-wal", "-shm", "")
-"""Its files, those first that SQLite would apply to another one of the same name."""
+"""Suffixes of a database's files; first those that SQLite would apply to another database of the same name."""
 BEFORE_UPGRADE: Final = "before-upgrade"
 """Recorded as the session of leases and losses that had none, because the release that made them did not record it."""
 _REPLACED: Final = ("requests", "leases", "losses")
@@ -41,13 +41,13 @@ def is_older(connection: sqlite3.Connection) -> bool:
 
 
 def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> str:
-    """Migrate while the caller holds the gate. Returns a line that says what was done. `at`: microseconds UTC; `now`:
-    steady.
+    """Migrate while the caller holds the write lock. Returns a line that reports what was done. `at`: microseconds UTC;
+    `now`: steady clock.
 
-    The log gets columns, and its events stay; the views are rebuilt from it. Processes of the older build are shut out
-    from then on, so the sessions of all leases have ended; deadlines stay. A kill at any moment leaves the store as it
-    was, or migrated. Raises StoreError where it cannot be done at all, UnavailableError where it can later; both with a
-    line.
+    The log gets columns, and its events stay; the views are rebuilt from it. Processes of the older build are excluded
+    from then on, so the sessions of all leases have ended; deadlines stay. A kill at any moment leaves the store
+    unchanged or fully migrated. Raises StoreError if the migration is impossible, UnavailableError if a retry may
+    succeed; both with a one-line message.
     """
     connection.execute("BEGIN IMMEDIATE")
     old = _version(connection) // MINORS_PER_MAJOR
@@ -74,9 +74,10 @@ def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> st
 
 
 def _migrate_tables(connection: sqlite3.Connection, at: int, now: int, salt: str) -> None:
-    """All but the views. Sessions are hashed, so that a host that goes on with the same one finds its claims."""
+    """Migrate everything but the views. Sessions are hashed, so that a host that resumes the same session finds its
+    claims."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    for name in FILE_TRIGGERS:  # of a sealed store: they are put again when all is done
+    for name in FILE_TRIGGERS:  # of a sealed store: created again at the end
         connection.execute(f"DROP TRIGGER IF EXISTS {name}")
     for column in _ADDED_TO_EVENTS:
         connection.execute(f"ALTER TABLE {EVENTS_TABLE} ADD COLUMN {column}")
@@ -88,7 +89,7 @@ def _migrate_tables(connection: sqlite3.Connection, at: int, now: int, salt: str
         columns = ", ".join(row[1] for row in connection.execute(f"PRAGMA table_info({name}_before)"))
         connection.execute(f"INSERT INTO {name} ({columns}) SELECT {columns} FROM {name}_before")
         connection.execute(f"DROP TABLE {name}_before")
-    _create_side_tables(connection)  # now the indexes: their names were taken
+    _create_side_tables(connection)  # now the indexes: their names were in use
     connection.execute(
         "UPDATE leases SET server = '', present_until = MIN(present_until, ?), seen = heard, ended_at = ?", (now, at)
     )
@@ -114,25 +115,26 @@ assert len(_ADDED_TO_EVENTS) == len(FORMAT_COLUMNS)
 
 
 def _is_still(old: int, connection: sqlite3.Connection) -> bool:
-    """Not when it cannot be known: an error may come from a COMMIT that was written."""
+    """Whether the file still has the old schema. False if unknown: a COMMIT that reported an error may have been
+    written."""
     with suppress(sqlite3.Error):
         return _version(connection) // MINORS_PER_MAJOR == old
     return False
 
 
 def _back_up(path: Path, old: int) -> Path:
-    """A whole copy under a name that nothing had, on the disk when this returns."""
+    """Back up the store under an unused name; the complete copy is on disk on return."""
     partial = path.with_name(f"{path.name}.backup-{old}.partial")
-    _remove(partial)  # of one that was killed
+    _remove(partial)  # left by a killed backup
     try:
         os.close(open_private(partial, os.O_RDWR | os.O_EXCL))
-        # A second connection: SQLite copies nothing through one that is writing.
+        # A second connection: SQLite cannot copy through one that is writing.
         with (
             closing(sqlite3.connect(uri_of(path, "ro"), uri=True, isolation_level=None)) as source,
             closing(sqlite3.connect(uri_of(partial), uri=True, isolation_level=None)) as target,
         ):
             source.backup(target)
-            target.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+            target.execute("PRAGMA journal_mode = DELETE")  # one file, without a separate log
         kept = _reserve(path, old)
         os.replace(partial, kept)
     except BaseException:
@@ -143,7 +145,8 @@ def _back_up(path: Path, old: int) -> Path:
 
 
 def _kept_before(path: Path, old: int, connection: sqlite3.Connection) -> Path | None:
-    """The backup of an attempt that did not end: there would soon be many, where a host kills what starts slowly."""
+    """The backup of an attempt that did not finish, to reuse it: a host that kills slow starts would cause many
+    backups."""
     for kept in _names(path, old):
         if not os.path.lexists(kept):
             return None
@@ -159,7 +162,7 @@ def _kept_before(path: Path, old: int, connection: sqlite3.Connection) -> Path |
 
 
 def _identity(connection: sqlite3.Connection) -> list[Any]:
-    """What two files have in common that hold the same store up to the same event."""
+    """Values that two files share only if they contain the same store up to the same event."""
     questions = (
         "PRAGMA application_id",
         "PRAGMA user_version",
@@ -171,7 +174,7 @@ def _identity(connection: sqlite3.Connection) -> list[Any]:
 
 
 def _reserve(path: Path, old: int) -> Path:
-    """The first name that is free, taken by an empty file: a backup replaces nothing that somebody else made."""
+    """Reserve the first unused name with an empty file: a backup never replaces another file."""
     for name in _names(path, old):
         with suppress(FileExistsError):
             os.close(open_private(name, os.O_RDWR | os.O_EXCL))
@@ -207,7 +210,7 @@ def _remove(database: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # Windows opens no folders
+    with suppress(OSError):  # Windows cannot open folders
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Open a store file: ours, of a version we know, on a disk that can hold it. Never repairs, never overwrites."""
+"""Open a store file: a holdlog store, of a known version, on a suitable disk. Never repairs, never overwrites."""
 
 import logging
 import os
@@ -37,10 +37,10 @@ from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.projections.fold import VIEWS
 
 PATIENCE: Final = 10.0
-"""Seconds to wait for the gate when many servers start on a new file at once."""
+"""Seconds to wait for the write lock when many servers start on a new file at once."""
 
 Tell = Callable[[str], None]
-"""Called with a line for whoever opens a store."""
+"""Called with a line for the user who opens a store."""
 
 _creating = threading.Lock()
 _log = logging.getLogger("holdlog")
@@ -52,10 +52,10 @@ def open_sqlite(
     steady: Callable[[], int] = platform.steady,
     tell: Tell = _log.info,
 ) -> SqliteStore:
-    """Open the store, create it where nothing stands, and migrate one of an older schema, which `tell` is told.
+    """Open the store, create it if it is missing, and migrate an older schema, reporting that to `tell`.
 
-    Raises StoreError with one line that says what to do; UnavailableError when another process holds the gate for too
-    long, or the disk is full.
+    Raises StoreError with a one-line message that says what to do; UnavailableError if another process holds the write
+    lock for too long, or the disk is full.
     """
     try:
         require_local(path)
@@ -77,14 +77,14 @@ def open_sqlite(
         try:
             try:
                 salt = _require_or_create(path, clock, steady, tell)
-            except DamagedError:  # or a disk that failed one read
+            except DamagedError:  # or the disk failed a single read
                 salt = _require_or_create(path, clock, steady, tell)
             store = SqliteStore(path, gate, clock, steady)
             store.session_salt = salt
             return store
         except StoreError:
             if not guarded:
-                gate_path.unlink(missing_ok=True)  # nothing of ours stays beside a file that is not ours
+                gate_path.unlink(missing_ok=True)  # leave no side file of ours next to a foreign file
             raise
         finally:
             gate.release()
@@ -94,7 +94,8 @@ def open_sqlite(
 
 
 def _require_openable(path: Path) -> None:
-    """Not by a second name, whose write-ahead log and gate would be others; not what a parent process had open."""
+    """Reject a path with a second name, whose write-ahead log and write lock would be separate, and a file that a
+    parent process had open."""
     try:
         status = path.stat()
     except OSError:
@@ -112,7 +113,7 @@ def _require_openable(path: Path) -> None:
 def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[], int], tell: Tell) -> str:
     with _creating:
         try:
-            # Only a file that did not exist is opened here: closing any other would drop this process's locks on it.
+            # Open only a file that did not exist: closing any other would drop this process's locks on it.
             os.close(open_private(path, os.O_RDWR | os.O_EXCL))
         except FileExistsError:
             pass
@@ -120,9 +121,9 @@ def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[]
             raise StoreError(
                 f"{path} cannot be created ({error.strerror}); use --db with a path you may write"
             ) from None
-    is_open = why_open(path)  # checked first: SQLite makes files with the mode of the store, which it removes again
+    is_open = why_open(path)  # checked first: SQLite makes files with the store's mode and removes them again
     if path.with_name(path.name + "-wal").exists():
-        # A look that writes nothing: closing a connection that may write would move a foreign log into its file.
+        # Check read-only first: closing a connection that may write would move a foreign log into its file.
         with suppress(UnavailableError), _connection(path, "ro") as connection:
             require_ours(path, connection)
     with _connection(path, "rw") as connection:
@@ -162,7 +163,8 @@ def _connection(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
 
 
 def _is_empty(path: Path, connection: sqlite3.Connection) -> bool:
-    """Nothing at all, once SQLite has undone what a crash left. It would call more empty: a file of one byte, too."""
+    """Whether the file is completely empty, once SQLite has rolled back a crashed transaction. SQLite's own test is
+    weaker: it accepts a file of one byte, for example."""
     return not _tables(connection) and path.stat().st_size == 0
 
 
@@ -174,13 +176,13 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
-    """All that a store has, empty."""
+    """Create all tables of a store, empty."""
     for statement in (CREATE_EVENTS, *CREATE_SIDE_TABLES, *map(create_view, VIEWS), *CREATE_INDEXES):
         connection.execute(statement)
 
 
 def make_ours(connection: sqlite3.Connection, store_id: str) -> None:
-    """Mark the file as a store. A salt that `meta` already has stays."""
+    """Mark the file as a store. Keeps a salt that `meta` already has."""
     connection.execute("INSERT INTO meta VALUES ('store_id', ?), ('boot_id', ?)", (store_id, platform.boot_id()))
     connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (SESSION_SALT, new_session_salt()))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -188,7 +190,7 @@ def make_ours(connection: sqlite3.Connection, store_id: str) -> None:
 
 
 def _add_what_is_new(connection: sqlite3.Connection) -> None:
-    """The tables of later minors. Servers of earlier ones go on beside them."""
+    """Create the tables of later minors. Servers of earlier minors keep working with them."""
     ours = MAJOR * MINORS_PER_MAJOR + MINOR
     if connection.execute("PRAGMA user_version").fetchone()[0] >= ours:
         return
@@ -200,10 +202,11 @@ def _add_what_is_new(connection: sqlite3.Connection) -> None:
 
 
 def _notice_reboot(connection: sqlite3.Connection, boot_id: str, at: int, now: int) -> None:
-    """After a reboot every server is gone and the clock of leases starts again: each lease lasts for the grace, in
-    which its holder can claim again.
+    """Detect a reboot. It ends every server and restarts the clock of leases, so each lease lasts for the grace period,
+    in which its holder can claim again.
 
-    `at`: microseconds UTC; `now`: steady. The sessions ended at an unknown time; now is recorded."""
+    `at`: microseconds UTC; `now`: steady clock. The sessions ended at an unknown time; `at` is recorded.
+    """
     found = connection.execute("SELECT value FROM meta WHERE name = 'boot_id'").fetchone()
     if found is not None and found[0] == boot_id:
         return

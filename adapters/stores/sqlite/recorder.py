@@ -1,4 +1,4 @@
-"""The library's recorder over SQLite: its log with our columns beside its four, the views in the same transaction."""
+"""The library's recorder over SQLite: its log with our additional columns, and the views in the same transaction."""
 
 import os
 import sqlite3
@@ -23,7 +23,7 @@ from holdlog.projections.projection import Put
 
 
 class SqliteEventRecorder(SQLiteApplicationRecorder):
-    """The library's log with our columns beside its four, and the rows of the views written with the events."""
+    """Records events in the library's log with our additional columns, and the views' rows along with the events."""
 
     def construct_create_table_statements(self) -> list[str]:
         return [CREATE_EVENTS]
@@ -62,12 +62,12 @@ class OpenedSqliteDatastore(SQLiteDatastore):
 
 
 def uri_of(path: Path, mode: str = "rw") -> str:
-    """SQLite's name for an existing file; never creates one."""
+    """SQLite's URI of an existing file; never creates one."""
     return f"file:{quote(os.fsencode(path))}?mode={mode}"
 
 
 def configure(connection: sqlite3.Connection) -> None:
-    """Durable commits, no memory map (https://www.sqlite.org/wal.html)."""
+    """Configure durable commits, no memory map (https://www.sqlite.org/wal.html)."""
     connection.execute("PRAGMA synchronous = FULL")
     if sys.platform == "darwin":
         connection.execute("PRAGMA fullfsync = ON")

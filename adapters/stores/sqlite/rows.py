@@ -1,4 +1,4 @@
-"""One connection to the store: its rows read as records, claims and events, and written in a transaction."""
+"""One connection to the store: reads its rows as records, claims and events, and writes them in a transaction."""
 
 import sqlite3
 import sys
@@ -32,7 +32,7 @@ from holdlog.projections.projection import Put
 from holdlog.projections.tokens import TOKENS, token_of
 
 MAX_NAMES: Final = 500
-"""In one statement."""
+"""Maximum in one statement."""
 
 _SELECT_RECORD: Final = f"{select_from(CURRENT)} WHERE namespace = ? AND key = ?"
 _SELECT_RECORDS: Final = (
@@ -43,7 +43,7 @@ _SELECT_NAMESPACES: Final = (
     "SELECT namespace, COUNT(*) FROM current WHERE namespace > ? AND live = 1 AND IFNULL(expires_at > ?, 1)"
     " GROUP BY namespace ORDER BY 1 LIMIT ?"
 )
-_LIVE_AND_ENDING: Final = "live = 1 AND expires_at IS NOT NULL"  # as the index has it, or it would not be used
+_LIVE_AND_ENDING: Final = "live = 1 AND expires_at IS NOT NULL"  # the index's exact condition; else it is not used
 _SELECT_DUE: Final = (
     f"{select_from(CURRENT)} WHERE {_LIVE_AND_ENDING} AND expires_at <= ? ORDER BY expires_at, namespace, key LIMIT ?"
 )
@@ -74,7 +74,7 @@ _INSERT_REQUEST: Final = (
 
 
 class SqliteReader(SqliteThreads):
-    """Reads through one connection. `now`: the clock, read before anything else is."""
+    """Reads through one connection. `now`: the clock, read before anything else."""
 
     def __init__(self, connection: sqlite3.Connection, now: int) -> None:
         self.connection = connection
@@ -83,13 +83,13 @@ class SqliteReader(SqliteThreads):
 
     @property
     def at(self) -> int:
-        # Asked for when it is needed: most records have no end.
+        # Read on demand: most records never expire.
         if self._at is None:
             self._at = max(self._now, self.last_time())
         return self._at
 
     def last_time(self) -> int:
-        """That of the newest event; 0 when there is none."""
+        """Time of the newest event; 0 if there is none."""
         row = self.connection.execute(_SELECT_LAST).fetchone()
         return row[0] if row else 0
 
@@ -165,14 +165,14 @@ class SqliteReader(SqliteThreads):
         return row[0] if row else None
 
     def rows(self, after: int, limit: int) -> sqlite3.Cursor:
-        """Rows of the log as `mapper.unseal` takes them."""
+        """Rows of the log in the form that `codec.decode` takes."""
         return self.connection.execute(_SELECT_LOG, (after, limit))
 
 
 class SqliteTransaction(SqliteReader):
-    """The one write connection; `begin` makes it a new transaction."""
+    """The single write connection; `begin` starts a new transaction."""
 
-    at = 0  # set by `begin`, and no property here
+    at = 0  # set by `begin`; not a property here
 
     def __init__(
         self,
@@ -187,22 +187,23 @@ class SqliteTransaction(SqliteReader):
         self._clock = clock
         self._steady = steady
         self._cursor = SQLiteCursor(connection.cursor())
-        connection.execute("PRAGMA busy_timeout = 0")  # it waits in the store, fairly and up to its own deadline
+        connection.execute("PRAGMA busy_timeout = 0")  # the store waits instead, fairly and up to its own deadline
         self.steady = 0
         self.clock = 0
-        """Of the writer, microseconds UTC; `at` is never before the newest event."""
+        """The writer's clock, microseconds UTC; `at` is never before the newest event."""
         self.sealed: str | None = None
-        self._last: int | None = None  # time of the newest event, where it is known
+        self._last: int | None = None  # time of the newest event, if known
         self.grew = False
         self.topics: list[str] = []
         self._wrote = False
 
     def forget(self) -> None:
-        """Somebody else may have written since the last time."""
+        """Forget cached facts, because another process may have written since."""
         self._last = None
 
     def begin(self) -> None:
-        """Raises sqlite3.Error; StoreError when a newer holdlog changed the file's major version meanwhile."""
+        """Begin a transaction. Raises sqlite3.Error; StoreError if a newer holdlog changed the file's major version
+        meanwhile."""
         self.connection.execute("BEGIN IMMEDIATE")
         if self._last is None:
             require_major(self.connection.execute("PRAGMA user_version").fetchone()[0])
@@ -229,7 +230,7 @@ class SqliteTransaction(SqliteReader):
         self._wrote = self._leases.wrote = wrote
 
     def committed(self) -> None:
-        """What was appended is the newest now; until then it cannot be known."""
+        """Remember the time of the newest event, which is certain only after the commit."""
         if self.grew:
             self._last = self.at
 
@@ -285,5 +286,5 @@ def _select_named(count: int) -> str:
 
 
 def _beyond(prefix: str) -> str | bytes:
-    """The first text behind all that start with the prefix; SQLite sorts any BLOB behind all texts."""
+    """The first value after all texts that start with the prefix; SQLite sorts any BLOB after all texts."""
     return beyond(prefix) or b""

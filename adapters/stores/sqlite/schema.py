@@ -1,4 +1,4 @@
-"""The SQLite schema, made from the projections' tables, and whose file it is."""
+"""The SQLite schema, generated from the projections' tables, and the application id of the file."""
 
 import secrets
 import sys
@@ -21,7 +21,7 @@ MINORS_PER_MAJOR: Final = 1000
 EVENTS_TABLE: Final = "stored_events"
 
 SESSION_SALT: Final = "session_salt"
-"""Row of `meta`: 32 random bytes as hexadecimal; hashes of sessions and receipts are salted with it."""
+"""Row of `meta`: 32 random bytes as hexadecimal, the salt of all hashes of sessions and receipts."""
 
 _TYPES: Final = {str: "TEXT", int: "INTEGER", bytes: "BLOB"}
 
@@ -61,11 +61,11 @@ _LEASE_COLUMNS: Final = {
     "last_seen_at": "seen",
 }
 LEASE_COLUMNS: Final = tuple(_LEASE_COLUMNS.get(field, field) for field in Lease._fields)
-"""The columns of a lease, in the order of its fields; their names are those of the first schema."""
+"""The columns of a lease, in the order of its fields; the names are those of the first schema."""
 
 CREATE_SIDE_TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    # Its key comes first: else SQLite's integrity_check (3.40) finds NULLs that are not there.
+    # The key columns come first: else SQLite's integrity_check (3.40) reports NULLs that do not exist.
     """CREATE TABLE IF NOT EXISTS requests (principal TEXT NOT NULL, session TEXT NOT NULL DEFAULT '',
     request_id TEXT NOT NULL, at INTEGER NOT NULL, fingerprint BLOB NOT NULL, outcome TEXT NOT NULL,
     PRIMARY KEY (principal, session, request_id)) WITHOUT ROWID""",
@@ -94,7 +94,7 @@ CREATE_INDEXES: Final = (
     "CREATE INDEX IF NOT EXISTS claims_waiting ON claims (resource) WHERE waiting > 0",
     "CREATE INDEX IF NOT EXISTS thread_items_name ON thread_items (thread, kind, name, version) WHERE name <> ''",
 )
-"""Of views: they go with a view's table, and are made again whenever a new one takes its place."""
+"""Indexes of views: dropped with a view's table, and created again when a new one replaces it."""
 
 EVENT_COLUMNS: Final = (
     *("originator_id", "originator_version", "topic", "state"),
@@ -117,7 +117,7 @@ def create_view(table: Table, name: str | None = None) -> str:
 
 
 def put_statement(table: Table, name: str | None = None) -> str:
-    """Insert a row, or replace what stands under its key."""
+    """Insert a row, or replace the one with the same key."""
     columns = [f'"{column}"' for column in table.columns]
     key, rest = columns[: table.key], columns[table.key :]
     return (
@@ -132,13 +132,13 @@ def select_from(table: Table, name: str | None = None) -> str:
 
 
 def select_row(table: Table, name: str | None = None) -> str:
-    """The row of one key."""
+    """Select the row of one key."""
     key = " AND ".join(f'"{column}" = ?' for column in list(table.columns)[: table.key])
     return f"{select_from(table, name)} WHERE {key}"
 
 
 def beyond(prefix: str) -> str | None:
-    """The first text behind all that start with the prefix; None where there is none."""
+    """The first text after all that start with the prefix; None if there is none."""
     rest = prefix.rstrip(chr(sys.maxunicode))
     if not rest:
         return None

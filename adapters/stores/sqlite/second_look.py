@@ -1,4 +1,4 @@
-"""Whether SQLite finds damage a second time: a disk that fails one read looks like a damaged file to it."""
+"""Check whether SQLite finds damage a second time: it also reports damage when a disk fails a single read."""
 
 import sqlite3
 import threading
@@ -11,15 +11,15 @@ from holdlog.adapters.stores.sqlite.faults import is_damage
 from holdlog.adapters.stores.sqlite.recorder import uri_of
 
 LARGEST: Final = 256 * 1024 * 1024
-"""Bytes of the largest store that is read as a whole while a caller waits, which takes about a second."""
+"""Bytes of the largest store that is read completely while a caller waits, which takes about a second."""
 REMEMBERED: Final = 5.0
-"""Seconds for which damage that was found is reported without another check."""
+"""Seconds for which confirmed damage is reported without another check."""
 
 Verdict = Literal["damaged", "sound", "unknown"]
 
 
 class SecondLook:
-    """Reads a store through a connection of its own. Safe in threads."""
+    """Reads a store through a separate connection. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -27,7 +27,7 @@ class SecondLook:
         self._damaged_until = 0.0
 
     def verdict(self) -> Verdict:
-        """`unknown`: the store is too large to read while a caller waits, or it cannot be read at all now."""
+        """Check the file. `unknown`: the store is too large to read while a caller waits, or cannot be read now."""
         with self._lock:
             if time.monotonic() < self._damaged_until:
                 return "damaged"
@@ -40,7 +40,7 @@ class SecondLook:
         try:
             if self._path.stat().st_size > LARGEST:
                 return "unknown"
-            # Read-only: closing such a connection writes nothing, so it needs no gate.
+            # Read-only: closing such a connection writes nothing, so it needs no write lock.
             with closing(sqlite3.connect(uri_of(self._path, "ro"), uri=True, isolation_level=None)) as connection:
                 found = [row[0] for row in connection.execute("PRAGMA quick_check(1)")]
         except sqlite3.Error as error:

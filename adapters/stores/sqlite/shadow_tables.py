@@ -1,4 +1,4 @@
-"""The tables of a rebuild in a file: renamed to those of the views at the end."""
+"""The shadow tables of a rebuild in a file: renamed at the end to replace those of the views."""
 
 import secrets
 import sqlite3
@@ -65,7 +65,8 @@ class SqliteTables:
 
 
 class SqliteAside:
-    """A snapshot of SQLite reads what was committed at its first look, also over a swap: pages are kept for it."""
+    """Shadow tables in a file. A snapshot keeps reading what was committed at its first read, even across a swap:
+    SQLite keeps its pages."""
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
@@ -94,7 +95,7 @@ class SqliteAside:
             yield SqliteTables(transaction.connection)
 
     def filled(self) -> None:
-        """Nothing to do: whole tables are swapped."""
+        """Do nothing: whole tables are swapped."""
 
     @contextmanager
     def swap(self) -> Iterator[SqliteTables]:
@@ -112,14 +113,15 @@ class SqliteAside:
             return {view.name: count(f'SELECT COUNT(*) FROM "{view.name}"').fetchone()[0] for view in VIEWS}
 
     def _require_ours(self, connection: sqlite3.Connection) -> None:
-        # A row, not a lock: it is read with the tables it speaks of, and a killed rebuild leaves nothing that blocks.
+        # A row, not a lock: it is read together with the tables that it describes, and a killed rebuild blocks nothing.
         found = connection.execute("SELECT value FROM meta WHERE name = ?", (_META,)).fetchone()
         if found is None or found[0] != self._ours:
             raise taken_over()
 
 
 def rebuild_within(connection: sqlite3.Connection) -> None:
-    """As `rebuild`, in the transaction that the connection is in: nobody else writes, and all becomes durable at once.
+    """Rebuild as `rebuild` does, in the connection's current transaction: no other process writes, and all becomes
+    durable at once.
 
     Raises StoreError for a log that cannot be folded.
     """
@@ -136,7 +138,7 @@ def left_over(connection: sqlite3.Connection) -> bool:
 
 
 def _require_known_schema(connection: sqlite3.Connection) -> None:
-    """A newer minor may have views and columns that this build would lose."""
+    """Reject a newer minor, whose views and columns this build would lose."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > MAJOR * MINORS_PER_MAJOR + MINOR:
         raise StoreError(

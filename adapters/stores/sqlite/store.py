@@ -25,20 +25,20 @@ WAL_WRITE_LOCK: Final = 120
 """Byte of the -shm file that a writer locks: https://www.sqlite.org/walformat.html#wal_locks."""
 
 RECOVERY: Final = 2.0
-"""Seconds for another to set up or clear away the write-ahead log; nothing else holds up a reader."""
+"""Seconds for another process to set up or remove the write-ahead log; nothing else delays a reader."""
 
 _BUSY_NAP: Final = 0.001
 
 
 class SqliteStore:
-    """An opened file of ours (see opening.py). Safe in threads, not over a fork.
+    """An open store file (see opening.py). Thread-safe; must not be used across a fork.
 
     `clock`: microseconds UTC; `steady`: microseconds of a clock that all processes of a boot share.
     """
 
     remote = False
     session_salt = ""
-    """Read when the store was opened: no connection is needed for it."""
+    """Read when the store was opened; using it needs no connection."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class SqliteStore:
         steady: Callable[[], int] = platform.steady,
     ) -> None:
         self.path = path
-        self._path = str(path)  # a Path costs a microsecond at every stat
+        self._path = str(path)  # os.stat of a Path costs another microsecond
         self.gate = gate
         self.clock = clock
         self._steady = steady
@@ -80,7 +80,7 @@ class SqliteStore:
         return size_of(self.path)
 
     def connect(self) -> sqlite3.Connection:
-        """A new connection, configured; the caller closes it through `gate`."""
+        """Open and configure a connection; the caller must hold the write lock to close it."""
         self._require_in_place()
         try:
             connection = sqlite3.connect(
@@ -92,7 +92,7 @@ class SqliteStore:
         return connection
 
     def changed(self) -> bool:
-        """Whether another connection committed since this was asked last; 3 µs. For one thread at a time."""
+        """Whether another connection committed since the previous call; 3 µs. For one thread at a time."""
         if self._closed:
             return True
         try:
@@ -100,18 +100,18 @@ class SqliteStore:
                 self._watcher = self.connect()
             seen, self._data_version = self._data_version, self._watcher.execute("PRAGMA data_version").fetchone()[0]
         except (sqlite3.Error, UnavailableError):
-            return True  # whoever looks then learns the cause
+            return True  # the reader that this wakes gets the error
         return seen != self._data_version
 
     def close(self) -> None:
-        """Close all connections behind the gate: closing the last one moves the WAL into the file."""
+        """Close all connections while holding the write lock: closing the last one moves the WAL into the file."""
         if self._closed or self._owner != os.getpid():
             return
         self._closed = True
         try:
             self.gate.acquire(time.monotonic() + 1.0)
         except UnavailableError:
-            _keep_for_ever(self)  # somebody is stuck in the gate: nobody may close outside it, but for the kernel
+            _keep_for_ever(self)  # the write lock is stuck: without it only the kernel may close connections
             return
         try:
             if self._writing is not None:
@@ -129,8 +129,8 @@ class SqliteStore:
     def detach_after_fork(self) -> None:
         """In a forked child: use nothing of the parent's, and never close its connections.
 
-        SQLite in the child believes that it has the locks of these connections, which stayed with the parent:
-        closing one, or opening the file again, could clear away a write-ahead log that others use.
+        SQLite in the child believes that it has the locks of these connections, which stayed with the parent: closing
+        one, or opening the file again, could remove a write-ahead log that others use.
         """
         _keep_for_ever(self)
         if not self._closed and self._identity is not None:
@@ -139,7 +139,7 @@ class SqliteStore:
         self.gate.close()
 
     def rollback_interrupted(self) -> None:
-        """After an interrupt: undo and release whatever this thread still has of a transaction."""
+        """After an interrupt: roll back and release this thread's transaction, if any."""
         if self.gate.is_mine():
             self.end()
 
@@ -156,10 +156,11 @@ class SqliteStore:
             connection.close()
 
     def discard(self, connection: sqlite3.Connection) -> None:
-        """Close a connection that may have cached a wrong read, behind the gate, because it may be the last one."""
+        """Close a connection that may have cached a wrong read. Holds the write lock, because it may be the last
+        one."""
         self._discarded.append(connection)
         if self.gate.is_mine():
-            return  # the transaction of this thread closes it when it ends
+            return  # this thread's transaction closes it at its end
         with suppress(UnavailableError):
             self.gate.acquire(time.monotonic())
             try:
@@ -168,7 +169,7 @@ class SqliteStore:
                 self.gate.release()
 
     def begin(self, deadline: float) -> SqliteTransaction:
-        """Take the gate and begin; whoever begins calls `end`. Raises UnavailableError, having let go again."""
+        """Acquire the write lock and begin; the caller must call `end`. On UnavailableError the lock is released."""
         undisturbed = self.gate.acquire(deadline)
         try:
             return self._begin(deadline, undisturbed)
@@ -181,7 +182,7 @@ class SqliteStore:
             raise
 
     def end(self) -> None:
-        """Undo what was not committed, and let go of the gate."""
+        """Roll back what was not committed, and release the write lock."""
         try:
             self._leave_none_open()
             self._close_discarded()
@@ -215,28 +216,28 @@ class SqliteStore:
                 return writing
 
     def commit(self, transaction: SqliteTransaction) -> None:
-        """Make durable what was written. Raises UnavailableError, with `in_doubt` where it cannot know."""
+        """Make the changes durable. Raises UnavailableError, with `in_doubt` if the result is unknown."""
         if not transaction.wrote:
             return
         try:
             transaction.connection.execute("COMMIT")
         except sqlite3.Error as error:
-            # What was not written whole cannot come back; what was written but not synced may, after a crash.
+            # An incomplete write cannot come back; what was written but not synced may, after a crash.
             sure = is_busy(error) or code_of(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
             self.forget_after(error)
             raise refusal_of(error, in_doubt=not sure, second_look=self.second_look) from error
         transaction.committed()
 
     def forget_after(self, error: sqlite3.Error) -> None:
-        """Write through a new connection after reported damage, because this one may have cached a wrong read."""
+        """Replace the write connection after reported damage, because it may have cached a wrong read."""
         if is_damage(error) and self._writing is not None:
-            self._leave_none_open()  # what a statement still reads would keep the lock of a closed connection
+            self._leave_none_open()  # a statement that still reads would keep the lock of a closed connection
             if self._writing is not None:
                 connection, self._writing = self._writing.connection, None
                 connection.close()
 
     def _leave_none_open(self) -> None:
-        """A transaction left open would lock everybody out, as long as this process lives."""
+        """End every open transaction: one left open would lock out all others as long as this process lives."""
         if self._writing is not None and self._writing.connection.in_transaction:
             try:
                 self._writing.connection.execute("ROLLBACK")
@@ -258,18 +259,18 @@ class SqliteStore:
 
 
 inherited: set[tuple[int, int]] = set()
-"""Files (device, inode) that this process may not open, because it was forked from one that had them open."""
+"""Files (device, inode) that this process may not open, because its parent had them open at the fork."""
 
 
 def _keep_for_ever(thing: object) -> None:
-    """One reference more than anybody knows of: not even the interpreter's end finalizes it."""
+    """Leak a reference, so that not even the interpreter's exit finalizes the object."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 class _SqliteWrite:
-    """One write transaction for the length of a block."""
+    """One write transaction, as a context manager."""
 
     __slots__ = ("_deadline", "_store", "_transaction")
 
@@ -296,7 +297,7 @@ class _SqliteWrite:
 
 
 class _SqliteRead:
-    """A borrowed connection for the length of a block; `snapshot`: in one read transaction."""
+    """A borrowed connection, as a context manager; `snapshot`: in one read transaction."""
 
     __slots__ = ("_connection", "_snapshot", "_store")
 
@@ -306,9 +307,9 @@ class _SqliteRead:
 
     def __enter__(self) -> SqliteReader:
         self._connection = self._store.borrow()
-        now = self._store.clock()  # before the first look: what is renewed later is not taken for ended
+        now = self._store.clock()  # before the first read: a claim renewed later must not look expired
         if self._snapshot:
-            self._connection.execute("BEGIN")  # looks at nothing yet, so it cannot fail
+            self._connection.execute("BEGIN")  # reads nothing yet, so it cannot fail
         return SqliteReader(self._connection, now)
 
     def __exit__(
@@ -329,7 +330,7 @@ class _SqliteRead:
 
 
 def identity_of(path: Path | str) -> tuple[int, int] | None:
-    """Device and inode of a file, None where nothing stands."""
+    """Device and inode of a file, None if it is missing."""
     try:
         status = os.stat(path)
     except OSError:

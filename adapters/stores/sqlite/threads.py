@@ -1,4 +1,4 @@
-"""Threads through one connection to a file: their rows, and the events that these lead to."""
+"""Threads through one connection to a file: their rows, and the events that these refer to."""
 
 import sqlite3
 import sys
@@ -21,11 +21,11 @@ _SELECT_DATUM: Final = f"{select_from(DATA)} WHERE thread = ? AND live = 1 AND k
 _SELECT_CHANGED: Final = f"SELECT key FROM {DATA.name} WHERE thread = ? AND version > ? ORDER BY key LIMIT ?"
 _RESULTS: Final = f"SELECT name FROM {ITEMS.name} WHERE thread = ? AND kind = 'result' AND version > ?"
 _SELECT_CHECKSUMS: Final = f"{_RESULTS} ORDER BY version"
-_SELECT_CHECKSUM: Final = f"{_RESULTS} AND name = ? AND name <> ''"  # as the index has it, or it would not be used
+_SELECT_CHECKSUM: Final = f"{_RESULTS} AND name = ? AND name <> ''"  # the index's exact condition; else it is not used
 
 
 class SqliteThreads:
-    """A part of the reader."""
+    """The part of the reader that reads threads."""
 
     connection: sqlite3.Connection
 
@@ -84,8 +84,8 @@ class SqliteThreads:
 
 @cache
 def seek(column: str, stream: str, bound: str) -> str:
-    """The last version of a stream whose column, which never falls, is at most a bound, by halves. The statement of
-    each kind of store; `stream`, `bound`: its parameters."""
+    """Binary search for the last version of a stream whose column, which never decreases, is at most a bound. A
+    statement for any store; `stream`, `bound`: its parameters."""
     events = f"FROM {EVENTS_TABLE} WHERE originator_id = {stream}"
     fits = f"EXISTS (SELECT 1 {events} AND originator_version = (low + high + 1) / 2 AND {column} <= {bound})"
     last = f"SELECT originator_version {events} ORDER BY originator_version DESC LIMIT 1"
@@ -99,7 +99,7 @@ def seek(column: str, stream: str, bound: str) -> str:
 
 @cache
 def _select_events(kinds: int, newest: bool, with_key: bool) -> str:
-    """One statement, so that all kinds are read at the same moment; each by its own stretch of the index."""
+    """One statement, so that all kinds are read at the same moment; each reads its own range of the index."""
     order = "ORDER BY version DESC" if newest else "ORDER BY version"
     named = " AND name = ? AND name <> ''" if with_key else ""
     place = f"thread = ? AND kind = ? AND version > ? AND version < ?{named}"
