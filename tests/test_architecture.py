@@ -104,9 +104,7 @@ def test_the_rule_of_imports_finds_what_it_forbids(monkeypatch: pytest.MonkeyPat
 
 def test_every_folder_of_adapters_is_a_layer() -> None:
     adapters = ROOT / "adapters"
-    folders = {
-        path.name for path in adapters.iterdir() if path.is_dir() and path.name not in ("package", "__pycache__")
-    }
+    folders = {file.relative_to(adapters).parts[0] for file in adapters.glob("*/**/*.py")} - {"package"}
     assert folders | {"domain", "projections", "compose"} == set(BELOW)
     assert {path.name for path in adapters.glob("*.py")} == {"__init__.py", "compose.py"}
 
