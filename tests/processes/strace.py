@@ -12,10 +12,10 @@ import pytest
 
 from tests.processes.workers import Worker
 
-WHEN = 200
+WHEN = 400
 """The disturbed call's number in the life of a worker's child, which first makes as many idle calls as it takes."""
-MOST = 150
-"""More calls of one kind than opening, writing three values and a thread, and closing take."""
+MOST = 350
+"""More calls of one kind than a migration takes, or opening, writing three values and a thread, and closing."""
 
 
 @functools.cache
