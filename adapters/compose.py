@@ -25,7 +25,7 @@ from holdlog.domain.message import Caller
 from holdlog.domain.refusals import StoreError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.nats.background import NatsBeside
+    from holdlog.adapters.nats.background import BackgroundRelay
     from holdlog.adapters.nats.lead import Lead
     from holdlog.adapters.nats.options import NatsOptions
     from holdlog.adapters.stores.event_log.findings import Finding
@@ -38,11 +38,11 @@ _log = logging.getLogger("holdlog")
 
 
 def open_holdlog(
-    place: str | Path,
+    location: str | Path,
     settings: Settings | None = None,
     session: SessionId | None = None,
     what: str = "python",
-    tell: Callable[[str], None] = _log.info,
+    report: Callable[[str], None] = _log.info,
 ) -> Engine:
     """Open the store at `place`: `:memory:`, a file, or a PostgreSQL URL. `session`: of callers that name no other;
     without one, this process is a separate session. `what`: describes this process in lists of connections. `tell`:
@@ -51,23 +51,23 @@ def open_holdlog(
     """
     session = session or SessionId("process", process_session())
     settings = settings or Settings()
-    if str(place) == MEMORY:
+    if str(location) == MEMORY:
         memory = MemoryStore()
         server = Liveness()
         caller, identity = _identified(memory, session)
         calls = Requests(settings, platform.now, platform.steady, server.connected, identity)
         return _kept(Engine(memory, ProcessNotifier(), caller, calls, server, settings, identity))
-    if is_url(str(place)):
-        return _kept(_open_database(str(place), session, settings, what))
+    if is_url(str(location)):
+        return _kept(_open_database(str(location), session, settings, what))
     from holdlog.adapters.stores.sqlite.opening import open_sqlite
 
-    path = file_of(place)
-    store = open_sqlite(path, tell=tell)
-    bell = MachineNotifier(path.with_name(path.name + ".bells"), store.changed)
+    path = file_of(location)
+    store = open_sqlite(path, report=report)
+    notifier = MachineNotifier(path.with_name(path.name + ".bells"), store.changed)
     caller, identity = _identified(store, session)
     server = ProcessLiveness(path, caller.session or "", what)
     calls = Requests(settings, platform.now, platform.steady, server.connected, identity)
-    return _kept(Engine(store, bell, caller, calls, server, settings, identity))
+    return _kept(Engine(store, notifier, caller, calls, server, settings, identity))
 
 
 def named_session(text: str | None) -> SessionId | None:
@@ -88,20 +88,20 @@ def _identified(store: "Store", session: SessionId) -> tuple[Caller, Identity]:
 def _open_database(url: str, session: SessionId, settings: Settings, what: str) -> Engine:
     require_database(url)
     from holdlog.adapters.stores.postgres.opening import open_postgres
-    from holdlog.adapters.stores.postgres.session import PostgresLiveness, SessionBell
+    from holdlog.adapters.stores.postgres.session import DatabaseNotifier, PostgresLiveness
 
     store = open_postgres(url)
-    bell = SessionBell()
-    bell.session = server = PostgresLiveness(store, bell.wake, what)
+    notifier = DatabaseNotifier()
+    notifier.session = server = PostgresLiveness(store, notifier.wake, what)
     caller, identity = _identified(store, session)
     server.session = caller.session or ""
     calls = Requests(settings, store.now, store.steady, server.connected, identity)
-    return Engine(store, bell, caller, calls, server, settings, identity)
+    return Engine(store, notifier, caller, calls, server, settings, identity)
 
 
-def file_of(place: str | Path) -> Path:
+def file_of(location: str | Path) -> Path:
     """Resolve to the path that all processes use: the files next to a store need one name for all."""
-    return Path(os.path.realpath(Path(place).expanduser()))
+    return Path(os.path.realpath(Path(location).expanduser()))
 
 
 def require_database(url: str) -> None:
@@ -115,69 +115,69 @@ def require_database(url: str) -> None:
         raise StoreError(f"{error.name or 'libpq'} is missing; pip install 'holdlog[postgres]'") from None
 
 
-def store_exists(place: str | Path) -> bool:
+def store_exists(location: str | Path) -> bool:
     """Whether a store exists there; if not, `open_holdlog` creates one. Raises StoreError, UnavailableError."""
-    if str(place) == MEMORY:
+    if str(location) == MEMORY:
         return True
-    if isinstance(place, Path) or not is_url(place):
-        return os.path.lexists(place)
-    require_database(place)
+    if isinstance(location, Path) or not is_url(location):
+        return os.path.lexists(location)
+    require_database(location)
     from holdlog.adapters.stores.postgres import opening
 
-    return opening.store_exists(place)
+    return opening.store_exists(location)
 
 
-def open_shadow_tables(place: str | Path, tell: Callable[[str], None]) -> "tuple[Store, ShadowTables] | None":
+def open_shadow_tables(location: str | Path, report: Callable[[str], None]) -> "tuple[Store, ShadowTables] | None":
     """The store and the tables of one rebuild of it; None if there is no store. Raises StoreError, UnavailableError."""
-    if not store_exists(place):
+    if not store_exists(location):
         return None
-    if isinstance(place, str):
+    if isinstance(location, str):
         from holdlog.adapters.stores.postgres.opening import open_postgres
-        from holdlog.adapters.stores.postgres.shadow_tables import PostgresAside
+        from holdlog.adapters.stores.postgres.shadow_tables import PostgresShadowTables
 
-        database = open_postgres(place)
-        return database, PostgresAside(database)
+        database = open_postgres(location)
+        return database, PostgresShadowTables(database)
     from holdlog.adapters.stores.sqlite.opening import open_sqlite
-    from holdlog.adapters.stores.sqlite.shadow_tables import SqliteAside
+    from holdlog.adapters.stores.sqlite.shadow_tables import SqliteShadowTables
 
-    file = open_sqlite(place, tell=tell)
-    return file, SqliteAside(file)
+    file = open_sqlite(location, report=report)
+    return file, SqliteShadowTables(file)
 
 
-def examine(place: str | Path, progress: Callable[[int, int], None] = lambda done, total: None) -> "list[Finding]":
+def examine(location: str | Path, progress: Callable[[int, int], None] = lambda done, total: None) -> "list[Finding]":
     """Diagnose a store. Raises StoreError for a URL that cannot name a store."""
-    if isinstance(place, str):
-        require_database(place)
+    if isinstance(location, str):
+        require_database(location)
         from holdlog.adapters.stores.postgres import doctor
 
-        return doctor.examine(place, progress)
+        return doctor.examine(location, progress)
     from holdlog.adapters.stores.sqlite.doctor import examine
 
-    return examine(place, progress)
+    return examine(location, progress)
 
 
-def open_lead(place: str | Path, options: "NatsOptions") -> "Lead":
+def open_lead(location: str | Path, options: "NatsOptions") -> "Lead":
     """The lead that relays of one store with the same target use to agree on which of them publishes."""
     from holdlog.adapters.nats.lead import FileLead, SoleLead
 
-    if str(place) == MEMORY:
+    if str(location) == MEMORY:
         return SoleLead()
-    if is_url(str(place)):
+    if is_url(str(location)):
         from holdlog.adapters.stores.postgres.lead import DatabaseLead
 
-        return DatabaseLead(str(place), options.target)
-    path = file_of(place)
+        return DatabaseLead(str(location), options.target)
+    path = file_of(location)
     return FileLead(path.with_name(f"{path.name}.relay-{options.target:08x}"))
 
 
-def publish_to_nats(engine: Engine, place: str | Path, options: "NatsOptions") -> "NatsBeside":
+def publish_to_nats(engine: Engine, location: str | Path, options: "NatsOptions") -> "BackgroundRelay":
     """Publish the store's events to NATS and use its messages as notifications, in the background until `stop` is
     called.
     NATS may be down. Raises NatsError for invalid options.
     """
-    from holdlog.adapters.nats.background import NatsBeside
+    from holdlog.adapters.nats.background import BackgroundRelay
 
-    background = NatsBeside(engine.store, engine.notifier, open_lead(place, options), options)
+    background = BackgroundRelay(engine.store, engine.notifier, open_lead(location, options), options)
     background.start()
     return background
 
@@ -209,10 +209,10 @@ class ProcessLiveness(Liveness):
     def _lives(self, server: str) -> bool:
         return server != "" and is_connected(self._path, server)
 
-    def tell(self, what: str) -> None:
+    def describe(self, what: str) -> None:
         """Describe this process more exactly, once more is known."""
         if self._presence is not None:
-            self._presence.tell(what)
+            self._presence.describe(what)
 
     def close(self) -> None:
         if self._presence is not None:

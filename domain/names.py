@@ -31,7 +31,7 @@ _INVISIBLE: Final = frozenset(
 )
 """Characters that are invisible alone: Default_Ignorable_Code_Point (Unicode TR 44), and the blank braille pattern."""
 
-_LOOKS_BLANK: Final = frozenset(f"{_JOINERS}\u2800\ufffc\U00016fe4\U0001d159")
+_BLANK_LOOKING: Final = frozenset(f"{_JOINERS}\u2800\ufffc\U00016fe4\U0001d159")
 """Characters that RFC 8264 allows (joiners only in some contexts), although most fonts draw nothing for them."""
 
 _NAMELESS: Final = {
@@ -90,7 +90,7 @@ def require_allowed(text: str) -> str:
     if len(text) > 4 * MAX_NAME:  # too long in any normal form, as in `_normalized`
         return text
     text = unicodedata.normalize("NFC", text)
-    blank = next(filter(looks_blank, text), None)
+    blank = next(filter(appears_blank, text), None)
     if blank is not None:
         raise ValueError(f"must not contain {_called(blank)}")
     try:
@@ -100,9 +100,9 @@ def require_allowed(text: str) -> str:
     return text
 
 
-def looks_blank(character: str) -> bool:
+def appears_blank(character: str) -> bool:
     """Whether most fonts draw nothing, or only a space, for a character other than the ASCII space."""
-    return character in _LOOKS_BLANK or character in _INVISIBLE or (character.isspace() and character != " ")
+    return character in _BLANK_LOOKING or character in _INVISIBLE or (character.isspace() and character != " ")
 
 
 @lru_cache(_REMEMBERED)

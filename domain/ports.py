@@ -108,7 +108,7 @@ class LeaseWrites(Leases, Protocol):
     def drop(self, keys: Iterable[tuple[str, int]]) -> None:
         """Remove leases."""
 
-    def heard(self, who: Who, server: str, now: int) -> None:
+    def record_call(self, who: Who, server: str, now: int) -> None:
         """Record a call of the agent: renew each of its leases of which an eighth has passed. If its session had ended,
         `server` keeps alive again all that the session holds or waits for."""
 
@@ -329,7 +329,7 @@ class Store(Protocol):
         """Open a reader whose reads all see the log at one position."""
 
     def transaction(
-        self, deadline: float, ahead: Callable[[], Prefetch] | None = None
+        self, deadline: float, prefetch: Callable[[], Prefetch] | None = None
     ) -> AbstractContextManager[Transaction]:
         """Begin a transaction, durable when the block ends. `deadline` (`time.monotonic` seconds) limits the wait to
         begin. Remote stores call `ahead`.

@@ -228,8 +228,8 @@ def _written(value: Json, by: str, expires_at: int | None, ended: ValueExpired |
     return [written] if ended is None else [ended, written]
 
 
-def _merged(operation: Merge, standing: Record) -> Json:
-    value = merged(standing.value, operation.patch)
+def _merged(operation: Merge, record: Record) -> Json:
+    value = merged(record.value, operation.patch)
     if value.is_above(operation.max_bytes):
         raise TooLargeError(operation.max_bytes)
     return value

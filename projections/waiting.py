@@ -21,25 +21,25 @@ EVERYTHING: Final = ("*",)
 
 
 def wait_until(
-    look: Callable[[], Found | None], bell: Notifier, timeout: float, ended: Callable[[], bool] = lambda: False
+    read: Callable[[], Found | None], notifier: Notifier, timeout: float, ended: Callable[[], bool] = lambda: False
 ) -> Found | None:
     """Return what `look` finds, or None after `timeout` seconds. Blocks the thread; no read stays open meanwhile.
 
     `ended`: whether the caller stopped waiting; checked at each notification."""
     deadline = time.monotonic() + timeout
     rung = threading.Event()
-    with bell.listen(rung.set):
+    with notifier.listen(rung.set):
         while True:
             rung.clear()
-            found = look()
+            found = read()
             if found is not None or ended():
                 return found
             if not rung.wait(max(0.0, deadline - time.monotonic())):
-                return look()
+                return read()
 
 
 async def wait_until_async(
-    look: Callable[[], Awaitable[Found | None]],
+    read: Callable[[], Awaitable[Found | None]],
     listening: AbstractContextManager[asyncio.Event],
     timeout: float,
     ended: Callable[[], bool] = lambda: False,
@@ -48,12 +48,12 @@ async def wait_until_async(
     with listening as rung:
         try:
             async with asyncio.timeout(timeout):
-                while (found := await look()) is None and not ended():
+                while (found := await read()) is None and not ended():
                     await rung.wait()
                     rung.clear()
                 return found
         except TimeoutError:
-            return await look()
+            return await read()
 
 
 # --- interests

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from holdlog.adapters.cli.main import parsed
 from holdlog.adapters.http.openapi.document import DESCRIBED, document
-from holdlog.adapters.http.operations.routes import PATIENCE
+from holdlog.adapters.http.operations.routes import PROBE_TIMEOUT
 from tests.test_containers import instruction
 
 ROOT = Path(__file__).parents[1]
@@ -52,7 +52,7 @@ def test_probes_ask_for_paths_that_are_there_and_wait_longer_than_the_server_doe
         assert probe["httpGet"]["path"] in served
         assert served[probe["httpGet"]["path"]]["get"]["security"] == []
         assert probe["httpGet"]["port"] == CONTAINER["ports"][0]["name"]
-        assert probe["timeoutSeconds"] > PATIENCE
+        assert probe["timeoutSeconds"] > PROBE_TIMEOUT
     assert CONTAINER["livenessProbe"]["httpGet"]["path"] == "/healthz"
     assert CONTAINER["readinessProbe"]["httpGet"]["path"] == "/readyz"
 

@@ -75,7 +75,7 @@ class BlockingQuery(NamedTuple, Generic[Answered]):
     than a coroutine should block its loop.
     """
 
-    look: Callable[[Reader, float], Answered | None]
+    read: Callable[[Reader, float], Answered | None]
     timed_out: Callable[[Reader, float], Answered]
     seconds: float
     concerns: tuple[str, ...] = EVERYTHING

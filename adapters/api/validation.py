@@ -97,13 +97,13 @@ def number_of_seconds(given: object, argument: str, least: float = 0.0, most: fl
 def first_finding(error: ValidationError, by: str = "by") -> str:
     """The argument and what is wrong with it; an unknown argument that is too long or unprintable is not repeated."""
     finding = error.errors(include_url=False, include_input=False)[0]
-    place = ""
+    path = ""
     for part in finding["loc"]:
-        place = part if isinstance(part, str) else f"{place}[{part}]" if place else ""
+        path = part if isinstance(part, str) else f"{path}[{part}]" if path else ""
     message = what_is_wrong(finding)
-    if len(place) > MAX_SHOWN or not place.isprintable():
-        place = "arguments"
-    return f"{by if place == 'by' else place}: {message}" if place else message
+    if len(path) > MAX_SHOWN or not path.isprintable():
+        path = "arguments"
+    return f"{by if path == 'by' else path}: {message}" if path else message
 
 
 def what_is_wrong(finding: ErrorDetails) -> str:

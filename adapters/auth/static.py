@@ -13,7 +13,7 @@ SHORT: Final = 16
 """Characters; a shorter token can be guessed."""
 
 
-def static_token(environ: Mapping[str, str], file: str | None, tell: Callable[[str], None]) -> str | None:
+def static_token(environ: Mapping[str, str], file: str | None, report: Callable[[str], None]) -> str | None:
     """The static token from `file`, else HOLDLOG_AUTH_TOKEN or the file that HOLDLOG_AUTH_TOKEN_FILE names; None if
     none is set.
 
@@ -34,11 +34,13 @@ def static_token(environ: Mapping[str, str], file: str | None, tell: Callable[[s
         raise InvalidError(f"{named}: the token is empty")
     if not text.isascii() or not text.isprintable() or " " in text:
         raise InvalidError(f"{named}: a token has visible ASCII characters only, and no blanks")
-    place = file if file is not None else environ.get(f"{VARIABLE}_FILE")
-    if place is not None and _others_read(Path(place).expanduser()):
-        tell(f"{place} can be read by others on this machine; chmod 600 keeps the token to you")
+    path = file if file is not None else environ.get(f"{VARIABLE}_FILE")
+    if path is not None and _others_read(Path(path).expanduser()):
+        report(f"{path} can be read by others on this machine; chmod 600 keeps the token to you")
     if len(text) < SHORT:
-        tell(f"the token has fewer than {SHORT} characters and can be guessed; `openssl rand -hex 32` makes a good one")
+        report(
+            f"the token has fewer than {SHORT} characters and can be guessed; `openssl rand -hex 32` makes a good one"
+        )
     return text
 
 

@@ -87,7 +87,7 @@ def serve_http(
     from holdlog.adapters.cli.texts import print_note
     from holdlog.adapters.compose import open_holdlog, publish_to_nats
     from holdlog.adapters.http.app import build_app
-    from holdlog.adapters.http.edge.key_quota import Room
+    from holdlog.adapters.http.edge.key_quota import KeyQuota
     from holdlog.adapters.http.running import bound_socket, server_of, url_of
     from holdlog.adapters.http.shutdown import Shutdown
     from holdlog.adapters.http.tenants import Tenants
@@ -95,14 +95,14 @@ def serve_http(
 
     def prepare(store: "Engine") -> None:
         if http.max_keys:
-            store.room = Room(store, http.max_keys).require
+            store.check_quota = KeyQuota(store, http.max_keys).require
 
     http = http_options_of(options)
     mcp = build_server(None, groups, options.tool_prefix)
     bound = bound_socket(http.host, http.port)
     engine = background = None
     try:
-        engine = open_holdlog(place, settings, what="http", tell=print_note)
+        engine = open_holdlog(place, settings, what="http", report=print_note)
         prepare(engine)
         verifier = _verifier_of(options, engine, print_note)
         _require_safe(options, bound.getsockname()[0], verifier is not None)
@@ -177,7 +177,7 @@ def _verifier_of(options: argparse.Namespace, engine: "Engine", tell: Callable[[
             "auth: there is no token; make one with holdlog token create --name me --allow 'admin:*',"
             " or name one with --auth-token-file"
         )
-    return verifier if options.auth or options.open_tokens or verifier.is_asked_for() else None
+    return verifier if options.auth or options.open_tokens or verifier.is_requested() else None
 
 
 def _jwt_of(options: argparse.Namespace) -> "JwtOptions | None":

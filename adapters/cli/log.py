@@ -74,7 +74,7 @@ def run_log(options: argparse.Namespace) -> int:
     place = place_of(options.db)
     if not store_exists(place):
         return no_store(place, expected=named_place(options.db) is not None)
-    engine = open_holdlog(place, Settings(workspaces=workspaces_of(options)), what="holdlog log", tell=print_note)
+    engine = open_holdlog(place, Settings(workspaces=workspaces_of(options)), what="holdlog log", report=print_note)
     try:
         kinds = None if options.kinds is None else options.kinds.split(",")
         places = (options.namespace, options.prefix, kinds, options.resource, options.agent, options.thread)

@@ -142,7 +142,7 @@ def run_subscribe(options: argparse.Namespace) -> int:
     place = place_of(options.db) if named or nats.name is None else None
     engine = None
     if place is not None and store_exists(place):
-        engine = open_holdlog(place, what="holdlog subscribe", tell=print_note)
+        engine = open_holdlog(place, what="holdlog subscribe", report=print_note)
     elif place is not None and named:
         raise StoreError(f"there is no store at {without_password(place)}")
 
@@ -172,9 +172,9 @@ def run_relay(options: argparse.Namespace) -> int:
     place = place_of(options.db)
     if isinstance(place, Path) and not os.path.lexists(place):
         raise StoreError(f"there is no store at {place}")
-    engine = open_holdlog(place, what="holdlog relay", tell=print_note)
+    engine = open_holdlog(place, what="holdlog relay", report=print_note)
     try:
-        teller = _Teller(nats.place, options.json, options.once)
+        teller = _Teller(nats.address, options.json, options.once)
         relay = Relay(engine.store, engine.notifier, open_lead(place, nats), nats, teller.told)
         return run_until_ended(relay.run(options.once))
     finally:

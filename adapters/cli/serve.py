@@ -141,7 +141,7 @@ def run_serve(options: argparse.Namespace) -> int:
     nats = nats_options_of(options) if options.nats else None
     if over_http:
         return serve_http(options, place, settings, groups, nats)
-    engine = open_holdlog(place, settings, session=local_session(), what="mcp stdio", tell=print_note)
+    engine = open_holdlog(place, settings, session=local_session(), what="mcp stdio", report=print_note)
     engine.keep_sessions()
     background = publish_to_nats(engine, place, nats) if nats is not None else None
 

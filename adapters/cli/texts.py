@@ -12,7 +12,7 @@ from holdlog.adapters.api.values import responses
 from holdlog.adapters.api.values.presenter import named
 from holdlog.adapters.api.values.responses import Result
 from holdlog.adapters.operating_system.location import without_password
-from holdlog.domain.names import looks_blank, mixed_scripts
+from holdlog.domain.names import appears_blank, mixed_scripts
 
 NEXT_STEP = "the first claim or set creates it, such as: holdlog claim README.md; --db names another store"
 WIDEST_VALUE = 60
@@ -40,7 +40,7 @@ def printable(text: str, kept: str = "\n") -> str:
 def marked(name: str) -> str:
     """The name of an agent or resource, safe from look-alikes: mixed scripts are marked, invisible characters are
     escaped as in JSON."""
-    shown = "".join(_escaped(each) if looks_blank(each) else each for each in name)
+    shown = "".join(_escaped(each) if appears_blank(each) else each for each in name)
     return f"{shown} (mixed scripts)" if mixed_scripts(name) else shown
 
 

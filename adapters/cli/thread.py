@@ -92,7 +92,7 @@ def _run(ask: Ask, options: argparse.Namespace) -> int:
     place = place_of(options.db)
     if not store_exists(place):
         return texts.no_store(place)
-    engine = open_holdlog(place, what="holdlog thread", tell=texts.print_note)
+    engine = open_holdlog(place, what="holdlog thread", report=texts.print_note)
     try:
         body = ask(engine, options)
     except InvalidError as error:

@@ -185,7 +185,7 @@ def _list(options: argparse.Namespace) -> int:
     place = lasting_place(options.db)
     if not store_exists(place):
         return texts.no_store(place)
-    engine = open_holdlog(place, what="holdlog token", tell=texts.print_note)
+    engine = open_holdlog(place, what="holdlog token", report=texts.print_note)
     try:
         with engine.store.reader() as reader:
             tokens, now = reader.tokens(None, -1), reader.at
@@ -254,7 +254,7 @@ def _changed(options: argparse.Namespace, command: "TokenCommand", must_exist: b
     place = lasting_place(options.db)
     if must_exist and not store_exists(place):
         return texts.no_store(place)
-    engine: Engine = open_holdlog(place, what="holdlog token", tell=texts.print_note)
+    engine: Engine = open_holdlog(place, what="holdlog token", report=texts.print_note)
     try:
         return engine.change_token(command, engine.caller)
     except (StoreError, UnavailableError):

@@ -66,4 +66,4 @@ async def refused(request: Request, error: Exception) -> Response:
     try:
         return answer(calls.refused(error), status, headers)
     except HoldlogError:
-        return failed(calls.line_of(error), status, headers)
+        return failed(calls.describe(error), status, headers)

@@ -15,7 +15,7 @@ from holdlog.adapters.auth.identity import Identity
 from holdlog.adapters.auth.principal import Principal
 from holdlog.adapters.http.answers import failed
 from holdlog.adapters.http.edge.addresses import address_of
-from holdlog.adapters.http.edge.auth_throttle import Guesses
+from holdlog.adapters.http.edge.auth_throttle import AuthThrottle
 from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.mcp.calling import OPEN_REQUEST
 from holdlog.adapters.runtime.engine import Engine
@@ -41,7 +41,7 @@ class Authentication:
         self._app = app
         self._spaces = spaces
         self._verifier = verifier
-        self._guesses = Guesses()
+        self._throttle = AuthThrottle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in OPEN or (scope["path"], scope["method"]) == ("/token", "POST"):
@@ -102,10 +102,10 @@ class Authentication:
         if text is None:
             return failed("a token is required, as Authorization: Bearer or x-token", 401, _CHALLENGE)
         address = address_of(scope)
-        if seconds := self._guesses.pause(address, text):
+        if seconds := self._throttle.pause(address, text):
             return failed("too many tokens of this address were not valid", 429, {"retry-after": str(seconds)})
         principal = await self._verifier.verify(text)
-        self._guesses.told(address, text, principal is not None)
+        self._throttle.record(address, text, principal is not None)
         if principal is None:
             return not_valid()
         return principal

@@ -28,14 +28,14 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, Done]) -> Done
     """The result of the work; None if the client disconnects first: then the work is cancelled and has ended. For
     requests whose body was read."""
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_gone(receive))
+    disconnect = asyncio.ensure_future(_gone(receive))
     try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({working, disconnect}, return_when=asyncio.FIRST_COMPLETED)
         return working.result() if working.done() else None
     finally:
-        for task in (working, leaving):
+        for task in (working, disconnect):
             task.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
+        await asyncio.gather(working, disconnect, return_exceptions=True)
 
 
 async def _gone(receive: Receive) -> None:

@@ -37,7 +37,7 @@ RETRY: Final = 1000
 """Milliseconds after which a client reconnects."""
 
 STREAM: Final = "text/event-stream"
-_PLACES: Final = ("namespace", "prefix", "resource", "thread", "agent")
+_FILTERS: Final = ("namespace", "prefix", "resource", "thread", "agent")
 _PAGE: Final = ("limit", "wait")
 _WHOLE: Final = re.compile("[0-9]{1,19}")
 
@@ -49,7 +49,7 @@ async def events(request: Request) -> Response:
     streams = STREAM in request.headers.get("accept", "") and request.method == "GET"
     _require_known(query, () if streams else _PAGE)
     kinds = [kind for given in query.getlist("kinds") for kind in given.split(",")] or None
-    choice = context.requests.choice(kinds=kinds, **{name: query[name] for name in _PLACES if name in query})
+    choice = context.requests.choice(kinds=kinds, **{name: query[name] for name in _FILTERS if name in query})
     if streams:
         return await _stream(request, context, choice)
     after, limit = _number(query.get("after", "0"), "after"), _number(query.get("limit", str(EVENTS_PAGE)), "limit")
@@ -77,7 +77,7 @@ class EventStream(Response):
     def __init__(self, context: RequestContext, choice: EventFilter, after: int) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
-        self._served = context
+        self._context = context
         self._choice = choice
         self._after = after
 
@@ -87,39 +87,41 @@ class EventStream(Response):
     async def _answer(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         try:
-            await _say(send, f"retry: {RETRY}\n\n")
-            await self._tell(send)
+            await _send(send, f"retry: {RETRY}\n\n")
+            await self._send_events(send)
             async with asyncio.timeout(SEND_SECONDS):
                 await send({"type": "http.response.body", "body": b""})
         except TimeoutError:
             _log.info("a stream of events was cut off: its client takes nothing")
 
-    async def _tell(self, send: Send) -> None:
+    async def _send_events(self, send: Send) -> None:
         """Send one piece. Raises TimeoutError when the client reads nothing."""
         position, marked = self._after, -1
         try:
-            async with aclosing(follow(self._served.engine, self._choice, position, HEARTBEAT)) as coming:
+            async with aclosing(follow(self._context.engine, self._choice, position, HEARTBEAT)) as coming:
                 async for came in coming:
-                    if not await self._served.still():
+                    if not await self._context.still():
                         break
                     position = came.position
                     if came.events:
-                        await _say(send, "".join(_event(event, self._choice) for event in came.events))
+                        await _send(send, "".join(_event(event, self._choice) for event in came.events))
                     else:
-                        await _say(send, _bookmark(position) if position > marked else ":\n\n")
+                        await _send(send, _bookmark(position) if position > marked else ":\n\n")
                         marked = position
-            await _say(send, _bookmark(position))
+            await _send(send, _bookmark(position))
         except HoldlogError as error:
-            await _say(send, f"event: end\ndata: {json.dumps({'message': self._served.requests.line_of(error)})}\n\n")
+            await _send(
+                send, f"event: end\ndata: {json.dumps({'message': self._context.requests.describe(error)})}\n\n"
+            )
 
 
-async def _say(send: Send, text: str) -> None:
+async def _send(send: Send, text: str) -> None:
     async with asyncio.timeout(SEND_SECONDS):
         await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
 
 
-def _event(happened: RenderedEvent, choice: EventFilter) -> str:
-    return f"id: {happened.position}\nevent: {happened.kind}\ndata: {happened.text(choice.sees)}\n\n"
+def _event(event: RenderedEvent, choice: EventFilter) -> str:
+    return f"id: {event.position}\nevent: {event.kind}\ndata: {event.text(choice.sees)}\n\n"
 
 
 def _bookmark(position: int) -> str:
@@ -131,13 +133,13 @@ def _end(engine: Engine) -> int:
         return reader.position()
 
 
-def _require_known(asked: QueryParams, more: tuple[str, ...]) -> None:
-    known = ("after", "kinds", *_PLACES, *more)
-    for name in asked:
+def _require_known(parameters: QueryParams, more: tuple[str, ...]) -> None:
+    known = ("after", "kinds", *_FILTERS, *more)
+    for name in parameters:
         if name not in known:
             what = "is no argument of this request" if name not in _PAGE else "is for pages; a stream goes on"
             raise InvalidError(f"{shown(name)}: {what}; it takes {', '.join(known)}")
-        if name != "kinds" and len(asked.getlist(name)) > 1:
+        if name != "kinds" and len(parameters.getlist(name)) > 1:
             raise InvalidError(f"{name}: is given twice")
 
 

@@ -34,20 +34,20 @@ class Tenants:
 
     def __init__(
         self,
-        place: Path | str,
+        location: Path | str,
         main: Engine,
         settings: Settings,
         most_open: int | None = None,
         prepare: Callable[[Engine], None] = lambda engine: None,
     ) -> None:
         self.main = main
-        self._place = place
+        self._location = location
         self._settings = settings
         self._prepare = prepare
         remote = main.store.remote
         self._most_open = most_open or (MOST_OPEN_IN_DATABASE if remote else MOST_OPEN)
         self._most_idle = MOST_IDLE_IN_DATABASE if remote else MOST_IDLE
-        if place == MEMORY:
+        if location == MEMORY:
             self._most_idle = self._most_open
         self._spaces: dict[str, _Space] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -87,19 +87,19 @@ class Tenants:
             space.users -= 1
             self._left(name, space)
 
-    def place_of(self, name: str) -> Path | str:
+    def location_of(self, name: str) -> Path | str:
         """The location of a tenant's store. Raises InvalidError."""
         try:
             space_name(name)
         except ValueError as error:
             raise InvalidError(f"space: {error}") from None
-        if self._place == MEMORY:
+        if self._location == MEMORY:
             return MEMORY
-        if isinstance(self._place, str) and is_url(self._place):
-            from holdlog.adapters.stores.postgres.target import place_of_space
+        if isinstance(self._location, str) and is_url(self._location):
+            from holdlog.adapters.stores.postgres.target import location_of_space
 
-            return place_of_space(self._place, name)
-        path = file_of(self._place)
+            return location_of_space(self._location, name)
+        path = file_of(self._location)
         return path.with_name(path.name + ".spaces") / f"{name}.db"
 
     def finish_waiting(self) -> None:
@@ -120,17 +120,17 @@ class Tenants:
         while (space := self._spaces.get(name)) is not None and space.closing is not None:
             await asyncio.shield(space.closing)  # its files are closed before they are opened again
         if space is None or space.failed:
-            place = self.place_of(name)
-            self._make_room()
-            opening = asyncio.ensure_future(asyncio.to_thread(self._open, place))
+            location = self.location_of(name)
+            self._evict()
+            opening = asyncio.ensure_future(asyncio.to_thread(self._open, location))
             space = self._spaces[name] = _Space(opening)
         space.users += 1
         return space
 
-    def _open(self, place: Path | str) -> Engine:
-        if isinstance(place, Path):
-            require_private(place.parent)  # before a link in its place is resolved
-        engine = open_holdlog(place, self._settings, what="http")
+    def _open(self, location: Path | str) -> Engine:
+        if isinstance(location, Path):
+            require_private(location.parent)  # before a link in its place is resolved
+        engine = open_holdlog(location, self._settings, what="http")
         engine.writer.watch = self._watch
         engine.own_names = self._own_names
         self._prepare(engine)
@@ -149,11 +149,11 @@ class Tenants:
             for other in idle[: max(0, len(idle) - self._most_idle)]:
                 self._close(other, self._spaces[other])
 
-    def _make_room(self) -> None:
+    def _evict(self) -> None:
         """Close an idle tenant to open another. Raises UnavailableError when all are in use."""
         if sum(space.closing is None for space in self._spaces.values()) < self._most_open:
             return
-        idle = [] if self._place == MEMORY else self._idle()
+        idle = [] if self._location == MEMORY else self._idle()
         if not idle:
             raise UnavailableError(f"{self._most_open} spaces are in use, which is the most (--max-spaces); try again")
         self._close(idle[0], self._spaces[idle[0]])

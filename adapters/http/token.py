@@ -21,7 +21,7 @@ from holdlog.domain.refusals import InvalidError
 from holdlog.domain.times import utc
 from holdlog.domain.token import IssueToken
 
-ASKED: Final = b"token=new"
+NEW_TOKEN: Final = b"token=new"
 """The body that echoValue's documents send."""
 ALLOW: Final = ("read:*", "write:*", "claim:*")
 LIFETIME: Final = 2 * 365 * 24 * 60 * 60
@@ -36,7 +36,7 @@ async def issue(request: Request) -> Response:
     if not request.app.state.options.open_tokens:
         return failed("tokens are given by who runs this server: holdlog token create, or --open-tokens", 403)
     arguments(request.scope)
-    if (await request.body()).strip() != ASKED:
+    if (await request.body()).strip() != NEW_TOKEN:
         raise InvalidError("body: must be token=new")
     name = f"open-{secrets.token_hex(8)}"
     token = fresh(name)

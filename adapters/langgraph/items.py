@@ -83,14 +83,14 @@ def item(reader: Reader, record: Record, labels: Labels) -> VersionedItem | None
         return None
     if not is_item(record):
         raise InvalidError(f"{record.namespace}/{record.key}: holds a value that is no object, which an item must be")
-    return VersionedItem(**_told(reader, record, labels))
+    return VersionedItem(**_fields(reader, record, labels))
 
 
 def found_item(reader: Reader, record: Record, labels: Labels) -> VersionedSearchItem:
-    return VersionedSearchItem(**_told(reader, record, labels))
+    return VersionedSearchItem(**_fields(reader, record, labels))
 
 
-def _told(reader: Reader, record: Record, labels: Labels) -> ItemFields:
+def _fields(reader: Reader, record: Record, labels: Labels) -> ItemFields:
     first = reader.history(record.stream, 2, 1) if record.version > 1 else []
     updated_at = utc(record.updated_at)
     return {

@@ -46,15 +46,15 @@ def below(reader: Reader, prefix: Labels) -> Iterator[tuple[str, Labels]]:
             yield text, labels
 
 
-def listed(reader: Reader, asked: ListNamespacesOp) -> list[Labels]:
+def listed(reader: Reader, operation: ListNamespacesOp) -> list[Labels]:
     """The matching namespaces, sorted and without duplicates, also if only their first labels are requested."""
-    conditions = asked.match_conditions or ()
+    conditions = operation.match_conditions or ()
     found = {
-        labels[: asked.max_depth]
+        labels[: operation.max_depth]
         for _, labels in below(reader, _certain(conditions))
         if all(_matches(condition, labels) for condition in conditions)
     }
-    return sorted(found)[asked.offset : asked.offset + asked.limit]
+    return sorted(found)[operation.offset : operation.offset + operation.limit]
 
 
 def _encoded(label: object) -> str:

@@ -55,16 +55,18 @@ class Batch:
         all_operations = list(operations)
         self.results: list[Result] = [None] * len(all_operations)
         self._by = by
-        self._looks = {index: _look(calls, it) for index, it in enumerate(all_operations) if not isinstance(it, PutOp)}
+        self._reads = {
+            index: _read_of(calls, it) for index, it in enumerate(all_operations) if not isinstance(it, PutOp)
+        }
         self._writes = [_written(calls, by, it) for it in all_operations if isinstance(it, PutOp)]
         self._optional = [it for it in self._writes if isinstance(it, Delete) and it.expected_version is None]
-        self._standing: set[ItemAddress] = set()
+        self._existing: set[ItemAddress] = set()
         self._large = any(isinstance(it, SearchOp | ListNamespacesOp) for it in all_operations)
 
     @property
     def read(self) -> Query[None] | None:
         """The query that fills the results, and finds which deletions apply; None if nothing has to be read."""
-        return Query(self._read, self._large) if self._looks or self._optional else None
+        return Query(self._read, self._large) if self._reads or self._optional else None
 
     @property
     def write(self) -> CommandRequest[None] | None:
@@ -77,29 +79,29 @@ class Batch:
     def met_a_deletion(self, refusal: NotFoundError) -> bool:
         """Whether an item to be deleted was deleted meanwhile, which is fine: then read and write again."""
         gone = (refusal.facts.get("namespace"), refusal.facts.get("key"))
-        return any(gone == _place(it) for it in self._optional)
+        return any(gone == _address(it) for it in self._optional)
 
     def _read(self, reader: Reader) -> None:
-        for index, look in self._looks.items():
-            self.results[index] = look(reader)
-        found = {_place(it): reader.record(it.namespace, it.key) for it in self._optional}
-        self._standing = {place for place, record in found.items() if seen(record, reader.at).live}
+        for index, read in self._reads.items():
+            self.results[index] = read(reader)
+        found = {_address(it): reader.record(it.namespace, it.key) for it in self._optional}
+        self._existing = {address for address, record in found.items() if seen(record, reader.at).live}
 
     def _needed(self) -> Iterator[Operation]:
         """All writes except deletions of missing items, which LangGraph ignores."""
-        existing = set(self._standing)
+        existing = set(self._existing)
         for operation in self._writes:
-            place = _place(operation)
+            address = _address(operation)
             if not isinstance(operation, Delete):
-                existing.add(place)
-            elif operation.expected_version is None and place not in existing:
+                existing.add(address)
+            elif operation.expected_version is None and address not in existing:
                 continue
             else:
-                existing.discard(place)
+                existing.discard(address)
             yield operation
 
 
-def _look(calls: Requests, operation: Op) -> StoreRead:
+def _read_of(calls: Requests, operation: Op) -> StoreRead:
     match operation:
         case GetOp(namespace=labels, key=key):
             record = calls.record(text_of(labels), key).answer
@@ -150,9 +152,9 @@ def _records(reader: Reader, namespace: str) -> Iterator[Record]:
     return chunks(lambda key, size: reader.records(namespace, "", key, size, False), None, lambda it: it.key)
 
 
-def _require_page(asked: SearchOp | ListNamespacesOp) -> None:
-    whole(asked.limit, "limit")
-    whole(asked.offset, "offset")
+def _require_page(operation: SearchOp | ListNamespacesOp) -> None:
+    whole(operation.limit, "limit")
+    whole(operation.offset, "offset")
 
 
 def _seconds(minutes: float | None) -> float | None:
@@ -162,5 +164,5 @@ def _seconds(minutes: float | None) -> float | None:
         raise InvalidError("ttl: must be a number of minutes, more than 0, up to ten years") from None
 
 
-def _place(operation: Operation) -> ItemAddress:
+def _address(operation: Operation) -> ItemAddress:
     return operation.namespace, operation.key

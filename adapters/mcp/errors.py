@@ -22,7 +22,7 @@ _log = logging.getLogger("holdlog")
 
 
 @contextmanager
-def told(ctx: ServerRequestContext[Any, Any], uri: str, calls: Requests, prefix: str) -> Iterator[None]:
+def translated(ctx: ServerRequestContext[Any, Any], uri: str, calls: Requests, prefix: str) -> Iterator[None]:
     """Turn a refusal in the block into an error with a one-line message; its data is what a tool would return."""
     try:
         yield
@@ -52,7 +52,7 @@ def _error(error: HoldlogError, calls: Requests) -> tuple[int, str, dict[str, An
         case NotFoundError():
             return NOT_FOUND_BEFORE, "there is no value now", calls.refused(error).body()
         case StoreError():
-            return INTERNAL_ERROR, calls.line_of(error), {}
+            return INTERNAL_ERROR, calls.describe(error), {}
         case _:
             body = calls.refused(error).body()
             return INTERNAL_ERROR, str(body.get("message", "refused")), body

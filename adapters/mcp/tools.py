@@ -231,12 +231,12 @@ class Tools:
     async def _write(
         self, call: Callable[[], CommandRequest[Answered]], reason: str | None = None, receipt: str | None = None
     ) -> ToolResult:
-        return await self._told(
+        return await self._respond(
             lambda: self._engine.write_async(call(), caller(current_context.get().caller, reason=reason)), receipt
         )
 
     async def _claim(self, ctx: Context, call: Callable[[], ClaimRequest[Answered]], receipt: str | None) -> ToolResult:
-        return await self._told(
+        return await self._respond(
             lambda: _with_progress(
                 ctx, self._engine.claim_async(call(), current_context.get().caller), self._progress_every
             ),
@@ -244,7 +244,7 @@ class Tools:
         )
 
     async def _read(self, call: Callable[[], Query[Answered]]) -> ToolResult:
-        return await self._told(lambda: self._engine.read_async(call()))
+        return await self._respond(lambda: self._engine.read_async(call()))
 
     async def _wait(self, ctx: Context, call: Callable[[], BlockingQuery[Answered]]) -> ToolResult:
         async def waited() -> Answered:
@@ -253,13 +253,13 @@ class Tools:
                 raise InvalidError("the token is not valid (any more)")  # later losses are not for this call
             return found
 
-        return await self._told(waited)
+        return await self._respond(waited)
 
-    async def _told(self, run: Callable[[], Awaitable[Any]], receipt: str | None = None) -> ToolResult:
+    async def _respond(self, run: Callable[[], Awaitable[Any]], receipt: str | None = None) -> ToolResult:
         """Return every outcome as a response; only bad arguments and bugs are errors of the call. `receipt`: shown by
         the caller."""
         who = current_context.get().caller
-        self._engine.lease_maintenance.heard(who.session)
+        self._engine.lease_maintenance.record_call(who.session)
         try:
             try:
                 result = await run()
@@ -271,7 +271,7 @@ class Tools:
         except SealedError as error:
             return failed(f"{error}. Nothing was written: tell the person you work for, who can start holdlog there.")
         except (InvalidError, StoreError) as error:
-            return failed(self._requests.line_of(error))
+            return failed(self._requests.describe(error))
         except Exception:
             _log.exception("a call failed")
             return failed("internal error of holdlog; its log on stderr tells more")

@@ -20,7 +20,7 @@ from holdlog.domain.refusals import HoldlogError
 
 STOPS_WITHIN: Final = 2.0
 """Seconds to wait for the thread to end."""
-MENDED_EVERY: Final = 30.0
+RETRY_EVERY: Final = 30.0
 """Seconds between attempts when NATS rejects us: an administrator has to change something first."""
 GATHER: Final = 0.0005
 """Seconds within which messages cause one notification."""
@@ -28,19 +28,19 @@ GATHER: Final = 0.0005
 _log = logging.getLogger("holdlog.nats")
 
 
-class NatsBeside:
+class BackgroundRelay:
     """Relay and notifier of one server. Failures are logged, once per change, and retried forever."""
 
-    def __init__(self, store: Store, bell: ProcessNotifier, lead: Lead, options: NatsOptions) -> None:
+    def __init__(self, store: Store, notifier: ProcessNotifier, lead: Lead, options: NatsOptions) -> None:
         """Check the options. Raises NatsError for invalid ones, such as missing files."""
         options.arguments()
         self._store = store
-        self._notifier = bell
+        self._notifier = notifier
         self._lead = lead
         self._options = options
         self._loop = asyncio.new_event_loop()
         self._main: asyncio.Task[None] | None = None
-        self._said: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="holdlog-nats", daemon=True)
         self.status = Status("connecting")
@@ -75,10 +75,10 @@ class NatsBeside:
     async def _both(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._relay())
-            group.create_task(self._hear())
+            group.create_task(self._listen_for_events())
 
     async def _relay(self) -> None:
-        relay = Relay(self._store, self._notifier, self._lead, self._options, self._told)
+        relay = Relay(self._store, self._notifier, self._lead, self._options, self._log_status)
         while True:
             try:
                 await relay.run()
@@ -86,9 +86,9 @@ class NatsBeside:
                 self._warn("relay", str(error))
             except Exception:
                 _log.exception("the relay failed; it begins again")
-            await asyncio.sleep(MENDED_EVERY)
+            await asyncio.sleep(RETRY_EVERY)
 
-    async def _hear(self) -> None:
+    async def _listen_for_events(self) -> None:
         pause = Pause()
         while True:
             try:
@@ -110,32 +110,32 @@ class NatsBeside:
         ended = asyncio.Event()
         ringing = False
 
-        def ring() -> None:
+        def notify() -> None:
             nonlocal ringing
             ringing = False
             self._notifier.wake()
 
-        async def heard(_: Msg) -> None:
+        async def received(_: Msg) -> None:
             nonlocal ringing
             if not ringing:
                 ringing = True
-                loop.call_later(GATHER, ring)
+                loop.call_later(GATHER, notify)
 
         async with connect(self._options, "bell", ended.set) as client:
-            await client.subscribe(f"{self._options.root(store_id)}.>", cb=heard)
+            await client.subscribe(f"{self._options.root(store_id)}.>", cb=received)
             await client.flush()
             pause.reset()
-            ring()  # events may have been published before the subscription
+            notify()  # events may have been published before the subscription
             await ended.wait()
 
-    def _told(self, status: Status) -> None:
+    def _log_status(self, status: Status) -> None:
         self.status = status
         if status.error is not None:
             self._warn("relay", status.error)
-        elif status.state == "publishing" and self._said.pop("relay", None) is not None:
+        elif status.state == "publishing" and self._logged.pop("relay", None) is not None:
             _log.warning("NATS is back; the relay publishes again from position %d", status.position)
 
     def _warn(self, who: str, text: str) -> None:
-        if self._said.get(who) != text:
-            self._said[who] = text
+        if self._logged.get(who) != text:
+            self._logged[who] = text
             _log.warning("%s; everything else goes on, and events are published when it is mended", text)

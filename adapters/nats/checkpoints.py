@@ -37,9 +37,9 @@ class Checkpoints:
                 self._bucket = await js.create_key_value(bucket=bucket, description="places of durable subscribers")
             except BadRequestError:  # another subscriber created it at the same moment
                 self._bucket = await js.key_value(bucket)
-        revision, position, by = await self._look()
+        revision, position, by = await self._read()
         if self._revision and position is not None and by != self._by:
-            raise self._taken()
+            raise self._conflict()
         self._revision = revision
         return position
 
@@ -50,12 +50,12 @@ class Checkpoints:
         try:
             self._revision = await self._bucket.update(self._name, value, last=self._revision)
         except KeyWrongLastSequenceError:
-            revision, kept, by = await self._look()
+            revision, kept, by = await self._read()
             if kept is not None and by != self._by:
-                raise self._taken() from None
+                raise self._conflict() from None
             self._revision = await self._bucket.update(self._name, value, last=revision)
 
-    async def _look(self) -> tuple[int, int | None, str]:
+    async def _read(self) -> tuple[int, int | None, str]:
         """Revision, position, and who saved it; None when nobody did, or it was deleted. Raises NatsError."""
         assert self._bucket is not None
         try:
@@ -68,5 +68,5 @@ class Checkpoints:
         except (ValueError, KeyError, TypeError):
             raise NatsError(f"the place of the durable name {self._name} cannot be read; delete that key") from None
 
-    def _taken(self) -> NatsError:
+    def _conflict(self) -> NatsError:
         return NatsError(f"another subscriber took the durable name {self._name}; each needs a name of its own")

@@ -67,10 +67,10 @@ async def connect(options: NatsOptions, what: str, lost: Callable[[], None] = la
                 )
         except FAILURES as error:
             if any(isinstance(it, ssl.SSLCertVerificationError) for it in (*errors, error)):
-                raise NatsError(f"the certificate of {options.place} is not trusted; see --nats-ca") from None
+                raise NatsError(f"the certificate of {options.address} is not trusted; see --nats-ca") from None
             seen = [str(it).lower() for it in (*errors, error)]
             if any(word in text for text in seen if _TOO_LATE not in text for word in _REFUSED):
-                raise NatsError(f"{options.place} refuses the credentials") from None
+                raise NatsError(f"{options.address} refuses the credentials") from None
             raise (errors[-1] if errors else error) from None
         except Exception as error:  # invalid seed or credentials file: the library raises whatever it met
             if options.nkey or options.credentials:
@@ -87,20 +87,20 @@ def reason(error: BaseException, options: NatsOptions) -> str:
     """One line for people about a failure."""
     match error:
         case ServiceUnavailableError() | NoStreamResponseError():
-            return f"JetStream does not answer at {options.place}"
+            return f"JetStream does not answer at {options.address}"
         case APIError(description=str(description)):
-            return f"{options.place}: {description}"
+            return f"{options.address}: {description}"
         case StreamError() | nats.errors.Error():
             message = str(error).removeprefix("nats: ") or type(error).__name__
-            return f"{options.place}: {message}"
+            return f"{options.address}: {message}"
         case TimeoutError():
-            return f"{options.place} does not answer"
+            return f"{options.address} does not answer"
         case ConnectionRefusedError():
-            return f"{options.place} cannot be reached: nobody listens there"
+            return f"{options.address} cannot be reached: nobody listens there"
         case OSError(strerror=str(text)):
-            return f"{options.place} cannot be reached: {text}"
+            return f"{options.address} cannot be reached: {text}"
         case _:
-            return f"{options.place}: {str(error) or type(error).__name__}"
+            return f"{options.address}: {str(error) or type(error).__name__}"
 
 
 class Pause:

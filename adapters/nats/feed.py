@@ -64,17 +64,17 @@ async def feed(
         ),
     )
     loop = asyncio.get_running_loop()
-    delivered, heard = 0, loop.time()
+    delivered, received_at = 0, loop.time()
     try:
         while True:
             try:
                 message = await _next(subscription)
             except nats.errors.TimeoutError:
-                if client.is_closed or loop.time() - heard > SILENCE:
+                if client.is_closed or loop.time() - received_at > SILENCE:
                     raise ConnectionError("the connection was lost") from None
                 yield None
                 continue
-            heard = loop.time()
+            received_at = loop.time()
             headers = message.headers
             if headers and _STATUS in headers and not message.data:
                 await _answer(client, message)

@@ -15,7 +15,7 @@ class Lead(Protocol):
     def take(self) -> bool:
         """Try to acquire the lead; returns whether this relay has it now."""
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release the lead."""
 
 
@@ -25,7 +25,7 @@ class SoleLead:
     def take(self) -> bool:
         return True
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Do nothing: no other relay wants it."""
 
 
@@ -52,7 +52,7 @@ class FileLead:
         os.close(descriptor)
         return False
 
-    def leave(self) -> None:
+    def release(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

@@ -48,10 +48,10 @@ class NatsOptions(NamedTuple):
 
     def __repr__(self) -> str:
         """A representation without secrets: it may be logged."""
-        return f"NatsOptions({self.place})"
+        return f"NatsOptions({self.address})"
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """The servers, for people."""
         return ",".join(self.servers)
 

@@ -45,7 +45,7 @@ PAGE_BYTES: Final = 8 * 1024 * 1024
 """Target bytes of a page of values."""
 ACKNOWLEDGED_WITHIN: Final = 5.0
 """Seconds until an acknowledgement."""
-LOOK_EVERY: Final = 1.0
+POLL_EVERY: Final = 1.0
 """Seconds between reads of the log without a notification, and between checks whether the lead is free."""
 STALLED_AFTER: Final = 5.0
 """Seconds without progress of the stream after which a relay with a target publishes next to the leading one."""
@@ -81,16 +81,16 @@ class Relay:
     def __init__(
         self,
         store: Store,
-        bell: Notifier,
+        notifier: Notifier,
         lead: Lead,
         options: NatsOptions,
-        tell: Callable[[Status], None] | None = None,
+        report: Callable[[Status], None] | None = None,
     ) -> None:
         self._store = store
-        self._notifier = bell
+        self._notifier = notifier
         self._lead = lead
         self._options = options
-        self._tell = tell or (lambda status: None)
+        self._report = report or (lambda status: None)
         self._rung = asyncio.Event()
         self._in_flight: deque[tuple[asyncio.Future[Acknowledged], Head]] = deque()
         self._acknowledged = Head(0, 0)
@@ -116,25 +116,25 @@ class Relay:
                 if self._lead.take() or self._is_stalled():
                     await self._session(target)
                     return
-                self._say("waiting")
+                self._report_state("waiting")
                 if target is not None and await self._is_reached(target):
-                    self._say("current")
+                    self._report_state("current")
                     return
-                await asyncio.sleep(LOOK_EVERY)
+                await asyncio.sleep(POLL_EVERY)
                 continue
             except NatsError as error:
                 if not self._worked:
                     raise
-                self._say("failed", str(error))
+                self._report_state("failed", str(error))
             except UnavailableError as error:
-                self._say("failed", str(error))
+                self._report_state("failed", str(error))
             except RefusedError as error:
-                self._say("failed", str(error))
+                self._report_state("failed", str(error))
             except FAILURES as error:
-                self._say("failed", reason(error, self._options))
+                self._report_state("failed", reason(error, self._options))
             finally:
                 self._drop()
-                self._lead.leave()
+                self._lead.release()
             await asyncio.sleep(self._pause.length())
 
     async def _is_reached(self, target: int) -> bool:
@@ -159,14 +159,14 @@ class Relay:
 
     async def _session(self, target: int | None) -> None:
         """Publish through one connection. Returns when the stream has everything up to `target`; None: never."""
-        self._say("connecting")
+        self._report_state("connecting")
         async with connect(self._options, "relay", self._lost) as client:
             js = client.jetstream(timeout=ACKNOWLEDGED_WITHIN)
             store_id = await asyncio.to_thread(self._store_id)
             try:
                 info = await ensure_stream(js, self._options, store_id)
             except ServiceUnavailableError:
-                raise NatsError(f"JetStream is not switched on at {self._options.place} (nats-server -js)") from None
+                raise NatsError(f"JetStream is not switched on at {self._options.address} (nats-server -js)") from None
             with self._woken(asyncio.get_running_loop()):
                 while True:
                     try:
@@ -190,24 +190,24 @@ class Relay:
         publisher = await Publisher(client).open()
         sending = Sending(publisher, self._options, store_id, head, client.max_payload - FOR_HEADERS)
         idle_since = time.monotonic()
-        self._say("publishing")
+        self._report_state("publishing")
         async with aclosing(self._pages(head.position)) as pages:
             async for events, is_more in pages:
                 for recorded in events:
                     while len(self._in_flight) >= WINDOW:
-                        await self._settle()
+                        await self._await_acknowledgements()
                     self._in_flight.append(await sending.send(recorded))
                 last = events[-1].envelope.position if events else head.position
                 is_enough = target is not None and (not events or last >= target)
                 if is_more and not is_enough:
                     continue
                 while self._in_flight:
-                    await self._settle()
+                    await self._await_acknowledgements()
                 if events and not is_enough:
                     idle_since = time.monotonic()
                     continue
                 self._pause.reset()
-                self._say("current")
+                self._report_state("current")
                 if client.is_closed:
                     raise ConnectionError("the connection was lost")
                 if is_enough or (
@@ -216,22 +216,22 @@ class Relay:
                     await self._keep(info)
                 if is_enough:
                     return
-                await self._ring_or_time()
+                await self._notified_or_timeout()
 
     async def _pages(self, position: int) -> AsyncGenerator[tuple[Sequence[Recorded[Event]], bool], None]:
         """Pages of the log above a position, and whether more follow; an empty one when there is nothing new.
 
         Reads on while a full page is sent. Pages of large values are short.
         """
-        ahead: asyncio.Task[Sequence[Recorded[Event]]] | None = None
+        next_page: asyncio.Task[Sequence[Recorded[Event]]] | None = None
         size = FIRST_PAGE
         try:
             while True:
-                if ahead is None:
+                if next_page is None:
                     self._rung.clear()
                     page = await asyncio.to_thread(self._page, position, size)
                 else:
-                    page, ahead = await ahead, None
+                    page, next_page = await next_page, None
                     if not page:
                         continue  # the page was read before the notifier was subscribed to
                 if page:
@@ -239,13 +239,13 @@ class Relay:
                 is_more = len(page) == size
                 if is_more:
                     size = _next_size(page)
-                    ahead = asyncio.create_task(asyncio.to_thread(self._page, position, size))
+                    next_page = asyncio.create_task(asyncio.to_thread(self._page, position, size))
                 yield page, is_more
         finally:
-            if ahead is not None:
-                ahead.cancel()
+            if next_page is not None:
+                next_page.cancel()
 
-    async def _settle(self) -> None:
+    async def _await_acknowledgements(self) -> None:
         """Wait until the oldest message in flight is acknowledged. Raises StreamEndUnknownError if the stream
         stores another message in its place."""
         future, head = self._in_flight.popleft()
@@ -257,20 +257,20 @@ class Relay:
             # In the second case the stream has it: it was published before, and the acknowledgement was lost.
             raise StreamEndUnknownError
         if answer.error is not None:
-            raise RefusedError(f"{self._options.place} takes no event: {answer.error}")
+            raise RefusedError(f"{self._options.address} takes no event: {answer.error}")
         self._acknowledged = head
         self._published += 1
         self._pause.reset()
         if self._published % PAGE == 0:
-            self._say("publishing")
+            self._report_state("publishing")
 
     async def _keep(self, info: StreamInfo) -> None:
         await asyncio.to_thread(self._put_anchor, info)
         self._kept = self._acknowledged.sequence
 
-    async def _ring_or_time(self) -> None:
+    async def _notified_or_timeout(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_EVERY):
+            async with asyncio.timeout(POLL_EVERY):
                 await self._rung.wait()
 
     def _lost(self) -> None:
@@ -287,11 +287,11 @@ class Relay:
             if not future.cancel() and not future.cancelled():
                 future.exception()
 
-    def _say(self, state: State, error: str | None = None) -> None:
+    def _report_state(self, state: State, error: str | None = None) -> None:
         behind = 0
         if state == "publishing":
             behind = self._behind()
-        self._tell(Status(state, self._acknowledged.position, self._published, behind, error))
+        self._report(Status(state, self._acknowledged.position, self._published, behind, error))
 
     # --- the store; all of these may block
 

@@ -24,7 +24,7 @@ OVERLAPS: Final = 10065
 """JetStream's error code for subjects that another stream has (server/errors.json of nats-server)."""
 NAME_IN_USE: Final = 10058
 
-LOOK_BACK: Final = 1000
+OVERLAP: Final = 1000
 """Foreign messages at a stream's end that are skipped."""
 PAGE: Final = 1000
 
@@ -109,13 +109,13 @@ async def find_head(js: JetStreamContext, info: StreamInfo, store_id: str, reade
         known = anchor if anchor is not None and anchor.sequence <= last else Anchor("", base, 0)
         position, missing = _count_on(reader, known.position, last - known.sequence - foreign)
         if missing:
-            raise _ahead(name, f"had {missing:,} events more than this store has")
+            raise _beyond_log(name, f"had {missing:,} events more than this store has")
         return Head(last, position)
     sequence = newest.seq or last
     position, digest = placed(newest.headers, newest.data)
     events = reader.log(position - 1, 1)
     if not events or events[0].envelope.position != position or events[0].envelope.digest.hex() != digest:
-        raise _ahead(name, f"has an event at position {position} that this store has not")
+        raise _beyond_log(name, f"has an event at position {position} that this store has not")
     return Head(max(last, sequence), _count_on(reader, position, last - sequence - foreign)[0])
 
 
@@ -145,7 +145,7 @@ async def _newest(js: JetStreamContext, info: StreamInfo, store_id: str) -> tupl
     while not is_ours(message.headers, store_id):
         foreign += 1
         sequence -= 1
-        if foreign > LOOK_BACK:
+        if foreign > OVERLAP:
             raise NatsError(f"the stream {name} is written by others, too: only holdlog may publish below {root}")
         if sequence < max(1, info.state.first_seq):
             return None, foreign
@@ -178,7 +178,7 @@ def _count_on(reader: Reader, position: int, events: int) -> tuple[int, int]:
     return position, max(0, events)
 
 
-def _ahead(name: str, what: str) -> NatsError:
+def _beyond_log(name: str, what: str) -> NatsError:
     return NatsError(
         f"the stream {name} {what}: the store is an older copy, or another one took its place; "
         "take another name with --nats-name, or delete the stream"

@@ -19,7 +19,7 @@ MAX_POINTER_BYTES = 64 * 1024
 """Limit for a `.git` file and a `commondir` file, each of which contains one path."""
 
 
-class GitPlace(NamedTuple):
+class GitFolders(NamedTuple):
     """A worktree: the folder with its `.git`, its own git folder, and the one that all its siblings share."""
 
     folder: Path
@@ -47,8 +47,8 @@ def find_store(db: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
     start = start_folder(environ, cwd)
     avoided = avoided_folders(environ)
     git = find_git(start, avoided)
-    place = (git.common / "holdlog" if git else own_place(start, avoided)) or _state_place(environ)
-    return resolved(place / STORE_FILE)
+    location = (git.common / "holdlog" if git else own_location(start, avoided)) or _state_location(environ)
+    return resolved(location / STORE_FILE)
 
 
 def prepare_folder(path: Path, environ: Mapping[str, str] = os.environ) -> None:
@@ -129,19 +129,19 @@ def avoided_folders(environ: Mapping[str, str]) -> set[Path]:
         return set()  # no home folder: only the state folder needs one, and checks again
 
 
-def find_git(start: Path, avoided: set[Path]) -> GitPlace | None:
+def find_git(start: Path, avoided: set[Path]) -> GitFolders | None:
     """The nearest worktree upwards of `start`, ignoring one directly in an avoided folder or in `/`.
 
     Raises LocationError for a `.git` file whose target is missing.
     """
     for folder in _upwards(start, avoided):
-        place = git_place(folder)
-        if place is not None and place.common not in avoided and place.common != place.common.parent:
-            return place
+        location = git_folders(folder)
+        if location is not None and location.common not in avoided and location.common != location.common.parent:
+            return location
     return None
 
 
-def own_place(start: Path, avoided: set[Path]) -> Path | None:
+def own_location(start: Path, avoided: set[Path]) -> Path | None:
     """The nearest `.holdlog/` upwards of `start`."""
     for folder in _upwards(start, avoided):
         if stat.S_ISDIR(_mode(folder / OUR_FOLDER)):
@@ -149,7 +149,7 @@ def own_place(start: Path, avoided: set[Path]) -> Path | None:
     return None
 
 
-def _state_place(environ: Mapping[str, str]) -> Path:
+def _state_location(environ: Mapping[str, str]) -> Path:
     # The XDG specification says to ignore a relative path.
     configured = environ.get("XDG_STATE_HOME", "")
     state = Path(configured) if os.path.isabs(configured) else _home(environ) / ".local" / "state"
@@ -162,7 +162,7 @@ def _upwards(start: Path, avoided: set[Path]) -> Iterator[Path]:
             yield folder
 
 
-def git_place(folder: Path) -> GitPlace | None:
+def git_folders(folder: Path) -> GitFolders | None:
     """The repository whose `.git` is in `folder` (gitrepository-layout(5)), None if there is none.
 
     Like git, ignores a folder that is not a repository and rejects a file whose target is missing (LocationError).
@@ -171,7 +171,7 @@ def git_place(folder: Path) -> GitPlace | None:
     mode = _mode(entry)
     if stat.S_ISDIR(mode):
         common = _common_of(entry)
-        return GitPlace(folder, resolved(entry), common) if _is_repository(entry, common) else None
+        return GitFolders(folder, resolved(entry), common) if _is_repository(entry, common) else None
     if not stat.S_ISREG(mode):
         return None
     pointer = pointer_in(entry)
@@ -181,7 +181,7 @@ def git_place(folder: Path) -> GitPlace | None:
     common = _common_of(git_folder)
     if not _is_repository(git_folder, common):
         raise _broken(entry, "leads to no git repository")
-    return GitPlace(folder, resolved(git_folder), common)
+    return GitFolders(folder, resolved(git_folder), common)
 
 
 def _common_of(git_folder: Path) -> Path:
@@ -220,7 +220,7 @@ def _to_create(folder: Path, environ: Mapping[str, str]) -> list[Path]:
         if mode:
             raise LocationError(f"{shown(level)} is not a folder; use --db with a path in a folder")
         missing.append(level)
-    if len(missing) > 1 and folder != resolved(_state_place(environ)):
+    if len(missing) > 1 and folder != resolved(_state_location(environ)):
         raise LocationError(f"folder {shown(missing[1])} does not exist; make it, or use --db with another path")
     return missing[::-1]
 
@@ -275,14 +275,14 @@ def _why(error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 
-def is_url(place: str) -> bool:
+def is_url(location: str) -> bool:
     """Whether the text is meant as a database URL, even with slashes missing: it may contain a password."""
-    return "://" in place or place.startswith(("postgresql:", "postgres:"))
+    return "://" in location or location.startswith(("postgresql:", "postgres:"))
 
 
-def without_password(place: Path | str) -> str:
+def without_password(location: Path | str) -> str:
     """Format a store's location for people, without its password."""
-    if isinstance(place, Path):
-        return str(place)
-    bare = re.sub(r"^(\w+:/*[^:/@]*):.*@", r"\1@", place, flags=re.DOTALL)  # up to the last @, encoded or not
+    if isinstance(location, Path):
+        return str(location)
+    bare = re.sub(r"^(\w+:/*[^:/@]*):.*@", r"\1@", location, flags=re.DOTALL)  # up to the last @, encoded or not
     return re.sub(r"([?&]\w*(?:password|secret)=)[^&]*", r"\1", bare)

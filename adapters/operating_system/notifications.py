@@ -20,9 +20,9 @@ from holdlog.adapters.operating_system.write_lock import lock_file
 from holdlog.domain.refusals import StoreError
 
 MAGIC: Final = b"holdlog bell"
-LOOK_EVERY: Final = 0.1
+POLL_EVERY: Final = 0.1
 """Seconds between polls for writers that do not notify, while a waiter exists."""
-LOOK_EVERY_WITHOUT_LOOPBACK: Final = 0.02
+POLL_EVERY_WITHOUT_LOOPBACK: Final = 0.02
 LINGER: Final = 2.0
 """Seconds that the listener stays up after the last waiter, so that the next waiter can reuse it."""
 _FRESH: Final = 50_000_000
@@ -75,8 +75,8 @@ class MachineNotifier(ProcessNotifier):
         self._changed = changed
         self._namespace = network_namespace()
         self._lock = threading.Lock()
-        self._ear: _Listener | None = None
-        self._mouth: socket.socket | None = None
+        self._listener: _Listener | None = None
+        self._send_socket: socket.socket | None = None
         self._seen = -1
         self._ports: list[int] = []
 
@@ -84,29 +84,31 @@ class MachineNotifier(ProcessNotifier):
         self.wake()
         for port in self._others():
             with suppress(OSError):
-                if self._mouth is None:
-                    self._mouth = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-                    self._mouth.setblocking(False)
-                self._mouth.sendto(MAGIC, ("127.0.0.1", port))
+                if self._send_socket is None:
+                    self._send_socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                    self._send_socket.setblocking(False)
+                self._send_socket.sendto(MAGIC, ("127.0.0.1", port))
 
     @contextmanager
     def listen(self, wake: Callable[[], None]) -> Iterator[None]:
         with super().listen(wake):
             with self._lock:
-                if self._ear is None or not self._ear.keep():
-                    self._ear = _Listener(self._folder, self._namespace, self.wake, self._changed, self._is_awaited)
+                if self._listener is None or not self._listener.keep():
+                    self._listener = _Listener(
+                        self._folder, self._namespace, self.wake, self._changed, self._is_awaited
+                    )
             yield
 
     def close(self) -> None:
         with self._lock:
-            if self._ear is not None:
-                self._ear.stop()
-            if self._mouth is not None:
-                self._mouth.close()
+            if self._listener is not None:
+                self._listener.stop()
+            if self._send_socket is not None:
+                self._send_socket.close()
 
     def detach_after_fork(self) -> None:
-        if self._ear is not None:
-            self._ear.detach_after_fork()
+        if self._listener is not None:
+            self._listener.detach_after_fork()
 
     def _is_awaited(self) -> bool:
         return bool(self._wakers)
@@ -119,7 +121,9 @@ class MachineNotifier(ProcessNotifier):
                 return []
             stamp = status.st_mtime_ns
             if stamp != self._seen or time.time_ns() - stamp < _FRESH:
-                self._ports = [port for port in self._registered() if self._ear is None or port != self._ear.port]
+                self._ports = [
+                    port for port in self._registered() if self._listener is None or port != self._listener.port
+                ]
                 self._seen = stamp
         except OSError:
             return []
@@ -139,11 +143,11 @@ class _Listener:
         self,
         folder: Path,
         namespace: int,
-        heard: Callable[[], None],
+        on_notified: Callable[[], None],
         changed: Callable[[], bool],
         is_awaited: Callable[[], bool],
     ) -> None:
-        self._heard = heard
+        self._on_notified = on_notified
         self._changed = changed
         self._is_awaited = is_awaited
         self._stopped = threading.Event()
@@ -182,8 +186,8 @@ class _Listener:
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            if self._hears():
-                self._heard()
+            if self._receives():
+                self._on_notified()
             now = time.monotonic()
             if self._is_awaited():
                 self._last_awaited = now
@@ -194,17 +198,17 @@ class _Listener:
         if self._socket is not None:
             self._socket.close()
 
-    def _hears(self) -> bool:
+    def _receives(self) -> bool:
         """Wait briefly; True if there may be changes."""
         if self._socket is None:
-            self._stopped.wait(LOOK_EVERY_WITHOUT_LOOPBACK)
+            self._stopped.wait(POLL_EVERY_WITHOUT_LOOPBACK)
             return self._changed()
         try:
             return self._socket.recv(64) == MAGIC or self._changed()
         except TimeoutError:
             return self._changed()
         except OSError:
-            self._stopped.wait(LOOK_EVERY_WITHOUT_LOOPBACK)
+            self._stopped.wait(POLL_EVERY_WITHOUT_LOOPBACK)
             return self._changed()
 
     def _end(self) -> None:
@@ -221,7 +225,7 @@ class _Registration:
     stale one."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        _clear_away_the_dead(folder)
+        _remove_dead_sockets(folder)
         self._path = folder / name
         unready = folder / f".{name}"
         self.descriptor = open_private(unready, os.O_RDWR)
@@ -242,11 +246,11 @@ def _register(folder: Path, name: str) -> _Registration | None:
     except OSError:
         return None
     except StoreError as error:
-        _log.warning("%s; until then, waiting calls poll every %s s", error, LOOK_EVERY)
+        _log.warning("%s; until then, waiting calls poll every %s s", error, POLL_EVERY)
         return None
 
 
-def _clear_away_the_dead(folder: Path) -> None:
+def _remove_dead_sockets(folder: Path) -> None:
     for name in os.listdir(folder):
         with suppress(OSError):
             descriptor = os.open(folder / name, os.O_RDWR | os.O_CLOEXEC | NOFOLLOW)
@@ -261,7 +265,7 @@ def _open_socket() -> socket.socket | None:
     try:
         engine = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         engine.bind(("127.0.0.1", 0))
-        engine.settimeout(LOOK_EVERY)
+        engine.settimeout(POLL_EVERY)
     except OSError:
         return None
     return engine

@@ -69,11 +69,11 @@ def followed(base: str, path: str, known: Sequence[Workspace]) -> WorkspacePath 
             left = (inside, segments[index:]) if inside else left
             step = target
         real = step
-    place = owner(real, known)
-    if place is None and left is not None:
+    found = owner(real, known)
+    if found is None and left is not None:
         (workspace, beginning), rest = left
         return workspace, "/".join((beginning, *rest) if beginning else rest)
-    return place
+    return found
 
 
 def _target(link: str) -> str | None:

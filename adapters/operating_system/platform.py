@@ -100,8 +100,8 @@ def parse_mountinfo(text: str) -> list[Mount]:
     """The mounts in /proc/self/mountinfo (proc_pid_mountinfo(5)), in its order. Skips malformed lines."""
     mounts = []
     for line in text.splitlines():
-        place, separator, origin = line.partition(" - ")
-        fields, kinds = place.split(" "), origin.split(" ")
+        mount, separator, origin = line.partition(" - ")
+        fields, kinds = mount.split(" "), origin.split(" ")
         if separator and len(fields) >= 5 and (device := _device(fields[2], base=10)):
             mounts.append(Mount(_unescaped(fields[4]), _unescaped(kinds[0]), device))
     return mounts
@@ -228,9 +228,9 @@ def _mount(path: Path) -> Mount | None:
 def _device_of_nearest(resolved: str) -> Device | None:
     if sys.platform == "win32":
         return None
-    for place in (resolved, *map(str, PurePosixPath(resolved).parents)):
+    for folder in (resolved, *map(str, PurePosixPath(resolved).parents)):
         try:
-            number = os.stat(place).st_dev
+            number = os.stat(folder).st_dev
         except OSError:
             continue
         return os.major(number), os.minor(number)

@@ -42,17 +42,17 @@ class Presence:
         self._path = path
         self._descriptor = descriptor
         self.server = path.stem
-        self._said = ConnectedProcess(
+        self._state = ConnectedProcess(
             session, os.getpid(), what, datetime.now(UTC).isoformat(timespec="seconds"), _folder_here()
         )
-        self.tell(what)
+        self.describe(what)
 
-    def tell(self, what: str) -> None:
+    def describe(self, what: str) -> None:
         """Describe this process more exactly, once more is known (the client's name)."""
         if self._descriptor < 0:
             return
-        self._said = self._said._replace(what=what[:MAX_TEXT])
-        fields = {name: value for name, value in self._said._asdict().items() if name != "server"}
+        self._state = self._state._replace(what=what[:MAX_TEXT])
+        fields = {name: value for name, value in self._state._asdict().items() if name != "server"}
         text = json.dumps(fields, ensure_ascii=False).encode(errors="replace")
         os.pwrite(self._descriptor, text.ljust(MAX_BYTES), 0)
 

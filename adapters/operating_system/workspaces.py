@@ -13,7 +13,7 @@ from holdlog.adapters.operating_system.location import (
     LocationError,
     avoided_folders,
     expanded,
-    own_place,
+    own_location,
     resolved,
     start_folder,
 )
@@ -25,7 +25,7 @@ from holdlog.domain.refusals import InvalidError
 DEFAULT_NAME: Final = "main"
 """Displayed name of the default workspace, also in `file://main/<path>`; `--workspace` can change it."""
 
-MAX_TOLD: Final = 10
+MAX_LISTED: Final = 10
 """How many workspaces a refusal lists."""
 
 _ROOTS: Final = frozenset({".", "./", "/", ".\\", "\\"})
@@ -55,10 +55,10 @@ class Workspaces:
     `look` lists them; it runs again when a folder that it named has changed, and before a refusal.
     """
 
-    def __init__(self, start: str, look: Callable[[], Known]) -> None:
+    def __init__(self, start: str, find: Callable[[], Known]) -> None:
         self._start = start
-        self._look = look
-        self._known = look()
+        self._find = find
+        self._known = find()
 
     def canonical(self, text: str) -> str:
         """The canonical spelling of a resource: the path in the default workspace, `file://<workspace>/<path>` in
@@ -72,7 +72,7 @@ class Workspaces:
         try:
             return self._stored(text, self._fresh())
         except ValueError:
-            self._known = self._look()  # the stamps do not show that a worktree was moved
+            self._known = self._find()  # the stamps do not show that a worktree was moved
             return self._stored(text, self._known[0])
 
     def claimable(self, text: str) -> str:
@@ -100,13 +100,13 @@ class Workspaces:
 
     def is_folder(self, resource: str) -> bool:
         """Whether a stored resource names an existing folder, without the slash that means everything below it."""
-        roots, path = self._places(resource)
+        roots, path = self._locations(resource)
         return not path.endswith("/") and any(os.path.isdir(f"{root}/{path}") for root in roots)
 
     def is_missing(self, resource: str, given: str) -> bool:
         """Whether a stored resource does not exist and probably never will: its parent folder is missing, too, or its
         path, as given or as stored, is a bare word without slash or dot."""
-        roots, path = self._places(resource)
+        roots, path = self._locations(resource)
         files = [f"{root}/{path.rstrip('/')}" for root in roots]
         if not files or any(os.path.lexists(file) for file in files):
             return False
@@ -130,7 +130,7 @@ class Workspaces:
                 found.setdefault(workspace.resource(path), workspace.name)
         return sorted((name, other) for other, name in found.items() if name)
 
-    def _places(self, resource: str) -> tuple[list[str], str]:
+    def _locations(self, resource: str) -> tuple[list[str], str]:
         """The roots of the known workspaces that contain a stored resource, and its path there."""
         name, path = "", resource
         if resource.startswith(_FILE):
@@ -140,7 +140,7 @@ class Workspaces:
         return [it.root for it in self._fresh() if (it.name == name if name else it.bare)], path
 
     def _require_one_file(self, resource: str) -> None:
-        roots, path = self._places(resource)
+        roots, path = self._locations(resource)
 
         def exists(part: str) -> bool:
             return part != "" and any(os.path.lexists(f"{root}/{part}") for root in roots)
@@ -157,7 +157,7 @@ class Workspaces:
     def _fresh(self) -> Sequence[Workspace]:
         for folder, before in self._known[1].items():
             if stamp(folder) != before:
-                self._known = self._look()
+                self._known = self._find()
                 break
         return self._known[0]
 
@@ -174,17 +174,17 @@ class Workspaces:
             return spelling.canonical(path)
         full, slash = path.rstrip("/"), "/" if path.endswith("/") else ""
         if not absolute:
-            place = followed(base, full, known)
+            found = followed(base, full, known)
         elif lexical := owner(full, known):
-            place = followed(lexical[0].root, lexical[1], known)
+            found = followed(lexical[0].root, lexical[1], known)
         else:
             drive, rest = os.path.splitdrive(full)
-            place = followed(drive, rest.removeprefix("/"), known)
-        if place is None or _DRIVE.match(place[1] + slash):  # reading `C:/x` back would give a drive
+            found = followed(drive, rest.removeprefix("/"), known)
+        if found is None or _DRIVE.match(found[1] + slash):  # reading `C:/x` back would give a drive
             raise ValueError("must lie inside a workspace; name what lies outside custom://<name>")
-        if not place[1]:
+        if not found[1]:
             raise ValueError(_ROOT_ITSELF)
-        return place[0].resource(place[1] + slash)
+        return found[0].resource(found[1] + slash)
 
 
 def find_workspaces(
@@ -204,7 +204,7 @@ def find_workspaces(
     """
     start, avoided = start_folder(environ, cwd), avoided_folders(environ)
     repository = find_repository(start, avoided)
-    own = None if repository else own_place(start, avoided)
+    own = None if repository else own_location(start, avoided)
     default = repository.main if repository else own.parent if own else None
     default = None if default in avoided else default
     names = _named(named, environ, cwd)
@@ -215,7 +215,7 @@ def find_workspaces(
         raise InvalidError(f"--workspace: must not give the name {DEFAULT_NAME}, which the default workspace has")
     folding = cache(folds or folds_case)
 
-    def look() -> Known:
+    def find() -> Known:
         linked = repository.linked() if repository else Linked({}, {})
         called = {default: DEFAULT_NAME, **names} if default else dict(names)
         for folder, root in linked.roots.items():
@@ -226,7 +226,7 @@ def find_workspaces(
         known = [Workspace(called[it], it.as_posix(), it in bare, folding(it.as_posix())) for it in called]
         return sorted(known, key=lambda workspace: -workspace.root.count("/")), linked.seen
 
-    return Workspaces(start.as_posix().rstrip("/"), look)
+    return Workspaces(start.as_posix().rstrip("/"), find)
 
 
 def _named(options: Sequence[str], environ: Mapping[str, str], cwd: Path) -> dict[Path, str]:
@@ -254,5 +254,5 @@ def _root(name: str, known: Sequence[Workspace]) -> str:
         if workspace.name == name:
             return workspace.root
     names = sorted(workspace.name for workspace in known)
-    listed = f"{', '.join(names[:MAX_TOLD])}{', …' if len(names) > MAX_TOLD else ''}" if names else "none here"
+    listed = f"{', '.join(names[:MAX_LISTED])}{', …' if len(names) > MAX_LISTED else ''}" if names else "none here"
     raise ValueError(f"must begin with a known workspace ({listed}); name what is no path custom://<name>")

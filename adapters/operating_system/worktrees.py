@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdlog.adapters.operating_system.location import (
-    GitPlace,
+    GitFolders,
     LocationError,
     find_git,
-    git_place,
+    git_folders,
     pointer_in,
     resolved,
 )
@@ -35,7 +35,7 @@ class Linked(NamedTuple):
 class Repository(NamedTuple):
     """A git repository as seen from one of its worktrees (`here`). `main`: root of the main worktree, None if bare."""
 
-    here: GitPlace
+    here: GitFolders
     main: Path | None
 
     def linked(self) -> Linked:
@@ -86,13 +86,13 @@ def _root_of(entry: Path) -> Path | None:
     """Root of the worktree that git records in `entry`, if the worktree points back to it."""
     try:
         root = resolved((entry / pointer_in(entry / "gitdir")).parent)
-        place = git_place(root)
+        folders = git_folders(root)
     except LocationError:
         return None
-    return root if place and place.git_folder == entry else None
+    return root if folders and folders.git_folder == entry else None
 
 
-def _main(here: GitPlace) -> Path | None:
+def _main(here: GitFolders) -> Path | None:
     """Find the main worktree as git does: `core.worktree`, none if `core.bare`, else the folder that contains `.git`.
 
     A git folder located elsewhere without `core.worktree` is known to its main worktree only.

@@ -24,7 +24,7 @@ class WriteLock:
     def __init__(self, path: Path) -> None:
         """Open the side file. Raises OSError if it cannot be created."""
         self._path = path
-        self._turn = threading.RLock()  # threads of this process share the descriptor, and so the kernel's lock
+        self._thread_lock = threading.RLock()  # threads of this process share the descriptor, and so the kernel's lock
         self._descriptor = -1
         self._open()
         self._mark = f"{os.getpid()} {secrets.token_hex(8)}".encode().ljust(_MARK_BYTES)
@@ -37,11 +37,11 @@ class WriteLock:
         Returns True if no other process acquired the lock since this one did, so what it knows about the store is still
         valid.
         """
-        patience = Deadline(deadline)
-        if not patience.acquire(self._turn):
+        wait = Deadline(deadline)
+        if not wait.acquire(self._thread_lock):
             raise UnavailableError("this process is busy writing; try again")
         try:
-            self._lock(patience)
+            self._lock(wait)
             undisturbed = os.pread(self._descriptor, _MARK_BYTES, 0) == self._mark
             if not undisturbed:
                 os.pwrite(self._descriptor, self._mark, 0)
@@ -55,7 +55,7 @@ class WriteLock:
 
     def is_mine(self) -> bool:
         """Whether this thread holds the write lock, including if it was interrupted right after acquiring it."""
-        return self._turn._is_owned()  # type: ignore[attr-defined, no-any-return]  # as threading.Condition checks it
+        return self._thread_lock._is_owned()  # type: ignore[attr-defined, no-any-return]  # as threading.Condition checks it
 
     def release(self) -> None:
         try:
@@ -64,7 +64,7 @@ class WriteLock:
         except OSError:
             self.close()  # this releases it as well; the next acquire opens it again
         finally:
-            self._turn.release()
+            self._thread_lock.release()
 
     def close(self) -> None:
         """Close the descriptor; in a forked child this leaves the parent's lock alone."""

@@ -30,41 +30,41 @@ def copy(
     """
     from holdlog.adapters.stores.copying.copy import copy_between
 
-    goes_to = _copy_target(target)
+    destination = _copy_target(target)
     with ExitStack() as stack:
         found = _copy_source(source, tell, stack)
-        return copy_between(found, goes_to, seal, progress or (lambda done, total: None), tell)
+        return copy_between(found, destination, seal, progress or (lambda done, total: None), tell)
 
 
-def _copy_source(place: str | Path, tell: Callable[[str], None], stack: ExitStack) -> "CopySource":
-    if _is_database(place):
+def _copy_source(location: str | Path, report: Callable[[str], None], stack: ExitStack) -> "CopySource":
+    if _is_database(location):
         from holdlog.adapters.stores.copying.database import open_source
 
-        return stack.enter_context(open_source(str(place)))
+        return stack.enter_context(open_source(str(location)))
     from holdlog.adapters.stores.copying.file import FileSource
     from holdlog.adapters.stores.sqlite.opening import open_sqlite
 
-    path = file_of(place)
+    path = file_of(location)
     if not os.path.lexists(path):
         raise StoreError(f"there is no store at {path}")
-    return FileSource(stack.enter_context(closing(open_sqlite(path, tell=tell))))
+    return FileSource(stack.enter_context(closing(open_sqlite(path, report=report))))
 
 
-def _copy_target(place: str | Path) -> "Target":
-    if _is_database(place):
+def _copy_target(location: str | Path) -> "Target":
+    if _is_database(location):
         from holdlog.adapters.stores.copying.database import DatabaseCopyTarget
 
-        return DatabaseCopyTarget(str(place))
+        return DatabaseCopyTarget(str(location))
     from holdlog.adapters.stores.copying.file import FileTarget
 
-    return FileTarget(file_of(place))
+    return FileTarget(file_of(location))
 
 
-def _is_database(place: str | Path) -> bool:
+def _is_database(location: str | Path) -> bool:
     """Whether the place is a database. Raises StoreError if it cannot be copied from or to."""
-    if str(place) == MEMORY:
+    if str(location) == MEMORY:
         raise StoreError("a store in memory ends with its process; copy files and databases")
-    if not is_url(str(place)):
+    if not is_url(str(location)):
         return False
-    require_database(str(place))
+    require_database(str(location))
     return True

@@ -44,13 +44,13 @@ class HeldClaim:
     """
 
     def __init__(
-        self, release: ReleaseClaim, taken: ClaimAcquired, answer: Any, resource: Callable[[str, str], str]
+        self, release: ReleaseClaim, acquired: ClaimAcquired, answer: Any, resource: Callable[[str, str], str]
     ) -> None:
-        self.resource = taken.resource
-        self.version = taken.version
-        self.position = taken.position
+        self.resource = acquired.resource
+        self.version = acquired.version
+        self.position = acquired.position
         self.answer: responses.Claimed | responses.AlreadyClaimed = answer
-        self.grants: Grants = ((taken.resource, taken.version), *taken.also)
+        self.grants: Grants = ((acquired.resource, acquired.version), *acquired.also)
         self._release = release
         self._resource = resource
 
@@ -87,115 +87,115 @@ class HeldClaim:
         """The command that releases exactly this grant."""
         return self._release.model_copy(update={"resource": resource, "version": version})
 
-    def _change(self, **told: str | None) -> None:
-        self._release = checked(lambda: ReleaseClaim.model_validate(self._release.model_dump() | told))
+    def _change(self, **details: str | None) -> None:
+        self._release = checked(lambda: ReleaseClaim.model_validate(self._release.model_dump() | details))
 
 
 class HoldOptions(NamedTuple):
     """Parameters of a block. `stand` builds the request that queues for the given rest of `seconds`."""
 
-    stand: Callable[[float], ClaimRequest[Any]]
+    request: Callable[[float], ClaimRequest[Any]]
     seconds: float
     outcome: str | None
 
 
 @contextmanager
-def held(engine: Engine, wish: HoldOptions) -> Iterator[HeldClaim]:
+def held(engine: Engine, options: HoldOptions) -> Iterator[HeldClaim]:
     """Raises BusyError, DeadlockError; at the end, FencedError if the claim was lost and the block did not raise."""
-    block = _Block(engine, wish)
+    block = _Block(engine, options)
 
-    def let_go(releases: Sequence[ReleaseClaim], judge: bool) -> None:
+    def release_all(releases: Sequence[ReleaseClaim], judge: bool) -> None:
         for command in releases:
             try:
-                block.left(command, engine.write(CommandRequest(command, _itself), engine.caller))
+                block.released(command, engine.write(CommandRequest(command, _itself), engine.caller))
             except HoldlogError as refusal:
                 block.refused(refusal, judge)
 
     try:
         claim = None
         while claim is None:
-            claim = block.asked(engine.claim(block.stand(), engine.caller))
+            claim = block.acquired(engine.claim(block.request(), engine.caller))
     except HoldlogError:
-        let_go(block.leaving_the_line(), judge=False)
+        release_all(block.leave_queue(), judge=False)
         raise
     except BaseException:  # interrupted: it is unknown what was granted
-        let_go(block.undoing(), judge=False)
+        release_all(block.undoing(), judge=False)
         raise
     try:
         yield claim
     except BaseException:
-        let_go(block.leaving(), judge=False)
+        release_all(block.release(), judge=False)
         raise
-    let_go(block.leaving(), judge=True)
+    release_all(block.release(), judge=True)
     block.require_kept()
 
 
 @asynccontextmanager
-async def held_async(engine: Engine, wish: HoldOptions) -> AsyncIterator[HeldClaim]:
+async def held_async(engine: Engine, options: HoldOptions) -> AsyncIterator[HeldClaim]:
     """As `held`. The claim of a cancelled block is still released."""
-    block = await engine.run_off_loop(partial(_Block, engine, wish))
+    block = await engine.run_off_loop(partial(_Block, engine, options))
 
-    async def let_go(releases: Sequence[ReleaseClaim], judge: bool) -> None:
+    async def release_all(releases: Sequence[ReleaseClaim], judge: bool) -> None:
         for command in releases:
             try:
-                block.left(command, await engine.write_async(CommandRequest(command, _itself), engine.caller))
+                block.released(command, await engine.write_async(CommandRequest(command, _itself), engine.caller))
             except HoldlogError as refusal:
                 block.refused(refusal, judge)
 
     try:
         claim = None
         while claim is None:
-            claim = block.asked(await engine.claim_async(block.stand(), engine.caller))
+            claim = block.acquired(await engine.claim_async(block.request(), engine.caller))
     except HoldlogError:
-        await _to_its_end(let_go(await engine.run_off_loop(block.leaving_the_line), judge=False))
+        await _to_its_end(release_all(await engine.run_off_loop(block.leave_queue), judge=False))
         raise
     except BaseException:  # cancelled
-        await _to_its_end(let_go(block.undoing(), judge=False))
+        await _to_its_end(release_all(block.undoing(), judge=False))
         raise
     try:
         yield claim
     except BaseException:
-        await _to_its_end(let_go(block.leaving(), judge=False))
+        await _to_its_end(release_all(block.release(), judge=False))
         raise
-    await _to_its_end(let_go(block.leaving(), judge=True))
+    await _to_its_end(release_all(block.release(), judge=True))
     await engine.run_off_loop(block.require_kept)
 
 
 class _Block:
     """What both kinds of blocks share: everything but awaiting."""
 
-    def __init__(self, engine: Engine, wish: HoldOptions) -> None:
+    def __init__(self, engine: Engine, options: HoldOptions) -> None:
         self._engine = engine
-        self._wish = wish
-        self._until = time.monotonic() + wish.seconds
-        self._command = wish.stand(0).command
+        self._options = options
+        self._until = time.monotonic() + options.seconds
+        self._command = options.request(0).command
         self._ending = checked(
             lambda: ReleaseClaim(
                 resource=self._command.resource,
                 agent=self._command.agent,
-                outcome=wish.outcome,  # type: ignore[arg-type]
+                outcome=options.outcome,  # type: ignore[arg-type]
             )
         )
         self._who = Who(self._command.agent, engine.caller.principal, engine.caller.session)
         self._before = self._held()
-        self._stood = False
+        self._queued = False
         self._claim: HeldClaim | None = None
         self._own: Grants = ()
         self._gone: list[tuple[str, int]] = []
         self._refusal: HoldlogError | None = None
 
-    def stand(self) -> ClaimRequest[Any]:
+    def request(self) -> ClaimRequest[Any]:
         """The request that claims. Its response is a pair of the outcome and the usual response."""
-        call = self._wish.stand(max(0.0, self._until - time.monotonic()))
+        call = self._options.request(max(0.0, self._until - time.monotonic()))
         return ClaimRequest(
             call.command, call.again, lambda outcome, reader: (outcome, call.answer(outcome, reader)), call.seconds
         )
 
-    def asked(self, told: tuple[Outcome, Any]) -> HeldClaim | None:
+    def acquired(self, details: tuple[Outcome, Any]) -> HeldClaim | None:
         """Return the claim, or None to queue again. Raises BusyError on a timeout."""
-        outcome, answer = told
+        outcome, answer = details
         if isinstance(outcome, Queued):
-            self._stood = True
+            self._queued = True
             if time.monotonic() < self._until:
                 return None
             raise BusyError(outcome.hold)
@@ -212,9 +212,9 @@ class _Block:
         """Commands that release whatever an interrupted call may have acquired, and its place in the queue."""
         return self._all_but(self._before)
 
-    def leaving_the_line(self) -> list[ReleaseClaim]:
+    def leave_queue(self) -> list[ReleaseClaim]:
         """Commands that leave the queue after a failed wait: they release the ticket, or a grant that came too late."""
-        return self._all_but(self._held()) if self._stood else []
+        return self._all_but(self._held()) if self._queued else []
 
     def _all_but(self, held: set[tuple[str, int]]) -> list[ReleaseClaim]:
         kept = {resource for resource, _ in held}
@@ -229,14 +229,14 @@ class _Block:
         named = reader.leases.of_agent(self._who.agent, self._who.principal)
         return [lease for lease in named if lease.is_of(self._who)]
 
-    def leaving(self) -> list[ReleaseClaim]:
+    def release(self) -> list[ReleaseClaim]:
         assert self._claim is not None
         for grant in self._claim.grants:
             self._engine.lease_maintenance.stop_keeping(*grant)
         self._gone = [grant for grant in self._claim.grants if grant not in self._own]
         return [self._claim.release(*grant) for grant in self._own]
 
-    def left(self, command: ReleaseClaim, outcome: Outcome) -> None:
+    def released(self, command: ReleaseClaim, outcome: Outcome) -> None:
         assert isinstance(outcome, ReleaseOutcome)
         if outcome.already and command.resource is not None and command.version is not None:
             self._gone.append((command.resource, command.version))

@@ -224,7 +224,8 @@ class StateStore:
         Threads that must exclude each other need different agent names.
         """
         return held(
-            self._engine, _wish(self._requests, resource, agent, also, wait_seconds, lease_seconds, mode, note, outcome)
+            self._engine,
+            _hold_options(self._requests, resource, agent, also, wait_seconds, lease_seconds, mode, note, outcome),
         )
 
     def release(
@@ -439,7 +440,8 @@ class AsyncStateStore:
     ) -> AbstractAsyncContextManager[HeldClaim]:
         """As `StateStore.claimed`: `async with store.claimed(…) as claim:`"""
         return held_async(
-            self._engine, _wish(self._requests, resource, agent, also, wait_seconds, lease_seconds, mode, note, outcome)
+            self._engine,
+            _hold_options(self._requests, resource, agent, also, wait_seconds, lease_seconds, mode, note, outcome),
         )
 
     async def release(
@@ -514,7 +516,7 @@ def _with_lost(answer: AnyAnswer, lost: list[responses.Lost]) -> AnyAnswer:
     return answer.model_copy(update={"lost": lost}) if lost else answer
 
 
-def _wish(
+def _hold_options(
     calls: Requests,
     resource: str,
     agent: str,
@@ -525,10 +527,10 @@ def _wish(
     note: str | None,
     outcome: str | None,
 ) -> HoldOptions:
-    def stand(seconds: float) -> ClaimRequest[Any]:
+    def request(seconds: float) -> ClaimRequest[Any]:
         return calls.claim(resource, agent, also, (), lease_seconds, seconds, mode, note)
 
-    return HoldOptions(stand, number_of_seconds(wait_seconds, "wait_seconds"), outcome)
+    return HoldOptions(request, number_of_seconds(wait_seconds, "wait_seconds"), outcome)
 
 
 def back_off(attempt: int) -> float:

@@ -54,10 +54,10 @@ class Subscription:
         self.position = after
         self._options = options
         self._patterns = [pattern_of(it, options.prefix) for it in subjects]
-        self._places = Checkpoints(durable) if durable is not None else None
+        self._checkpoints = Checkpoints(durable) if durable is not None else None
         self._engine = opened
         self._bookmarks = bookmarks
-        self._tell = tell or (lambda line: None)
+        self._report = tell or (lambda line: None)
         self._handled: int | None = None
         self._kept: int | None = None
         self._kept_at = 0.0
@@ -107,7 +107,7 @@ class Subscription:
             except UnavailableError as error:
                 self._complain(f"{error}; trying again")
             except NotFoundError:
-                self._complain(f"{self._options.place} has no stream of that store yet; waiting for its relay")
+                self._complain(f"{self._options.address} has no stream of that store yet; waiting for its relay")
             except FAILURES as error:
                 self._complain(f"{reason(error, self._options)}; trying again")
             await asyncio.sleep(pause.length())
@@ -123,7 +123,7 @@ class Subscription:
         self._worked = True
         if self._complaint is not None:
             self._complaint = None
-            self._tell(f"{self._options.place} is there; going on after position {self.position}")
+            self._report(f"{self._options.address} is there; going on after position {self.position}")
         if self._engine is not None and not source.info.state.messages:
             async for event in self._from_log(source, None):
                 yield event
@@ -161,11 +161,11 @@ class Subscription:
         """Report a problem once, however often it is retried."""
         if line != self._complaint:
             self._complaint = line
-            self._tell(line)
+            self._report(line)
 
     async def _begin(self, js: JetStreamContext, source: EventSource) -> None:
         """Determine the start position, the first time."""
-        kept = await self._places.open(js, str(source.info.config.name)) if self._places is not None else None
+        kept = await self._checkpoints.open(js, str(source.info.config.name)) if self._checkpoints is not None else None
         if self.position is None or (not self._worked and kept is not None):
             if kept is None and self._engine is not None:
                 kept = await asyncio.to_thread(self._log_position)
@@ -175,7 +175,7 @@ class Subscription:
             self.position = kept or 0
         if self._handled is None:
             self._handled = self.position
-        if self._places is not None:
+        if self._checkpoints is not None:
             await self._keep(always=True)
 
     async def _event(self, source: EventSource, message: Published) -> CloudEvent | None:
@@ -229,13 +229,13 @@ class Subscription:
     async def _finished(self, idle: bool = False) -> None:
         """Mark everything yielded so far as handled."""
         self._handled = self.position
-        if self._places is not None and (idle or time.monotonic() - self._kept_at > KEPT_EVERY):
+        if self._checkpoints is not None and (idle or time.monotonic() - self._kept_at > KEPT_EVERY):
             await self._keep()
 
     async def _keep(self, always: bool = False) -> None:
-        if self._places is None or self._handled is None or (self._handled == self._kept and not always):
+        if self._checkpoints is None or self._handled is None or (self._handled == self._kept and not always):
             return
-        await self._places.keep(self._handled)
+        await self._checkpoints.keep(self._handled)
         self._kept, self._kept_at = self._handled, time.monotonic()
 
     # --- the store; may block

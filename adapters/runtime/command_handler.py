@@ -80,7 +80,7 @@ _REPEATABLE: Final[dict[type[AnyCommand], Repeatable]] = {
     ChangeData: Repeatable("ChangeData", _THREAD_CHANGED),
 }
 
-_NOT_ASKED: Final = {"wait", "most", "receipt", "new_receipt"}
+_NOT_IN_DIGEST: Final = {"wait", "most", "receipt", "new_receipt"}
 """Fields that do not distinguish requests: the final attempt of a queued claim has `wait` 0, `most` is a setting, and
 receipts identify the caller."""
 
@@ -133,7 +133,7 @@ def handle(command: AnyCommand, caller: Caller, transaction: Transaction) -> Out
 
 def fingerprint(command: AnyCommand) -> bytes:
     """Hash that identifies a repeated request. Stored for 24 hours."""
-    content = getattr(command, "asked", None) or command.model_dump_json(exclude=_NOT_ASKED, by_alias=True)
+    content = getattr(command, "request_digest", None) or command.model_dump_json(exclude=_NOT_IN_DIGEST, by_alias=True)
     receipt = (command.receipt or "") if isinstance(command, ReleaseClaim) else ""  # decides whose claims are released
     return hashlib.sha256(f"{_REPEATABLE[type(command)].stored_name}{content}{receipt}".encode()).digest()
 
@@ -156,7 +156,7 @@ def _still_held(outcome: ClaimAcquired, command: AnyCommand, caller: Caller, tra
         grant = next((hold.grant for hold in board.holds(outcome.resource)), None)
         held_by, principal = (grant.agent, grant.principal) if grant is not None else (None, None)
         raise ExpiredError(outcome.resource, held_by, replayed=True, held_by_principal=principal)
-    transaction.leases.heard(who, caller.server, transaction.steady)
+    transaction.leases.record_call(who, caller.server, transaction.steady)
     left = min(lease.deadline for lease in leases if lease is not None) - transaction.steady
     return outcome._replace(expires_in=left, at=transaction.at)
 
@@ -223,8 +223,8 @@ def _change_records(
     changes: list[RecordChange] = []
     results: list[Written] = []
     for index, operation in enumerate(operations):
-        place = (operation.namespace, operation.key)
-        before = records.get(place) or transaction.record(*place)
+        address = (operation.namespace, operation.key)
+        before = records.get(address) or transaction.record(*address)
         after = before
         try:
             events = record.decide(operation, by, before, transaction.at)
@@ -236,7 +236,7 @@ def _change_records(
         for event in events:
             changes.append(RecordChange(after, event, None if isinstance(event, ValueExpired) else basis))
             after = record.evolve(after, event, transaction.at, before.digest, caller.principal)
-        records[place] = after
+        records[address] = after
         current = record.seen(before, transaction.at)
         results.append(
             Written(
@@ -249,7 +249,7 @@ def _change_records(
     if fenced:
         raise fenced
     position = transaction.append(changes, caller)[-1] if changes else transaction.position()
-    transaction.leases.heard(who, caller.server, transaction.steady)
+    transaction.leases.record_call(who, caller.server, transaction.steady)
     return RecordsChanged(results=tuple(results), position=position)
 
 
@@ -282,7 +282,7 @@ def _take(command: AcquireClaim, caller: Caller, transaction: Transaction) -> Cl
         queue.grant_waiting(board)
     outcome = taking.acquire(command, who, caller.server, transaction.leases.held(who, transaction.steady), board)
     positions = save_board(board, transaction, caller)
-    transaction.leases.heard(who, caller.server, transaction.steady)
+    transaction.leases.record_call(who, caller.server, transaction.steady)
     if isinstance(outcome, ClaimAcquired) and (outcome.resource, outcome.version) in positions:
         return outcome._replace(position=positions[outcome.resource, outcome.version])
     return outcome
@@ -300,7 +300,7 @@ def _release(command: ReleaseClaim, caller: Caller, transaction: Transaction) ->
     board.revive(who, caller.server)
     outcome = releasing.release(command, who, board)
     save_board(board, transaction, caller)
-    transaction.leases.heard(who, caller.server, transaction.steady)
+    transaction.leases.record_call(who, caller.server, transaction.steady)
     return outcome
 
 

@@ -35,7 +35,7 @@ _DONE: Final = object()
 class Engine:
     """A store with its notifier and group commit. `caller`: the default caller. Refusals are raised unchanged."""
 
-    room: Callable[[AnyCommand], Awaitable[None]] | None = None
+    check_quota: Callable[[AnyCommand], Awaitable[None]] | None = None
     """Quota check, awaited before each async write; raises to reject it."""
     own_names: Callable[[AnyCommand, Caller], Awaitable[None]] | None = None
     """Name check, awaited before each async write and claim; raises to refuse a name that belongs to somebody else."""
@@ -46,7 +46,7 @@ class Engine:
     def __init__(
         self,
         store: Store,
-        bell: ProcessNotifier,
+        notifier: ProcessNotifier,
         caller: Caller,
         calls: Requests,
         server: Liveness,
@@ -54,12 +54,12 @@ class Engine:
         identity: Identity,
     ) -> None:
         self.store = store
-        self.notifier = bell
+        self.notifier = notifier
         self.caller = caller
         self.identity = identity
         self.requests = calls
         self.liveness = server
-        self.writer = Writer(store, bell)
+        self.writer = Writer(store, notifier)
         self.lease_maintenance = LeaseMaintenance(
             store,
             self.writer,
@@ -84,7 +84,7 @@ class Engine:
         """The log tailer of the running event loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._followers:
-            self._followers = {it: follower for it, follower in self._followers.items() if not it.is_closed()}
+            self._followers = {it: tailer for it, tailer in self._followers.items() if not it.is_closed()}
             self._followers[loop] = LogTailer(self.store, self.notifier)
         return self._followers[loop]
 
@@ -100,8 +100,8 @@ class Engine:
         if isinstance(outcome, Queued) and call.seconds:
             try:
                 with self.lease_maintenance.waiting():
-                    look = partial(self._look, self._ticket_gone(call, outcome))
-                    wait_until(look, self.notifier, call.seconds, self.waiting_is_over)
+                    read = partial(self._read_now, self._ticket_gone(call, outcome))
+                    wait_until(read, self.notifier, call.seconds, self.waiting_is_over)
             except BaseException:
                 self.writer.run(_step_back(call, outcome), caller)
                 raise
@@ -116,17 +116,17 @@ class Engine:
     def wait(self, call: BlockingQuery[Answered]) -> Answered:
         started = time.monotonic()
         with self.lease_maintenance.waiting():
-            look = partial(self._look, partial(self._answer_to, call, started))
-            found = wait_until(look, self.notifier, call.seconds, self.waiting_is_over)
-        return found if found is not None else self._look(partial(self._timed_out, call, started))
+            read = partial(self._read_now, partial(self._answer_to, call, started))
+            found = wait_until(read, self.notifier, call.seconds, self.waiting_is_over)
+        return found if found is not None else self._read_now(partial(self._timed_out, call, started))
 
     # --- for coroutines
 
     async def write_async(self, call: CommandRequest[Answered], caller: Caller) -> Answered:
         if self.own_names is not None:
             await self.own_names(call.command, caller)
-        if self.room is not None:
-            await self.room(call.command)
+        if self.check_quota is not None:
+            await self.check_quota(call.command)
         if not self.keeps:
             caller = self._joined(caller)
         return call.answer(await self._decided_async(call.command, caller))
@@ -137,21 +137,21 @@ class Engine:
             await self.own_names(call.command, caller)
         caller = await self.run_off_loop(partial(self._joined, caller))
 
-        def leave(outcome: Outcome) -> None:
+        def abandon(outcome: Outcome) -> None:
             if isinstance(outcome, Queued):
                 stepping = asyncio.ensure_future(self.writer.run_async(_step_back(call, outcome), caller))
                 stepping.add_done_callback(_ignore)
 
-        outcome = await self._decided_async(call.command, caller, leave)
+        outcome = await self._decided_async(call.command, caller, abandon)
         if isinstance(outcome, Queued) and call.seconds:
             try:
                 with self.lease_maintenance.waiting():
-                    look = partial(self.read_batched, self._ticket_gone(call, outcome))
+                    read = partial(self.read_batched, self._ticket_gone(call, outcome))
                     listening = self.log_tailer.listen((claim_stream(call.command.resource),))
-                    await wait_until_async(look, listening, call.seconds, self.waiting_is_over)
+                    await wait_until_async(read, listening, call.seconds, self.waiting_is_over)
                 decided = await self._decided_async(call.again, caller)
             except BaseException:
-                leave(outcome)
+                abandon(outcome)
                 raise
             outcome = decided
         self.lease_maintenance.took(call.command.lease)
@@ -165,18 +165,20 @@ class Engine:
         started = time.monotonic()
         with self.lease_maintenance.waiting():
             answer = partial(self._answer_to, call, started)
-            look = partial(asyncio.to_thread, self._look, answer) if call.large else partial(self.read_batched, answer)
+            read = (
+                partial(asyncio.to_thread, self._read_now, answer) if call.large else partial(self.read_batched, answer)
+            )
             listening = self.log_tailer.listen(call.concerns)
-            found = await wait_until_async(look, listening, call.seconds, self.waiting_is_over)
+            found = await wait_until_async(read, listening, call.seconds, self.waiting_is_over)
         return found if found is not None else await self.read_batched(partial(self._timed_out, call, started))
 
-    async def read_batched(self, look: Callable[[Reader], Found]) -> Found:
+    async def read_batched(self, read: Callable[[Reader], Found]) -> Found:
         """Run a read of a few rows as `run_off_loop` does; batch it with other reads if the store is remote
         (read_batcher.py)."""
         return await (
-            self.log_tailer.read_batcher.take(look)
+            self.log_tailer.read_batcher.take(read)
             if self.store.remote
-            else self.run_off_loop(partial(self._look, look))
+            else self.run_off_loop(partial(self._read_now, read))
         )
 
     async def run_off_loop(self, work: Callable[[], Answered]) -> Answered:
@@ -245,8 +247,8 @@ class Engine:
         """Make all current and future blocking calls return at once, as on a timeout."""
         self._waits_end = True
         self.notifier.wake()
-        for follower in tuple(self._followers.values()):
-            follower.wake_all()
+        for tailer in tuple(self._followers.values()):
+            tailer.wake_all()
 
     def waiting_is_over(self) -> bool:
         return self._waits_end
@@ -259,7 +261,7 @@ class Engine:
             self.writer.refuse()  # in a signal handler: waiting would deadlock; process exit closes the store
         elif self._process == os.getpid():
             self.lease_maintenance.close()
-            self._say_goodbye()
+            self._announce_exit()
             self.writer.close()
             self.notifier.close()
             self.store.close()
@@ -275,7 +277,7 @@ class Engine:
         self.notifier = ProcessNotifier()
         self._followers = {}
 
-    def _say_goodbye(self) -> None:
+    def _announce_exit(self) -> None:
         """Record that this process ended. Claims of a process that ran only briefly keep their full lease, for the
         agent's next process."""
         server = self.caller.server
@@ -357,18 +359,18 @@ class Engine:
             return call.answer(outcome, reader)
 
     def _ticket_gone(self, call: ClaimRequest[Answered], outcome: Queued) -> Callable[[Reader], object]:
-        def look(reader: Reader) -> object:
+        def read(reader: Reader) -> object:
             line = reader.claim(call.command.resource).line
             return None if any(ticket.version == outcome.ticket for ticket in line) else _DONE
 
-        return look
+        return read
 
-    def _look(self, look: Callable[[Reader], Found]) -> Found:
+    def _read_now(self, read: Callable[[Reader], Found]) -> Found:
         with self.store.reader() as reader:
-            return look(reader)
+            return read(reader)
 
     def _answer_to(self, call: BlockingQuery[Answered], started: float, reader: Reader) -> Answered | None:
-        return call.look(reader, time.monotonic() - started)
+        return call.read(reader, time.monotonic() - started)
 
     def _timed_out(self, call: BlockingQuery[Answered], started: float, reader: Reader) -> Answered:
         if (moved := line_of(reader.meta(SEAL))) is not None:

@@ -13,14 +13,14 @@ PAGE: Final = 100
 """Events that are read and encoded at once."""
 
 
-class Came(NamedTuple):
+class NewEvents(NamedTuple):
     """A batch of matching events. `position`: every match up to here has now been yielded."""
 
     events: list[RenderedEvent]
     position: int
 
 
-async def follow(engine: Engine, choice: EventFilter, after: int, every: float) -> AsyncGenerator[Came, None]:
+async def follow(engine: Engine, choice: EventFilter, after: int, every: float) -> AsyncGenerator[NewEvents, None]:
     """Yield each matching event once, in order. A batch without events, which only advances the position, comes at the
     end of the log and after `every` seconds without an event. Ends when `Engine.finish_waiting` is called.
     A slow consumer reads pages of the log; consumers that have caught up share one reader. Raises InvalidError for a
@@ -29,25 +29,25 @@ async def follow(engine: Engine, choice: EventFilter, after: int, every: float) 
     position = after
     while not engine.waiting_is_over():
         page = await _page(engine, choice, position)
-        position = page.looked
+        position = page.scanned
         if page.events:
-            yield _came(engine, page)
+            yield _new_events(engine, page)
         if position < page.end:
             continue
-        yield Came([], position)
+        yield NewEvents([], position)
         with tail_of(engine).join(choice, position) as backlog:
             while position < backlog.begins:
                 page = await _page(engine, choice, position)
-                position = page.looked
+                position = page.scanned
                 if page.events:
-                    yield _came(engine, page)
+                    yield _new_events(engine, page)
             while not engine.waiting_is_over():
                 events = await backlog.take(every)
                 if backlog.overflowed:
                     break
                 fresh = [event for event in events if event.position > position]
                 position = max(position, backlog.position)
-                yield Came(fresh, position)
+                yield NewEvents(fresh, position)
 
 
 async def _page(engine: Engine, choice: EventFilter, after: int) -> EventPage:
@@ -58,5 +58,5 @@ async def _page(engine: Engine, choice: EventFilter, after: int) -> EventPage:
     return await asyncio.to_thread(read)
 
 
-def _came(engine: Engine, page: EventPage) -> Came:
-    return Came([RenderedEvent(recorded, engine.requests.spelled) for recorded in page.events], page.looked)
+def _new_events(engine: Engine, page: EventPage) -> NewEvents:
+    return NewEvents([RenderedEvent(recorded, engine.requests.spelled) for recorded in page.events], page.scanned)

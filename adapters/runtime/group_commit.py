@@ -27,28 +27,28 @@ from holdlog.domain.refusals import HoldlogError, SealedError, StoreError, Unava
 MAX_BATCH: Final = 256
 MAX_WAITING: Final = 10_000
 MAX_REFUSALS_KEPT: Final = 1_000
-PATIENCE: Final = 5.0
+COMMIT_TIMEOUT: Final = 5.0
 """Seconds that a caller waits for the store to accept its command."""
-LAST_PATIENCE: Final = 0.5
+CLOSING_TIMEOUT: Final = 0.5
 """Minimum seconds that a batch waits: a process that was suspended must try once before it refuses."""
 
 _log = logging.getLogger("holdlog")
 
 
 class Job:
-    """A pending command. A waiting thread blocks on `turn` until its job is done or should lead; a coroutine's job has
+    """A pending command. A waiting thread blocks on `baton` until its job is done or should lead; a coroutine's job has
     a loop instead."""
 
-    __slots__ = ("caller", "command", "deadline", "done", "future", "leads", "loop", "outcome", "seen", "turn")
+    __slots__ = ("baton", "caller", "command", "deadline", "done", "future", "leads", "loop", "outcome", "seen")
 
     def __init__(self, command: AnyCommand, caller: Caller) -> None:
         self.command = command
         self.caller = caller
-        self.deadline = time.monotonic() + PATIENCE
+        self.deadline = time.monotonic() + COMMIT_TIMEOUT
         self.done = False
         self.leads = False
         self.outcome: Outcome | BaseException | None = None
-        self.turn: threading.Lock | None = None
+        self.baton: threading.Lock | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.future: asyncio.Future[Outcome] | None = None
         self.seen: object = None  # returned by the observer
@@ -65,9 +65,9 @@ class Writer:
 
     watch: CommandObserver | None = None
 
-    def __init__(self, store: Store, bell: Notifier) -> None:
+    def __init__(self, store: Store, notifier: Notifier) -> None:
         self._store = store
-        self._notifier = bell
+        self._notifier = notifier
         self._lock = threading.Lock()
         self._waiting: deque[Job] = deque()
         self._led = False
@@ -83,12 +83,12 @@ class Writer:
             with self._lock:
                 self._admit(job)
                 if self._led:
-                    job.turn = threading.Lock()
-                    job.turn.acquire()
+                    job.baton = threading.Lock()
+                    job.baton.acquire()
                 else:
                     self._led = job.leads = True
-            if job.turn is not None:
-                self._await_turn(job)
+            if job.baton is not None:
+                self._await_baton(job)
             if not job.done and self._lead_once():
                 self._start_thread()
         except BaseException:
@@ -110,12 +110,12 @@ class Writer:
             self._led = True
         if lead:
             self._start_thread()
-        timer = job.loop.call_at(due := job.loop.time() + PATIENCE, self._give_up, job, due)
+        timer = job.loop.call_at(due := job.loop.time() + COMMIT_TIMEOUT, self._give_up, job, due)
         try:
             return await asyncio.shield(job.future)
         except asyncio.CancelledError:
             if not self._withdraw(job):
-                job.future.add_done_callback(partial(_told_late, late))  # this wait may be cancelled, too
+                job.future.add_done_callback(partial(_resolve_late, late))  # this wait may be cancelled, too
                 await asyncio.wait([job.future])
             raise
         finally:
@@ -142,7 +142,7 @@ class Writer:
         if self._thread is not None:
             self._thread.shutdown()
         if self._refusals:
-            with suppress(HoldlogError), self._store.transaction(time.monotonic() + PATIENCE) as transaction:
+            with suppress(HoldlogError), self._store.transaction(time.monotonic() + COMMIT_TIMEOUT) as transaction:
                 transaction.note_refusals(tuple(self._refusals))
 
     def detach_after_fork(self) -> None:
@@ -164,13 +164,13 @@ class Writer:
             self.watch.turned_away()
         return refusal
 
-    def _await_turn(self, job: Job) -> None:
-        assert job.turn is not None
-        if Deadline(job.deadline).acquire(job.turn):
+    def _await_baton(self, job: Job) -> None:
+        assert job.baton is not None
+        if Deadline(job.deadline).acquire(job.baton):
             return
         if not job.leads and self._withdraw(job):
             raise self._turned_away(_too_busy())
-        job.turn.acquire()
+        job.baton.acquire()
 
     def _give_up(self, job: Job, due: float) -> None:
         """Time out a coroutine's command. One that a batch has taken keeps waiting for its outcome.
@@ -178,7 +178,7 @@ class Writer:
         """
         assert job.loop is not None
         if (late := job.loop.time() - due) > STOPPED:
-            job.loop.call_at(again := job.loop.time() + min(late, PATIENCE), self._give_up, job, again)
+            job.loop.call_at(again := job.loop.time() + min(late, COMMIT_TIMEOUT), self._give_up, job, again)
             return
         if self._withdraw(job) and job.future is not None and not job.future.done():
             job.future.set_exception(self._turned_away(_too_busy()))
@@ -241,12 +241,12 @@ class Writer:
             if not self._waiting:
                 self._led = False
                 return False
-            follower = self._waiting[0]
-            if follower.turn is None:
+            next_job = self._waiting[0]
+            if next_job.baton is None:
                 return True
-            if not follower.leads:
-                follower.leads = True
-                follower.turn.release()
+            if not next_job.leads:
+                next_job.leads = True
+                next_job.baton.release()
             return False
 
     def _commit(self, batch: Sequence[Job]) -> None:
@@ -258,9 +258,9 @@ class Writer:
         refusals: list[Refusal] = []
         committed: Sequence[str] = ()
         try:
-            ahead = partial(prefetch, [job.command for job in batch])
-            deadline = max(batch[0].deadline, time.monotonic() + LAST_PATIENCE)
-            with self._store.transaction(deadline, ahead) as transaction:
+            prefetched = partial(prefetch, [job.command for job in batch])
+            deadline = max(batch[0].deadline, time.monotonic() + CLOSING_TIMEOUT)
+            with self._store.transaction(deadline, prefetched) as transaction:
                 if transaction.sealed is not None:
                     raise SealedError(transaction.sealed)
                 begun = True
@@ -321,14 +321,14 @@ def _answer(batch: Sequence[Job]) -> None:
             loops.setdefault(job.loop, []).append(job)
         elif not job.done:
             job.done = True
-            if job.turn is not None:
-                job.turn.release()
+            if job.baton is not None:
+                job.baton.release()
     for loop, jobs in loops.items():
         with suppress(RuntimeError):  # the loop is closed: no coroutine waits for the outcome
             loop.call_soon_threadsafe(_resolve, jobs)
 
 
-def _told_late(late: Callable[[Outcome], None] | None, future: "asyncio.Future[Outcome]") -> None:
+def _resolve_late(late: Callable[[Outcome], None] | None, future: "asyncio.Future[Outcome]") -> None:
     if not future.cancelled() and future.exception() is None and late is not None:
         late(future.result())
 

@@ -50,11 +50,11 @@ class LeaseMaintenance:
         self._news = threading.Condition()
         self._thread: threading.Thread | None = None
         self._ended = False
-        self._told = False
-        self._next_look = math.inf
+        self._notified = False
+        self._next_run = math.inf
         self._waiters = 0
         self._server = ""
-        self._heard: dict[str, int] = {}
+        self._last_calls: dict[str, int] = {}
         self._grants: Counter[tuple[str, int]] = Counter()
         self._requests: Counter[tuple[str | None, str]] = Counter()
         self._called: dict[tuple[str | None, str], int] = {}
@@ -67,7 +67,7 @@ class LeaseMaintenance:
             key = (principal, session)
             self._requests[key] += 1
             self._called[key] = self._began[key] = self._steady()
-            if self._next_look > time.monotonic() + TOUCH_SECONDS:
+            if self._next_run > time.monotonic() + TOUCH_SECONDS:
                 self._wake()
         try:
             yield
@@ -101,15 +101,15 @@ class LeaseMaintenance:
         with self._news:
             self._server = server
             if session is not None:
-                self._heard[session] = self._steady()
+                self._last_calls[session] = self._steady()
             self._wake()
 
-    def heard(self, session: str | None) -> None:
+    def record_call(self, session: str | None) -> None:
         """Record a call of this session."""
         if self._server and session is not None:
             with self._news:
-                now, before = self._steady(), self._heard.get(session)
-                self._heard[session] = now
+                now, before = self._steady(), self._last_calls.get(session)
+                self._last_calls[session] = now
                 if before is None or now - before >= self._idle_limit * SECOND:  # its renewal had stopped
                     self._wake()
 
@@ -117,7 +117,7 @@ class LeaseMaintenance:
         """Wake the thread if it would otherwise renew a new lease, of `lease` microseconds, too late."""
         if self._server:
             with self._news:
-                if self._next_look > time.monotonic() + lease / SECOND / PARTS:
+                if self._next_run > time.monotonic() + lease / SECOND / PARTS:
                     self._wake()
 
     def keep(self, resource: str, version: int) -> None:
@@ -149,7 +149,7 @@ class LeaseMaintenance:
         if not _began(self._thread) and not self._ended:
             self._thread = threading.Thread(target=self._run, name="holdlog-upkeep", daemon=True)
             self._thread.start()
-        self._told = True
+        self._notified = True
         self._news.notify()
 
     def _run(self) -> None:
@@ -163,11 +163,11 @@ class LeaseMaintenance:
             with self._news:
                 if self._ended:
                     return
-                if not self._told:  # else a wake-up came during this pass: run another one at once
-                    self._next_look = time.monotonic() + pause
+                if not self._notified:  # else a wake-up came during this pass: run another one at once
+                    self._next_run = time.monotonic() + pause
                     self._news.wait(pause if pause < threading.TIMEOUT_MAX else None)
-                self._next_look = math.inf
-                self._told = False
+                self._next_run = math.inf
+                self._notified = False
                 if self._ended:
                     return
 
@@ -201,8 +201,8 @@ class LeaseMaintenance:
             return threading.TIMEOUT_MAX
         now = self._steady()
         with self._news:
-            self._heard = {it: at for it, at in self._heard.items() if now - at < self._idle_limit * SECOND}
-            sessions = tuple(self._heard.items())
+            self._last_calls = {it: at for it, at in self._last_calls.items() if now - at < self._idle_limit * SECOND}
+            sessions = tuple(self._last_calls.items())
             grants = tuple(self._grants)
         with self._store.reader() as reader:
             of_sessions = (lease for session, _ in sessions for lease in reader.leases.of_session(session))

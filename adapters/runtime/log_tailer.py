@@ -16,7 +16,7 @@ READ_AT_ONCE: Final = 1_000
 WOKEN_AT_ONCE: Final = 8
 """Waiters woken per iteration of the loop; each may read the store, so other tasks run in between."""
 
-Tell = Callable[[frozenset[str] | None], None]
+OnChange = Callable[[frozenset[str] | None], None]
 
 
 class LogTailer:
@@ -24,14 +24,14 @@ class LogTailer:
     A caller that first listens and then reads the store misses nothing: later commits cause a notification.
     """
 
-    def __init__(self, store: Store, bell: Notifier) -> None:
+    def __init__(self, store: Store, notifier: Notifier) -> None:
         self.read_batcher = ReadBatcher(store)
         self._store = store
-        self._notifier = bell
+        self._notifier = notifier
         self._loop = asyncio.get_running_loop()
-        self._ear = ExitStack()
+        self._subscription = ExitStack()
         self._listeners = 0
-        self._told: list[Tell] = []
+        self._subscribers: list[OnChange] = []
         self._waiters: dict[str, dict[asyncio.Event, None]] = {}
         self._to_wake: dict[asyncio.Event, None] = {}
         self._rung = False
@@ -39,18 +39,18 @@ class LogTailer:
         self._position: int | None = None  # notified up to here; None: report that any stream may have grown
 
     @contextmanager
-    def subscribe(self, tell: Tell) -> Iterator[None]:
+    def subscribe(self, on_change: OnChange) -> Iterator[None]:
         """Call `tell` on the loop, while the block runs, with the names of the streams that have new events
         (`domain/names.py`), once for many events; with None if any stream may have some. It must not block.
         The names only prompt a read, like any notification: these streams grew since the block began or since the
         previous call. One more call may come after the block.
         """
         with self._listening():
-            self._told.append(tell)
+            self._subscribers.append(on_change)
             try:
                 yield
             finally:
-                self._told.remove(tell)
+                self._subscribers.remove(on_change)
 
     @contextmanager
     def listen(self, concerns: Sequence[str]) -> Iterator[asyncio.Event]:
@@ -78,16 +78,16 @@ class LogTailer:
     def _listening(self) -> Iterator[None]:
         if not self._listeners:
             self._position, self._rung = None, False
-            self._ear.enter_context(self._notifier.listen(self._hear))
+            self._subscription.enter_context(self._notifier.listen(self._listen))
         self._listeners += 1
         try:
             yield
         finally:
             self._listeners -= 1
             if not self._listeners:
-                self._ear.close()
+                self._subscription.close()
 
-    def _hear(self) -> None:
+    def _listen(self) -> None:
         """Schedule a read of the log. Callable from any thread; notifications that arrive before the read are
         merged."""
         if not self._rung:
@@ -131,8 +131,8 @@ class LogTailer:
         else:
             concerns = [concern for stream in streams for concern in concerned(stream)] if self._waiters else []
         if streams is None or streams:
-            for tell in self._told:
-                self._loop.call_soon(tell, streams)
+            for on_change in self._subscribers:
+                self._loop.call_soon(on_change, streams)
         waking = bool(self._to_wake)
         for concern in concerns:
             self._to_wake |= self._waiters.get(concern, {})

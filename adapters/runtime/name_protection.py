@@ -40,13 +40,13 @@ class OwnNames:
         if caller.principal is None or named is None:
             return
         argument, name = named
-        if not _is_own(name, caller.principal) and await self._is_taken(first_part(name)):
+        if not _is_own(name, caller.principal) and await self._is_token_name(first_part(name)):
             raise InvalidError(
                 f"{argument}: this name belongs to the user that runs the server or to another token; choose a name of"
                 " your own, for example claude-7f3a"
             )
 
-    async def _is_taken(self, first: str) -> bool:
+    async def _is_token_name(self, first: str) -> bool:
         if first in self._local or first.startswith(_KINDS[:2]) or first == _KINDS[2]:
             return True
         try:
@@ -57,11 +57,11 @@ class OwnNames:
         found = self._remembered.get(first)
         if found is not None and now < found[1] and changes == found[2]:
             return found[0]
-        is_taken = await self._engine.read_async(Query(lambda reader: reader.token(first).is_known))
+        is_token_name = await self._engine.read_async(Query(lambda reader: reader.token(first).is_known))
         if len(self._remembered) >= MOST_REMEMBERED:
             self._remembered.clear()
-        self._remembered[first] = (is_taken, now + REMEMBERED_SECONDS, changes)
-        return is_taken
+        self._remembered[first] = (is_token_name, now + REMEMBERED_SECONDS, changes)
+        return is_token_name
 
 
 def first_part(name: str) -> str:

@@ -10,7 +10,7 @@ from holdlog.domain.refusals import HoldlogError
 Found = TypeVar("Found")
 ReadWork = Callable[[Reader], Any]
 
-LOOKS_AT_ONCE: Final = 64
+READS_AT_ONCE: Final = 64
 """Reads that one thread runs one after another."""
 THREADS: Final = 4
 
@@ -20,25 +20,25 @@ class ReadBatcher:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._asked: list[tuple[ReadWork, asyncio.Future[Any]]] = []
-        self._taking: set[asyncio.Task[None]] = set()
+        self._pending: list[tuple[ReadWork, asyncio.Future[Any]]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def take(self, look: Callable[[Reader], Found]) -> Found:
+    async def take(self, read: Callable[[Reader], Found]) -> Found:
         """Return the result of `look` on a snapshot made after this call. `look` runs in a thread and shares its reader
         with other reads; equal reads return the same objects, so callers must not change them. Raises what `look`
         raises."""
         future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
-        self._asked.append((look, future))
-        if len(self._taking) < THREADS:
+        self._pending.append((read, future))
+        if len(self._tasks) < THREADS:
             task = asyncio.create_task(self._take())
-            self._taking.add(task)
-            task.add_done_callback(self._taking.discard)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         return await future
 
     async def _take(self) -> None:
-        while self._asked:
-            taken, self._asked = self._asked[:LOOKS_AT_ONCE], self._asked[LOOKS_AT_ONCE:]
-            found = await asyncio.to_thread(self._found, [look for look, _ in taken])
+        while self._pending:
+            taken, self._pending = self._pending[:READS_AT_ONCE], self._pending[READS_AT_ONCE:]
+            found = await asyncio.to_thread(self._found, [read for read, _ in taken])
             for (_, future), result in zip(taken, found, strict=True):
                 if future.done():
                     continue  # its caller was cancelled meanwhile
@@ -47,21 +47,21 @@ class ReadBatcher:
                 else:
                     future.set_result(result)
 
-    def _found(self, looks: Sequence[ReadWork]) -> list[Any]:
+    def _found(self, reads: Sequence[ReadWork]) -> list[Any]:
         """The result of each read, or the exception it raised."""
         found: list[Any] = []
         try:
             with self._store.snapshot() as reader:
                 once = cast(Reader, MemoizedReader(reader))
-                found.extend(_attempted(look, once) for look in looks)
+                found.extend(_attempted(read, once) for read in reads)
         except Exception as error:  # of the store: it fails all remaining reads
-            found += [error] * (len(looks) - len(found))
+            found += [error] * (len(reads) - len(found))
         return found
 
 
-def _attempted(look: ReadWork, reader: Reader) -> Any:
+def _attempted(read: ReadWork, reader: Reader) -> Any:
     try:
-        return look(reader)
+        return read(reader)
     except HoldlogError as refusal:
         return refusal
 
@@ -69,27 +69,27 @@ def _attempted(look: ReadWork, reader: Reader) -> Any:
 class MemoizedReader:
     """A reader of one snapshot, or a part of it, that remembers the result of each call."""
 
-    def __init__(self, asked: object) -> None:
-        self._asked = asked
+    def __init__(self, reader: object) -> None:
+        self._pending = reader
         self._known: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
         found = self._known.get(name)
         if found is None:
-            found = getattr(self._asked, name)
+            found = getattr(self._pending, name)
             if name == "leases":
                 found = self._known[name] = MemoizedReader(found)
             elif callable(found):
                 found = self._known[name] = self._remembered(found)
         return found
 
-    def _remembered(self, ask: Callable[..., Any]) -> Callable[..., Any]:
+    def _remembered(self, method: Callable[..., Any]) -> Callable[..., Any]:
         known: dict[str, Any] = {}
 
         def remembered(*arguments: Any, **named: Any) -> Any:
             key = repr((arguments, named))
             if key not in known:
-                known[key] = ask(*arguments, **named)
+                known[key] = method(*arguments, **named)
             return known[key]
 
         return remembered

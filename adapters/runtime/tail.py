@@ -93,8 +93,8 @@ class Tail:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._follower = engine.log_tailer
-        self._ear = ExitStack()
+        self._log_tailer = engine.log_tailer
+        self._subscription = ExitStack()
         self._backlogs: list[Backlog] = []
         self._position = 0
         self._news = False
@@ -105,20 +105,20 @@ class Tail:
         """Yield a backlog of new events for a follower that has read the log up to `position`."""
         if not self._backlogs:
             self._position = position
-            _tails[self._follower] = self
-            self._ear.enter_context(self._follower.subscribe(self._hear))
+            _tails[self._log_tailer] = self
+            self._subscription.enter_context(self._log_tailer.subscribe(self._listen))
         backlog = Backlog(choice, self._position)
         self._backlogs.append(backlog)
-        self._hear(None)  # no notification covers events between that position and now
+        self._listen(None)  # no notification covers events between that position and now
         try:
             yield backlog
         finally:
             self._backlogs.remove(backlog)
             if not self._backlogs:
-                self._ear.close()
-                _tails.pop(self._follower, None)
+                self._subscription.close()
+                _tails.pop(self._log_tailer, None)
 
-    def _hear(self, streams: frozenset[str] | None) -> None:
+    def _listen(self, streams: frozenset[str] | None) -> None:
         self._news = True
         if self._engine.waiting_is_over():
             for backlog in self._backlogs:

@@ -61,7 +61,7 @@ class Verifier:
         """Whether any token can be valid: a static token, JWT, or a token of the store that was not revoked."""
         return self._static is not None or self._jwt is not None or any(it.is_known for it in self._tokens(-1))
 
-    def is_asked_for(self) -> bool:
+    def is_requested(self) -> bool:
         """Whether callers must present a token: one exists or existed. Revoking the last token does not open the store
         to everybody."""
         return self._static is not None or self._jwt is not None or bool(self._tokens(1))
@@ -92,10 +92,10 @@ def build_verifier(
     environ: Mapping[str, str],
     auth_token_file: str | None,
     jwt: "JwtOptions | None",
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Verifier:
     """Build a verifier from the configuration. `tell` receives warnings. Raises InvalidError: then do not start."""
-    static = static_token(environ, auth_token_file, tell)
+    static = static_token(environ, auth_token_file, report)
     bearers = None
     if jwt is not None:
         from holdlog.adapters.auth.jwt import JwtBearers

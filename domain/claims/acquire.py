@@ -4,7 +4,7 @@ from typing import Final
 
 from holdlog.domain.claims.board import ClaimBoard, LiveHold, ResourceSet, Waiting, WantedClaim
 from holdlog.domain.claims.claim import ClaimQueued, ClaimUnqueued, PastHold
-from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL, AcquireClaim, ClaimAcquired, InLine, Queued
+from holdlog.domain.claims.commands import MAX_OF_PRINCIPAL, AcquireClaim, ClaimAcquired, Queued, QueuedTicket
 from holdlog.domain.claims.lease import ABSENCE, HeldCounts, Lease, Who
 from holdlog.domain.claims.queue import grant, grant_waiting, holds_all
 from holdlog.domain.refusals import BusyError, DeadlockError, Hold, InvalidError, Link, UnavailableError
@@ -26,25 +26,25 @@ def acquire(
         tuple(dict.fromkeys((command.resource, *command.also))),
         *((other,) for other in command.alternatives),
     )
-    place = _place(command, who, board)
-    wanted = WantedClaim(who, command.mode, options, place.ticket.turn if place else float("inf"))
+    queued = _former_ticket(command, who, board)
+    wanted = WantedClaim(who, command.mode, options, queued.ticket.turn if queued else float("inf"))
     offered = [option for option in options if _is_offered(option, who, board)]
-    ring: list[Link] = []
+    cycle: list[Link] = []
     for option in (*offered, *(it for it in options if it not in offered)):
         if holds_all(option, who, command.mode, board):
             return _renewed(command, option, who, server, board)
         if not board.is_free(wanted, option):
             continue
-        ring = _ring_of(command, option, who, server, board)
-        if not ring:
-            _require_room(command, (option,), who, held, place, board)
-            return _granted(command, option, who, server, place, board)
-    if ring:
-        raise DeadlockError(command.resource, tuple(ring))
-    return _queue_or_refuse(command, wanted, server, held, place, board)
+        cycle = _cycle_through(command, option, who, server, board)
+        if not cycle:
+            _require_quota(command, (option,), who, held, queued, board)
+            return _granted(command, option, who, server, queued, board)
+    if cycle:
+        raise DeadlockError(command.resource, tuple(cycle))
+    return _queue_or_refuse(command, wanted, server, held, queued, board)
 
 
-def _place(command: AcquireClaim, who: Who, board: ClaimBoard) -> Waiting | None:
+def _former_ticket(command: AcquireClaim, who: Who, board: ClaimBoard) -> Waiting | None:
     """The ticket that an earlier call with the same request left."""
     requested = (command.mode, command.also, command.alternatives)
     for waiting in board.tickets_of(command.resource, who):
@@ -58,27 +58,27 @@ def _is_offered(option: ResourceSet, who: Who, board: ClaimBoard) -> bool:
     return any(hold is not None and hold.lease.kind == "offered" for hold in holds)
 
 
-def _ring_of(command: AcquireClaim, option: ResourceSet, who: Who, server: str, board: ClaimBoard) -> list[Link]:
+def _cycle_through(command: AcquireClaim, option: ResourceSet, who: Who, server: str, board: ClaimBoard) -> list[Link]:
     """The agents that would wait for each other forever if a caller that also waits in another call got this; empty
     if there are none."""
     if not any(waiting.lease.who == who for waiting in board.present()):
         return []
     trial = board.copy()
-    _granted(command, option, who, server, _place(command, who, trial), trial)
-    return trial.closed_ring()
+    _granted(command, option, who, server, _former_ticket(command, who, trial), trial)
+    return trial.closed_cycle()
 
 
-def _require_room(
+def _require_quota(
     command: AcquireClaim,
     options: tuple[ResourceSet, ...],
     who: Who,
     held: HeldCounts,
-    place: Waiting | None,
+    queued: Waiting | None,
     board: ClaimBoard,
 ) -> None:
     """Check the limits, also for what is waited for: it is granted without another check."""
     new = max(sum(1 for resource in option if board.hold_of(resource, who) is None) for option in options)
-    waits = [waiting for waiting in board.waiting() if waiting != place and waiting.lease.principal == who.principal]
+    waits = [waiting for waiting in board.waiting() if waiting != queued and waiting.lease.principal == who.principal]
     of_session = [
         it for it in waits if it.lease.session == who.session and (who.session or it.lease.agent == who.agent)
     ]
@@ -88,7 +88,7 @@ def _require_room(
 
 def _most_of(waits: list[Waiting]) -> int:
     """How many resources these tickets may still be granted."""
-    return sum(max(map(len, waiting.wish.options)) for waiting in waits)
+    return sum(max(map(len, waiting.wanted.options)) for waiting in waits)
 
 
 def _require(total: int, most: int, holder: str, with_waits: bool) -> None:
@@ -127,7 +127,7 @@ def _lease(command: AcquireClaim, hold: LiveHold, who: Who, server: str, board: 
 
 
 def _granted(
-    command: AcquireClaim, option: ResourceSet, who: Who, server: str, place: Waiting | None, board: ClaimBoard
+    command: AcquireClaim, option: ResourceSet, who: Who, server: str, queued: Waiting | None, board: ClaimBoard
 ) -> ClaimAcquired:
     pattern = Lease(
         resource="",
@@ -145,7 +145,7 @@ def _granted(
         receipt=who.receipt,
         last_seen_at=board.now,
     )
-    ended_at = grant(option, command.mode, pattern, place, board)
+    ended_at = grant(option, command.mode, pattern, queued, board)
     grant_waiting(board)  # a grant that became shared admits others
     return _acquired(option, who, board, ended_at=ended_at)
 
@@ -158,7 +158,7 @@ def _acquired(
     past_of, past = None, None
     if not ended_at:  # otherwise the caller resumes the work of its former session, not what preceded it
         past_of, past = board.last_end(option) or (None, None)
-    others_in_line = [waiting for waiting in board.queued_for(main.resource) if not waiting.lease.is_of(who)]
+    others_queued = [waiting for waiting in board.queued_for(main.resource) if not waiting.lease.is_of(who)]
     return ClaimAcquired(
         resource=main.resource,
         version=main.grant.version,
@@ -174,8 +174,8 @@ def _acquired(
         past_of=past_of,
         is_former=past is not None and _is_former(past, who),
         waiting=tuple(
-            InLine(waiting.ticket.agent, waiting.ticket.since, waiting.lease.note, waiting.ticket.principal)
-            for waiting in others_in_line[:MAX_WAITERS_SHOWN]
+            QueuedTicket(waiting.ticket.agent, waiting.ticket.since, waiting.lease.note, waiting.ticket.principal)
+            for waiting in others_queued[:MAX_WAITERS_SHOWN]
         ),
     )
 
@@ -188,29 +188,29 @@ def _is_former(past: PastHold, who: Who) -> bool:
 
 
 def _queue_or_refuse(
-    command: AcquireClaim, wish: WantedClaim, server: str, held: HeldCounts, place: Waiting | None, board: ClaimBoard
+    command: AcquireClaim, wanted: WantedClaim, server: str, held: HeldCounts, queued: Waiting | None, board: ClaimBoard
 ) -> Queued:
-    hold = _describe(wish, board)
-    own = board.hold_of(command.resource, wish.who)
+    hold = _describe(wanted, board)
+    own = board.hold_of(command.resource, wanted.who)
     if own is not None and own.grant.mode == "shared" != command.mode:
         raise BusyError(hold._replace(shared_by_asker=True))
-    if place is None and not command.wait:
+    if queued is None and not command.wait:
         raise BusyError(hold)
     if command.wait:
-        ring = board.cycle(wish)
-        if ring:
-            raise DeadlockError(command.resource, tuple(ring))
-    if place is None:
-        _require_room(command, wish.options, wish.who, held, place, board)
-    version = place.ticket.version if place is not None else _take_ticket(command, wish.who, board)
+        cycle = board.cycle(wanted)
+        if cycle:
+            raise DeadlockError(command.resource, tuple(cycle))
+    if queued is None:
+        _require_quota(command, wanted.options, wanted.who, held, queued, board)
+    version = queued.ticket.version if queued is not None else _replace_tickets(command, wanted.who, board)
     board.keep(
         Lease(
             resource=command.resource,
             version=version,
             kind="waits",
-            agent=wish.who.agent,
-            principal=wish.who.principal,
-            session=wish.who.session,
+            agent=wanted.who.agent,
+            principal=wanted.who.principal,
+            session=wanted.who.session,
             server=server,
             deadline=board.now + command.wait + ABSENCE,
             duration=command.lease,
@@ -218,19 +218,19 @@ def _queue_or_refuse(
             waiting_until=board.now + command.wait if command.wait else 0,
             last_call_at=board.now,
             note=command.note,
-            receipt=wish.who.receipt,
+            receipt=wanted.who.receipt,
             last_seen_at=board.now,
         )
     )
     grant_waiting(board)
-    line = [waiting.lease.key for waiting in board.queued_for(command.resource)]
+    queue = [waiting.lease.key for waiting in board.queued_for(command.resource)]
     key = (command.resource, version)
     return Queued(
-        hold._replace(queue_length=len(line)), version, line.index(key) + 1 if key in line else 1, wish.who.receipt
+        hold._replace(queue_length=len(queue)), version, queue.index(key) + 1 if key in queue else 1, wanted.who.receipt
     )
 
 
-def _take_ticket(command: AcquireClaim, who: Who, board: ClaimBoard) -> int:
+def _replace_tickets(command: AcquireClaim, who: Who, board: ClaimBoard) -> int:
     tickets = board.waiting()
     if len(tickets) >= MAX_TICKETS:
         raise UnavailableError(f"{MAX_TICKETS} calls stand in line already", retry_after=5.0)
@@ -252,15 +252,17 @@ def _take_ticket(command: AcquireClaim, who: Who, board: ClaimBoard) -> int:
     )
 
 
-def _describe(wish: WantedClaim, board: ClaimBoard) -> Hold:
+def _describe(wanted: WantedClaim, board: ClaimBoard) -> Hold:
     """Describe what blocks the first option of a wanted claim."""
-    option = wish.options[0]
-    holds = [hold for resource in option for hold in board.conflicting_holds(resource, wish.mode, wish.who, option)]
-    blocked = next((it for it in option if any(board.conflicting_holds(it, wish.mode, wish.who, option))), option[0])
+    option = wanted.options[0]
+    holds = [hold for resource in option for hold in board.conflicting_holds(resource, wanted.mode, wanted.who, option)]
+    blocked = next(
+        (it for it in option if any(board.conflicting_holds(it, wanted.mode, wanted.who, option))), option[0]
+    )
     queue_length = len({waiting.lease.key for resource in option for waiting in board.queued_for(resource)})
     if holds:
-        return _hold(blocked, holds, queue_length, wish, board)
-    first = board.ahead(wish, option)[0]
+        return _hold(blocked, holds, queue_length, wanted, board)
+    first = board.queued_before(wanted, option)[0]
     return Hold(
         resource=blocked,
         held_by=first.ticket.agent,
@@ -275,26 +277,28 @@ def _describe(wish: WantedClaim, board: ClaimBoard) -> Hold:
     )
 
 
-def _hold(asked: str, rivals: list[LiveHold], queue_length: int, wish: WantedClaim, board: ClaimBoard) -> Hold:
-    first = rivals[0]
-    holders = tuple(dict.fromkeys((hold.grant.agent, hold.grant.principal) for hold in rivals))
+def _hold(
+    resource: str, conflicting: list[LiveHold], queue_length: int, wanted: WantedClaim, board: ClaimBoard
+) -> Hold:
+    first = conflicting[0]
+    holders = tuple(dict.fromkeys((hold.grant.agent, hold.grant.principal) for hold in conflicting))
     named = holders if len(holders) > 1 else ()
     return Hold(
-        resource=asked,
+        resource=resource,
         held_by=first.grant.agent,
         claimed_at=first.grant.claimed_at,
         version=first.grant.version,
         expires_in=first.lease.deadline - board.now,
         idle=board.now - first.lease.last_call_at,
-        servers=tuple(dict.fromkeys(hold.lease.server for hold in rivals)),
+        servers=tuple(dict.fromkeys(hold.lease.server for hold in conflicting)),
         queue_length=queue_length,
-        covered_by=first.resource if first.resource != asked else None,
+        covered_by=first.resource if first.resource != resource else None,
         holders=tuple(agent for agent, _ in named),
         note=first.lease.note,
-        same_name=(first.grant.agent, first.grant.principal) == (wish.who.agent, wish.who.principal),
+        same_name=(first.grant.agent, first.grant.principal) == (wanted.who.agent, wanted.who.principal),
         principal=first.grant.principal,
         holder_principals=tuple(principal for _, principal in named),
-        former=first.lease.is_left_to(wish.who, board.now),
+        former=first.lease.is_left_to(wanted.who, board.now),
         without_session=first.lease.session is None,
         session_ended=first.lease.has_ended(board.now),
     )

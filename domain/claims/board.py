@@ -41,7 +41,7 @@ class Waiting(NamedTuple):
     lease: Lease
 
     @property
-    def wish(self) -> WantedClaim:
+    def wanted(self) -> WantedClaim:
         ticket = self.ticket
         options = ((self.resource, *ticket.also), *((other,) for other in ticket.alternatives))
         return WantedClaim(self.lease.who, ticket.mode, options, ticket.turn)
@@ -140,7 +140,7 @@ class ClaimBoard:
 
     def queued_for(self, resource: str) -> list[Waiting]:
         """The live tickets for anything that overlaps the resource, in queue order."""
-        return [waiting for waiting in self.waiting() if _asks_for(waiting, (resource,))]
+        return [waiting for waiting in self.waiting() if _wants(waiting, (resource,))]
 
     def last_end(self, option: ResourceSet) -> tuple[str, PastHold] | None:
         """The last ended hold on the board of these or of what overlaps them, with its resource."""
@@ -150,45 +150,45 @@ class ClaimBoard:
 
     # --- decide
 
-    def is_free(self, wish: WantedClaim, option: ResourceSet) -> bool:
+    def is_free(self, wanted: WantedClaim, option: ResourceSet) -> bool:
         return not any(
-            True for resource in option for _ in self.conflicting_holds(resource, wish.mode, wish.who, option)
-        ) and not (self.ahead(wish, option))
+            True for resource in option for _ in self.conflicting_holds(resource, wanted.mode, wanted.who, option)
+        ) and not (self.queued_before(wanted, option))
 
-    def ahead(self, wish: WantedClaim, option: ResourceSet) -> list[Waiting]:
+    def queued_before(self, wanted: WantedClaim, option: ResourceSet) -> list[Waiting]:
         """The waiters in a call that came earlier and want the same, except those that wait for the caller. No waiter
         is ahead of a caller that resumes a claim of an ended session of its name, because that is already held."""
-        option = tuple(resource for resource in option if not self._takes_back(resource, wish))
+        option = tuple(resource for resource in option if not self._resumes(resource, wanted))
         earlier = [
             waiting
             for waiting in self.present()
-            if waiting.ticket.turn < wish.turn
-            and not waiting.lease.is_of(wish.who)
-            and not waiting.lease.lets_in(wish.who)
-            and not (wish.mode == "shared" == waiting.ticket.mode)
-            and _asks_for(waiting, option)
+            if waiting.ticket.turn < wanted.turn
+            and not waiting.lease.is_of(wanted.who)
+            and not waiting.lease.lets_in(wanted.who)
+            and not (wanted.mode == "shared" == waiting.ticket.mode)
+            and _wants(waiting, option)
         ]
-        if not earlier or not self._holds_or_waits(wish.who):
+        if not earlier or not self._holds_or_waits(wanted.who):
             return earlier
         links = self._links()
-        return [waiting for waiting in earlier if not _reaches(links, waiting.lease.who, wish.who)]
+        return [waiting for waiting in earlier if not _reaches(links, waiting.lease.who, wanted.who)]
 
-    def _takes_back(self, resource: str, wish: WantedClaim) -> bool:
-        former = self.former_holds(resource, wish.who)
-        return any(hold.grant.mode in ("exclusive", wish.mode) for hold in former)
+    def _resumes(self, resource: str, wanted: WantedClaim) -> bool:
+        former = self.former_holds(resource, wanted.who)
+        return any(hold.grant.mode in ("exclusive", wanted.mode) for hold in former)
 
-    def cycle(self, wish: WantedClaim) -> list[Link]:
+    def cycle(self, wanted: WantedClaim) -> list[Link]:
         """The cycle of agents that would wait for each other if this claim waited; empty if there is none."""
-        wishes = [wish, *(waiting.wish for waiting in self.present())]
-        return self._first_ring(
-            [it for it in wishes if it.who == wish.who], wishes
+        all_wanted = [wanted, *(waiting.wanted for waiting in self.present())]
+        return self._first_cycle(
+            [it for it in all_wanted if it.who == wanted.who], all_wanted
         )  # or another call of the same agent
 
-    def closed_ring(self) -> list[Link]:
+    def closed_cycle(self) -> list[Link]:
         """The cycle of agents that already wait for each other; empty if there is none. A grant to an agent that also
         waits can close one."""
-        wishes = [waiting.wish for waiting in self.present()]
-        return self._first_ring(wishes, wishes)
+        all_wanted = [waiting.wanted for waiting in self.present()]
+        return self._first_cycle(all_wanted, all_wanted)
 
     # --- record
 
@@ -225,11 +225,11 @@ class ClaimBoard:
         """Whether `who` has a grant or a ticket here; otherwise no agent waits for it."""
         return any(lease.who == who for lease in self.leases.values())
 
-    def _holders(self, wish: WantedClaim, option: ResourceSet) -> set[Who]:
+    def _holders(self, wanted: WantedClaim, option: ResourceSet) -> set[Who]:
         return {
             hold.lease.who
             for resource in option
-            for hold in self.conflicting_holds(resource, wish.mode, wish.who, option)
+            for hold in self.conflicting_holds(resource, wanted.mode, wanted.who, option)
         }
 
     def _links(self) -> dict[Who, set[Who]]:
@@ -237,26 +237,26 @@ class ClaimBoard:
         links: dict[Who, set[Who]] = {}
         present = self.present()
         for number, waiting in enumerate(present):
-            wanted = waiting.wish
+            wanted = waiting.wanted
             found = links.setdefault(wanted.who, set())
             for option in wanted.options:
                 found |= self._holders(wanted, option)
                 found |= {
                     before.lease.who
                     for before in present[:number]
-                    if _asks_for(before, option)
+                    if _wants(before, option)
                     and not (wanted.mode == "shared" == before.ticket.mode)
                     and not before.lease.lets_in(wanted.who)
                 }
             found.discard(wanted.who)
         return links
 
-    def _stuck(self, wishes: list[WantedClaim]) -> set[Who]:
+    def _stuck(self, all_wanted: list[WantedClaim]) -> set[Who]:
         """The waiters that only each other can unblock. A claim with several options is stuck if all of them are.
 
         Only holders count: a waiter ahead of another is skipped if it waits for that other one.
         """
-        holders = [(wish.who, [self._holders(wish, option) for option in wish.options]) for wish in wishes]
+        holders = [(wanted.who, [self._holders(wanted, option) for option in wanted.options]) for wanted in all_wanted]
         stuck = {who for who, _ in holders}
         while True:
             still = {who for who, options in holders if all(option & stuck for option in options)}
@@ -264,34 +264,36 @@ class ClaimBoard:
                 return stuck
             stuck = still
 
-    def _first_ring(self, starts: list[WantedClaim], wishes: list[WantedClaim]) -> list[Link]:
-        stuck = self._stuck(wishes)
-        return next((self._ring(it, wishes, stuck) for it in starts if self._is_stuck(it, stuck)), [])
+    def _first_cycle(self, starts: list[WantedClaim], all_wanted: list[WantedClaim]) -> list[Link]:
+        stuck = self._stuck(all_wanted)
+        return next((self._cycle_of(it, all_wanted, stuck) for it in starts if self._is_stuck(it, stuck)), [])
 
-    def _ring(self, wish: WantedClaim, wishes: list[WantedClaim], stuck: set[Who]) -> list[Link]:
+    def _cycle_of(self, wanted: WantedClaim, all_wanted: list[WantedClaim], stuck: set[Who]) -> list[Link]:
         path: list[tuple[Who, str]] = []  # an agent, and what it waits for
-        while wish.who not in (who for who, _ in path):
-            hold = self._stuck_hold(wish, stuck)
-            path.append((wish.who, hold.resource))
-            wish = next(it for it in wishes if it.who == hold.lease.who and self._is_stuck(it, stuck))
-        ring = path[[who for who, _ in path].index(wish.who) :]
+        while wanted.who not in (who for who, _ in path):
+            hold = self._stuck_hold(wanted, stuck)
+            path.append((wanted.who, hold.resource))
+            wanted = next(it for it in all_wanted if it.who == hold.lease.who and self._is_stuck(it, stuck))
+        cycle = path[[who for who, _ in path].index(wanted.who) :]
         return [
-            Link(who.agent, ring[number - 1][1], waited, who.principal) for number, (who, waited) in enumerate(ring)
+            Link(who.agent, cycle[number - 1][1], waited, who.principal) for number, (who, waited) in enumerate(cycle)
         ]
 
-    def _is_stuck(self, wish: WantedClaim, stuck: set[Who]) -> bool:
-        return all(self._holders(wish, option) & stuck for option in wish.options)
+    def _is_stuck(self, wanted: WantedClaim, stuck: set[Who]) -> bool:
+        return all(self._holders(wanted, option) & stuck for option in wanted.options)
 
-    def _stuck_hold(self, wish: WantedClaim, stuck: set[Who]) -> LiveHold:
-        option = wish.options[0]
-        holds = (hold for resource in option for hold in self.conflicting_holds(resource, wish.mode, wish.who, option))
+    def _stuck_hold(self, wanted: WantedClaim, stuck: set[Who]) -> LiveHold:
+        option = wanted.options[0]
+        holds = (
+            hold for resource in option for hold in self.conflicting_holds(resource, wanted.mode, wanted.who, option)
+        )
         return next(hold for hold in holds if hold.lease.who in stuck)
 
 
-def _asks_for(waiting: Waiting, option: ResourceSet) -> bool:
+def _wants(waiting: Waiting, option: ResourceSet) -> bool:
     """Whether any resource that a ticket requests overlaps one of these."""
-    wanted = (waiting.resource, *waiting.ticket.also, *waiting.ticket.alternatives)
-    return any(overlap(one, other) for one in wanted for other in option)
+    resources = (waiting.resource, *waiting.ticket.also, *waiting.ticket.alternatives)
+    return any(overlap(one, other) for one in resources for other in option)
 
 
 def _reaches(links: dict[Who, set[Who]], start: Who, goal: Who) -> bool:

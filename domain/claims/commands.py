@@ -136,7 +136,7 @@ class EndSession(Command):
     session: str
 
 
-class InLine(NamedTuple):
+class QueuedTicket(NamedTuple):
     """A waiter. `since`: microseconds UTC."""
 
     agent: str
@@ -165,7 +165,7 @@ class ClaimAcquired(NamedTuple):
     past: PastHold | None = None
     past_of: str | None = None
     is_former: bool = False
-    waiting: tuple[InLine, ...] = ()
+    waiting: tuple[QueuedTicket, ...] = ()
     previous_session_ended_at: int | None = None
     receipt: str | None = None
 

@@ -65,9 +65,9 @@ def _grant_each(board: ClaimBoard) -> list[tuple[str, Who]]:
         if board.lease(*waiting.lease.key) is None:
             continue  # another grant of this round made it unnecessary
         if _is_content(waiting, board):
-            _leave(waiting, board)
+            _remove(waiting, board)
             continue
-        wanted = waiting.wish
+        wanted = waiting.wanted
         option = next(
             (
                 option
@@ -87,7 +87,7 @@ def _offer_would_deadlock(waiting: Waiting, option: ResourceSet, board: ClaimBoa
         return False
     trial = board.copy()
     offer(waiting, option, trial)
-    return bool(trial.closed_ring())
+    return bool(trial.closed_cycle())
 
 
 def offer(waiting: Waiting, option: ResourceSet, board: ClaimBoard) -> None:
@@ -95,7 +95,7 @@ def offer(waiting: Waiting, option: ResourceSet, board: ClaimBoard) -> None:
     grant(option, waiting.ticket.mode, pattern, waiting, board)
 
 
-def grant(option: ResourceSet, mode: Mode, pattern: Lease, place: Waiting | None, board: ClaimBoard) -> int:
+def grant(option: ResourceSet, mode: Mode, pattern: Lease, queued: Waiting | None, board: ClaimBoard) -> int:
     """Grant all resources of the option to the holder that `pattern` describes, including what its ended sessions held.
 
     Returns when the last of these sessions ended (microseconds UTC), 0 if there was none."""
@@ -108,7 +108,7 @@ def grant(option: ResourceSet, mode: Mode, pattern: Lease, place: Waiting | None
         if mode == "shared":
             former = former[:1] if own is None else []  # the shares of other sessions are compatible
         ended = max((hold.lease.end_of_session(board.now, board.at) for hold in former), default=0)
-        answered = place.ticket.version if place is not None and resource == place.resource else None
+        answered = queued.ticket.version if queued is not None and resource == queued.resource else None
         facts: dict[str, Any] = {
             "agent": pattern.agent,
             "principal": pattern.principal,
@@ -134,10 +134,10 @@ def grant(option: ResourceSet, mode: Mode, pattern: Lease, place: Waiting | None
         board.keep(pattern._replace(resource=resource, version=version, ended_at=ended if offered else 0))
         ended_at = max(ended_at, ended)
     for waiting in board.waiting():  # also tickets of other calls that this grant makes unnecessary
-        if waiting == place or (waiting.lease.is_of(who) and _is_content(waiting, board)):
-            _leave(waiting, board)
-    if place is not None:
-        board.drop(place.lease.key)
+        if waiting == queued or (waiting.lease.is_of(who) and _is_content(waiting, board)):
+            _remove(waiting, board)
+    if queued is not None:
+        board.drop(queued.lease.key)
     return ended_at
 
 
@@ -158,7 +158,7 @@ def lose(hold: LiveHold, why: Why, board: ClaimBoard, note: str | None = None) -
     board.losses.append(hold.lease.lost(why, board.at, note))
 
 
-def _leave(waiting: Waiting, board: ClaimBoard) -> None:
+def _remove(waiting: Waiting, board: ClaimBoard) -> None:
     """Remove the ticket of a waiter that has what it wants. A grant of the resource itself already ended it."""
     version = waiting.ticket.version
     if any(ticket.version == version for ticket in board.claim(waiting.resource).line):
@@ -176,7 +176,7 @@ def _is_content(waiting: Waiting, board: ClaimBoard) -> bool:
     who, mode = waiting.lease.who, waiting.ticket.mode
     return any(
         holds_all(option, who, mode, board) or holds_all(option, who, "exclusive", board)
-        for option in waiting.wish.options
+        for option in waiting.wanted.options
     )
 
 

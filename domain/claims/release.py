@@ -151,8 +151,8 @@ def _forced(command: ReleaseClaim, board: ClaimBoard) -> ReleaseOutcome:
     return ReleaseOutcome(tuple(released.items()), not released, None, *_granted_to(granted, wanted))
 
 
-def _granted_to(served: list[tuple[str, Who]], released: list[str]) -> tuple[str | None, str | None]:
+def _granted_to(grants: list[tuple[str, Who]], released: list[str]) -> tuple[str | None, str | None]:
     """Agent and principal of the waiter that was granted the first of these; None if there was none."""
-    heirs = (who for resource in released for granted, who in served if overlap(granted, resource))
+    heirs = (who for resource in released for granted, who in grants if overlap(granted, resource))
     heir = next(heirs, None)
     return (heir.agent, heir.principal) if heir is not None else (None, None)

@@ -25,7 +25,7 @@ from holdlog.domain.threads.deciding import Copy, DecisionContext
 from holdlog.domain.threads.past import data_at, items_at
 from holdlog.domain.threads.thread import Thread, ThreadDataChanged
 
-MAX_TOLD: Final = 100
+MAX_DETAILS: Final = 100
 """Keys that a conflict lists."""
 
 
@@ -55,7 +55,7 @@ def change_thread(command: ThreadCommand, caller: Caller, transaction: Transacti
         if events
         else transaction.position()
     )
-    transaction.leases.heard(Who(command.by, caller.principal, caller.session), caller.server, transaction.steady)
+    transaction.leases.record_call(Who(command.by, caller.principal, caller.session), caller.server, transaction.steady)
     appended = sum(thread.kind_of(event) in ("message", "result") for event in events)
     changed = next((event for event in events if isinstance(event, ThreadDataChanged)), None)
     return ThreadChanged(
@@ -90,7 +90,7 @@ def _decision_context(command: ThreadCommand, before: Thread, transaction: Trans
             return DecisionContext(transaction.checksums(name, before.cleared, None))
         case ChangeData(thread=name, deleted=deleted, expected_data_version=expected):
             if expected is not None and expected != before.data_version:
-                return DecisionContext(changed=transaction.changed_keys(name, expected, MAX_TOLD))
+                return DecisionContext(changed=transaction.changed_keys(name, expected, MAX_DETAILS))
             return DecisionContext(
                 keys=[datum.key for datum in transaction.thread_data(name, deleted)] if deleted else ()
             )

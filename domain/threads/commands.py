@@ -18,9 +18,9 @@ MAX_COPIED: Final = 10_000
 MAX_COPIED_CHARACTERS: Final = 32 * 1024 * 1024
 """Characters of JSON in a fork: all other writers wait while it is written."""
 
-RequestDigest = Annotated[str | None, Field(max_length=64)]
+RequestDigest = Annotated[str | None, Field(max_length=64, serialization_alias="asked")]
 """A digest of the request, which identifies a repetition if the command contains generated parts, such as an id or a
-time."""
+time. The alias is part of stored fingerprints."""
 
 
 class NewMessage(Message):
@@ -41,7 +41,7 @@ class StartThread(Command):
     data: dict[Name, Json] = Field(default_factory=dict, max_length=MAX_KEYS)
     items: tuple[NewMessage | NewResult, ...] = Field(default=(), max_length=MAX_APPENDED)
     by: AllowedAgent
-    asked: RequestDigest = None
+    request_digest: RequestDigest = None
 
 
 class ForkThread(Command):
@@ -52,7 +52,7 @@ class ForkThread(Command):
     parent: Name
     parent_version: int | None = Field(default=None, ge=1)
     by: AllowedAgent
-    asked: RequestDigest = None
+    request_digest: RequestDigest = None
 
 
 class Append(Command):
@@ -62,7 +62,7 @@ class Append(Command):
     thread: Name
     items: tuple[NewMessage | NewResult, ...] = Field(min_length=1, max_length=MAX_APPENDED)
     by: AllowedAgent
-    asked: RequestDigest = None
+    request_digest: RequestDigest = None
 
 
 class ReplaceResults(Command):

@@ -44,7 +44,7 @@ class Copy(NamedTuple):
 
 
 def decide(
-    command: ThreadCommand, thread: Thread, standing: DecisionContext, copy: Copy | None = None
+    command: ThreadCommand, thread: Thread, context: DecisionContext, copy: Copy | None = None
 ) -> list[ThreadEvent]:
     """Return no event if nothing is new. `copy`: for a fork. Raises NotFoundError, InvalidError, DataConflictError."""
     by = command.by
@@ -61,17 +61,17 @@ def decide(
             return [begun, *_changed(copy.data, (), by), *(_appended(item, by) for item in copy.items)]
         case Append(items=items):
             require_started(thread)
-            return [_appended(item, by) for item in _new(items, standing.checksums)]
+            return [_appended(item, by) for item in _new(items, context.checksums)]
         case ReplaceResults(results=results):
             require_started(thread)
-            return _replaced(results, standing.checksums, by)
+            return _replaced(results, context.checksums, by)
         case ChangeData(written=written, deleted=deleted, expected_data_version=expected):
             require_started(thread)
-            _require_data_version(expected, thread, standing)
-            return _changed(written, [key for key in dict.fromkeys(deleted) if key in standing.keys], by)
+            _require_data_version(expected, thread, context)
+            return _changed(written, [key for key in dict.fromkeys(deleted) if key in context.keys], by)
 
 
-def _require_data_version(expected: int | None, thread: Thread, standing: DecisionContext) -> None:
+def _require_data_version(expected: int | None, thread: Thread, context: DecisionContext) -> None:
     if expected is None or expected == thread.data_version:
         return
     raise DataConflictError(
@@ -79,17 +79,17 @@ def _require_data_version(expected: int | None, thread: Thread, standing: Decisi
             thread_id=thread.thread,
             expected_data_version=expected,
             actual_data_version=thread.data_version,
-            changed_keys=tuple(standing.changed),
+            changed_keys=tuple(context.changed),
         )
     )
 
 
-def _replaced(results: Sequence[NewResult], standing: Sequence[str], by: str) -> list[ThreadEvent]:
+def _replaced(results: Sequence[NewResult], current: Sequence[str], by: str) -> list[ThreadEvent]:
     """Keep the existing results if the new ones begin with them; otherwise clear them first."""
     wanted = {it.checksum: it for it in reversed(results)}
     ordered = [wanted[checksum] for checksum in dict.fromkeys(it.checksum for it in results)]
-    kept = len(standing)
-    if [it.checksum for it in ordered[:kept]] == list(standing):
+    kept = len(current)
+    if [it.checksum for it in ordered[:kept]] == list(current):
         return [_appended(item, by) for item in ordered[kept:]]
     return [ResultsCleared(by=by), *(_appended(item, by) for item in ordered)]
 
@@ -106,9 +106,9 @@ def _appended(item: NewMessage | NewResult, by: str) -> ThreadEvent:
     return ResultAppended(value=item.value, agent=item.agent, checksum=item.checksum, by=by)
 
 
-def _new(items: Sequence[NewMessage | NewResult], standing: Sequence[str]) -> list[NewMessage | NewResult]:
+def _new(items: Sequence[NewMessage | NewResult], current: Sequence[str]) -> list[NewMessage | NewResult]:
     """The items without results that already exist or come earlier in the list."""
-    known = set(standing)
+    known = set(current)
     found: list[NewMessage | NewResult] = []
     for item in items:
         if isinstance(item, NewResult):

@@ -482,11 +482,11 @@ def test_a_token_ends_to_the_moment_though_it_was_remembered(engine: Engine) -> 
 
 def test_a_store_that_ever_had_a_token_asks_for_one(engine: Engine) -> None:
     verifier = Verifier(engine)
-    assert (verifier.offers_any(), verifier.is_asked_for()) == (False, False)
+    assert (verifier.offers_any(), verifier.is_requested()) == (False, False)
     issue(engine)
-    assert (verifier.offers_any(), verifier.is_asked_for()) == (True, True)
+    assert (verifier.offers_any(), verifier.is_requested()) == (True, True)
     engine.change_token(RevokeToken(name="ci", by="ann"), NOBODY)
-    assert (verifier.offers_any(), verifier.is_asked_for()) == (False, True)
+    assert (verifier.offers_any(), verifier.is_requested()) == (False, True)
     assert Verifier(engine, static="s" * 20).offers_any()
 
 

@@ -63,7 +63,7 @@ def result(**fields: Any) -> AgentResult:
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda it: it["type"])
 def test_a_message_comes_back_as_it_was(message: dict[str, Any]) -> None:
     read = MESSAGE.validate_python(message)
-    assert read.told() == message
+    assert read.exported() == message
     assert message_of(new_message(read).value) == read
 
 

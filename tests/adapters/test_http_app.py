@@ -31,7 +31,7 @@ from holdlog.adapters.http.app import build_app
 from holdlog.adapters.http.authentication import context_of
 from holdlog.adapters.http.edge import connections
 from holdlog.adapters.http.edge import key_quota as room
-from holdlog.adapters.http.edge.key_quota import Room
+from holdlog.adapters.http.edge.key_quota import KeyQuota
 from holdlog.adapters.http.options import HttpOptions
 from holdlog.adapters.http.running import bound_socket, server_of, url_of
 from holdlog.adapters.http.shutdown import Shutdown
@@ -115,7 +115,7 @@ def application(
 
     main = open_holdlog(":memory:")
     if http.max_keys:
-        main.room = Room(main, http.max_keys).require
+        main.check_quota = KeyQuota(main, http.max_keys).require
     app = build_app(build_server(None, ["claims"]), Tenants(":memory:", main, Settings()), tokens, http, ending)
     routes = [("/body", body), ("/held", held), ("/value", value), ("/broken", broken)]
     _starlette(app).router.routes[:0] = [Route(path, it, methods=["GET", "POST"]) for path, it in routes]

@@ -68,7 +68,7 @@ def test_a_server_is_connected_until_it_says_goodbye(path: Path) -> None:
     assert [(one.session, one.pid, one.what) for one in found] == [("s-1", os.getpid(), "mcp stdio")]
     presence.close()
     presence.close()
-    presence.tell("too late")
+    presence.describe("too late")
     assert files(path) == []  # before anybody looks, who would clear it away
     assert connected(path) == []
 
@@ -121,7 +121,7 @@ def test_one_session_may_have_several_servers(path: Path) -> None:
 
 def test_the_client_is_told_when_it_is_known(path: Path) -> None:
     presence = announce(path, "s-1", "mcp stdio, client yet unknown")
-    presence.tell("mcp stdio: claude")
+    presence.describe("mcp stdio: claude")
     assert [one.what for one in connected(path)] == ["mcp stdio: claude"]
     presence.close()
 

@@ -15,7 +15,7 @@ from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.http import tenants as module
 from holdlog.adapters.http.tenants import Tenants
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.adapters.stores.postgres.target import MAX_SCHEMA, database_target, place_of_space
+from holdlog.adapters.stores.postgres.target import MAX_SCHEMA, database_target, location_of_space
 from holdlog.domain.refusals import InvalidError, StoreError, UnavailableError
 
 Place = Path | str
@@ -195,7 +195,9 @@ async def test_in_postgres_each_space_has_a_schema(postgres: str) -> None:
 
 def test_the_schema_of_a_space_with_a_long_name_fits_and_is_another_for_another_name() -> None:
     url = "postgresql://ann@db.example/team?connect_timeout=5&schema=project"
-    assert database_target(place_of_space(url, "one")) == database_target(url.replace("project", "project_space_one"))
-    long = {place_of_space(url, "x" * number) for number in range(1, 49)}
+    assert database_target(location_of_space(url, "one")) == database_target(
+        url.replace("project", "project_space_one")
+    )
+    long = {location_of_space(url, "x" * number) for number in range(1, 49)}
     assert len(long) == 48
     assert all(len(database_target(it).schema) <= MAX_SCHEMA for it in long)

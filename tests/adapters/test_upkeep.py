@@ -83,9 +83,9 @@ def test_sessions_that_come_while_leases_are_renewed_end_no_renewals(
     held(store)
     upkeep.keep_sessions("v1", "s1")
     for number in range(30_000):
-        upkeep.heard(f"other {number}")
+        upkeep.record_call(f"other {number}")
     clock.pass_by(101)
-    upkeep.heard("s1")
+    upkeep.record_call("s1")
     until(lambda: left(store, clock) == 300)
 
 
@@ -97,7 +97,7 @@ def test_a_session_that_calls_again_after_the_idle_limit_is_renewed_again(
     clock.pass_by(IDLE_LIMIT + 50)
     clock.until_it_rests()
     assert left(store, clock) == 150
-    upkeep.heard("s1")
+    upkeep.record_call("s1")
     until(lambda: left(store, clock) == 300)
 
 

@@ -20,7 +20,7 @@ from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.stores.event_log.rebuild import rebuild
 from holdlog.adapters.stores.sqlite import rows
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
-from holdlog.adapters.stores.sqlite.shadow_tables import SqliteAside
+from holdlog.adapters.stores.sqlite.shadow_tables import SqliteShadowTables
 from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.message import NOBODY
 from holdlog.domain.ports import Store
@@ -347,7 +347,7 @@ def test_what_is_due_is_found_by_its_index_also_after_a_rebuild(tmp_path: Path) 
             plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
             assert "current_due" in plan[0][3], plan
         connection.close()
-        rebuild(SqliteAside(store))
+        rebuild(SqliteShadowTables(store))
     store.close()
 
 

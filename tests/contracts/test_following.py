@@ -9,14 +9,14 @@ import pytest
 from holdlog.adapters.api.events.event_filter import EventFilter
 from holdlog.adapters.runtime import following, tail
 from holdlog.adapters.runtime.engine import Engine
-from holdlog.adapters.runtime.following import Came, follow
+from holdlog.adapters.runtime.following import NewEvents, follow
 from holdlog.domain.refusals import InvalidError, StoreError
 from tests.commands import PATIENCE, aside, change, put, write
 
 LONG = 50.0
 
 
-async def end_of(coming: AsyncGenerator[Came, None]) -> list[int]:
+async def end_of(coming: AsyncGenerator[NewEvents, None]) -> list[int]:
     """The positions of all events up to the end of the log; who follows is then about to wait there."""
     found: list[int] = []
     async with asyncio.timeout(PATIENCE):
@@ -25,7 +25,7 @@ async def end_of(coming: AsyncGenerator[Came, None]) -> list[int]:
     return found
 
 
-async def some(coming: AsyncGenerator[Came, None], count: int) -> list[int]:
+async def some(coming: AsyncGenerator[NewEvents, None], count: int) -> list[int]:
     found: list[int] = []
     async with asyncio.timeout(PATIENCE):
         while len(found) < count:
@@ -107,7 +107,7 @@ async def test_who_takes_too_slowly_reads_on_from_the_log(engine: Engine, monkey
 
 async def test_an_answer_without_events_moves_the_position_on(engine: Engine) -> None:
     async with aclosing(follow(engine, EventFilter(namespace="m"), 0, 0.01)) as coming:
-        assert await anext(coming) == Came([], 0)
+        assert await anext(coming) == NewEvents([], 0)
         grow(engine, 3)
         async with asyncio.timeout(PATIENCE):
             while (came := await anext(coming)).position < 3:

@@ -151,7 +151,7 @@ def test_the_next_end_is_a_deadline_or_the_end_of_a_call(store: Store) -> None:
 
 def heard(store: Store, now: int, who: Who = ANN, server: str = "v1") -> None:
     with leases(store) as writes:
-        writes.heard(who, server, now)
+        writes.record_call(who, server, now)
 
 
 def test_a_call_renews_once_an_eighth_of_the_lease_has_passed(store: Store) -> None:
@@ -199,7 +199,7 @@ def test_a_holder_without_a_session_is_heard_by_its_receipt(store: Store) -> Non
     put(store, held("a", session=None, server="", receipt="r1"), held("b", session=None, server="", receipt="r2"))
     with leases(store) as writes:
         for who in (Who("ann", None, None, "r1"), Who("ann", None, None)):
-            writes.heard(who, "", NOW + LENGTH // 2)
+            writes.record_call(who, "", NOW + LENGTH // 2)
     a, b = of(store, "a", "b")
     assert (a.deadline, b.deadline) == (NOW + LENGTH // 2 + LENGTH, NOW + LENGTH)
 
@@ -257,7 +257,7 @@ def test_who_waits_is_there_as_long_as_the_server_that_it_called(store: Store, k
     put(store, held("a", server="v0", kind=kind), held("b", server="", kind=kind))
     with leases(store) as writes:
         writes.renew("v1", [("s1", NOW)], [], NOW)
-        writes.heard(ANN, "v1", NOW)
+        writes.record_call(ANN, "v1", NOW)
     assert [lease.server for lease in of(store, "a", "b")] == ["v0", "v1"]
 
 

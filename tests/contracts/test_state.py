@@ -178,7 +178,7 @@ def test_a_result_stands_once(shared: StateStore) -> None:
     assert state.append_result(result("a")) is True
     assert state.append_result(result("a")) is False
     assert state.append_result(result("a").export()) is False
-    assert state.append_result({"agentName": "coder", "output": [said("b").told()]}) is True
+    assert state.append_result({"agentName": "coder", "output": [said("b").exported()]}) is True
     assert len(state.results) == 2
 
 
@@ -694,7 +694,7 @@ def test_a_state_that_is_dropped_amid_a_write_delays_nobody_and_is_closed_later(
     with StateStore(path) as store:
         state = create_state(store=path)
         dropped = weakref.ref(state._place.engine.store)
-        gate = store._engine.store.gate  # type: ignore[attr-defined]
+        gate = store._engine.store.write_lock  # type: ignore[attr-defined]
         gate.acquire(time.monotonic() + 10)
         began = time.monotonic()
         del state

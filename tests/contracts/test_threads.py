@@ -13,7 +13,7 @@ from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import DataConflictError, HoldlogError, InvalidError, NotFoundError, ReusedError
 from holdlog.domain.threads import changing
-from holdlog.domain.threads.changing import MAX_TOLD
+from holdlog.domain.threads.changing import MAX_DETAILS
 from holdlog.domain.threads.commands import ThreadChanged, ThreadCommand
 from holdlog.domain.threads.past import data_at, items_at
 from holdlog.domain.threads.thread import KINDS, ItemKind, Thread
@@ -163,10 +163,10 @@ def test_a_conflict_names_the_keys_that_changed_and_changes_nothing(store: Store
 
 def test_a_conflict_names_a_hundred_keys_at_most(store: Store) -> None:
     did(store, start())
-    did(store, change_data(0, **{f"k{number:03}": number for number in range(MAX_TOLD + 5)}))
+    did(store, change_data(0, **{f"k{number:03}": number for number in range(MAX_DETAILS + 5)}))
     with pytest.raises(DataConflictError) as refused:
         did(store, change_data(0, a=2))
-    assert refused.value.detail.changed_keys == tuple(f"k{number:03}" for number in range(MAX_TOLD))
+    assert refused.value.detail.changed_keys == tuple(f"k{number:03}" for number in range(MAX_DETAILS))
 
 
 @pytest.mark.parametrize("command", [append(message("hi")), replace(result("a")), change_data(a=1), fork("new")])

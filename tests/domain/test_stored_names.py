@@ -37,7 +37,7 @@ REMEMBERED: list[tuple[command_handler.AnyCommand, str, str]] = [
     ),
     (Register(agent="ann", model="m"), "1dba02f66303c9d9", "register"),
     (threads.StartThread(thread="t", data={"a": ONE}, by="ann"), "a95541cf7d5df54e", "start_thread"),
-    (threads.StartThread(thread="t", by="ann", asked="d"), "c010dae484ee5897", "start_thread"),
+    (threads.StartThread(thread="t", by="ann", request_digest="d"), "c010dae484ee5897", "start_thread"),
     (threads.ForkThread(thread="t", parent="s", parent_version=2, by="ann"), "46e35d6de7a2a22e", "fork_thread"),
     (threads.Append(thread="t", items=(threads.NewMessage(value=ONE), RESULT), by="ann"), "ce66b7fb5f5628f8", "append"),
     (threads.ReplaceResults(thread="t", results=(RESULT,), by="ann"), "05fd393613355e1b", "replace_results"),

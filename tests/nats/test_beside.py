@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdlog.adapters.compose import open_holdlog, publish_to_nats
-from holdlog.adapters.nats.background import NatsBeside
+from holdlog.adapters.nats.background import BackgroundRelay
 from holdlog.adapters.nats.options import NatsOptions, nats_options
 from holdlog.adapters.python.subscriber import Subscription
 from holdlog.adapters.runtime.engine import Engine
@@ -119,7 +119,7 @@ def test_a_server_with_wrong_credentials_works_and_says_so(path: Path, tmp_path:
 
 
 @pytest.fixture
-def beside(options: NatsOptions) -> Iterator[tuple[Engine, NatsBeside]]:
+def beside(options: NatsOptions) -> Iterator[tuple[Engine, BackgroundRelay]]:
     """A store in memory, and NATS beside it."""
     engine = open_holdlog(":memory:")
     nats = publish_to_nats(engine, ":memory:", options)
@@ -128,7 +128,7 @@ def beside(options: NatsOptions) -> Iterator[tuple[Engine, NatsBeside]]:
     engine.close()
 
 
-async def test_what_nats_tells_wakes_who_waits(options: NatsOptions, beside: tuple[Engine, NatsBeside]) -> None:
+async def test_what_nats_tells_wakes_who_waits(options: NatsOptions, beside: tuple[Engine, BackgroundRelay]) -> None:
     engine, nats = beside
     until(lambda: nats.status.state == "current")
     rung = threading.Event()
@@ -157,7 +157,7 @@ def test_stopping_leaves_nothing_behind(options: NatsOptions) -> None:
 
 
 def test_a_foreign_stream_is_told_and_tried_again(
-    options: NatsOptions, beside: tuple[Engine, NatsBeside], caplog: pytest.LogCaptureFixture
+    options: NatsOptions, beside: tuple[Engine, BackgroundRelay], caplog: pytest.LogCaptureFixture
 ) -> None:
     _, first = beside
     until(lambda: first.status.state == "current")

@@ -51,7 +51,7 @@ def test_user_and_password_are_taken_out_of_the_url() -> None:
     options = nats_options(f"nats://ann:{SECRET}@one,tls://two:4333, nats://[::1]:1")
     assert options.servers == ("nats://one:4222", "tls://two:4333", "nats://[::1]:1")
     assert (options.user, options.password, options.token) == ("ann", "s3cr/t", None)
-    assert "s3cr" not in f"{options!r} {options.place} {options}"
+    assert "s3cr" not in f"{options!r} {options.address} {options}"
     assert nats_options("nats://abc@one").token == "abc"
 
 

@@ -369,17 +369,17 @@ async def test_two_relays_may_make_the_stream_at_once(engine: Engine, options: N
 def test_only_one_has_the_lead(tmp_path: Path) -> None:
     one, other = FileLead(tmp_path / "lead"), FileLead(tmp_path / "lead")
     assert (one.take(), one.take(), other.take()) == (True, True, False)
-    one.leave()
+    one.release()
     assert FileLead(tmp_path / "no" / "folder").take()
     assert (other.take(), one.take()) == (True, False)
-    other.leave()
+    other.release()
 
 
 def test_relays_of_one_store_to_two_names_lead_each(path: Path, options: NatsOptions) -> None:
     one, other = open_lead(path, options), open_lead(path, options._replace(name="team"))
     assert [one.take(), other.take(), open_lead(path, options).take()] == [True, True, False]
-    one.leave()
-    other.leave()
+    one.release()
+    other.release()
 
 
 async def test_once_ends_while_another_relay_publishes(engine: Engine, path: Path, options: NatsOptions) -> None:
@@ -408,7 +408,7 @@ async def test_once_publishes_itself_when_the_leading_relay_makes_no_progress(
     async with asyncio.timeout(PATIENCE):
         await publish_all(engine, path, options)
     assert not open_lead(path, options).take()
-    stuck.leave()
+    stuck.release()
     assert await positions(options, engine) == list(range(1, 21))
 
 
@@ -446,4 +446,4 @@ async def test_once_fails_when_another_relay_leads_and_the_stream_is_not_of_this
         await connection.jetstream().add_stream(StreamConfig(name=name, subjects=["another.>"]))
     with pytest.raises(NatsError, match="not made by holdlog"):
         await publish_all(engine, path, options)
-    lead.leave()
+    lead.release()

@@ -291,7 +291,7 @@ def serve(path: str) -> None:
 
 def write_hastily(path: str, patience: str, how: str) -> None:
     """After a line of input: one write with so many seconds of patience, and beats that show that the process runs."""
-    writer.PATIENCE = float(patience)  # type: ignore[misc]
+    writer.COMMIT_TIMEOUT = float(patience)  # type: ignore[misc]
     store = StateStore(path)
     other = AsyncStateStore.__new__(AsyncStateStore)
     other._engine, other._requests = store._engine, store._requests
@@ -551,7 +551,7 @@ def with_umask(path: str, umask: str) -> None:
 
 def serve_without_looking(path: str) -> None:
     """As `serve`, with ears only."""
-    notifications.LOOK_EVERY = 3600  # type: ignore[misc]
+    notifications.POLL_EVERY = 3600  # type: ignore[misc]
     serve(path)
 
 

@@ -33,7 +33,7 @@ from holdlog.adapters.stores.postgres import session
 
 _, url, nats, looks = sys.argv
 if looks == "never looks":
-    session.LOOK_EVERY = 3600.0
+    session.POLL_EVERY = 3600.0
 opened = open_holdlog(url)
 opened.keep_sessions()
 beside = publish_to_nats(opened, url, nats_options(nats)) if nats else None

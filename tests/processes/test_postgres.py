@@ -488,8 +488,8 @@ def test_a_table_whose_columns_got_other_types_is_read_and_written_by_who_is_con
 
 def test_a_vacuum_of_the_log_holds_up_no_write(postgres: str) -> None:
     store = open_postgres(postgres)
-    with psycopg.connect(store.place.url) as vacuum:
-        vacuum.execute(f"LOCK TABLE {store.place.schema}.stored_events IN SHARE UPDATE EXCLUSIVE MODE")  # type: ignore[call-overload]
+    with psycopg.connect(store.target.url) as vacuum:
+        vacuum.execute(f"LOCK TABLE {store.target.schema}.stored_events IN SHARE UPDATE EXCLUSIVE MODE")  # type: ignore[call-overload]
         vacuum.execute("SET lock_timeout = 1")
         assert write(store, "k", 1) == 1
     store.close()
@@ -555,13 +555,13 @@ def test_one_relay_has_the_lead_until_its_connection_ends(server: PostgresServer
     one, other = open_lead(url, nats), open_lead(url, nats_options("nats://two,nats://one"))
     elsewhere = open_lead(url, nats._replace(name="team"))
     assert [one.take(), other.take(), one.take(), elsewhere.take()] == [True, False, True, True]
-    elsewhere.leave()
-    one.leave()
+    elsewhere.release()
+    one.release()
     assert [other.take(), one.take()] == [True, False]
     cut(url)
     until(one.take)
     assert not other.take()
-    one.leave()
+    one.release()
 
 
 @pytest.mark.parametrize(

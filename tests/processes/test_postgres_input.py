@@ -255,15 +255,15 @@ def test_a_database_that_turns_read_only_still_reads_and_refuses_writes(server: 
 def test_another_schema_is_refused_at_the_door_and_under_a_running_server(postgres: str, major: str) -> None:
     store = open_postgres(postgres)
     write(store, "k", 1)
-    with psycopg.connect(store.place.url, autocommit=True) as connection:
-        connection.execute(f"UPDATE {store.place.schema}.meta SET value = '{major}' WHERE name = 'major'")  # type: ignore[call-overload]
+    with psycopg.connect(store.target.url, autocommit=True) as connection:
+        connection.execute(f"UPDATE {store.target.schema}.meta SET value = '{major}' WHERE name = 'major'")  # type: ignore[call-overload]
     says = "upgrade holdlog" if major == "99" else "older"
     with pytest.raises(StoreError, match=f"schema {major}.*{says}"):
         write(store, "k", 2)
     with pytest.raises(StoreError, match=f"schema {major}.*{says}"):
         open_postgres(postgres)
-    with psycopg.connect(store.place.url, autocommit=True) as connection:
-        connection.execute(f"UPDATE {store.place.schema}.meta SET value = '{MAJOR}' WHERE name = 'major'")  # type: ignore[call-overload]
+    with psycopg.connect(store.target.url, autocommit=True) as connection:
+        connection.execute(f"UPDATE {store.target.schema}.meta SET value = '{MAJOR}' WHERE name = 'major'")  # type: ignore[call-overload]
     assert write(store, "k", 2) == 2
     store.close()
 
@@ -271,8 +271,8 @@ def test_another_schema_is_refused_at_the_door_and_under_a_running_server(postgr
 def test_what_was_dropped_under_a_server_is_told(postgres: str) -> None:
     store = open_postgres(postgres)
     write(store, "k", 1)
-    with psycopg.connect(store.place.url, autocommit=True) as connection:
-        connection.execute(f"DROP SCHEMA {store.place.schema} CASCADE")  # type: ignore[call-overload]
+    with psycopg.connect(store.target.url, autocommit=True) as connection:
+        connection.execute(f"DROP SCHEMA {store.target.schema} CASCADE")  # type: ignore[call-overload]
     with pytest.raises(StoreError, match="tables are gone"):
         write(store, "k", 2)
     with pytest.raises(StoreError, match="tables are gone"), store.reader() as reader:

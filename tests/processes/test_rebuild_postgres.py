@@ -20,7 +20,7 @@ from holdlog.adapters.runtime.command_handler import handle
 from holdlog.adapters.stores.event_log import rebuild as rebuilding
 from holdlog.adapters.stores.event_log.rebuild import RebuildReport
 from holdlog.adapters.stores.postgres.opening import open_postgres
-from holdlog.adapters.stores.postgres.shadow_tables import PostgresAside
+from holdlog.adapters.stores.postgres.shadow_tables import PostgresShadowTables
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import StoreError, UnavailableError
 from tests.commands import PATIENCE, put, transact, until
@@ -108,7 +108,7 @@ def test_a_connection_that_is_lost_leaves_the_views_as_they_are(kind: InDatabase
     engine = open_shadow_tables(kind.place, print)
     assert engine is not None
     store, aside = engine
-    assert isinstance(aside, PostgresAside)
+    assert isinstance(aside, PostgresShadowTables)
     pages = 0
 
     def cut(done: int, total: int) -> None:

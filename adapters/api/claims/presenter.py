@@ -11,7 +11,7 @@ from holdlog.domain.agent import Profile
 from holdlog.domain.claims.acquire import MAX_WAITERS_SHOWN
 from holdlog.domain.claims.board import ClaimBoard, LiveHold, Waiting
 from holdlog.domain.claims.claim import Grant, PastHold
-from holdlog.domain.claims.commands import ClaimAcquired, InLine, Queued, ReleaseOutcome
+from holdlog.domain.claims.commands import ClaimAcquired, Queued, QueuedTicket, ReleaseOutcome
 from holdlog.domain.claims.lease import Lease, Loss
 from holdlog.domain.names import mixed_scripts
 from holdlog.domain.refusals import Hold, HoldlogError
@@ -29,7 +29,7 @@ class Moment(NamedTuple):
     grace: int
 
 
-def taken(
+def acquired(
     outcome: ClaimAcquired,
     moment: Moment,
     elsewhere: list[responses.Elsewhere],
@@ -50,7 +50,7 @@ def taken(
         "receipt": receipt,
         "renewal": _renewal(receipt, is_kept),
         "also": [responses.Version(resource=name, version=version) for name, version in outcome.also] or None,
-        "waiting": [_in_line(it, moment) for it in outcome.waiting] or None,
+        "waiting": [_queued(it, moment) for it in outcome.waiting] or None,
         "also_claimed_in": elsewhere or None,
     }
     if outcome.already:
@@ -100,7 +100,9 @@ def queued(outcome: Queued, moment: Moment, receipt: str | None = None, cap: flo
     return responses.Busy(**facts, ticket=outcome.ticket, queue_position=outcome.position, capped_at_seconds=cap)
 
 
-def let(outcome: ReleaseOutcome, resource: str | None, several: bool) -> responses.Released | responses.AlreadyFree:
+def released(
+    outcome: ReleaseOutcome, resource: str | None, several: bool
+) -> responses.Released | responses.AlreadyFree:
     if outcome.already:
         return responses.AlreadyFree(resource=resource)
     released = [responses.Version(resource=name, version=version) for name, version in outcome.released]
@@ -155,8 +157,8 @@ def board(
     """The claims of a page, their waiters, and the agents among all these."""
     holds = [hold for name in page for hold in board.holds(name) if concerns(hold.grant.agent, agent)]
     everybody = [it for it in board.waiting() if concerns(it.ticket.agent, agent)]
-    lines = {name: [it for it in everybody if it.resource == name] for name in page if board.claim(name).line}
-    leases = [*(hold.lease for hold in holds), *(it.lease for line in lines.values() for it in line)]
+    queues = {name: [it for it in everybody if it.resource == name] for name in page if board.claim(name).line}
+    leases = [*(hold.lease for hold in holds), *(it.lease for queue in queues.values() for it in queue)]
     agents = []
     for name, principal in sorted({(it.agent, it.principal) for it in leases}, key=lambda it: (it[0], it[1] or "")):
         mine = [lease for lease in leases if (lease.agent, lease.principal) == (name, principal)]
@@ -178,10 +180,10 @@ def board(
         claims=[_named(_held(hold.resource, hold, board, moment), hold, profiles) for hold in holds],
         queues=[
             responses.Queue(
-                resource=name, length=len(line), line=[_waiter(it, moment) for it in line[:MAX_WAITERS_SHOWN]]
+                resource=name, length=len(queue), line=[_waiter(it, moment) for it in queue[:MAX_WAITERS_SHOWN]]
             )
-            for name, line in lines.items()
-            if line
+            for name, queue in queues.items()
+            if queue
         ],
         agents=agents,
         next_after=page[-1] if more else None,
@@ -278,7 +280,7 @@ def refused(refusal: HoldlogError, moment: Moment) -> Result:
         case refusals.NotFoundError(facts=facts) if "resource" in facts:
             return responses.NeverClaimed(**facts, hint="Nobody ever claimed it. Call claim() first to hold it.")
         case refusals.NotHolderError():
-            hint = _TAKEN_AWAY if refusal.reason else _NOT_HOLDER[refusal.cause]
+            hint = _ENDED_BY_OTHERS if refusal.reason else _NOT_HOLDER[refusal.cause]
             return responses.NotHolder(
                 resource=refusal.resource,
                 held_by=refusal.held_by,
@@ -359,7 +361,7 @@ def _is(hold: LiveHold, resource: str, version: int) -> bool:
     return (hold.resource, hold.grant.version) == (resource, version)
 
 
-def _in_line(waiting: InLine, moment: Moment) -> responses.Waiter:
+def _queued(waiting: QueuedTicket, moment: Moment) -> responses.Waiter:
     since = presenter.seconds_between(waiting.since, moment.at)
     return responses.Waiter(
         agent=waiting.agent,
@@ -400,7 +402,7 @@ def _joined(*hints: object) -> str | None:
     """Join the hints that apply, in order, as far as they fit."""
     joined = ""
     for hint in hints:
-        if isinstance(hint, str) and len(f"{joined} {hint}") <= _ROOM:
+        if isinstance(hint, str) and len(f"{joined} {hint}") <= _HINT_LENGTH:
             joined = f"{joined} {hint}".lstrip()
     return joined or None
 
@@ -442,7 +444,7 @@ _NOT_HOLDER = {
     "receipt": "It was claimed under your agent name without a session. If by you, call release() with the receipt you"
     " were given.",
 }
-_TAKEN_AWAY = (
+_ENDED_BY_OTHERS = (
     "A person took your claim away; the reason is given. Stop working on it, and claim() again if you need it."
 )
 _EXPIRED = "Your claim had ended. Check that nobody changed what you worked on; claim() again before you go on."
@@ -458,7 +460,7 @@ _NO_FILE = (
     " {}."
 )
 _ELSEWHERE = "The same path is claimed in another worktree. It does not block you; coordinate before merging."
-_ROOM: Final = 190
+_HINT_LENGTH: Final = 190
 """Maximum characters of joined hints; a surface may replace names of calls with longer ones."""
 MOVED: Final = (
     "The previous holder moved it. To work on it there, release this one first, then claim the one in moved_to."

@@ -142,7 +142,7 @@ class ClaimRequests:
             elsewhere, folder = self._elsewhere(outcome.resource, reader), self._is_folder(outcome)
             instead, keeps = self._instead_of(outcome, given), self._settings.keeps
             shown = receipts.get(outcome.receipt or "")
-            return self.shown(presenter.taken(outcome, self._moment(), elsewhere, folder, keeps, shown, instead))
+            return self.shown(presenter.acquired(outcome, self._moment(), elsewhere, folder, keeps, shown, instead))
 
         return ClaimRequest(command, again, answer, wait)
 
@@ -180,7 +180,7 @@ class ClaimRequests:
         def answer(outcome: Outcome) -> responses.Released | responses.AlreadyFree:
             assert isinstance(outcome, ReleaseOutcome)
             several = command.resource is None or bool(command.also)
-            return self.shown(presenter.let(outcome, command.resource, several))
+            return self.shown(presenter.released(outcome, command.resource, several))
 
         return CommandRequest(command, answer)
 
@@ -253,7 +253,7 @@ class ClaimRequests:
         seconds, cap = self._capped(number_of_seconds(timeout_seconds, "timeout_seconds"))
         self._require_to_see(resource)
 
-        def look(reader: Reader, elapsed: float) -> responses.Available | None:
+        def read(reader: Reader, elapsed: float) -> responses.Available | None:
             board = self._board(reader, [resource])
             if presenter.blocking_holds(resource, board):
                 return None
@@ -266,7 +266,7 @@ class ClaimRequests:
                 return self.shown(presenter.available(resource, board, elapsed))
             return self.shown(presenter.wait_timeout(resource, holds[0], self._moment(), elapsed, cap))
 
-        return BlockingQuery(look, timed_out, seconds, what_overlaps(resource))
+        return BlockingQuery(read, timed_out, seconds, what_overlaps(resource))
 
     def lost(self, losses: Sequence[Loss]) -> Query[list[Lost]]:
         """The lost claims, with their current holders."""
@@ -288,11 +288,11 @@ class ClaimRequests:
             raise InvalidError("guard: must be a list of objects with resource and version")
         guards = []
         for number, item in enumerate(given):
-            place = f"guard[{number}]"
+            argument = f"guard[{number}]"
             if not isinstance(item, dict) or set(item) - {"receipt"} != {"resource", "version"}:
-                raise InvalidError(f"{place}: must be an object with resource and version")
-            resource = self.resource(item["resource"], f"{place}.resource")
-            version = whole(item["version"], f"{place}.version")
+                raise InvalidError(f"{argument}: must be an object with resource and version")
+            resource = self.resource(item["resource"], f"{argument}.resource")
+            version = whole(item["version"], f"{argument}.version")
             receipt = self._receipt(item["receipt"]) if item.get("receipt") is not None else None
             guards.append(FencingCondition.model_construct(resource=resource, version=version, receipt=receipt))
         return tuple(guards)
@@ -301,16 +301,16 @@ class ClaimRequests:
         """Convert a refusal to a response. Raises the refusal again if no request about claims or values expects it."""
         answer = self.shown(presenter.refused(refusal, self._moment()))
         if isinstance(answer, Unavailable):
-            return answer.model_copy(update={"message": self.line_of(refusal)})
+            return answer.model_copy(update={"message": self.describe(refusal)})
         return answer
 
-    def line_of(self, error: HoldlogError) -> str:
+    def describe(self, error: HoldlogError) -> str:
         """An error in one line. Callers over HTTP must not learn where the database is: that part goes to the log."""
-        line = str(error)
-        if self._settings.keeps or not line.startswith("the database "):
-            return line
-        _log.warning("%s", line)
-        return line.partition(": ")[0]
+        text = str(error)
+        if self._settings.keeps or not text.startswith("the database "):
+            return text
+        _log.warning("%s", text)
+        return text.partition(": ")[0]
 
     def resource(self, given: str, argument: str = "resource") -> str:
         """The canonical name of a resource."""
@@ -356,7 +356,7 @@ class ClaimRequests:
         found = chunks(reader.claims, after, lambda it: it.resource)
         return list(islice((it for it in found if self.grants.sees_claim(it.resource)), limit))
 
-    def places(self, given: str) -> tuple[str, ...]:
+    def spellings(self, given: str) -> tuple[str, ...]:
         """The resources whose claims affect the status of this one: itself, and the same path in other workspaces."""
         resource = self.resource(given)
         workspaces = self._settings.workspaces
@@ -389,15 +389,15 @@ class ClaimRequests:
 
     def _elsewhere(self, resource: str, reader: Reader) -> list[responses.Elsewhere]:
         workspaces = self._settings.workspaces
-        places = workspaces.elsewhere(resource) if workspaces is not None else []
+        spellings = workspaces.elsewhere(resource) if workspaces is not None else []
         if self.grants is not EVERYTHING:
-            places = [(name, other) for name, other in places if self.grants.sees_claim(other)]
-        if not places:
+            spellings = [(name, other) for name, other in spellings if self.grants.sees_claim(other)]
+        if not spellings:
             return []
-        board = self._board(reader, [other for _, other in places])
+        board = self._board(reader, [other for _, other in spellings])
         return [
             presenter.claimed_in(name, holds[0].grant)
-            for name, other in places
+            for name, other in spellings
             if (holds := presenter.blocking_holds(other, board))
         ]
 

@@ -38,7 +38,7 @@ class EventFilter(NamedTuple):
         """Whether an event of that stream may match; `fits` decides."""
         if self.topics is not None and topic not in self.topics:
             return False
-        if self._place_matters and not self._names(_names_of(stream)):
+        if self._needs_stream and not self._names(_names_of(stream)):
             return False
         return self.sees is None or self.sees(stream)
 
@@ -52,15 +52,15 @@ class EventFilter(NamedTuple):
     @property
     def concerns(self) -> tuple[str, ...]:
         """What must change before more events can match (projections/waiting.py)."""
-        places = () if self.namespace is None else whole_namespace(self.namespace)
+        streams = () if self.namespace is None else whole_namespace(self.namespace)
         if self.resource is not None:
-            places += what_overlaps(self.resource)
+            streams += what_overlaps(self.resource)
         if self.thread is not None:
-            places += (thread_stream(self.thread),)
-        return places or EVERYTHING
+            streams += (thread_stream(self.thread),)
+        return streams or EVERYTHING
 
     @property
-    def _place_matters(self) -> bool:
+    def _needs_stream(self) -> bool:
         return not (self.namespace is None and self.resource is None and self.thread is None)
 
     def _names(self, state: State) -> bool:

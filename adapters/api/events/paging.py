@@ -15,7 +15,7 @@ COMMIT_EVENTS: Final = 10_000
 COMMIT_BYTES: Final = 10 * MAX_PAGE_BYTES
 """Bytes of one commit in a page; a larger commit is split. Without a limit, one response could be as large as the
 store."""
-LOOKED_BYTES: Final = 4 * 1024 * 1024
+SCANNED_BYTES: Final = 4 * 1024 * 1024
 """Bytes that one page may scan; an entry that does not match counts as `ROW_BYTES`. The next page continues after
 it."""
 READ_AT_ONCE: Final = 32
@@ -26,7 +26,7 @@ class EventPage(NamedTuple):
     log."""
 
     events: list[Recorded[Event]]
-    looked: int
+    scanned: int
     end: int
 
 
@@ -38,17 +38,17 @@ def read_page(reader: Reader, choice: EventFilter, after: int, limit: int) -> Ev
     if after > end:
         raise InvalidError(f"after: is {after}, beyond the end of the log, which is at {end}")
     taken: list[Recorded[Event]] = []
-    looked, held, spent = after, 0, 0
+    scanned, held, spent = after, 0, 0
     entries = chunks(lambda place, size: reader.entries(place or 0, size), after, lambda entry: entry.position)
     for commit in _commits(entries):
         found, size, upto = _chosen(reader, choice, commit)
         if taken and (len(taken) + len(found) > limit or held + size > MAX_PAGE_BYTES):
             break
         taken += found
-        looked, held, spent = upto, held + size, spent + size + ROW_BYTES * len(commit)
-        if len(taken) >= limit or spent > LOOKED_BYTES:
+        scanned, held, spent = upto, held + size, spent + size + ROW_BYTES * len(commit)
+        if len(taken) >= limit or spent > SCANNED_BYTES:
             break
-    return EventPage(taken, looked, max(end, looked))
+    return EventPage(taken, scanned, max(end, scanned))
 
 
 def _commits(entries: Iterable[HistoryEntry]) -> Iterator[list[HistoryEntry]]:

@@ -73,7 +73,7 @@ class EventRequests(ClaimRequests):
         position, size = whole(after, "after"), page_size(limit)
         seconds, _ = self._capped(number_of_seconds(wait_seconds, "wait_seconds"))
 
-        def look(reader: Reader, elapsed: float) -> Events | None:
+        def read(reader: Reader, elapsed: float) -> Events | None:
             nonlocal position
             page = self._events(reader, choice, position, size)
             if page.events or page.next_position < page.bookmark:
@@ -84,9 +84,9 @@ class EventRequests(ClaimRequests):
         def timed_out(reader: Reader, elapsed: float) -> Events:
             return self._events(reader, choice, position, size)
 
-        return BlockingQuery(look, timed_out, seconds, choice.concerns, large=True)
+        return BlockingQuery(read, timed_out, seconds, choice.concerns, large=True)
 
     def _events(self, reader: Reader, choice: EventFilter, after: int, limit: int) -> Events:
         page = read_page(reader, choice, after, limit)
         events = [event_view(recorded, self.spelled, choice.sees) for recorded in page.events]
-        return Events(events=events, next_position=page.looked, bookmark=page.end)
+        return Events(events=events, next_position=page.scanned, bookmark=page.end)

@@ -25,7 +25,7 @@ USER: Final = "user"
 AnyJson = Annotated[Any, AfterValidator(_json)]
 
 
-class _Said(BaseModel):
+class _Item(BaseModel):
     """A model whose fields may also be spelled as in AgentKit: `stopReason`."""
 
     model_config = ConfigDict(
@@ -38,39 +38,39 @@ class _Said(BaseModel):
         serialize_by_alias=False,
     )
 
-    def told(self) -> dict[str, Any]:
+    def exported(self) -> dict[str, Any]:
         """The JSON form, without fields that are None, except `content`: a tool may return null."""
         fields = self.model_dump(warnings=False)
         return {name: part for name, part in fields.items() if part is not None or name == "content"}
 
 
-class TextContent(_Said):
+class TextContent(_Item):
     type: Literal["text"] = "text"
     text: str
 
 
-class TextMessage(_Said):
+class TextMessage(_Item):
     type: Literal["text"] = "text"
     role: Literal["system", "user", "assistant"]
     content: str | list[TextContent]
     stop_reason: Literal["tool", "stop"] | None = None
 
 
-class ToolCall(_Said):
+class ToolCall(_Item):
     type: Literal["tool"] = "tool"
     id: str
     name: str
     input: Annotated[dict[str, Any], AfterValidator(_json)] = Field(default_factory=dict)
 
 
-class ToolCallMessage(_Said):
+class ToolCallMessage(_Item):
     type: Literal["tool_call"] = "tool_call"
     role: Literal["user", "assistant"] = "assistant"
     tools: list[ToolCall]
     stop_reason: Literal["tool"] = "tool"
 
 
-class ToolResultMessage(_Said):
+class ToolResultMessage(_Item):
     type: Literal["tool_result"] = "tool_result"
     role: Literal["tool_result"] = "tool_result"
     tool: ToolCall
@@ -84,7 +84,7 @@ AnyMessage = Annotated[Message, Field(discriminator="type")]
 MESSAGE: Final[TypeAdapter[Message]] = TypeAdapter(AnyMessage, config=ConfigDict(hide_input_in_errors=True))
 
 
-class AgentResult(_Said):
+class AgentResult(_Item):
     """The result of one agent's turn. `prompt`, `history`, `raw` and `id` are for tracing and are not stored
     (AgentKit's `export` drops them, too), except the `id` of a result of the agent `user`. `created_at` without a time
     zone is UTC."""
@@ -133,7 +133,7 @@ InferenceResult = AgentResult
 """Former name of AgentResult."""
 
 
-class UserMessage(_Said):
+class UserMessage(_Item):
     """A message from a client, as in AgentKit. `client_timestamp`: when the client sent it, by its clock."""
 
     id: str
@@ -151,7 +151,7 @@ class UserMessage(_Said):
 
 
 def new_message(message: Message) -> NewMessage:
-    return NewMessage(value=Json.of(message.told()))
+    return NewMessage(value=Json.of(message.exported()))
 
 
 def new_result(result: AgentResult) -> NewResult:
@@ -183,12 +183,12 @@ def default_format(result: AgentResult) -> Sequence[Message]:
     return [*result.output, *result.tool_calls]
 
 
-def _digest(said: Any) -> str:
-    return hashlib.blake2b(to_json(said), digest_size=16).hexdigest()
+def _digest(content: Any) -> str:
+    return hashlib.blake2b(to_json(content), digest_size=16).hexdigest()
 
 
-def _joined_texts(messages: Iterable[_Said]) -> list[dict[str, Any]]:
-    return [message.told() for message in messages]
+def _joined_texts(messages: Iterable[_Item]) -> list[dict[str, Any]]:
+    return [message.exported() for message in messages]
 
 
 def _moment(time: datetime) -> str:

@@ -37,15 +37,15 @@ def parse_items(messages: object, results: object, now: int, limit: int) -> Pars
         raise InvalidError(f"messages and results: must be 1 to {MAX_APPENDED} together")
     untimed = [_TIMES.isdisjoint(result) for result in found]
     items: list[NewMessage | NewResult] = [
-        _small(_message(message, place), place, limit) for place, message in _placed(given, "messages")
+        _small(_message(message, argument), argument, limit) for argument, message in _placed(given, "messages")
     ]
-    items += [_small(_result(result, place, now), place, limit) for place, result in _placed(found, "results")]
+    items += [_small(_result(result, argument, now), argument, limit) for argument, result in _placed(found, "results")]
     return ParsedItems(tuple(items), any(untimed))
 
 
-def digest_of(*asked: Any) -> str:
+def digest_of(*parts: Any) -> str:
     """Digest of JSON arguments: equal for equal arguments."""
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def _objects(given: object, argument: str) -> Sequence[Mapping[str, Any]]:
@@ -53,9 +53,9 @@ def _objects(given: object, argument: str) -> Sequence[Mapping[str, Any]]:
         return ()
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise InvalidError(f"{argument}: must be a list")
-    for place, item in _placed(given, argument):
+    for name, item in _placed(given, argument):
         if not isinstance(item, dict):
-            raise InvalidError(f"{place}: must be an object")
+            raise InvalidError(f"{name}: must be an object")
     return given
 
 
@@ -63,16 +63,16 @@ def _placed(items: Sequence[Any], argument: str) -> list[tuple[str, Any]]:
     return [(f"{argument}[{number}]", item) for number, item in enumerate(items)]
 
 
-def _message(message: dict[str, Any], place: str) -> NewMessage:
+def _message(message: dict[str, Any], argument: str) -> NewMessage:
     try:
         return new_message(MESSAGE.validate_python(message))
     except ValidationError as error:
-        raise InvalidError(finding_at(error, place, tagged=True)) from None
+        raise InvalidError(finding_at(error, argument, tagged=True)) from None
     except ValueError as error:
-        raise InvalidError(f"{place}: {_why(error)}") from None
+        raise InvalidError(f"{argument}: {_why(error)}") from None
 
 
-def _result(result: dict[str, Any], place: str, now: int) -> NewResult:
+def _result(result: dict[str, Any], argument: str, now: int) -> NewResult:
     """Parse a result. A checksum in it, as in a result that was read before, is ignored and computed again."""
     fields = {name: part for name, part in result.items() if name != "checksum"}
     if _TIMES.isdisjoint(fields):
@@ -80,20 +80,20 @@ def _result(result: dict[str, Any], place: str, now: int) -> NewResult:
     try:
         return new_result(AgentResult.model_validate(fields))
     except ValidationError as error:
-        raise InvalidError(finding_at(error, place, tagged=False)) from None
+        raise InvalidError(finding_at(error, argument, tagged=False)) from None
     except OverflowError:
-        raise InvalidError(f"{place}.created_at: must be in the years 1 to 9999 in UTC, too") from None
+        raise InvalidError(f"{argument}.created_at: must be in the years 1 to 9999 in UTC, too") from None
     except ValueError as error:
-        raise InvalidError(f"{place}: {_why(error)}") from None
+        raise InvalidError(f"{argument}: {_why(error)}") from None
 
 
-def _small(item: NewMessage | NewResult, place: str, limit: int) -> NewMessage | NewResult:
+def _small(item: NewMessage | NewResult, argument: str, limit: int) -> NewMessage | NewResult:
     if item.value.is_above(limit):
-        raise TooLargeError(limit, place)
+        raise TooLargeError(limit, argument)
     return item
 
 
-def finding_at(error: ValidationError, place: str, tagged: bool) -> str:
+def finding_at(error: ValidationError, argument: str, tagged: bool) -> str:
     """Describe an error: `messages[2].content[0].text: must be a string`. `tagged`: the top level is a union of
     messages."""
     found = error.errors(include_url=False, include_input=False)
@@ -113,9 +113,9 @@ def finding_at(error: ValidationError, place: str, tagged: bool) -> str:
         name = part if part == unknown else _CAPITAL.sub("_", part).lower()
         path += "." + (name if _NAME.fullmatch(part) else "?")
     if finding["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        return f"{place}{path}.type: must be {', '.join(_TYPES[:-1])} or {_TYPES[-1]}"
+        return f"{argument}{path}.type: must be {', '.join(_TYPES[:-1])} or {_TYPES[-1]}"
     message = what_is_wrong(finding) if unknown is None else "is no field of this"
-    return f"{place}{path}: {message}"
+    return f"{argument}{path}: {message}"
 
 
 def _why(error: ValueError) -> str:

@@ -36,7 +36,7 @@ def read_page(reader: Reader, name: str, after: int | None, before: int | None, 
     end = thread.version + 1
     below = max((after or 0) + 1, end if before is None else min(before, end))
     newest = after is None
-    found, more = page(_standing(reader, thread, after or 0, below, newest), limit, event_bytes)
+    found, more = page(_current(reader, thread, after or 0, below, newest), limit, event_bytes)
     if newest:
         found.reverse()
     if newest and more:
@@ -45,7 +45,7 @@ def read_page(reader: Reader, name: str, after: int | None, before: int | None, 
     return ThreadSlice(thread, last or below - 1, found, last, None)
 
 
-def _standing(reader: Reader, thread: Thread, above: int, below: int, newest: bool) -> Iterator[Recorded[Event]]:
+def _current(reader: Reader, thread: Thread, above: int, below: int, newest: bool) -> Iterator[Recorded[Event]]:
     """Items between two versions: only messages up to the version where results were cleared."""
     early = _stretch(reader, thread.thread, ("message",), above, min(below, thread.cleared), newest)
     late = _stretch(reader, thread.thread, ("message", "result"), max(above, thread.cleared), below, newest)

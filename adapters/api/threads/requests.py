@@ -56,13 +56,15 @@ class ThreadRequests(ThreadDataRequests):
             if at is not None:
                 raise InvalidError("parent_version: needs a parent")
             digest = digest_of("start", by, data) if thread_id is None else None
-            command = checked(lambda: StartThread(thread=name, data=members, by=by, asked=digest))
+            command = checked(lambda: StartThread(thread=name, data=members, by=by, request_digest=digest))
         else:
             if data is not None:
                 raise InvalidError("data: is that of the parent, where there is one")
             forked = text(parent, "parent", NAME)
             digest = digest_of("fork", by, forked, at) if thread_id is None else None
-            command = checked(lambda: ForkThread(thread=name, parent=forked, parent_version=at, by=by, asked=digest))
+            command = checked(
+                lambda: ForkThread(thread=name, parent=forked, parent_version=at, by=by, request_digest=digest)
+            )
             self._require("read-threads", forked)
         self._require("write-threads", "*" if thread_id is None else name)  # no grant can name a generated id
 
@@ -79,7 +81,7 @@ class ThreadRequests(ThreadDataRequests):
         name, by = text(thread_id, "thread_id", NAME), text(agent, "agent", AGENT)
         found = parse_items(messages, results, self._clock(), self._settings.max_value_bytes)
         digest = digest_of("append", name, by, messages, results) if found.made_up else None
-        command = checked(lambda: Append(thread=name, items=found.items, by=by, asked=digest))
+        command = checked(lambda: Append(thread=name, items=found.items, by=by, request_digest=digest))
         self._require("write-threads", name)
         return CommandRequest(command, presenter.appended)
 
@@ -117,14 +119,14 @@ class ThreadRequests(ThreadDataRequests):
         seconds, _ = self._capped(number_of_seconds(wait_seconds, "wait_seconds"))
         name = self._readable_thread(thread_id)
 
-        def look(reader: Reader, elapsed: float) -> Pages | None:
+        def read(reader: Reader, elapsed: float) -> Pages | None:
             found = read_page(reader, name, after, None, size)
             return _page(found, form) if found.events or found.thread.cleared > after else None
 
         def timed_out(reader: Reader, elapsed: float) -> Pages:
             return _page(read_page(reader, name, after, None, size), form)
 
-        return BlockingQuery(look, timed_out, seconds, (thread_stream(name),), large=True)
+        return BlockingQuery(read, timed_out, seconds, (thread_stream(name),), large=True)
 
     def thread(self, thread_id: str) -> Query[responses.ThreadFacts]:
         """The query raises NotFoundError."""

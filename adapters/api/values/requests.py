@@ -74,8 +74,8 @@ class Requests(ThreadRequests):
 
     def get(self, namespace: str, key: str) -> Query[responses.StateRecord]:
         """The query raises NotFoundError."""
-        place = self._readable(namespace, key)
-        return Query(lambda reader: presenter.state_record(*_now(reader, *place)))
+        address = self._readable(namespace, key)
+        return Query(lambda reader: presenter.state_record(*_now(reader, *address)))
 
     def merge(
         self,
@@ -107,8 +107,8 @@ class Requests(ThreadRequests):
 
     def record(self, namespace: str, key: str) -> Query[Record]:
         """The record as it is now, live or not: the source of `get`."""
-        place = self._readable(namespace, key)
-        return Query(lambda reader: _now(reader, *place)[0])
+        address = self._readable(namespace, key)
+        return Query(lambda reader: _now(reader, *address)[0])
 
     def delete(
         self, namespace: str, key: str, by: str, expected_version: int | None, guard: object = ()
@@ -229,20 +229,20 @@ class Requests(ThreadRequests):
     ) -> BlockingQuery[responses.StateRecord | responses.Deleted | responses.WatchTimeout]:
         since = whole(since_version, "since_version")
         seconds, cap = self._capped(number_of_seconds(timeout_seconds, "timeout_seconds"))
-        place = self._readable(namespace, key)
+        address = self._readable(namespace, key)
         known: int | None = None
 
-        def look(reader: Reader, elapsed: float) -> responses.StateRecord | responses.Deleted | None:
+        def read(reader: Reader, elapsed: float) -> responses.StateRecord | responses.Deleted | None:
             nonlocal known
-            record, now = _now(reader, *place)
+            record, now = _now(reader, *address)
             if known is None:  # 0 means "missing": a deletion before the call is not a change
                 known = record.version if since == 0 and not record.live else since
             return presenter.watched(record, now) if record.version > known else None
 
         def timed_out(reader: Reader, elapsed: float) -> responses.WatchTimeout:
-            return presenter.watch_timeout(Record(*place), since, elapsed, cap)
+            return presenter.watch_timeout(Record(*address), since, elapsed, cap)
 
-        return BlockingQuery(look, timed_out, seconds, (record_stream(*place),))
+        return BlockingQuery(read, timed_out, seconds, (record_stream(*address),))
 
     # --- authorization
 
@@ -253,9 +253,9 @@ class Requests(ThreadRequests):
             self._require("claim", claim.resource)
 
     def _readable(self, namespace: str, key: str) -> tuple[str, str]:
-        place = text(namespace, "namespace", NAME), text(key, "key", NAME)
-        self._require("read-values", place[0])
-        return place
+        address = text(namespace, "namespace", NAME), text(key, "key", NAME)
+        self._require("read-values", address[0])
+        return address
 
     def _readable_namespace(self, namespace: str) -> str:
         namespace = text(namespace, "namespace", NAME)

@@ -30,7 +30,7 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     @model_serializer(mode="wrap")
-    def _told(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _serialized(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {name: value for name, value in serialize(self).items() if value is not None}
 
 

@@ -13,7 +13,7 @@ MOST_ADDRESSES: Final = 10_000
 MOST_TOKENS: Final = 10_000
 
 
-class Guesses:
+class AuthThrottle:
     """Failed attempts by address. An address with too many must pause; recently valid tokens still work from it,
     because clients behind one proxy share an address. `clock`: seconds."""
 
@@ -29,7 +29,7 @@ class Guesses:
             return 0
         return bucket.seconds()
 
-    def told(self, address: str, token: str, is_valid: bool) -> None:
+    def record(self, address: str, token: str, is_valid: bool) -> None:
         """Record the result of a check."""
         if is_valid:
             if (short := _short(token)) not in self._valid:

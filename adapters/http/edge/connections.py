@@ -15,7 +15,7 @@ HEADERS_SECONDS: Final = 10.0
 """Seconds from the first byte of a request, or from the start of the connection, to the end of its headers."""
 BODY_SECONDS: Final = 30.0
 """Seconds from the end of the headers to the end of the body."""
-TAKEN_SECONDS: Final = 60.0
+SEND_SECONDS: Final = 60.0
 """Seconds for which a client may read nothing of what it is sent."""
 LINGER_SECONDS: Final = 2.0
 LINGER_BYTES: Final = 4 * 1024 * 1024
@@ -137,7 +137,7 @@ class Connection(HttpToolsProtocol):
 
     def end_if_due(self, now: float) -> None:
         """Close the connection if its deadline has passed. Called every second."""
-        if now > self._stuck_at + TAKEN_SECONDS or (self._phase == "lingering" and now > self.due):
+        if now > self._stuck_at + SEND_SECONDS or (self._phase == "lingering" and now > self.due):
             self.transport.abort()
         elif now > self.due:
             if self.pipeline or (self._phase != "body" and self._in_flight):

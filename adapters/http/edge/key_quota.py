@@ -19,7 +19,7 @@ COUNTED_EVERY: Final = 10.0
 _log = logging.getLogger("holdlog")
 
 
-class Room:
+class KeyQuota:
     """The key quota of one store; `most`: keys. Existing values can be written and deleted even when it is
     exhausted."""
 

@@ -98,7 +98,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "security": [{"bearer": []}, {"token": []}, {}],
-        "paths": {path: _with_head(parts) for path, parts in DESCRIBED.items() if _is_served(path, context)},
+        "paths": {path: _with_head(parts) for path, parts in DESCRIBED.items() if _is_routed(path, context)},
         "components": {
             "schemas": schemas(),
             "securitySchemes": {
@@ -123,7 +123,7 @@ def schemas() -> dict[str, Any]:
     return made
 
 
-def _is_served(path: str, routes: Iterable[Route]) -> bool:
+def _is_routed(path: str, routes: Iterable[Route]) -> bool:
     example = path.replace("{", "").replace("}", "")
     return any(route.path_regex.match(example) for route in routes)
 

@@ -44,12 +44,12 @@ class AccessLog:
             pass  # stderr is closed: keep serving
 
 
-def _json(told: dict[str, object]) -> str:
-    return json.dumps(told, separators=(",", ":"))
+def _json(entry: dict[str, object]) -> str:
+    return json.dumps(entry, separators=(",", ":"))
 
 
-def _text(told: dict[str, object]) -> str:
-    return " ".join(f"{name}={_quoted(str(value))}" for name, value in told.items())
+def _text(entry: dict[str, object]) -> str:
+    return " ".join(f"{name}={_quoted(str(value))}" for name, value in entry.items())
 
 
 def _quoted(text: str) -> str:

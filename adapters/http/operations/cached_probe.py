@@ -17,28 +17,28 @@ class CachedProbe(Generic[Found]):
     `patience` seconds.
     """
 
-    def __init__(self, ask: Callable[[], Found], fresh: float, patience: float) -> None:
-        self._ask = ask
+    def __init__(self, probe: Callable[[], Found], fresh: float, timeout: float) -> None:
+        self._probe = probe
         self._fresh = fresh
-        self._patience = patience
-        self._asked = 0.0
+        self._timeout = timeout
+        self._probed_at = 0.0
         self._found: asyncio.Future[Found] | None = None
 
     async def found(self) -> Found:
         """The result. Raises the error of the read, and TimeoutError when there is no result in time."""
         now = time.monotonic()
-        if self._found is None or (self._found.done() and now - self._asked >= self._fresh):
+        if self._found is None or (self._found.done() and now - self._probed_at >= self._fresh):
             found: Future[Found] = Future()
             threading.Thread(target=self._answer, args=(found,), name="holdlog-look", daemon=True).start()
             self._found = asyncio.wrap_future(found)
             self._found.add_done_callback(_ignore)
-            self._asked = now
-        async with asyncio.timeout(self._patience):
+            self._probed_at = now
+        async with asyncio.timeout(self._timeout):
             return await asyncio.shield(self._found)
 
     def _answer(self, found: "Future[Found]") -> None:
         try:
-            found.set_result(self._ask())
+            found.set_result(self._probe())
         except Exception as error:
             found.set_exception(error)
 

@@ -23,7 +23,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from holdlog.adapters.http.operations.outcomes import kind_of, outcome_of
-from holdlog.adapters.runtime.group_commit import PATIENCE, Job
+from holdlog.adapters.runtime.group_commit import COMMIT_TIMEOUT, Job
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 COMMAND_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -47,7 +47,7 @@ class Histogram:
         self._counts[bisect_left(self._bounds, number)] += 1
         self._sum += number
 
-    def told(self) -> tuple[list[tuple[str, float]], float]:
+    def samples(self) -> tuple[list[tuple[str, float]], float]:
         """The buckets and sum that `HistogramMetricFamily.add_metric` takes."""
         bounds = [*map(str, map(float, self._bounds)), "+Inf"]
         return list(zip(bounds, map(float, accumulate(self._counts)), strict=True)), self._sum
@@ -80,7 +80,7 @@ class Metrics:
             self._turned_away += 1
 
     def ran(self, batch: Sequence[Job], topics: Sequence[str]) -> None:
-        now = time.monotonic() + PATIENCE
+        now = time.monotonic() + COMMIT_TIMEOUT
         with self._lock:
             self._batches.add(len(batch))
             self._events.update(topics)
@@ -126,7 +126,7 @@ class Metrics:
             "holdlog_command_seconds", "From a command's coming to its outcome.", "kind", self._command_seconds
         )
         batches = HistogramMetricFamily("holdlog_batch_commands", "Commands that became durable together.")
-        batches.add_metric([], *self._batches.told())
+        batches.add_metric([], *self._batches.samples())
         yield batches
         turned_away = "Commands not run, because too many waited or it took too long."
         yield CounterMetricFamily("holdlog_commands_turned_away", turned_away, self._turned_away)
@@ -168,5 +168,5 @@ def _counts(name: str, help_text: str, labels: Sequence[str], counts: "Counter[A
 def _histograms(name: str, help_text: str, label: str, found: dict[str, Histogram]) -> Metric:
     family = HistogramMetricFamily(name, help_text, labels=[label])
     for value, histogram in found.items():
-        family.add_metric([value], *histogram.told())
+        family.add_metric([value], *histogram.samples())
     return family

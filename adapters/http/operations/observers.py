@@ -48,12 +48,12 @@ class MetricsMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif self._traces is None:
-            await self._serve(scope, receive, send, None)
+            await self._respond(scope, receive, send, None)
         else:
             with self._traces.request(scope) as span:
-                await self._serve(scope, receive, send, span)
+                await self._respond(scope, receive, send, span)
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send, span: Span | None) -> None:
+    async def _respond(self, scope: Scope, receive: Receive, send: Send, span: Span | None) -> None:
         began = time.perf_counter()
         seen = _Seen(send, None if self._log is None else _request_id(scope), lambda: self._streams(scope, 1))
         try:
@@ -127,7 +127,7 @@ class ObserverGroup:
     """Passes what writers do to metrics and traces."""
 
     def __init__(self, metrics: Metrics, traces: Traces) -> None:
-        self.received = traces.asked
+        self.received = traces.remote_context
         self.turned_away = metrics.turned_away
         self._metrics = metrics
         self._traces = traces

@@ -28,7 +28,7 @@ from holdlog.domain.refusals import DeniedError, HoldlogError
 if TYPE_CHECKING:
     from holdlog.adapters.nats.relay import Status
 
-PATIENCE: Final = 2.0
+PROBE_TIMEOUT: Final = 2.0
 """Seconds that the store has to answer a probe."""
 READY_FRESH: Final = 1.0
 """Seconds for which a result of the store is reused, so that probes cost nothing."""
@@ -63,9 +63,9 @@ class Operations:
         self._log = None if access_log == "off" else AccessLog(access_log)
         self._ending = ending
         self._relay = relay
-        self._ready = CachedProbe(self._position, READY_FRESH, PATIENCE)
-        self._facts = CachedProbe(self._facts_now, FACTS_FRESH, PATIENCE)
-        self._said: str | None = None
+        self._ready = CachedProbe(self._position, READY_FRESH, PROBE_TIMEOUT)
+        self._facts = CachedProbe(self._facts_now, FACTS_FRESH, PROBE_TIMEOUT)
+        self._logged: str | None = None
         self._document: dict[str, Any] | None = None
         spaces.watched(self._metrics if self._traces is None else ObserverGroup(self._metrics, self._traces))
         mcp.add_middleware(ToolCounts(self._metrics.called))
@@ -92,12 +92,12 @@ class Operations:
         try:
             await self._ready.found()
         except TimeoutError:
-            self._say(f"the store does not answer within {PATIENCE:g} s")
+            self._log_once(f"the store does not answer within {PROBE_TIMEOUT:g} s")
             return _not_ready("the store does not answer")
         except HoldlogError as error:
-            self._say(str(error))  # the log may name the store, a response must not
+            self._log_once(str(error))  # the log may name the store, a response must not
             return _not_ready("the store cannot be read now")
-        self._said = None
+        self._logged = None
         return json_response({"status": "ok"})
 
     async def metrics(self, request: Request) -> Response:
@@ -142,10 +142,10 @@ class Operations:
         if self._relay is not None:
             yield from _relayed(self._relay(), facts)
 
-    def _say(self, message: str) -> None:
+    def _log_once(self, message: str) -> None:
         """Log, once per change, why this server accepts no work."""
-        if message != self._said:
-            self._said = message
+        if message != self._logged:
+            self._logged = message
             _log.warning("not ready: %s", message)
 
 

@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from holdlog.adapters.http.operations.outcomes import kind_of, outcome_of
-from holdlog.adapters.runtime.group_commit import PATIENCE, Job
+from holdlog.adapters.runtime.group_commit import COMMIT_TIMEOUT, Job
 
 QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 """Paths that machines request all the time."""
@@ -40,7 +40,7 @@ class Traces:
         ) as span:
             yield span
 
-    def asked(self) -> Context:
+    def remote_context(self) -> Context:
         return context.get_current()
 
     def ran(self, batch: Sequence[Job]) -> None:
@@ -51,7 +51,7 @@ class Traces:
                 continue
             outcome = outcome_of(job)
             position = getattr(job.outcome, "position", None)
-            began = end - round((now - job.deadline + PATIENCE) * 1e9)
+            began = end - round((now - job.deadline + COMMIT_TIMEOUT) * 1e9)
             kind = kind_of(job.command)
             span = self._tracer.start_span(f"holdlog {kind}", job.seen, start_time=began)
             span.set_attributes({"holdlog.command": kind, "holdlog.outcome": outcome, "holdlog.batch": len(batch)})

@@ -25,89 +25,89 @@ class EntityState(NamedTuple):
     there: bool
 
 
-async def _all(asked: KeyValueRequest) -> Response:
-    given = arguments(asked.scope, "after")
-    (name,), context = asked.names, asked.context
+async def _all(request: KeyValueRequest) -> Response:
+    given = arguments(request.scope, "after")
+    (name,), context = request.names, request.context
     found = await context.engine.read_async(context.requests.thread_data(name, given.get("after")))
-    state, conditions = EntityState(found.data_version, found.data_version > 0), _conditions(asked)
+    state, conditions = EntityState(found.data_version, found.data_version > 0), _conditions(request)
     if not _matches(conditions, state):
-        return _conflict(asked, state, conditions)
+        return _conflict(request, state, conditions)
     headers = {"etag": etag(found.data_version)}
     return _same(headers) if _is_known(conditions, state) else answer(found, headers=headers)
 
 
-async def _get(asked: KeyValueRequest) -> Response:
+async def _get(request: KeyValueRequest) -> Response:
     """The value itself, as JSON."""
-    arguments(asked.scope)
-    name, key = asked.names
-    datum, version = await asked.context.engine.read_async(asked.context.requests.thread_datum(name, key))
-    state, conditions = EntityState(version, True), _conditions(asked)
+    arguments(request.scope)
+    name, key = request.names
+    datum, version = await request.context.engine.read_async(request.context.requests.thread_datum(name, key))
+    state, conditions = EntityState(version, True), _conditions(request)
     if not _matches(conditions, state):
-        return _conflict(asked, state, conditions)
+        return _conflict(request, state, conditions)
     headers = {"etag": etag(version), "cache-control": "no-store", **SAFE}
     if _is_known(conditions, state):
         return _same(headers)
     return Response(datum.value.text, headers=headers, media_type="application/json")
 
 
-async def _put(asked: KeyValueRequest) -> Response:
-    arguments(asked.scope)
-    (name, key), by, calls, value = asked.names, asked.by, asked.context.requests, await value_of(asked)
-    return await _changed(asked, lambda version: calls.thread_set(name, key, value, by, version), _one_key)
+async def _put(request: KeyValueRequest) -> Response:
+    arguments(request.scope)
+    (name, key), by, calls, value = request.names, request.by, request.context.requests, await value_of(request)
+    return await _changed(request, lambda version: calls.thread_set(name, key, value, by, version), _one_key)
 
 
-async def _delete(asked: KeyValueRequest) -> Response:
-    arguments(asked.scope)
-    (name, key), by, calls = asked.names, asked.by, asked.context.requests
-    return await _changed(asked, lambda version: calls.thread_delete(name, key, by, version), _one_key)
+async def _delete(request: KeyValueRequest) -> Response:
+    arguments(request.scope)
+    (name, key), by, calls = request.names, request.by, request.context.requests
+    return await _changed(request, lambda version: calls.thread_delete(name, key, by, version), _one_key)
 
 
-async def _patch(asked: KeyValueRequest) -> Response:
+async def _patch(request: KeyValueRequest) -> Response:
     """Change the keys that the body names; null deletes a key."""
-    arguments(asked.scope)
-    (name,), by, calls, body = asked.names, asked.by, asked.context.requests, await object_of(asked)
+    arguments(request.scope)
+    (name,), by, calls, body = request.names, request.by, request.context.requests, await object_of(request)
     written = {key: value for key, value in body.items() if value is not None}
     deleted = [key for key, value in body.items() if value is None]
-    return await _changed(asked, lambda version: calls.thread_change(name, written, deleted, by, version), _any_key)
+    return await _changed(request, lambda version: calls.thread_change(name, written, deleted, by, version), _any_key)
 
 
-def _any_key(asked: KeyValueRequest) -> Query[EntityState]:
-    facts = asked.context.requests.thread(*asked.names)
+def _any_key(request: KeyValueRequest) -> Query[EntityState]:
+    facts = request.context.requests.thread(*request.names)
 
-    def standing(reader: Reader) -> EntityState:
+    def current(reader: Reader) -> EntityState:
         version = facts.answer(reader).data_version
         return EntityState(version, version > 0)
 
-    return Query(standing)
+    return Query(current)
 
 
-def _one_key(asked: KeyValueRequest) -> Query[EntityState]:
-    has = asked.context.requests.thread_has(*asked.names)
+def _one_key(request: KeyValueRequest) -> Query[EntityState]:
+    has = request.context.requests.thread_has(*request.names)
 
-    def standing(reader: Reader) -> EntityState:
+    def current(reader: Reader) -> EntityState:
         found = has.answer(reader)
         return EntityState(found.data_version, found.has)
 
-    return Query(standing)
+    return Query(current)
 
 
 async def _changed(
-    asked: KeyValueRequest,
+    request: KeyValueRequest,
     call: Callable[[int | None], CommandRequest[DataChanged]],
-    standing: Callable[[KeyValueRequest], Query[EntityState]],
+    current: Callable[[KeyValueRequest], Query[EntityState]],
 ) -> Response:
     """Make a write and respond. `call`: builds the write for the data_version that it expects, None: any. `standing`:
     reads the current state."""
-    context, conditions = asked.context, _conditions(asked)
+    context, conditions = request.context, _conditions(request)
 
-    async def look() -> int | Response:
-        found = await context.engine.read_async(standing(asked))
+    async def attempt() -> int | Response:
+        found = await context.engine.read_async(current(request))
         if not _matches(conditions, found) or _is_known(conditions, found):
-            return _conflict(asked, found, conditions)
+            return _conflict(request, found, conditions)
         return found.version
 
-    goes_with = "If-Match of one version, and with no other condition"
-    result = await written_where(context, conditions, _only(conditions), call, look, goes_with)
+    allowed = "If-Match of one version, and with no other condition"
+    result = await written_where(context, conditions, _only(conditions), call, attempt, allowed)
     return _done(result) if isinstance(result, DataChanged) else result
 
 
@@ -119,16 +119,16 @@ def _same(headers: dict[str, str]) -> Response:
     return Response(status_code=304, headers=headers)
 
 
-def _conflict(asked: KeyValueRequest, standing: EntityState, conditions: Conditions) -> Response:
+def _conflict(request: KeyValueRequest, current: EntityState, conditions: Conditions) -> Response:
     """The 412 response."""
     expected = _only(conditions)
     detail = DataConflictDetail(
-        thread_id=asked.names[0],
+        thread_id=request.names[0],
         expected_data_version=expected or 0,
-        actual_data_version=standing.version,
+        actual_data_version=current.version,
         changed_keys=(),
     )
-    body = asked.context.requests.refused(DataConflictError(detail)).body()
+    body = request.context.requests.refused(DataConflictError(detail)).body()
     if expected is None:
         del body["expected_data_version"]  # there is no value
     return json_response(body, 412)
@@ -137,8 +137,8 @@ def _conflict(asked: KeyValueRequest, standing: EntityState, conditions: Conditi
 # --- conditions
 
 
-def _conditions(asked: KeyValueRequest) -> Conditions:
-    return Conditions.of(asked.fields, least=0)
+def _conditions(request: KeyValueRequest) -> Conditions:
+    return Conditions.of(request.fields, least=0)
 
 
 def _only(conditions: Conditions) -> int | None:
@@ -149,14 +149,14 @@ def _only(conditions: Conditions) -> int | None:
     return next(iter(match.versions))
 
 
-def _matches(conditions: Conditions, standing: EntityState) -> bool:
+def _matches(conditions: Conditions, current: EntityState) -> bool:
     match = conditions.if_match
-    return match is None or (standing.there if match.any else standing.version in match.versions)
+    return match is None or (current.there if match.any else current.version in match.versions)
 
 
-def _is_known(conditions: Conditions, standing: EntityState) -> bool:
+def _is_known(conditions: Conditions, current: EntityState) -> bool:
     none = conditions.if_none_match
-    return none is not None and (standing.there if none.any else standing.version in none.versions)
+    return none is not None and (current.there if none.any else current.version in none.versions)
 
 
 routes: Final[list[Route]] = [

@@ -29,7 +29,7 @@ class RawRoute(Route):
         async def endpoint(request: Request) -> Response:
             handler = handlers.get("GET" if request.method == "HEAD" else request.method)
             assert handler is not None
-            return await handler(_asked(request))
+            return await handler(_request(request))
 
         super().__init__(path, endpoint, methods=list(handlers))
         self._parts = path[1:].split("/")
@@ -52,7 +52,7 @@ def _raw(scope: Scope) -> list[str]:
     return raw.decode("latin-1").removeprefix(scope.get("root_path", ""))[1:].split("/")
 
 
-def _asked(request: Request) -> KeyValueRequest:
+def _request(request: Request) -> KeyValueRequest:
     """Parse the request. Raises InvalidError."""
     names = [decoded(name) for name in request.path_params["names"]]
     found = fields(request.scope)
@@ -61,9 +61,9 @@ def _asked(request: Request) -> KeyValueRequest:
     return KeyValueRequest(request.scope, request.receive, context_of(request), found, names)
 
 
-async def object_of(asked: KeyValueRequest, *known: str) -> dict[str, Any]:
+async def object_of(request: KeyValueRequest, *known: str) -> dict[str, Any]:
     """The body, a JSON object with only these members. Raises InvalidError, HTTPException (415)."""
-    found = await value_of(asked)
+    found = await value_of(request)
     if not isinstance(found, dict):
         raise InvalidError("body: must be a JSON object")
     for name in found:
@@ -72,9 +72,9 @@ async def object_of(asked: KeyValueRequest, *known: str) -> dict[str, Any]:
     return found
 
 
-async def value_of(asked: KeyValueRequest) -> Any:
+async def value_of(request: KeyValueRequest) -> Any:
     """The body as JSON. Raises InvalidError, HTTPException (415)."""
-    return json_body(await asked.body(), asked.fields)
+    return json_body(await request.body(), request.fields)
 
 
 def answer(result: Result, status: int = 200, headers: dict[str, str] | None = None) -> Response:

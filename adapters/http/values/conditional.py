@@ -22,7 +22,7 @@ Done = TypeVar("Done", bound=responses.Result, covariant=True)
 
 async def written(
     context: RequestContext,
-    place: tuple[str, str],
+    address: tuple[str, str],
     conditions: Conditions,
     call: Callable[[int | None], CommandRequest[Done]],
     creates: bool,
@@ -30,15 +30,15 @@ async def written(
     """The result of the write, or a 412 response. `call` builds the write that expects a version, None: any; `creates`:
     whether it may create the value. Raises NotFoundError if it may not."""
 
-    async def look() -> int | Response:
-        record = await context.engine.read_async(context.requests.record(*place))
+    async def attempt() -> int | Response:
+        record = await context.engine.read_async(context.requests.record(*address))
         version = record.version if record.live else 0
         if not record.live and not creates:
             raise not_found(record)
         return version if conditions.allow(version) else conflict(context, record, conditions)
 
-    goes_with = "If-Match of one version or with If-None-Match: *, no others"
-    return await written_where(context, conditions, conditions.expected, call, look, goes_with)
+    allowed = "If-Match of one version or with If-None-Match: *, no others"
+    return await written_where(context, conditions, conditions.expected, call, attempt, allowed)
 
 
 async def written_where(
@@ -46,8 +46,8 @@ async def written_where(
     conditions: Conditions,
     expected: int | None,
     call: Callable[[int | None], CommandRequest[Done]],
-    look: Callable[[], Awaitable[int | Response]],
-    goes_with: str,
+    attempt: Callable[[], Awaitable[int | Response]],
+    allowed: str,
 ) -> Done | Response:
     """The result of the write, or a 412 response. `expected`: the only version that the conditions allow to replace.
     `look`: the current version, or the response if the conditions fail. `goes_with`: conditions of a repeatable write,
@@ -58,10 +58,10 @@ async def written_where(
         except (ConflictError, DataConflictError) as error:
             return answer(context.requests.refused(error), 412)
     if context.caller.request_id is not None:
-        raise InvalidError(f"Idempotency-Key: goes with {goes_with}")
+        raise InvalidError(f"Idempotency-Key: goes with {allowed}")
     call(None)  # report bad arguments and denials first
     for _ in range(ATTEMPTS):
-        found = await look()
+        found = await attempt()
         if isinstance(found, Response):
             return found
         try:

@@ -57,21 +57,21 @@ class KeyValue:
 routes: Final[list[Route]] = below("/kv", KeyValue(), ["GET", "POST", "PUT", "PATCH", "DELETE"])
 
 
-async def _answered(asked: KeyValueRequest) -> Response:
-    method = asked.scope["method"]
-    match len(asked.names), method:
+async def _answered(request: KeyValueRequest) -> Response:
+    method = request.scope["method"]
+    match len(request.names), method:
         case 0, "GET" | "HEAD":
-            return await _groups(asked)
+            return await _groups(request)
         case 1, "GET" | "HEAD":
-            return await _list(asked)
+            return await _list(request)
         case 2, "GET" | "HEAD":
-            return await _history(asked)
+            return await _history(request)
         case 2, "PUT" | "POST":
-            return await _set(asked)
+            return await _set(request)
         case 2, "PATCH":
-            return await _patch(asked)
+            return await _patch(request)
         case 2, "DELETE":
-            return await _delete(asked)
+            return await _delete(request)
         case 1, _:
             raise HTTPException(405, "a group is only listed", {"allow": "GET, HEAD"})
         case _:
@@ -81,30 +81,30 @@ async def _answered(asked: KeyValueRequest) -> Response:
 # --- reading
 
 
-async def _get(asked: KeyValueRequest, send: Send) -> None:
+async def _get(request: KeyValueRequest, send: Send) -> None:
     """Respond with one value. The most frequent request, so it skips the response object and the result model."""
-    group, key = asked.names
-    record = await asked.context.engine.read_async(asked.context.requests.record(group, key))
+    group, key = request.names
+    record = await request.context.engine.read_async(request.context.requests.record(group, key))
     if not record.live:
-        await _missing(asked, not_found(record))(asked.scope, asked.receive, send)
+        await _missing(request, not_found(record))(request.scope, request.receive, send)
         return
-    conditions = Conditions.of(asked.fields)
+    conditions = Conditions.of(request.fields)
     if conditions.if_match is not None and not conditions.if_match.match(record.version):
-        await conflict(asked.context, record, conditions)(asked.scope, asked.receive, send)
+        await conflict(request.context, record, conditions)(request.scope, request.receive, send)
         return
     headers = [(b"etag", etag(record.version).encode()), *_facts(record), *_SAFE]
     if conditions.if_none_match is not None and conditions.if_none_match.match(record.version):
         await send({"type": "http.response.start", "status": 304, "headers": headers})
         await send({"type": "http.response.body", "body": b""})
         return
-    plain = record.value.text.startswith('"') and not asked.json
+    plain = record.value.text.startswith('"') and not request.json
     body = (record.value.value if plain else record.value.text).encode()
     headers += [
         (b"content-type", b"text/plain; charset=utf-8" if plain else b"application/json"),
         (b"content-length", str(len(body)).encode()),
     ]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if asked.scope["method"] == "HEAD" else body})
+    await send({"type": "http.response.body", "body": b"" if request.scope["method"] == "HEAD" else body})
 
 
 def _facts(record: Record) -> list[tuple[bytes, bytes]]:
@@ -123,78 +123,78 @@ def _time(at: int) -> bytes:
     return utc(at).isoformat(timespec="microseconds").encode()
 
 
-async def _groups(asked: KeyValueRequest) -> Response:
-    given = arguments(asked.scope, "after", "limit")
-    call = asked.context.requests.list_namespaces(number(given, "limit", MAX_PAGE), given.get("after"))
-    return answer(await asked.context.engine.read_async(call))
+async def _groups(request: KeyValueRequest) -> Response:
+    given = arguments(request.scope, "after", "limit")
+    call = request.context.requests.list_namespaces(number(given, "limit", MAX_PAGE), given.get("after"))
+    return answer(await request.context.engine.read_async(call))
 
 
-async def _list(asked: KeyValueRequest) -> Response:
-    given = arguments(asked.scope, "prefix", "after", "limit")
-    call = asked.context.requests.list_records(
-        asked.names[0], given.get("prefix", ""), number(given, "limit", MAX_PAGE), given.get("after")
+async def _list(request: KeyValueRequest) -> Response:
+    given = arguments(request.scope, "prefix", "after", "limit")
+    call = request.context.requests.list_records(
+        request.names[0], given.get("prefix", ""), number(given, "limit", MAX_PAGE), given.get("after")
     )
-    return answer(await asked.context.engine.read_async(call))
+    return answer(await request.context.engine.read_async(call))
 
 
-async def _history(asked: KeyValueRequest) -> Response:
-    given = arguments(asked.scope, "history", "limit", "before")
+async def _history(request: KeyValueRequest) -> Response:
+    given = arguments(request.scope, "history", "limit", "before")
     if given.get("history") not in ("", "1", "true"):
         raise InvalidError("history: must be there, as ?history=1, where limit or before are")
     before = number(given, "before", 0) if "before" in given else None
-    group, key = asked.names
-    call = asked.context.requests.history(group, key, number(given, "limit", 100), before)
-    return answer(await asked.context.engine.read_async(call))
+    group, key = request.names
+    call = request.context.requests.history(group, key, number(given, "limit", 100), before)
+    return answer(await request.context.engine.read_async(call))
 
 
-def _missing(asked: KeyValueRequest, error: NotFoundError) -> Response:
-    if asked.json:
-        return answer(asked.context.requests.refused(error), 404)
+def _missing(request: KeyValueRequest, error: NotFoundError) -> Response:
+    if request.json:
+        return answer(request.context.requests.refused(error), 404)
     return Response("Key Not Found", 404, {"cache-control": "no-store"}, "text/plain")
 
 
 # --- writing
 
 
-async def _set(asked: KeyValueRequest) -> Response:
-    seconds = _seconds(arguments(asked.scope, "ttl").get("ttl"))
-    value = value_of(await asked.body(), asked.fields)
-    (group, key), by, guard, calls = asked.names, asked.by, asked.guard, asked.context.requests
-    return await _written(asked, lambda version: calls.set(group, key, value, by, version, guard, seconds))
+async def _set(request: KeyValueRequest) -> Response:
+    seconds = _seconds(arguments(request.scope, "ttl").get("ttl"))
+    value = value_of(await request.body(), request.fields)
+    (group, key), by, guard, calls = request.names, request.by, request.guard, request.context.requests
+    return await _written(request, lambda version: calls.set(group, key, value, by, version, guard, seconds))
 
 
-async def _patch(asked: KeyValueRequest) -> Response:
-    ttl = arguments(asked.scope, "ttl").get("ttl")
+async def _patch(request: KeyValueRequest) -> Response:
+    ttl = arguments(request.scope, "ttl").get("ttl")
     seconds, keeps = _seconds(ttl), ttl is None
-    patch = patch_of(await asked.body(), asked.fields)
-    (group, key), by, guard, calls = asked.names, asked.by, asked.guard, asked.context.requests
-    return await _written(asked, lambda version: calls.merge(group, key, patch, by, version, guard, seconds, keeps))
+    patch = patch_of(await request.body(), request.fields)
+    (group, key), by, guard, calls = request.names, request.by, request.guard, request.context.requests
+    return await _written(request, lambda version: calls.merge(group, key, patch, by, version, guard, seconds, keeps))
 
 
-async def _delete(asked: KeyValueRequest) -> Response:
-    arguments(asked.scope)
-    (group, key), by, guard, calls = asked.names, asked.by, asked.guard, asked.context.requests
-    return await _written(asked, lambda version: calls.delete(group, key, by, version, guard))
+async def _delete(request: KeyValueRequest) -> Response:
+    arguments(request.scope)
+    (group, key), by, guard, calls = request.names, request.by, request.guard, request.context.requests
+    return await _written(request, lambda version: calls.delete(group, key, by, version, guard))
 
 
 async def _written(
-    asked: KeyValueRequest, call: Callable[[int | None], CommandRequest[SetResult] | CommandRequest[DeleteResult]]
+    request: KeyValueRequest, call: Callable[[int | None], CommandRequest[SetResult] | CommandRequest[DeleteResult]]
 ) -> Response:
     """Make a write and respond. `call`: builds the write for the version that it expects."""
-    group, key = asked.names
-    conditions, creates = Conditions.of(asked.fields), asked.scope["method"] != "DELETE"
+    group, key = request.names
+    conditions, creates = Conditions.of(request.fields), request.scope["method"] != "DELETE"
     try:
-        result = await written(asked.context, (group, key), conditions, call, creates)
+        result = await written(request.context, (group, key), conditions, call, creates)
     except NotFoundError as error:
-        return _missing(asked, error)
+        return _missing(request, error)
     if isinstance(result, Response):
         return result
     headers, status = {}, 200
     if isinstance(result, SetResult):
         headers["etag"] = etag(result.version)
-        if result.previous_version is None and asked.scope["method"] != "POST":
+        if result.previous_version is None and request.scope["method"] != "POST":
             status = 201  # RFC 9110 section 9.3.4; a POST responds as echoValue does
-    if asked.json:
+    if request.json:
         return json_response(result.body(), status, headers)
     return Response("OK", status, {"cache-control": "no-store"} | headers, "text/plain")
 

@@ -118,7 +118,7 @@ class Endpoint:
             else:
                 await self._legacy(message, scope, headers, exchange, reply)
         elif modern:
-            await self._modern_aside(message, headers, reply)
+            await self._modern_notification(message, headers, reply)
         else:
             self._notified(message, scope, headers)
             await reply.nothing(202)
@@ -139,14 +139,14 @@ class Endpoint:
             await _reject(reply, route, message.id)
             return
         connection = Connection.from_envelope(route.protocol_version, route.client_info, route.client_capabilities)
-        outcome = await exchange.outcome(partial(self._served, exchange, message, connection))
+        outcome = await exchange.outcome(partial(self._dispatched, exchange, message, connection))
         if outcome is None:
             await reply.over()
         else:
             code = outcome.code if isinstance(outcome, ErrorData) else 0
             await reply.end(answered(message.id, outcome), ERROR_CODE_HTTP_STATUS.get(code, 200))
 
-    async def _modern_aside(self, message: JSONRPCMessage, headers: dict[str, str], reply: Reply) -> None:
+    async def _modern_notification(self, message: JSONRPCMessage, headers: dict[str, str], reply: Reply) -> None:
         """Handle a message that is not a request: this version defines no client notifications, and asks the client
         nothing."""
         if not isinstance(message, JSONRPCNotification):
@@ -186,7 +186,7 @@ class Endpoint:
             return
         connection = Connection.from_envelope(version, None, None)
         with self.sessions.running(key, exchange):
-            outcome = await exchange.outcome(partial(self._served, exchange, message, connection))
+            outcome = await exchange.outcome(partial(self._dispatched, exchange, message, connection))
         if outcome is not None:
             await reply.end(answered(message.id, outcome), 200, None if isinstance(outcome, ErrorData) else given)
 
@@ -213,7 +213,7 @@ class Endpoint:
             if isinstance(identity, str | int) and SESSION in headers:
                 self.sessions.cancel(_key(scope, headers[SESSION]), identity)
 
-    async def _served(self, exchange: Exchange, message: JSONRPCRequest, connection: Connection) -> dict[str, Any]:
+    async def _dispatched(self, exchange: Exchange, message: JSONRPCRequest, connection: Connection) -> dict[str, Any]:
         return await serve_one(
             self._low,
             exchange,

@@ -75,7 +75,7 @@ class Exchange:
         try:
             await self._reply.event(notification(method, params))
         except TimeoutError:
-            self._leave()
+            self._disconnect()
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         if self._token is not None:
@@ -105,9 +105,9 @@ class Exchange:
             pass
         finally:
             gone.cancel()
-        self._leave()
+        self._disconnect()
 
-    def _leave(self) -> None:
+    def _disconnect(self) -> None:
         self.gone = True
         self.cancel()
 

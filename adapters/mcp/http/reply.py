@@ -31,7 +31,7 @@ class Reply:
         self.streams = stream
         self._send = send
         self._started = False
-        self._turn = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
 
     async def event(self, message: bytes) -> None:
         """Send a notification before the response; nothing if the client does not accept a stream. Raises
@@ -47,7 +47,7 @@ class Reply:
     async def end(self, message: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         """Send the response: on a stream, with status 200, if one has begun or the client accepts nothing else."""
         if self._started or (self.streams and not self.json and status == 200):
-            async with self._turn:
+            async with self._write_lock:
                 await self._start(headers)
                 await self._send({"type": "http.response.body", "body": event(message)})
             return
@@ -64,11 +64,11 @@ class Reply:
         """End a stream without a response, for a client that is still connected."""
         if self._started:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LAST), self._turn:
+                async with asyncio.timeout(LAST), self._write_lock:
                     await self._send({"type": "http.response.body", "body": b""})
 
     async def _write(self, data: bytes) -> None:
-        async with asyncio.timeout(STALLED), self._turn:
+        async with asyncio.timeout(STALLED), self._write_lock:
             await self._start()
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
 

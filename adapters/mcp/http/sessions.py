@@ -98,7 +98,7 @@ class HttpSessions:
             self.forget(key)
             session = None
         if session is None:
-            if self._over or key in self._ended or not self._is_ours(key[1]) or not self._room():
+            if self._over or key in self._ended or not self._is_ours(key[1]) or not self._has_capacity():
                 yield None
                 return
             session = self.open[key] = HttpSession(key)
@@ -165,7 +165,7 @@ class HttpSessions:
     def _is_ours(self, given: str) -> bool:
         return given.startswith(self._here) and len(given) <= LONGEST_ID
 
-    def _room(self) -> bool:
+    def _has_capacity(self) -> bool:
         """Whether there is room for another session; evicts the one that was idle longest."""
         if len(self.open) >= MOST_SESSIONS:
             idle = next((key for key, session in self.open.items() if not session.users), None)

@@ -37,15 +37,15 @@ def serve_resources(
     if not templates(groups):
         return None
 
-    def served_of(ctx: Context) -> RequestContext:
+    def context_or_error(ctx: Context) -> RequestContext:
         try:
             return context_of(ctx, local)
         except InvalidError as error:
             raise MCPError(INVALID_PARAMS, str(error)) from None
 
-    resources = Resources(served_of, groups, prefix)
-    subscriptions = Subscriptions(served_of, groups, prefix)
-    completions = Completions(served_of, groups, prefix)
+    resources = Resources(context_or_error, groups, prefix)
+    subscriptions = Subscriptions(context_or_error, groups, prefix)
+    completions = Completions(context_or_error, groups, prefix)
     server.add_request_handler("resources/list", PaginatedRequestParams, resources.listed)
     server.add_request_handler("resources/templates/list", PaginatedRequestParams, resources.templates)
     server.add_request_handler("resources/read", ReadResourceRequestParams, resources.read)

@@ -9,9 +9,9 @@ from mcp_types import CompleteRequestParams, CompleteResult, Completion, Resourc
 from holdlog.adapters.api.pagination import chunks
 from holdlog.adapters.api.request import Query
 from holdlog.adapters.api.validation import BEGINNING, NAME, text
-from holdlog.adapters.mcp.errors import told
+from holdlog.adapters.mcp.errors import translated
 from holdlog.adapters.mcp.resources.addresses import CLAIM, STATE, templates
-from holdlog.adapters.mcp.resources.reading import Context, ServedOf
+from holdlog.adapters.mcp.resources.reading import Context, ContextOf
 from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.names import claim_stream
 from holdlog.domain.ports import Reader
@@ -23,8 +23,8 @@ MOST: Final = 100
 class Completions:
     """The completion request. Returns names unencoded: the client expands a template with them."""
 
-    def __init__(self, served_of: ServedOf, groups: Sequence[str], prefix: str) -> None:
-        self._served_of = served_of
+    def __init__(self, context_of: ContextOf, groups: Sequence[str], prefix: str) -> None:
+        self._context_of = context_of
         self._groups = groups
         self._prefix = prefix
 
@@ -34,9 +34,9 @@ class Completions:
         uri = params.ref.uri if isinstance(params.ref, ResourceTemplateReference) else ""
         if uri not in templates(self._groups):
             return CompleteResult(completion=Completion(values=[], total=0, has_more=False))
-        context = self._served_of(ctx)
+        context = self._context_of(ctx)
         given = (params.context.arguments if params.context else None) or {}
-        with told(ctx, uri, context.requests, self._prefix):
+        with translated(ctx, uri, context.requests, self._prefix):
             start = text(params.argument.value, params.argument.name, BEGINNING)
             found: list[str] = []
             match params.argument.name:

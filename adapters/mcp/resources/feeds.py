@@ -22,7 +22,7 @@ class Follow(NamedTuple):
     """`places`: streams, or one of the above for all of a kind; only those that the client `sees`."""
 
     feed: "Feed"
-    places: tuple[str, ...]
+    streams: tuple[str, ...]
     sees: Callable[[str], bool]
 
 
@@ -63,7 +63,7 @@ class Subscriber:
     def unfollow(self, uri: str) -> None:
         """Stop following a URI; it need not be followed."""
         if (follow := self.follows.pop(uri, None)) is not None:
-            follow.feed.remove(self, uri, follow.places)
+            follow.feed.remove(self, uri, follow.streams)
 
 
 class Feed:
@@ -81,19 +81,19 @@ class Feed:
         """Add a subscriber. From the return on, every later event is reported. Raises refusals; then nothing is
         reported."""
         subscriber.follows[uri] = follow
-        for place in follow.places:
-            self._followed.setdefault(place, set()).add((subscriber, uri))
+        for stream in follow.streams:
+            self._followed.setdefault(stream, set()).add((subscriber, uri))
         try:
             await asyncio.shield(self._starting)
         except BaseException:
             subscriber.unfollow(uri)
             raise
 
-    def remove(self, subscriber: Subscriber, uri: str, places: tuple[str, ...]) -> None:
-        for place in places:
-            self._followed[place].discard((subscriber, uri))
-            if not self._followed[place]:
-                del self._followed[place]
+    def remove(self, subscriber: Subscriber, uri: str, streams: tuple[str, ...]) -> None:
+        for stream in streams:
+            self._followed[stream].discard((subscriber, uri))
+            if not self._followed[stream]:
+                del self._followed[stream]
         if not self._followed:
             self._starting.cancel()
             self._changes.stop()
@@ -110,11 +110,11 @@ class Feed:
             for subscriber, uri in self._followed.get(stream.partition(":")[0] + ":", ()):
                 if subscriber.follows[uri].sees(stream):
                     subscriber.owe(uri)
-        for place in {place for stream in streams for place in self._places(stream)}:
-            for subscriber, uri in self._followed.get(place, ()):
+        for followed in {followed for stream in streams for followed in self._followed_by(stream)}:
+            for subscriber, uri in self._followed.get(followed, ()):
                 subscriber.owe(uri)
 
-    def _places(self, stream: str) -> Iterator[str]:
+    def _followed_by(self, stream: str) -> Iterator[str]:
         """The places that show a change of a stream: a claim also shows in all that overlaps it."""
         kind, _, rest = stream.partition(":")
         yield stream

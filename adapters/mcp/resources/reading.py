@@ -23,7 +23,7 @@ from mcp_types import (
 from holdlog.adapters.api.request import Query
 from holdlog.adapters.api.values.requests import Requests
 from holdlog.adapters.api.values.responses import Result
-from holdlog.adapters.mcp.errors import told
+from holdlog.adapters.mcp.errors import translated
 from holdlog.adapters.mcp.resources.addresses import (
     CLAIM,
     CLAIMS,
@@ -39,7 +39,7 @@ from holdlog.adapters.mcp.resources.addresses import (
 from holdlog.adapters.runtime.request_context import RequestContext
 
 Context = ServerRequestContext[Any, Any]
-ServedOf = Callable[[Context], RequestContext]
+ContextOf = Callable[[Context], RequestContext]
 
 JSON: Final = "application/json"
 
@@ -82,8 +82,8 @@ _OVERVIEWS: Final = {
 class Resources:
     """The list and read requests. `groups`: of tools; each adds its resources."""
 
-    def __init__(self, served_of: ServedOf, groups: Sequence[str], prefix: str) -> None:
-        self._served_of = served_of
+    def __init__(self, context_of: ContextOf, groups: Sequence[str], prefix: str) -> None:
+        self._context_of = context_of
         self._groups = groups
         self._prefix = prefix
 
@@ -95,10 +95,10 @@ class Resources:
 
     async def read(self, ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
         """Read a resource. `contents` name the URI as requested."""
-        context = self._served_of(ctx)
+        context = self._context_of(ctx)
         calls = context.requests
-        context.engine.lease_maintenance.heard(context.caller.session)
-        with told(ctx, params.uri, calls, self._prefix):
+        context.engine.lease_maintenance.record_call(context.caller.session)
+        with translated(ctx, params.uri, calls, self._prefix):
             result = await context.engine.read_async(reading(address_of(params.uri, self._groups), calls))
             text = json.dumps(result.body(), ensure_ascii=False, separators=(",", ":"))
             return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, mime_type=JSON, text=text)])

@@ -22,10 +22,10 @@ from mcp_types import (
     UnsubscribeRequestParams,
 )
 
-from holdlog.adapters.mcp.errors import told
+from holdlog.adapters.mcp.errors import translated
 from holdlog.adapters.mcp.resources.addresses import CLAIMS, Address, OfClaim, OfValue, address_of
 from holdlog.adapters.mcp.resources.feeds import ALL_CLAIMS, ALL_RECORDS, Feed, Follow, Subscriber
-from holdlog.adapters.mcp.resources.reading import Context, ServedOf, reading
+from holdlog.adapters.mcp.resources.reading import Context, ContextOf, reading
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.names import claim_stream, name, record_stream
@@ -49,8 +49,8 @@ _log = logging.getLogger("holdlog")
 class Subscriptions:
     """The subscription requests. A client that is gone is dropped automatically."""
 
-    def __init__(self, served_of: ServedOf, groups: Sequence[str], prefix: str) -> None:
-        self._served_of = served_of
+    def __init__(self, context_of: ContextOf, groups: Sequence[str], prefix: str) -> None:
+        self._context_of = context_of
         self._groups = groups
         self._prefix = prefix
         self._feeds: dict[Engine, Feed] = {}
@@ -59,8 +59,8 @@ class Subscriptions:
 
     async def subscribe(self, ctx: Context, params: SubscribeRequestParams) -> EmptyResult:
         """Subscribe until `unsubscribe` or the end of the connection. The resource may be missing."""
-        context = self._served(ctx)
-        with told(ctx, params.uri, context.requests, self._prefix):
+        context = self._context(ctx)
+        with translated(ctx, params.uri, context.requests, self._prefix):
             await self._follow(self._connected(ctx, context), params.uri, context)
         return EmptyResult()
 
@@ -84,11 +84,11 @@ class Subscriptions:
             update = event_to_notification(ResourceUpdated(uri), meta)
             await ctx.session.send_notification(update, related_request_id=ctx.request_id)
 
-        context = self._served(ctx)
+        context = self._context(ctx)
         subscriber = self._client(Subscriber(send, context.caller.principal))
         try:
             for uri in dict.fromkeys(params.notifications.resource_subscriptions or ()):
-                with told(ctx, uri, context.requests, self._prefix), suppress(InvalidError, DeniedError):
+                with translated(ctx, uri, context.requests, self._prefix), suppress(InvalidError, DeniedError):
                     await self._follow(subscriber, uri, context)
             honored = SubscriptionFilter(resource_subscriptions=list(subscriber.follows) or None)
             acknowledged = SubscriptionsAcknowledgedNotification(
@@ -97,7 +97,7 @@ class Subscriptions:
             await ctx.session.send_notification(acknowledged, related_request_id=ctx.request_id)
             await subscriber.run()
         finally:
-            self._leave(subscriber)
+            self._unsubscribe(subscriber)
         return SubscriptionsListenResult(meta=meta)
 
     def close(self) -> None:
@@ -105,9 +105,9 @@ class Subscriptions:
         for subscriber in self._clients:
             subscriber.end()
 
-    def _served(self, ctx: Context) -> RequestContext:
-        context = self._served_of(ctx)
-        context.engine.lease_maintenance.heard(context.caller.session)
+    def _context(self, ctx: Context) -> RequestContext:
+        context = self._context_of(ctx)
+        context.engine.lease_maintenance.record_call(context.caller.session)
         return context
 
     def _connected(self, ctx: Context, context: RequestContext) -> Subscriber:
@@ -123,20 +123,20 @@ class Subscriptions:
 
         connection.state[_STATE] = subscriber = self._client(Subscriber(send, context.caller.principal))
         give_up = connection.state.get(GIVE_UP, lambda: None)
-        serving = asyncio.create_task(self._serve(subscriber, give_up), name="holdlog-subscriber")
+        serving = asyncio.create_task(self._forward(subscriber, give_up), name="holdlog-subscriber")
         self._serving.add(serving)
         serving.add_done_callback(self._serving.discard)
         connection.exit_stack.callback(serving.cancel)
         return subscriber
 
-    async def _serve(self, subscriber: Subscriber, give_up: Callable[[], None]) -> None:
+    async def _forward(self, subscriber: Subscriber, give_up: Callable[[], None]) -> None:
         try:
             await subscriber.run()
         except Exception as error:
             _log.debug("a subscriber is gone: %s", type(error).__name__)
         finally:
             subscriber.ended = True
-            self._leave(subscriber)
+            self._unsubscribe(subscriber)
             give_up()
 
     def _client(self, subscriber: Subscriber) -> Subscriber:
@@ -152,7 +152,7 @@ class Subscriptions:
         if subscriber.principal is not None:
             yield [it for it in self._clients if it.principal == subscriber.principal], most // SHARE
 
-    def _leave(self, subscriber: Subscriber) -> None:
+    def _unsubscribe(self, subscriber: Subscriber) -> None:
         self._clients.discard(subscriber)
         for uri in list(subscriber.follows):
             subscriber.unfollow(uri)
@@ -172,18 +172,18 @@ class Subscriptions:
         if engine not in self._feeds:
             self._feeds[engine] = Feed(engine, self._idle)
         feed = self._feeds[engine]
-        await feed.add(subscriber, uri, Follow(feed, _places(address, engine), context.grants.sees))
+        await feed.add(subscriber, uri, Follow(feed, _streams(address, engine), context.grants.sees))
 
     def _idle(self, feed: Feed) -> None:
         if self._feeds.get(feed.engine) is feed:
             del self._feeds[feed.engine]
 
 
-def _places(address: Address, engine: Engine) -> tuple[str, ...]:
+def _streams(address: Address, engine: Engine) -> tuple[str, ...]:
     match address:
         case OfValue(namespace=namespace, key=key):
             return (record_stream(name(namespace), name(key)),)
         case OfClaim(resource=resource):
-            return tuple(map(claim_stream, engine.requests.places(resource)))
+            return tuple(map(claim_stream, engine.requests.spellings(resource)))
         case _:
             return (ALL_CLAIMS if address.uri == CLAIMS else ALL_RECORDS,)

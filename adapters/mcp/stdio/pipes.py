@@ -147,7 +147,7 @@ class Output:
         elif not self._waiting:
             self._flush()
 
-    async def room(self) -> None:
+    async def drained(self) -> None:
         """Return when few bytes are unread, nobody will read them, or `release` was called."""
         while len(self._rest) > WRITE_BEHIND and not self.broken.is_set() and not self._released:
             self._moved.clear()

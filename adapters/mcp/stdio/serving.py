@@ -128,7 +128,7 @@ def _watched(source: Input, output: Output) -> Iterator[None]:
     parent = os.getppid()
     first: float | None = None
 
-    def told(number: int) -> None:
+    def interrupted(number: int) -> None:
         nonlocal first
         if first is None:
             first = loop.time()
@@ -147,7 +147,7 @@ def _watched(source: Input, output: Output) -> Iterator[None]:
     taken = []
     for number in (signal.SIGTERM, signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGTERM)):
         with suppress(NotImplementedError, ValueError, RuntimeError):  # Windows; not the main thread
-            loop.add_signal_handler(number, told, number)
+            loop.add_signal_handler(number, interrupted, number)
             taken.append(number)
     try:
         yield

@@ -58,15 +58,15 @@ class Traffic:
         self.open += 1
         self.moved.set()
 
-    async def leave(self) -> None:
-        self.left()
+    async def drain(self) -> None:
+        self.abandon()
 
-    def left(self) -> None:
+    def abandon(self) -> None:
         self.open -= 1
         self._limit = max(IN_FLIGHT, min(self._limit, self.open + IN_FLIGHT))
         self.moved.set()
 
-    async def room(self) -> None:
+    async def drained(self) -> None:
         """Hold back a burst of quick calls, but admit more while the calls in flight are long waits."""
         while self.open >= self._limit:
             if not await self.moves(STALL):
@@ -98,7 +98,7 @@ class IncomingRequests(_Stream):
 
     async def receive(self) -> SessionMessage:
         while True:
-            await self._output.room()
+            await self._output.drained()
             while not self._input.lines and not self.closed:
                 self._input.came.clear()
                 await self._input.came.wait()
@@ -111,10 +111,10 @@ class IncomingRequests(_Stream):
                     return SessionMessage(message)
                 await anyio.lowlevel.checkpoint()
                 continue
-            await self._traffic.room()
+            await self._traffic.drained()
             if self._traffic.open < IN_FLIGHT_MOST:
                 self._traffic.enter()
-                return SessionMessage(message, ServerMessageMetadata(on_request_unanswered=self._traffic.leave))
+                return SessionMessage(message, ServerMessageMetadata(on_request_unanswered=self._traffic.drain))
             assert isinstance(line, bytes)
             self._refuse(salvage(line), _CROWDED)
 
@@ -158,7 +158,7 @@ class Answers(_Stream):
         if self._requests.is_abandoned() and not isinstance(message, JSONRPCResponse):
             # Clients of mcp 1.x read on after they closed their session, and fail on later messages.
             if isinstance(message, JSONRPCError):
-                self._traffic.left()
+                self._traffic.abandon()
             return
         try:
             text = message.model_dump_json(by_alias=True, exclude_unset=True)
@@ -170,6 +170,6 @@ class Answers(_Stream):
             text = JSONRPCError(jsonrpc="2.0", id=message.id, error=refusal).model_dump_json()
         self._output.write(text.encode() + b"\n")
         if isinstance(message, JSONRPCResponse | JSONRPCError):
-            self._traffic.left()
+            self._traffic.abandon()
         else:
-            await self._output.room()
+            await self._output.drained()

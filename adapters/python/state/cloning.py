@@ -24,7 +24,7 @@ from holdlog.domain.value import Json
 Item = NewMessage | NewResult
 
 
-def cloned(place: ThreadRepository, name: str, by: str) -> ThreadRepository:
+def cloned(repository: ThreadRepository, name: str, by: str) -> ThreadRepository:
     """What stands in a thread now, all of one version, in the only thread of a new place."""
 
     def read(reader: Reader) -> tuple[dict[str, Json], list[Recorded[Event]]]:
@@ -32,7 +32,7 @@ def cloned(place: ThreadRepository, name: str, by: str) -> ThreadRepository:
         require_started(thread)
         return data_at(reader, thread, thread.version), list(items_at(reader, name, thread.version))
 
-    data, items = place.read(read)
+    data, items = repository.read(read)
     copy = ThreadRepository(None)
     copy.run(lambda: StartThread(thread=name, by=by))
     keys = iter(data.items())
@@ -42,9 +42,9 @@ def cloned(place: ThreadRepository, name: str, by: str) -> ThreadRepository:
     return copy
 
 
-def append_all(place: ThreadRepository, name: str, items: Sequence[Item], by: str) -> None:
+def append_all(repository: ThreadRepository, name: str, items: Sequence[Item], by: str) -> None:
     for part in in_parts(items):
-        place.run(lambda part=part: Append(thread=name, items=part, by=by))  # type: ignore[misc]
+        repository.run(lambda part=part: Append(thread=name, items=part, by=by))  # type: ignore[misc]
 
 
 def in_parts(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:

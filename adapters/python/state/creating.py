@@ -68,18 +68,18 @@ def create_state(
     name = new_name(thread_id)
     kind = kind_of(data, name)
     require_agent(agent)
-    place = ThreadRepository(store)
+    repository = ThreadRepository(store)
     try:
-        if not place.read(lambda reader: reader.thread(name)).version:
-            _start(place, name, kind, messages, results, agent or WRITER)
-        return State(place, name, kind, agent)
+        if not repository.read(lambda reader: reader.thread(name)).version:
+            _start(repository, name, kind, messages, results, agent or WRITER)
+        return State(repository, name, kind, agent)
     except BaseException:
-        place.close()
+        repository.close()
         raise
 
 
 def _start(
-    place: ThreadRepository,
+    repository: ThreadRepository,
     name: str,
     kind: ModelType[Any],
     messages: Sequence[AnyMessage],
@@ -87,9 +87,9 @@ def _start(
     by: str,
 ) -> None:
     """In one transaction, as far as one takes."""
-    items = place.items(messages, results)
+    items = repository.items(messages, results)
     data = kind.beginning()
-    place.require_size(data)
-    begun = place.run(lambda: StartThread(thread=name, data=data, items=items[:MAX_APPENDED], by=by))
+    repository.require_size(data)
+    begun = repository.run(lambda: StartThread(thread=name, data=data, items=items[:MAX_APPENDED], by=by))
     if begun.created:
-        append_all(place, name, items[MAX_APPENDED:], by)
+        append_all(repository, name, items[MAX_APPENDED:], by)

@@ -32,12 +32,12 @@ class _Hooks:
 
     def __init__(self, store: AnyStore, *, agent: str | None = None) -> None:
         """`store`: a StateStore, an AsyncStateStore, or the path or URL of one."""
-        self._place = ThreadRepository(store)
+        self._repository = ThreadRepository(store)
         self._agent = require_agent(agent)
 
     def _starting(self, thread_id: str, data: object = None) -> StartThread:
         begun = kind_of(data, thread_id).beginning()
-        self._place.require_size(begun)
+        self._repository.require_size(begun)
         return checked(lambda: StartThread(thread=thread_id, data=begun, by=self._agent or WRITER), by="agent")
 
     def _saying(self, thread_id: str, message: AnyUserMessage) -> Append:
@@ -46,7 +46,7 @@ class _Hooks:
 
     def _appending(self, thread_id: str, results: Sequence[AnyResult], by: str | None = None) -> list[Append]:
         name = text(thread_id, "thread_id", NAME)
-        items = self._place.items((), results)
+        items = self._repository.items((), results)
         return [Append(thread=name, items=part, by=self._agent or by or _whose(part)) for part in in_parts(items)]
 
 
@@ -73,7 +73,7 @@ class ThreadHistory(_Hooks):
     def get(self, thread_id: str) -> list[AgentResult]:
         """The results that stand, what the user said among them, in order; none of a thread that was not started."""
         name = text(thread_id, "thread_id", NAME)
-        return self._place.read(lambda reader: _results(reader, name))
+        return self._repository.read(lambda reader: _results(reader, name))
 
     def append_user_message(self, thread_id: str, message: AnyUserMessage) -> bool:
         """Keep what the user said as a result of the agent `user`, once for each id of a message; False: it was there.
@@ -86,7 +86,7 @@ class ThreadHistory(_Hooks):
 
     def close(self) -> None:
         """Let go of a store that was given as a path or URL."""
-        self._place.close()
+        self._repository.close()
 
     def __enter__(self) -> Self:
         return self
@@ -104,7 +104,7 @@ class ThreadHistory(_Hooks):
             return self._run(command).appended
 
     def _run(self, command: ThreadCommand) -> ThreadChanged:
-        return self._place.run(lambda: command)
+        return self._repository.run(lambda: command)
 
 
 class AsyncThreadHistory(_Hooks):
@@ -117,7 +117,7 @@ class AsyncThreadHistory(_Hooks):
 
     async def get(self, thread_id: str) -> list[AgentResult]:
         name = text(thread_id, "thread_id", NAME)
-        return await self._place.engine.read_async(Query(lambda reader: _results(reader, name), large=True))
+        return await self._repository.engine.read_async(Query(lambda reader: _results(reader, name), large=True))
 
     async def append_user_message(self, thread_id: str, message: AnyUserMessage) -> bool:
         return await self._append(self._saying(thread_id, message)) == 1
@@ -126,7 +126,7 @@ class AsyncThreadHistory(_Hooks):
         return sum([await self._append(command) for command in self._appending(thread_id, results)])
 
     async def close(self) -> None:
-        self._place.close()
+        self._repository.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -144,5 +144,5 @@ class AsyncThreadHistory(_Hooks):
             return (await self._run(command)).appended
 
     async def _run(self, command: ThreadCommand) -> ThreadChanged:
-        engine = self._place.engine
+        engine = self._repository.engine
         return await engine.write_async(CommandRequest(command, thread_changed), engine.caller)

@@ -11,14 +11,14 @@ from holdlog.adapters.api.validation import first_finding
 from holdlog.adapters.python.state.live import Live, WriteData, checked_json, require_key, shown
 from holdlog.adapters.python.state.modelled import Binding, LiveModel
 from holdlog.adapters.python.state.plain import Copying, plain
-from holdlog.adapters.python.state.settling import parts_of, put_parts, settle_fields
+from holdlog.adapters.python.state.settling import apply_fields, parts_of, put_parts
 from holdlog.adapters.python.state.tracked import Answer, rebound, twin
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.value import Json, joined
 
 M = TypeVar("M", bound=BaseModel)
 
-_TELLING = frozenset(("value_error", "assertion_error", "union_tag_invalid"))
+_EXPLICIT_ERRORS = frozenset(("value_error", "assertion_error", "union_tag_invalid"))
 """Kinds of errors whose texts may hold a value."""
 
 
@@ -63,7 +63,7 @@ class ModelData(Generic[M]):
 def why(error: ValidationError) -> str:
     finding = error.errors(include_url=False, include_input=False, include_context=False)[0]
     field = f"{shown(finding['loc'][0])}: " if finding["loc"] else ""
-    if finding["type"] in _TELLING:
+    if finding["type"] in _EXPLICIT_ERRORS:
         return f"{field}a validator refuses it"
     if finding["type"] == "extra_forbidden":
         return f"{field}is no field of the model"
@@ -112,26 +112,26 @@ class LiveRecord(Live[M]):
             tried = self._tried(whole, gone)
             self._write_tried(tried)
             put_parts(target, bound, parts)
-            self._settle(tried, touched | gone)
+            self._apply(tried, touched | gone)
             return answer
 
     def assign(self, values: Mapping[str, Any], deleted: Collection[str] = ()) -> None:
         with self.lock:
             whole = self.copy()
-            beside: dict[str, Json] = {}
+            others: dict[str, Json] = {}
             for key, value in values.items():
                 Binding(self, require_key(key)).of(plain(value))
                 if not self._data.set_field(whole, key, plain(value)):
-                    beside[key] = checked_json(key, plain(value))
+                    others[key] = checked_json(key, plain(value))
             for key in deleted:
                 whole.__dict__.pop(key, None)
                 (whole.__pydantic_extra__ or {}).pop(key, None)
-            tried = self._tried(whole, deleted, beside)
+            tried = self._tried(whole, deleted, others)
             self._write_tried(tried)
             for key in [key for key in (*values, *deleted) if key in tried.written or key in tried.deleted]:
                 self.root.__dict__.pop(key, None)
                 (self.root.__pydantic_extra__ or {}).pop(key, None)
-            self._settle(tried, {*tried.written, *deleted})
+            self._apply(tried, {*tried.written, *deleted})
 
     def difference(self, value: M) -> tuple[dict[str, Json], list[str]]:
         if not isinstance(value, self._data.kind):
@@ -147,14 +147,14 @@ class LiveRecord(Live[M]):
         except ValidationError as error:
             raise InvalidError(f"data: {why(error)}") from None
 
-    def _tried(self, whole: M, gone: Collection[str], beside: Mapping[str, Json] | None = None) -> _Tried[M]:
+    def _tried(self, whole: M, gone: Collection[str], others: Mapping[str, Json] | None = None) -> _Tried[M]:
         """Raises InvalidError for what does not fit, or could not be read again."""
         dumped = self._data.dumped(whole)
         unseen = {key: value for key, value in self.stored.items() if key not in self._shown and key not in gone}
-        model = self._data.read({**unseen, **(beside or {}), **dumped})
+        model = self._data.read({**unseen, **(others or {}), **dumped})
         shown = self._data.dumped(plain(model))
         written = {key: value for key, value in shown.items() if key not in gone and self._shown.get(key) != value}
-        written |= {key: value for key, value in (beside or {}).items() if self.stored.get(key) != value}
+        written |= {key: value for key, value in (others or {}).items() if self.stored.get(key) != value}
         deleted = [*gone, *(key for key in self._shown if key not in shown and key not in gone)]
         return _Tried(written, deleted, shown, Binding(self, None).of(model))
 
@@ -177,5 +177,5 @@ class LiveRecord(Live[M]):
     def _new(self, part: Any, key: str) -> Any:
         return Binding(self, key).of(plain(part))
 
-    def _settle(self, tried: _Tried[M], keys: Collection[str]) -> None:
-        settle_fields(self.root, tried.fresh, {*keys, *tried.written, *tried.deleted})
+    def _apply(self, tried: _Tried[M], keys: Collection[str]) -> None:
+        apply_fields(self.root, tried.fresh, {*keys, *tried.written, *tried.deleted})

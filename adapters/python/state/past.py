@@ -35,13 +35,13 @@ class DataChange:
     redacted: bool = False
 
 
-def changes(place: ThreadRepository, thread: str, key: str, limit: int, before: int | None) -> list[DataChange]:
+def changes(repository: ThreadRepository, thread: str, key: str, limit: int, before: int | None) -> list[DataChange]:
     def read(reader: Reader) -> list[DataChange]:
         require_started(reader.thread(thread))
         found = reader.thread_events(thread, ("data",), 0, before, limit, newest=True, key=key)
         return [_change(it, key) for it in found]
 
-    return place.read(read)
+    return repository.read(read)
 
 
 def _change(recorded: Recorded[Event], key: str) -> DataChange:
@@ -58,13 +58,13 @@ class StateAt(Generic[T]):
 
     def __init__(
         self,
-        place: ThreadRepository,
+        repository: ThreadRepository,
         thread: Thread,
         version: int,
         stored: dict[str, Json],
         read: Callable[[dict[str, Json]], T],
     ) -> None:
-        self._place = place
+        self._repository = repository
         self._stored = stored
         self._read = read
         self.thread_id = thread.thread
@@ -101,11 +101,11 @@ class StateAt(Generic[T]):
         def read(reader: Reader) -> list[HistoryItem]:
             return [history_item(it) for it in items_at(reader, self.thread_id, self.version)]
 
-        return self._place.read(read)
+        return self._repository.read(read)
 
 
 def state_at(
-    place: ThreadRepository,
+    repository: ThreadRepository,
     name: str,
     version: int | None,
     position: int | None,
@@ -126,9 +126,9 @@ def state_at(
             raise InvalidError(f"version: the thread has {thread.version} only")
         if wanted == 0:
             raise NotFoundError(f"thread {name} was not started by then", {"thread_id": name})
-        return StateAt(place, thread, wanted, data_at(reader, thread, wanted), as_data)
+        return StateAt(repository, thread, wanted, data_at(reader, thread, wanted), as_data)
 
-    return place.read(read)
+    return repository.read(read)
 
 
 def _microseconds(time: datetime | str) -> int:

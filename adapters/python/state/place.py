@@ -56,8 +56,8 @@ def _close_dropped() -> None:
 
 @atexit.register
 def _close_all() -> None:
-    for place in list(_used):
-        place.close()
+    for repository in list(_used):
+        repository.close()
     _close_dropped()
 
 
@@ -115,7 +115,7 @@ def message_item(message: AnyMessage) -> NewMessage:
     """Raises InvalidError for what is no message, or could not be read again."""
 
     def make() -> NewMessage:
-        return new_message(MESSAGE.validate_python(message.told() if isinstance(message, BaseModel) else message))
+        return new_message(MESSAGE.validate_python(message.exported() if isinstance(message, BaseModel) else message))
 
     return _made(make, "message")
 

@@ -63,8 +63,8 @@ def formatted(items: Iterable[HistoryItem], form: Format | None) -> list[Message
 class Conversation:
     """Always as it is now. Safe in threads."""
 
-    def __init__(self, place: ThreadRepository, thread: str) -> None:
-        self._place = place
+    def __init__(self, repository: ThreadRepository, thread: str) -> None:
+        self._repository = repository
         self._thread = thread
         self._lock = threading.Lock()
         self._messages: list[HistoryItem] = []
@@ -72,12 +72,12 @@ class Conversation:
 
     def messages(self) -> list[HistoryItem]:
         with self._lock:
-            self._place.read(self._read_messages)
+            self._repository.read(self._read_messages)
             return list(self._messages)
 
     def results(self) -> list[HistoryItem]:
         with self._lock:
-            self._place.read(self._read_results)
+            self._repository.read(self._read_results)
             return list(self._results)
 
     def all(self) -> list[HistoryItem]:
@@ -88,7 +88,7 @@ class Conversation:
             self._read_results(reader)
 
         with self._lock:
-            self._place.read(read)
+            self._repository.read(read)
             return sorted([*self._messages, *self._results])
 
     def last_results(self, count: int) -> list[HistoryItem]:
@@ -99,7 +99,7 @@ class Conversation:
             found = reader.thread_events(self._thread, ("result",), cleared, None, count, newest=True)
             return [history_item(it) for it in reversed(found)]
 
-        return self._place.read(read)
+        return self._repository.read(read)
 
     def _read_messages(self, reader: Reader) -> None:
         after = self._messages[-1].version if self._messages else 0

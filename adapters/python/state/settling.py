@@ -34,38 +34,38 @@ def put_parts(target: Any, bound: Any, parts: Any) -> None:
         object.__setattr__(target, "__pydantic_private__", parts.__pydantic_private__)
 
 
-def settle_fields(live: Any, fresh: Any, only: Collection[str] | None = None) -> None:
+def apply_fields(live: Any, fresh: Any, only: Collection[str] | None = None) -> None:
     known = class_of(live).__pydantic_fields__
     for name, part in fresh.__dict__.items():
         if name in known and not known[name].exclude and (only is None or name in only):
-            live.__dict__[name] = _settled(live.__dict__[name], part) if name in live.__dict__ else part
-    beside, extra = live.__pydantic_extra__, fresh.__pydantic_extra__
-    if beside is not None and extra is not None:
-        for name in [name for name in beside if name not in extra]:
-            del beside[name]
+            live.__dict__[name] = _applied(live.__dict__[name], part) if name in live.__dict__ else part
+    present, extra = live.__pydantic_extra__, fresh.__pydantic_extra__
+    if present is not None and extra is not None:
+        for name in [name for name in present if name not in extra]:
+            del present[name]
         for name, part in extra.items():
             if only is None or name in only:
-                beside[name] = _settled(beside[name], part) if name in beside else part
+                present[name] = _applied(present[name], part) if name in present else part
     object.__setattr__(live, "__pydantic_fields_set__", set(fresh.__pydantic_fields_set__))
 
 
-def _settled(live: Any, fresh: Any) -> Any:
+def _applied(live: Any, fresh: Any) -> Any:
     """What stands where `live` stood."""
     if type(live) is not type(fresh):
         return fresh
     if isinstance(live, LiveDict):
-        put(live, {name: _settled(live[name], part) if name in live else part for name, part in fresh.items()})
+        put(live, {name: _applied(live[name], part) if name in live else part for name, part in fresh.items()})
     elif isinstance(live, LiveList):
         same = len(live) == len(fresh)
-        put(live, [_settled(*pair) for pair in zip(live, fresh, strict=True)] if same else list(fresh))
+        put(live, [_applied(*pair) for pair in zip(live, fresh, strict=True)] if same else list(fresh))
     elif isinstance(live, LiveSet):
         if _typed(live) != _typed(fresh):
             set.clear(live)
             set.update(live, fresh)
     elif isinstance(live, LiveModel):
-        settle_fields(live, fresh)
+        apply_fields(live, fresh)
     elif isinstance(live, tuple) and len(live) == len(fresh):
-        parts = [_settled(*pair) for pair in zip(live, fresh, strict=True)]
+        parts = [_applied(*pair) for pair in zip(live, fresh, strict=True)]
         return live if all(part is was for part, was in zip(parts, live, strict=True)) else rebuilt(fresh, parts)
     else:
         return fresh

@@ -26,19 +26,19 @@ class SharedData(Generic[T]):
 
     live: Live[T]
 
-    def __init__(self, place: ThreadRepository, thread: str, kind: ModelType[T], by: Callable[[], str]) -> None:
-        self._place = place
+    def __init__(self, repository: ThreadRepository, thread: str, kind: ModelType[T], by: Callable[[], str]) -> None:
+        self._repository = repository
         self._thread = thread
         self._kind = kind
         self._by = by
         self._lock = threading.RLock()
         self._updating = threading.local()
-        self.live = place.read(self._loaded)
+        self.live = repository.read(self._loaded)
 
     def refresh(self) -> bool:
         """False: nothing else stands there, and the live objects stay. Raises InvalidError: nothing changed."""
         with self._lock:
-            was, self.live = self.live, self._place.read(lambda reader: self._loaded(reader, self.live))
+            was, self.live = self.live, self._repository.read(lambda reader: self._loaded(reader, self.live))
             return self.live is not was
 
     def replace(self, value: T) -> None:
@@ -62,7 +62,7 @@ class SharedData(Generic[T]):
 
     def raw(self) -> dict[str, Any]:
         """As it stands now."""
-        _, stored = self._place.read(self._stored)
+        _, stored = self._repository.read(self._stored)
         return {key: value.value for key, value in stored.items()}
 
     def _update_once(self, function: Callable[[T], Answer]) -> Answer:
@@ -111,8 +111,8 @@ class SharedData(Generic[T]):
 
     def _change(self, written: Mapping[str, Json], deleted: Collection[str], expected: int) -> ThreadChanged:
         self._require_no_update()
-        self._place.require_size(written)
-        return self._place.run(
+        self._repository.require_size(written)
+        return self._repository.run(
             lambda: ChangeData(
                 thread=self._thread,
                 written=dict(written),

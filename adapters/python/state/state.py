@@ -39,14 +39,14 @@ class State(Generic[T]):
     StoreError and UnavailableError as those of `StateStore` do; a change that raises did not happen, and shows nowhere.
     """
 
-    def __init__(self, place: ThreadRepository, thread: str, kind: ModelType[T], agent: str | None) -> None:
+    def __init__(self, repository: ThreadRepository, thread: str, kind: ModelType[T], agent: str | None) -> None:
         """Of a thread that was started; else NotFoundError. `create_state` starts it."""
-        self._place = place
+        self._repository = repository
         self._thread = thread
         self._kind = kind
         self._agent = agent
-        self._said = Conversation(place, thread)
-        self._data = SharedData(place, thread, kind, lambda: self.agent)
+        self._conversation = Conversation(repository, thread)
+        self._data = SharedData(repository, thread, kind, lambda: self.agent)
 
     # --- who and where
 
@@ -71,7 +71,7 @@ class State(Generic[T]):
     @property
     def version(self) -> int:
         """How many events the thread has now."""
-        return self._place.read(lambda reader: reader.thread(self._thread)).version
+        return self._repository.read(lambda reader: reader.thread(self._thread)).version
 
     # --- data
 
@@ -117,54 +117,54 @@ class State(Generic[T]):
     def history(self, key: str, limit: int = 100, before_version: int | None = None) -> list[DataChange]:
         """What happened to a key of the data, newest first; empty when nothing did."""
         before = None if before_version is None else whole(before_version, "before_version")
-        return past.changes(self._place, self._thread, text(key, "key", NAME), page_size(limit), before)
+        return past.changes(self._repository, self._thread, text(key, "key", NAME), page_size(limit), before)
 
     # --- what was said
 
     @property
     def messages(self) -> list[Message]:
         """Those that were appended, not those of results; as of now, whoever appended them."""
-        return messages_of(self._said.messages())
+        return messages_of(self._conversation.messages())
 
     @property
     def results(self) -> list[AgentResult]:
         """Those that stand now, whoever appended them. Copies."""
-        return results_of(self._said.results())
+        return results_of(self._conversation.results())
 
     def get_results_from(self, index: int) -> list[AgentResult]:
         """`results[index:]`."""
-        return results_of(self._said.results()[index:])
+        return results_of(self._conversation.results()[index:])
 
     def last_results(self, count: int) -> list[AgentResult]:
         """The newest, in their order. Reads no more than these, however long the thread is."""
-        return results_of(self._said.last_results(page_size(count)))
+        return results_of(self._conversation.last_results(page_size(count)))
 
     def append_message(self, message: AnyMessage) -> None:
         """Raises InvalidError."""
-        self._append(self._place.items([message], ()), self.agent)
+        self._append(self._repository.items([message], ()), self.agent)
 
     def append_result(self, result: AnyResult) -> bool:
         """False: it stands there already, by its checksum. Raises InvalidError."""
         made = result_item(result)
-        self._place.require_size([made.value])
+        self._repository.require_size([made.value])
         return self._append((made,), self._agent or made.agent).appended == 1
 
     def set_results(self, results: Sequence[AnyResult]) -> None:
         """Let these stand. Where they begin with what stands, only the rest is new. 10 000 at most."""
         items = tuple(result_item(it) for it in results)
-        self._place.require_size([item.value for item in items])
-        self._place.run(lambda: ReplaceResults(thread=self._thread, results=items, by=self.agent))
+        self._repository.require_size([item.value for item in items])
+        self._repository.run(lambda: ReplaceResults(thread=self._thread, results=items, by=self.agent))
 
     def format_history(self, form: Format | None = None) -> list[Message]:
         """Messages and results in the order in which they came, for a model. `form`: what is told of a result; without
         it, its output and then what its tools answered. (AgentKit has all messages first.)"""
-        return formatted(self._said.all(), form)
+        return formatted(self._conversation.all(), form)
 
     # --- others
 
     def clone(self) -> "State[T]":
         """A copy in memory of what stands now, all of one version: its changes are nobody else's."""
-        return State(cloned(self._place, self._thread, self.agent), self._thread, self._kind, self._agent)
+        return State(cloned(self._repository, self._thread, self.agent), self._thread, self._kind, self._agent)
 
     def fork(self, thread_id: str | None = None, *, version: int | None = None) -> "State[T]":
         """A new thread in the same store that begins as this one stands, or stood at a version. Raises InvalidError
@@ -172,22 +172,22 @@ class State(Generic[T]):
         name = new_name(thread_id)
         parent = {"parent": self._thread, "parent_version": version}
         try:
-            self._place.run(lambda: ForkThread(thread=name, by=self.agent, **parent))  # type: ignore[arg-type]
+            self._repository.run(lambda: ForkThread(thread=name, by=self.agent, **parent))  # type: ignore[arg-type]
         except InvalidError as error:
             if (message := str(error)).startswith("parent_version: "):
                 raise InvalidError(message.removeprefix("parent_")) from None  # by the name that it has here
             raise
-        return State(self._place, name, self._kind, self._agent)
+        return State(self._repository, name, self._kind, self._agent)
 
     def at(
         self, version: int | None = None, *, position: int | None = None, time: datetime | str | None = None
     ) -> StateAt[T]:
         """As it was at a version, at a position of the log, or at a time. Raises InvalidError, NotFoundError."""
-        return past.state_at(self._place, self._thread, version, position, time, self._kind.read)
+        return past.state_at(self._repository, self._thread, version, position, time, self._kind.read)
 
     def close(self) -> None:
         """Let go of a store that was opened for this State: one that was given as a path, or that of one run."""
-        self._place.close()
+        self._repository.close()
 
     def __enter__(self) -> Self:
         return self
@@ -203,4 +203,4 @@ class State(Generic[T]):
     # --- steps
 
     def _append(self, items: tuple[NewMessage | NewResult, ...], by: str) -> ThreadChanged:
-        return self._place.run(lambda: Append(thread=self._thread, items=items, by=by))
+        return self._repository.run(lambda: Append(thread=self._thread, items=items, by=by))

@@ -26,7 +26,7 @@ from holdlog.adapters.stores.event_log.sealing import Seal, elsewhere, is_same
 from holdlog.adapters.stores.sqlite.schema import SESSION_SALT
 from holdlog.domain.refusals import StoreError
 
-TELL_EVERY: Final = 1_000
+REPORT_EVERY: Final = 1_000
 """Events between two calls of `progress`."""
 
 Progress = Callable[[int, int], None]
@@ -81,7 +81,7 @@ class CopySource(Protocol):
     def give(self, to: str, done: bool) -> None:
         """Give its id to the store at `to`. Raises StoreError where another has it."""
 
-    def look(self) -> AbstractContextManager[Contents]:
+    def contents(self) -> AbstractContextManager[Contents]:
         """Look at it as it is now."""
 
 
@@ -121,7 +121,7 @@ def copy_between(
     target: Target,
     seal: bool = False,
     progress: Progress = lambda done, total: None,
-    tell: Callable[[str], None] = lambda line: None,
+    report: Callable[[str], None] = lambda line: None,
 ) -> CopyReport:
     """Copy everything that `source` holds now, verify it, and make a store of it. Servers of the source go on.
 
@@ -133,13 +133,13 @@ def copy_between(
         raise StoreError("both are the same store; name another place to copy to")
     try:
         with target.prepared():
-            return _copied(source, target, seal, progress, tell)
+            return _copied(source, target, seal, progress, report)
     except OccupiedError as occupied:
         return _there_already(source, target, occupied, progress)
 
 
 def _copied(
-    source: CopySource, target: Target, seal: bool, progress: Progress, tell: Callable[[str], None]
+    source: CopySource, target: Target, seal: bool, progress: Progress, report: Callable[[str], None]
 ) -> CopyReport:
     sealed = source.sealed()
     if seal:
@@ -147,22 +147,22 @@ def _copied(
             _require_sound(source, progress)  # what is sealed stays so: first see that it can be copied
         is_new, sealed = sealed is None, source.seal(target.name)
         if is_new:
-            tell(f"{source.name} is sealed from now on; should the copy fail, run it again")
+            report(f"{source.name} is sealed from now on; should the copy fail, run it again")
         if sealed.done:
             raise elsewhere(sealed)
     keeps = sealed is not None and not sealed.done and (not sealed.given or is_same(sealed.to, target.name))
-    with source.look() as look:
-        steps = _Steps(look.count(), progress)
+    with source.contents() as contents:
+        steps = _Steps(contents.count(), progress)
         expected, found = Fingerprint(), Fingerprint()
-        for page in pages(steps.of(look.rows(EVENTS))):
+        for page in pages(steps.of(contents.rows(EVENTS))):
             target.put(EVENTS, page)
-        for view, rows in view_pages(verified(steps.of(look.events_by_stream()), expected)):
+        for view, rows in view_pages(verified(steps.of(contents.events_by_stream()), expected)):
             target.put(view, rows)
         exhaust(verified(steps.of(target.events_by_stream()), found))
         if found != expected:
             raise StoreError(f"what arrived at {target.name} is not what was sent; look after that disk or database")
-        _put_beside(look, target, sealed.steady if sealed is not None else look.steady, keeps)
-        meta = look.meta()
+        _copy_side_tables(contents, target, sealed.steady if sealed is not None else contents.steady, keeps)
+        meta = contents.meta()
     if keeps:
         source.give(target.name, done=False)
     store_id = meta["store_id"] if keeps else str(uuid4())
@@ -179,19 +179,19 @@ def _copied(
 
 
 def _require_sound(source: CopySource, progress: Progress) -> None:
-    with source.look() as look:
-        steps = _Steps(look.count(), progress, passes=1)
-        exhaust(view_pages(verified(steps.of(look.events_by_stream()), Fingerprint())))
+    with source.contents() as contents:
+        steps = _Steps(contents.count(), progress, passes=1)
+        exhaust(view_pages(verified(steps.of(contents.events_by_stream()), Fingerprint())))
 
 
-def _put_beside(look: Contents, target: Target, then: int, moved: bool) -> None:
+def _copy_side_tables(contents: Contents, target: Target, then: int, moved: bool) -> None:
     for table in (REQUESTS, REFUSALS):
-        for page in pages(look.rows(table)):
+        for page in pages(contents.rows(table)):
             target.put(table, page)
     now = target.steady()
-    for page in pages(look.rows(LEASES)):
+    for page in pages(contents.rows(LEASES)):
         target.put(LEASES, leases_at(now, page, then, platform.now(), moved))
-    for page in pages(look.rows(LOSSES)):
+    for page in pages(contents.rows(LOSSES)):
         target.put(LOSSES, unreported_losses(page, moved))
 
 
@@ -200,7 +200,7 @@ def _there_already(source: CopySource, target: Target, occupied: OccupiedError, 
     sealed = source.sealed()
     if sealed is None or not sealed.given or not is_same(sealed.to, target.name):
         raise occupied
-    with source.look() as ours, target.as_source() as there, there.look() as theirs:
+    with source.contents() as ours, target.as_source() as there, there.contents() as theirs:
         store_id = ours.meta()["store_id"]
         if theirs.meta()["store_id"] != store_id:
             raise occupied
@@ -228,6 +228,6 @@ class _Steps:
     def of(self, rows: Iterable[Row]) -> Iterator[Row]:
         for row in rows:
             self._done += 1
-            if self._done % TELL_EVERY == 0:
+            if self._done % REPORT_EVERY == 0:
                 self._progress(min(self._events, self._done // self._passes), self._events)
             yield row

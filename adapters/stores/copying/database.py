@@ -33,12 +33,12 @@ class DatabaseSource(SealableSource[PostgresTransaction]):
         self._store = store
 
     @contextmanager
-    def look(self) -> Iterator["DatabaseContents"]:
+    def contents(self) -> Iterator["DatabaseContents"]:
         with self._store.snapshot() as reader:
             reader.connection.execute(_FOR_LONG)
             reader.position()  # with the first read it begins
-            with closing(DatabaseContents(reader.connection, _now(reader.connection))) as look:
-                yield look
+            with closing(DatabaseContents(reader.connection, _now(reader.connection))) as contents:
+                yield contents
 
 
 class DatabaseContents:
@@ -78,17 +78,17 @@ class DatabaseCopyTarget:
     def __init__(self, url: str) -> None:
         self.name = name_of(url)
         self._url = url
-        self._place: DatabaseTarget = database_target(url)
+        self._target: DatabaseTarget = database_target(url)
         self._connection: Connection | None = None
-        self._look: DatabaseContents | None = None
+        self._contents: DatabaseContents | None = None
         self._publishing = False
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
         try:
             with (
-                closing(connect(self._place)) as self._connection,
-                closing(DatabaseContents(self._connection)) as self._look,
+                closing(connect(self._target)) as self._connection,
+                closing(DatabaseContents(self._connection)) as self._contents,
             ):
                 require_utf8(self._connection)
                 self._connection.execute("BEGIN")
@@ -108,8 +108,8 @@ class DatabaseCopyTarget:
             raise StoreError(f"the database cannot hold a row of {table.name}: {str(error).splitlines()[0]}") from None
 
     def events_by_stream(self) -> Iterator[Row]:
-        assert self._look is not None
-        return self._look.events_by_stream()
+        assert self._contents is not None
+        return self._contents.events_by_stream()
 
     def steady(self) -> int:
         return _now(self._open())
@@ -132,12 +132,12 @@ class DatabaseCopyTarget:
 
     def _require_free(self) -> None:
         connection = self._open()
-        lock = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (lock_of(self._place.schema),))
+        lock = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (lock_of(self._target.schema),))
         if not _first(lock):
             raise UnavailableError(f"somebody else opens or makes a store at {self.name}; look there first")
-        if _first(connection.execute(_COUNT_TABLES, (self._place.schema,))):
+        if _first(connection.execute(_COUNT_TABLES, (self._target.schema,))):
             raise OccupiedError(f"there are tables at {self.name} already; copy to another ?schema=")
-        create(connection, self._place.schema, "")
+        create(connection, self._target.schema, "")
 
     def _open(self) -> Connection:
         assert self._connection is not None

@@ -24,10 +24,10 @@ from holdlog.adapters.stores.sqlite.rows import SqliteTransaction
 from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.refusals import StoreError, UnavailableError
 
-GATE_PATIENCE: Final = 1.0
+LOCK_TIMEOUT: Final = 1.0
 """Seconds: whoever makes a store holds its gate for a moment, another copy for long."""
 _SUFFIX: Final = ".copying"
-_BESIDE: Final = ("-journal", "-wal", "-shm")
+_COMPANIONS: Final = ("-journal", "-wal", "-shm")
 """What SQLite would apply to a file of that name."""
 
 
@@ -37,7 +37,7 @@ class FileSource(SealableSource[SqliteTransaction]):
         self._store = store
 
     @contextmanager
-    def look(self) -> Iterator["FileContents"]:
+    def contents(self) -> Iterator["FileContents"]:
         with self._store.snapshot() as reader:
             reader.position()  # with the first read it begins
             yield FileContents(reader.connection, platform.steady())
@@ -78,9 +78,9 @@ class FileTarget:
             require_own(self.path)
             if (is_open := why_open(self.path)) is not None:
                 raise is_open
-            gate_path = self.path.with_name(self.path.name + ".gate")
-            guarded = gate_path.exists()
-            gate = WriteLock(gate_path)
+            lock_path = self.path.with_name(self.path.name + ".gate")
+            guarded = lock_path.exists()
+            write_lock = WriteLock(lock_path)
         except LocationError as error:
             raise StoreError(str(error)) from None
         except OSError as error:
@@ -88,14 +88,14 @@ class FileTarget:
                 f"{shown(self.path.parent)} cannot be written ({error.strerror}); copy elsewhere"
             ) from None
         try:
-            with _held(gate, self.name):
+            with _held(write_lock, self.name):
                 try:
                     self._require_free()
                     self._begin()
                     yield
                 except BaseException:
                     if not guarded:
-                        gate_path.unlink(missing_ok=True)
+                        lock_path.unlink(missing_ok=True)
                     raise
                 finally:
                     self._clear_away()
@@ -138,7 +138,7 @@ class FileTarget:
     def _require_free(self) -> None:
         if os.path.lexists(self.path):
             raise OccupiedError(f"there is a file at {self.name} already; copy to a place where nothing stands")
-        for suffix in _BESIDE:
+        for suffix in _COMPANIONS:
             if os.path.lexists(self.path.with_name(self.path.name + suffix)):
                 raise StoreError(f"{self.name}{suffix} is left of another store; move it away, or copy elsewhere")
 
@@ -170,16 +170,16 @@ class FileTarget:
 
 
 @contextmanager
-def _held(gate: WriteLock, name: str) -> Iterator[None]:
-    with closing(gate):
+def _held(write_lock: WriteLock, name: str) -> Iterator[None]:
+    with closing(write_lock):
         try:
-            gate.acquire(time.monotonic() + GATE_PATIENCE)
+            write_lock.acquire(time.monotonic() + LOCK_TIMEOUT)
         except UnavailableError as busy:
             raise UnavailableError(f"somebody else makes a store at {name} ({busy}); look there first") from None
         try:
             yield
         finally:
-            gate.release()
+            write_lock.release()
 
 
 def _lay(transaction: SqliteTransaction, line: str) -> None:
@@ -197,5 +197,5 @@ def _column(name: str) -> str:
 
 
 def _remove(database: Path) -> None:
-    for suffix in (*_BESIDE, ""):
+    for suffix in (*_COMPANIONS, ""):
         database.with_name(database.name + suffix).unlink(missing_ok=True)

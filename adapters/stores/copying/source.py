@@ -4,7 +4,7 @@ import time
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
-from holdlog.adapters.stores.event_log.sealing import PATIENCE, SEAL, Lay, Seal, give, seal, seal_of
+from holdlog.adapters.stores.event_log.sealing import LOCK_TIMEOUT, SEAL, Lay, Seal, give, seal, seal_of
 from holdlog.domain.ports import Reader, Transaction
 
 Writes = TypeVar("Writes", bound=Transaction)
@@ -32,9 +32,9 @@ class SealableSource(Generic[Writes]):
             return seal_of(reader.meta(SEAL))
 
     def seal(self, to: str) -> Seal:
-        with self._sealable.transaction(time.monotonic() + PATIENCE) as transaction:
+        with self._sealable.transaction(time.monotonic() + LOCK_TIMEOUT) as transaction:
             return seal(transaction, to, self._lay)
 
     def give(self, to: str, done: bool) -> None:
-        with self._sealable.transaction(time.monotonic() + PATIENCE) as transaction:
+        with self._sealable.transaction(time.monotonic() + LOCK_TIMEOUT) as transaction:
             give(transaction, to, self._lay, done)

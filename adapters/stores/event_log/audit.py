@@ -68,7 +68,7 @@ class Inspection(Protocol):
     def known(self, streams: Sequence[str]) -> set[str]:
         """Those of these streams that are in the log."""
 
-    def events_at(self, places: Sequence[tuple[str, Any]]) -> Iterator[Row]:
+    def events_at(self, addresses: Sequence[tuple[str, Any]]) -> Iterator[Row]:
         """The events at these streams and versions, in the form of `events`."""
 
     def backwards(self) -> Iterator[tuple[int, int, str]]:
@@ -78,7 +78,7 @@ class Inspection(Protocol):
 class Audit:
     """What one pass found."""
 
-    def __init__(self, look: Inspection, progress: Callable[[int, int], None]) -> None:
+    def __init__(self, inspection: Inspection, progress: Callable[[int, int], None]) -> None:
         self.events = 0
         self.streams = 0
         self.positions = Faults()
@@ -87,23 +87,23 @@ class Audit:
         self.digests = Faults()
         self.unreadable = Faults()
         self.views = Faults()
-        self._look = look
+        self._inspection = inspection
         self._progress = progress
         self._found = dict.fromkeys((view.name for view in VIEWS), 0)
-        self._missing = {view.name for view in VIEWS} - look.views()
-        self._total = look.total()
-        self._told: list[tuple[str, Put]] = []
+        self._missing = {view.name for view in VIEWS} - inspection.views()
+        self._total = inspection.total()
+        self._pending: list[tuple[str, Put]] = []
         self._weight = 0
 
     def run(self) -> None:
         """Run the audit. Raises the database's own errors if it cannot be read."""
         for missing in sorted(self._missing):
             self.views.add(f"the table {missing} is missing")
-        for stream, of_stream in groupby(self._look.events(), key=itemgetter(1)):
+        for stream, of_stream in groupby(self._inspection.events(), key=itemgetter(1)):
             self.streams += 1
             state = self._follow(stream, of_stream)
             if state is not None:
-                self._tell(stream, fold.put(state))
+                self._collect(stream, fold.put(state))
         self._compare()
         self._progress(self.events, self._total)
         for view in VIEWS:
@@ -129,7 +129,7 @@ class Audit:
                 state = self._evolved(state, row, stream, added)
         if state is not None:
             for put in added.at_the_end():
-                self._tell(stream, put)
+                self._collect(stream, put)
         return state
 
     def _initial(self, stream: str) -> State | None:
@@ -153,7 +153,7 @@ class Audit:
             event = event_of(stream, version, topic, body, payload)
             after = following(before, FoldStep(stream, version, at, digest, event, principal))
             for put in added.by(after, event, at):
-                self._tell(stream, put)
+                self._collect(stream, put)
             return after
         except StoreError as error:
             self.unreadable.add(str(error))
@@ -161,19 +161,19 @@ class Audit:
             self.unreadable.add(f"event {stream}@{version} cannot be read")
         return None
 
-    def _tell(self, stream: str, put: Put) -> None:
+    def _collect(self, stream: str, put: Put) -> None:
         """Queue an expected row. Rows are compared in batches, because each database read may be a network round
         trip."""
         if put.table.name in self._missing:
             return
-        self._told.append((stream, put))
+        self._pending.append((stream, put))
         self._weight += sum(len(cell) for cell in put.row if isinstance(cell, str))
-        if len(self._told) == MAX_COMPARED or self._weight > MAX_WEIGHT:
+        if len(self._pending) == MAX_COMPARED or self._weight > MAX_WEIGHT:
             self._compare()
 
     def _compare(self) -> None:
-        found = {view.name: self._look.rows_of(view, self._keys(view)) for view in VIEWS}
-        for stream, (table, row) in self._told:
+        found = {view.name: self._inspection.rows_of(view, self._keys(view)) for view in VIEWS}
+        for stream, (table, row) in self._pending:
             kept = found[table.name].get(row[: table.key])
             if kept is None:
                 self.views.add(f"{table.name} has no row of {stream}")
@@ -182,22 +182,24 @@ class Audit:
             if kept != row:
                 differing = (name for name, one, other in zip(table.columns, kept, row, strict=True) if one != other)
                 self.views.add(f"{table.name} and the log differ in {', '.join(differing)} of {stream}")
-        self._told, self._weight = [], 0
+        self._pending, self._weight = [], 0
 
     def _keys(self, view: Table) -> list[Row]:
-        return [put.row[: view.key] for _, put in self._told if put.table.name == view.name]
+        return [put.row[: view.key] for _, put in self._pending if put.table.name == view.name]
 
     def _find_strays(self, view: Table) -> None:
-        if self._look.count(view) == self._found[view.name]:
+        if self._inspection.count(view) == self._found[view.name]:
             return
         version = list(view.columns).index("version")
-        rows = ((_stream_of(view, row), row[version], row[: view.key]) for row in self._look.all_rows(view))
+        rows = ((_stream_of(view, row), row[version], row[: view.key]) for row in self._inspection.all_rows(view))
         while page := list(islice(rows, MAX_COMPARED)):
-            known = self._look.known([stream for stream, *_ in page if stream is not None])
+            known = self._inspection.known([stream for stream, *_ in page if stream is not None])
             # Deduplicated: a single event may have written all keys of a page.
-            places = list({(stream, version) for stream, version, _ in page if stream in known})
+            addresses = list({(stream, version) for stream, version, _ in page if stream in known})
             expected = (
-                {key for row in self._look.events_at(places) for key in _added(view, row)} if view in ADDED else None
+                {key for row in self._inspection.events_at(addresses) for key in _added(view, row)}
+                if view in ADDED
+                else None
             )
             for stream, _, key in page:
                 if stream not in known or (expected is not None and key not in expected):
@@ -206,13 +208,13 @@ class Audit:
     def _check_order(self) -> None:
         if self.events != self._total:
             self.positions.add(f"{self._total:,} events, of which the index of streams knows {self.events:,}")
-        first, last = self._look.ends()
+        first, last = self._inspection.ends()
         if last != self._total:
             # A single writer leaves no gaps; only removing rows does.
             self.positions.add(f"the last position is {last:,}, but there are {self._total:,} events")
         elif self._total and first != 1:
             self.positions.add(f"the first position is {first:,}")
-        for position, version, stream in self._look.backwards():
+        for position, version, stream in self._inspection.backwards():
             self.times.add(f"{stream}@{version} (position {position})")
 
     def _count(self) -> None:

@@ -50,14 +50,14 @@ REBUILD_LEFT = Finding(
 )
 
 
-def contents(look: ExaminedContents, size: int) -> list[Finding]:
+def contents(inspection: ExaminedContents, size: int) -> list[Finding]:
     """Findings about the store's contents. `size`: bytes."""
-    store_id = look.meta("store_id")
+    store_id = inspection.meta("store_id")
     if store_id is None:
         return [Finding("contents", "bad", "the store has no id")]
-    events, live, deleted = look.counts()
+    events, live, deleted = inspection.counts()
     text = f"store {shown(store_id)}: {events:,} events, {live:,} records ({deleted:,} deleted), {size / 1e6:,.1f} MB"
-    return [Finding("contents", "ok", text), *_seal(look.meta(SEAL))]
+    return [Finding("contents", "ok", text), *_seal(inspection.meta(SEAL))]
 
 
 def _seal(text: str | None) -> Iterator[Finding]:
@@ -68,8 +68,8 @@ def _seal(text: str | None) -> Iterator[Finding]:
         yield Finding("seal", "bad", "the store is sealed, and what it says about that cannot be read")
 
 
-def log(look: Inspection, progress: Callable[[int, int], None]) -> list[Finding]:
-    audit = Audit(look, progress)
+def log(inspection: Inspection, progress: Callable[[int, int], None]) -> list[Finding]:
+    audit = Audit(inspection, progress)
     audit.run()
     return [
         _judged("positions", audit.positions, f"1 to {audit.events:,} without a gap", "events are missing"),
@@ -87,13 +87,13 @@ def log(look: Inspection, progress: Callable[[int, int], None]) -> list[Finding]
     ]
 
 
-def leases(look: ExaminedContents) -> Finding:
+def leases(inspection: ExaminedContents) -> Finding:
     """Compare claims and leases. A grant or ticket may lack its lease, as in a copy of the log; it then lasts for the
     grace period."""
-    kept = {(resource, version): who for resource, version, *who in look.leases()}
+    kept = {(resource, version): who for resource, version, *who in inspection.leases()}
     held = unknown = 0
     waiting = set()
-    for row in look.active_claims():
+    for row in inspection.active_claims():
         try:
             claim = claim_of(row)
         except (ValueError, TypeError):
@@ -119,8 +119,8 @@ def leases(look: ExaminedContents) -> Finding:
     )
 
 
-def retained(look: ExaminedContents) -> Finding:
-    requests, refusals = look.kept()
+def retained(inspection: ExaminedContents) -> Finding:
+    requests, refusals = inspection.kept()
     return Finding("kept", "ok", f"answers to {requests:,} requests, {refusals:,} refusals")
 
 

@@ -16,7 +16,7 @@ PAGE_EVENTS: Final = 4_000
 """Events folded at once: while their rows are written, other writers to a file wait, some 20 ms."""
 PAGE_CHARACTERS: Final = 16 * 1024 * 1024
 """Characters of events read at once; a page ends after the event that exceeds it."""
-PATIENCE: Final = 10.0
+TURN_TIMEOUT: Final = 10.0
 """Seconds that a rebuild waits for the write lock."""
 STEP_COLUMNS: Final = "originator_id, originator_version, at, digest, topic, state, payload, principal"
 """Columns of the log after the position in a row of a page."""
@@ -48,7 +48,7 @@ class ShadowTables(Protocol):
     def begin(self) -> int:
         """Create the tables, empty, and take over from any earlier rebuild. Returns the last position of the log."""
 
-    def look(self) -> AbstractContextManager[Tables]:
+    def read(self) -> AbstractContextManager[Tables]:
         """A transaction that reads."""
 
     def turn(self) -> AbstractContextManager[Tables]:
@@ -87,7 +87,7 @@ class _Page(NamedTuple):
         return self.steps[-1].stream, self.steps[-1].version
 
 
-def rebuild(aside: ShadowTables, progress: Progress = lambda done, total: None) -> RebuildReport:
+def rebuild(shadow: ShadowTables, progress: Progress = lambda done, total: None) -> RebuildReport:
     """Rebuild all views from the log, while other processes read and write.
 
     Pages of the log are folded while others write, and stored in short transactions: first stream by stream, so that
@@ -96,18 +96,18 @@ def rebuild(aside: ShadowTables, progress: Progress = lambda done, total: None) 
     second rebuild takes over from the first. Raises StoreError for a log that cannot be folded, UnavailableError if the
     store is locked or full, or another rebuild took over.
     """
-    total = aside.begin()
+    total = shadow.begin()
     try:
-        events = _fold_streams(aside, total, progress)
-        aside.filled()
-        more, reached = _fold_news(aside, total)
-        with aside.swap() as tables:
+        events = _fold_streams(shadow, total, progress)
+        shadow.filled()
+        more, reached = _fold_news(shadow, total)
+        with shadow.swap() as tables:
             rest, reached = _catch_up(tables, reached)
     except BaseException:
         with suppress(HoldlogError):
-            aside.drop()
+            shadow.drop()
         raise
-    return RebuildReport(reached, events + more + rest, aside.rows())
+    return RebuildReport(reached, events + more + rest, shadow.rows())
 
 
 def fold_all(tables: Tables) -> None:
@@ -129,13 +129,13 @@ def shadow_name(view: str) -> str:
     return f"{view}_rebuilt"
 
 
-def _fold_streams(aside: ShadowTables, total: int, progress: Progress) -> int:
+def _fold_streams(shadow: ShadowTables, total: int, progress: Progress) -> int:
     events, end = 0, ("", 0)
     while True:
-        with aside.look() as tables:
+        with shadow.read() as tables:
             page = _page(tables.by_stream(total, end, PAGE_EVENTS), total)
             rows = _folded(tables, page)
-        with aside.turn() as tables:
+        with shadow.turn() as tables:
             tables.put(rows)
         events += len(page.steps)
         progress(events, max(events, total))
@@ -144,16 +144,16 @@ def _fold_streams(aside: ShadowTables, total: int, progress: Progress) -> int:
         end = page.end
 
 
-def _fold_news(aside: ShadowTables, reached: int) -> tuple[int, int]:
+def _fold_news(shadow: ShadowTables, reached: int) -> tuple[int, int]:
     """Fold new events until less than a page is left."""
     events = 0
     while True:
-        with aside.look() as tables:
+        with shadow.read() as tables:
             page = _page(tables.by_position(reached, PAGE_EVENTS), reached)
             if not page.full:
                 return events, reached
             rows = _folded(tables, page)
-        with aside.turn() as tables:
+        with shadow.turn() as tables:
             tables.put(rows)
         events, reached = events + len(page.steps), page.position
 

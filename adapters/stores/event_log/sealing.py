@@ -19,7 +19,7 @@ SEAL: Final = "sealed"
 SEALED_STATE: Final = "P0S01"
 """SQLSTATE of PostgreSQL's refusals, in the class of PL/pgSQL's own errors, so that no driver takes it for a lost
 connection."""
-PATIENCE: Final = 10.0
+LOCK_TIMEOUT: Final = 10.0
 """Seconds to wait for another writer."""
 
 

@@ -66,7 +66,7 @@ class MemoryLeases:
             self.leases.pop(key, None)
         self.wrote = True
 
-    def heard(self, who: Who, server: str, now: int) -> None:
+    def record_call(self, who: Who, server: str, now: int) -> None:
         changed = {}
         for lease in self.leases.values():
             if lease.deadline <= now or (lease.principal, lease.session) != (who.principal, who.session):
@@ -103,11 +103,11 @@ class MemoryLeases:
         self._change({it.key: _ended(it, now, at)._replace(last_seen_at=now) for it in ended})
 
     def renew(self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[Key], now: int) -> None:
-        heard, named = dict(sessions), set(grants)
+        record_call, named = dict(sessions), set(grants)
         changed = {}
         for key, lease in self.leases.items():
-            if lease.deadline > now and lease.session in heard and lease.principal is None:
-                at = max(lease.last_call_at, heard[lease.session])
+            if lease.deadline > now and lease.session in record_call and lease.principal is None:
+                at = max(lease.last_call_at, record_call[lease.session])
                 kept = _keeper(lease, server)
                 changed[key] = _renewed(lease, now).alive()._replace(server=kept, last_call_at=at, last_seen_at=now)
             elif lease.deadline > now and key in named:

@@ -61,7 +61,7 @@ class MemoryStore:
     snapshot = reader
 
     @contextmanager
-    def transaction(self, deadline: float, ahead: object = None) -> Iterator["MemoryTransaction"]:
+    def transaction(self, deadline: float, prefetch: object = None) -> Iterator["MemoryTransaction"]:
         self._usable()
         if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise UnavailableError("another thread holds the store")
@@ -288,7 +288,7 @@ class MemoryTransaction(MemoryReader):
             self._changed.add(thread.thread)
             self.held[thread.thread] = self.held.get(thread.thread, NOTHING).copy()
         held = self.held[thread.thread]
-        held.places.append(len(self.events) - 1)
+        held.positions.append(len(self.events) - 1)
         for row in rows:
             held.put(row)
 

@@ -20,13 +20,13 @@ class HeldItems(NamedTuple):
     """The contents of one thread. `places`: indexes of its events in the log, by version; `items`: kind, version and
     name; `results`: the last version of each checksum."""
 
-    places: list[int]
+    positions: list[int]
     items: list[tuple[str, int, str]]
     data: dict[str, tuple[Cell, ...]]
     results: dict[str, int]
 
     def copy(self) -> "HeldItems":
-        return HeldItems(self.places.copy(), self.items.copy(), self.data.copy(), self.results.copy())
+        return HeldItems(self.positions.copy(), self.items.copy(), self.data.copy(), self.results.copy())
 
     def put(self, put: Put) -> None:
         if put.table is DATA:
@@ -82,7 +82,7 @@ class MemoryThreads:
                 break
             if kind in kinds and key in (None, name):
                 found[version] = None
-        return [self._recorded(held.places[version - 1]) for version in found]
+        return [self._recorded(held.positions[version - 1]) for version in found]
 
     def checksums(self: _Log, thread: str, after: int, wanted: Sequence[str] | None) -> list[str]:
         held = self.held.get(thread, NOTHING)

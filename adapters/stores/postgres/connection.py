@@ -18,7 +18,7 @@ STOPPED_SECONDS: Final = 10
 """Seconds after which the database ends a transaction whose server is idle, such as a stopped one."""
 LOCK_SECONDS: Final = 5
 """Seconds that a statement waits for a lock; also readers, for a table that is being altered."""
-_PATIENCE: Final = {
+_TIMEOUTS: Final = {
     "tcp_user_timeout": 5_000,
     "keepalives_idle": 5,
     "keepalives_interval": 2,
@@ -28,9 +28,9 @@ _PATIENCE: Final = {
 system's defaults, callers would wait a quarter of an hour after a network failure."""
 
 
-def connect(place: DatabaseTarget) -> TimeoutConnection:
+def connect(target: DatabaseTarget) -> TimeoutConnection:
     """Open a connection in the store's schema. Raises psycopg.Error."""
-    given = make_conninfo("", **{**_PATIENCE, **conninfo_to_dict(place.url)})
+    given = make_conninfo("", **{**_TIMEOUTS, **conninfo_to_dict(target.url)})
     connection = TimeoutConnection.connect(
         given,
         autocommit=True,
@@ -49,7 +49,7 @@ def connect(place: DatabaseTarget) -> TimeoutConnection:
         " set_config('tcp_keepalives_idle', '5', false), set_config('tcp_keepalives_interval', '5', false),"
         # The database notices within 20 s that a host is gone, and then releases what its connections held.
         " set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '20s', false)",
-        (sql.Identifier(place.schema).as_string(connection), f"{STOPPED_SECONDS}s", f"{LOCK_SECONDS}s"),
+        (sql.Identifier(target.schema).as_string(connection), f"{STOPPED_SECONDS}s", f"{LOCK_SECONDS}s"),
     )
     return connection
 

@@ -39,19 +39,19 @@ def examine(url: str, progress: Callable[[int, int], None] = lambda done, total:
     """Report all findings about the store; `progress` counts events. Never raises for what it finds."""
     findings: list[Finding] = []
     try:
-        place = database_target(url)
-        with connect(place) as connection:
+        target = database_target(url)
+        with connect(target) as connection:
             connection.execute(
                 "SELECT set_config('idle_in_transaction_session_timeout', %s, false),"
                 # The audit reads whole tables.
                 " set_config('enable_seqscan', 'on', false), set_config('enable_sort', 'on', false)",
                 (f"{PAUSE_SECONDS}s",),
             )
-            findings += _server(connection, place.schema)
+            findings += _server(connection, target.schema)
             if not TABLES & tables_there(connection):
-                return [*findings, Finding("tables", "bad", f"there is no store in the schema {shown(place.schema)}")]
+                return [*findings, Finding("tables", "bad", f"there is no store in the schema {shown(target.schema)}")]
             findings += _snapshot(connection, progress)
-            findings.append(_connected(connection, place.schema))
+            findings.append(_connected(connection, target.schema))
     except StoreError as error:
         findings.append(Finding("database", "bad", str(error)))
     except psycopg.Error as error:
@@ -61,27 +61,27 @@ def examine(url: str, progress: Callable[[int, int], None] = lambda done, total:
 
 def _snapshot(connection: Connection, progress: Callable[[int, int], None]) -> Iterator[Finding]:
     """Yield the findings from one snapshot."""
-    look = PostgresInspection(connection)
+    inspection = PostgresInspection(connection)
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-    yield from _guarded(connection, "tables", lambda: [_tables(connection, look)])
-    schema = list(_guarded(connection, "schema", lambda: _schema(look)))
+    yield from _guarded(connection, "tables", lambda: [_tables(connection, inspection)])
+    schema = list(_guarded(connection, "schema", lambda: _schema(inspection)))
     yield from schema
-    yield from _guarded(connection, "contents", lambda: contents(look, look.size()))
+    yield from _guarded(connection, "contents", lambda: contents(inspection, inspection.size()))
     if any(finding.name == "schema" and finding.level != "ok" for finding in schema):
         yield Finding("log", "warn", "not looked at: its schema is another")
     else:
-        yield from _guarded(connection, "log", lambda: log(look, progress))
-        yield from _guarded(connection, "leases", lambda: [leases(look)])
-        yield from _guarded(connection, "kept", lambda: [retained(look)])
+        yield from _guarded(connection, "log", lambda: log(inspection, progress))
+        yield from _guarded(connection, "leases", lambda: [leases(inspection)])
+        yield from _guarded(connection, "kept", lambda: [retained(inspection)])
     connection.execute("ROLLBACK")
 
 
-def _guarded(connection: Connection, name: str, look: Callable[[], list[Finding]]) -> list[Finding]:
+def _guarded(connection: Connection, name: str, inspection: Callable[[], list[Finding]]) -> list[Finding]:
     """Run one check; if it cannot read something, only that check ends. Raises psycopg.Error if the connection is
     lost."""
     try:
         with connection.transaction():
-            return look()
+            return inspection()
     except psycopg.Error as error:
         if is_lost(error) or connection.closed:
             raise
@@ -136,15 +136,15 @@ def _connections(connection: Connection) -> Finding:
     return Finding("connections", "warn", f"{text}; a server that gets none is unavailable: raise max_connections")
 
 
-def _tables(connection: Connection, look: PostgresInspection) -> Finding:
+def _tables(connection: Connection, inspection: PostgresInspection) -> Finding:
     there = tables_there(connection)
-    if "meta" in there and look.meta("major") in OLDER:
+    if "meta" in there and inspection.meta("major") in OLDER:
         return Finding("tables", "warn", "not looked at: its schema is older")
-    later = added_since(look.meta("minor")) if "meta" in there else frozenset[str]()
+    later = added_since(inspection.meta("minor")) if "meta" in there else frozenset[str]()
     tables = sorted(TABLES - later - there)
     indexes = sorted(INDEXES.keys() - later - indexes_there(connection))
-    told_already = tuple({*tables, *(view.name for view in VIEWS)})
-    keys = sorted(it for it in KEYS - indexes_there(connection) if not it.startswith(told_already))
+    checked_already = tuple({*tables, *(view.name for view in VIEWS)})
+    keys = sorted(it for it in KEYS - indexes_there(connection) if not it.startswith(checked_already))
     odd = sorted(views_to_replace(connection) & there)
     if not tables and not indexes and not keys and not odd:
         return Finding("tables", "ok", f"{len(TABLES)} tables and {len(INDEXES)} indexes are there")
@@ -156,19 +156,19 @@ def _tables(connection: Connection, look: PostgresInspection) -> Finding:
     return Finding("tables", "bad", "; ".join(problems))
 
 
-def _schema(look: PostgresInspection) -> list[Finding]:
-    major = look.meta("major")
+def _schema(inspection: PostgresInspection) -> list[Finding]:
+    major = inspection.meta("major")
     if major in OLDER:
         return [Finding("schema", "warn", f"{major} is older: whatever opens the store next migrates it to {MAJOR}")]
     if major != str(MAJOR):
         text = f"the store has schema {shown(major or '')}, this holdlog knows {MAJOR}; upgrade holdlog"
         return [Finding("schema", "bad", text)]
-    minor = look.meta("minor")
+    minor = inspection.meta("minor")
     if is_behind(minor):
         found, ours = f"{MAJOR}.{minor_of(minor)}", f"{MAJOR}.{MINOR}"
         text = f"{found} is older: whatever opens the store next adds what {ours} has more"
         return [Finding("schema", "warn", text)]
-    left = [REBUILD_LEFT] if look.meta(REBUILD) is not None else []
+    left = [REBUILD_LEFT] if inspection.meta(REBUILD) is not None else []
     return [Finding("schema", "ok", major), *left]
 
 

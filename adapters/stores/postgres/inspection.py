@@ -53,8 +53,8 @@ class PostgresInspection:
         select = f"SELECT DISTINCT originator_id FROM {EVENTS_TABLE} WHERE originator_id = ANY(%s)"
         return {stream for (stream,) in self._connection.execute(select, (list(streams),))}
 
-    def events_at(self, places: Sequence[tuple[str, Any]]) -> Iterator[Row]:
-        yield from self._connection.execute(_SELECT_EVENTS_AT, arrays((str, int), places))
+    def events_at(self, addresses: Sequence[tuple[str, Any]]) -> Iterator[Row]:
+        yield from self._connection.execute(_SELECT_EVENTS_AT, arrays((str, int), addresses))
 
     def backwards(self) -> Iterator[Row]:
         return self._rows(_SELECT_TIMES_BACKWARDS)

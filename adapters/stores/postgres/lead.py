@@ -13,16 +13,16 @@ class DatabaseLead:
     """`target`: a number that identifies what the relays publish to."""
 
     def __init__(self, url: str, target: int) -> None:
-        self._place = database_target(url)
-        self._number = (1 << 32) + zlib.crc32(f"holdlog relay {self._place.schema} {target}".encode())
+        self._target = database_target(url)
+        self._number = (1 << 32) + zlib.crc32(f"holdlog relay {self._target.schema} {target}".encode())
         self._connection: Connection | None = None
 
     def take(self) -> bool:
         if self._connection is not None and not is_over(self._connection):
             return True
-        self.leave()
+        self.release()
         try:
-            connection = connect(self._place)
+            connection = connect(self._target)
             row = connection.execute("SELECT pg_try_advisory_lock(%s)", (self._number,)).fetchone()
         except psycopg.Error:
             return True  # this lock only prevents duplicate work
@@ -32,7 +32,7 @@ class DatabaseLead:
         connection.close()
         return False
 
-    def leave(self) -> None:
+    def release(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

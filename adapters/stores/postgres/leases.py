@@ -21,8 +21,9 @@ _MOVES_TO_SERVER: Final = "(kind = 'held' OR server = '')"  # a waiter lives as 
 _HAS_ENDED: Final = f"(server = '' OR server = '{BY_CALLS}' AND seen <= %(now)s - {SESSION_ENDS})"
 _WAITS_UNTIL: Final = f"CASE WHEN {_HAS_ENDED} THEN LEAST(present_until, %(now)s) ELSE present_until END"
 _IS_OWN: Final = "agent = %(agent)s AND receipt IS NOT DISTINCT FROM %(receipt)s"
-_HEARD: Final = f"""UPDATE leases SET seen = %(now)s, ended_at = CASE kind WHEN 'offered' THEN ended_at ELSE 0 END,
-    present_until = {_WAITS_UNTIL}, heard = CASE WHEN {_IS_OWN} THEN %(now)s ELSE heard END,
+_RECORD_CALL: Final = f"""UPDATE leases SET seen = %(now)s,
+    ended_at = CASE kind WHEN 'offered' THEN ended_at ELSE 0 END, present_until = {_WAITS_UNTIL},
+    heard = CASE WHEN {_IS_OWN} THEN %(now)s ELSE heard END,
     server = CASE WHEN %(server)s != '' AND (kind = 'held' OR {_HAS_ENDED}) THEN %(server)s ELSE server END,
     deadline = CASE WHEN kind = 'held' AND {_IS_OWN} THEN GREATEST(deadline, %(now)s + length) ELSE deadline END
     WHERE principal IS NOT DISTINCT FROM %(principal)s AND session IS NOT DISTINCT FROM %(session)s
@@ -138,15 +139,15 @@ class PostgresLeaseWrites(PostgresLeases):
         if named := list(keys):
             self._later(delete, arrays((str, int), named))
 
-    def heard(self, who: Who, server: str, now: int) -> None:
+    def record_call(self, who: Who, server: str, now: int) -> None:
         if not self._pending.holds_nothing(who.agent):
-            self._later(_HEARD, {**who._asdict(), "server": server, "now": now})
+            self._later(_RECORD_CALL, {**who._asdict(), "server": server, "now": now})
 
     def renew(
         self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[tuple[str, int]], now: int
     ) -> None:
-        for session, heard in sessions:
-            self._later(_RENEW_SESSION, {"server": server, "session": session, "heard": heard, "now": now})
+        for session, record_call in sessions:
+            self._later(_RENEW_SESSION, {"server": server, "session": session, "heard": record_call, "now": now})
         for resource, version in grants:
             self._later(_RENEW_GRANT, {"resource": resource, "version": version, "now": now})
 

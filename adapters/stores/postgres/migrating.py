@@ -78,8 +78,8 @@ def _hash_sessions(connection: Connection, salt: str) -> None:
 
 
 def _refused(old: str, refusal: HoldlogError, reason: str) -> HoldlogError:
-    line = f"the store has schema {old} and cannot be migrated to {MAJOR} ({reason}); it is as it was"
-    return UnavailableError(line) if isinstance(refusal, UnavailableError) else StoreError(line)
+    message = f"the store has schema {old} and cannot be migrated to {MAJOR} ({reason}); it is as it was"
+    return UnavailableError(message) if isinstance(refusal, UnavailableError) else StoreError(message)
 
 
 _PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"

@@ -17,23 +17,23 @@ from holdlog.adapters.stores.postgres.target import database_target
 from holdlog.adapters.stores.sqlite.schema import SESSION_SALT, new_session_salt
 from holdlog.domain.refusals import StoreError
 
-PATIENCE = 10.0
+LOCK_TIMEOUT = 10.0
 """Seconds to wait for a database to start."""
 
 
 def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = None) -> PostgresStore:
     """Open the store, or create it in its schema. Raises StoreError with a one-line message that says what to do;
     UnavailableError if the database does not answer."""
-    place = database_target(url)
-    store = PostgresStore(place, clock, steady)
-    connection = store.connect(time.monotonic() + PATIENCE)
+    target = database_target(url)
+    store = PostgresStore(target, clock, steady)
+    connection = store.connect(time.monotonic() + LOCK_TIMEOUT)
     try:
         require_utf8(connection)
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # whatever the server's default is
         with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_of(place.schema),))
-            if not _is_there(connection, place.schema):
-                create(connection, place.schema, str(uuid.uuid4()))
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_of(target.schema),))
+            if not _is_there(connection, target.schema):
+                create(connection, target.schema, str(uuid.uuid4()))
             else:
                 found = dict(
                     connection.execute("SELECT name, value FROM meta WHERE name IN ('major', 'minor')").fetchall()
@@ -44,7 +44,7 @@ def open_postgres(url: str, clock: Clock | None = None, steady: Clock | None = N
                     _add_what_is_new(connection)
         row = connection.execute(f"SELECT {SELECT_NOW}, (SELECT value FROM meta WHERE name = 'major')").fetchone()
         assert row is not None
-        store.heard_clock(row[0])
+        store.observe_clock(row[0])
         require_major(row[1])
     except psycopg.Error as error:
         store.close()
@@ -68,11 +68,11 @@ def _add_what_is_new(connection: Connection) -> None:
 
 def store_exists(url: str) -> bool:
     """Whether there is a store. Raises as `open_postgres`."""
-    place = database_target(url)
-    connection = PostgresStore(place).connect(time.monotonic() + PATIENCE)
+    target = database_target(url)
+    connection = PostgresStore(target).connect(time.monotonic() + LOCK_TIMEOUT)
     try:
         require_utf8(connection)
-        return _is_there(connection, place.schema)
+        return _is_there(connection, target.schema)
     except psycopg.Error as error:
         raise refusal_of(error) from error
     finally:

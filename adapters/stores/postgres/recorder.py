@@ -19,10 +19,10 @@ from holdlog.projections.projection import Put
 class OpenedPostgresDatastore(PostgresDatastore):
     """The pool for reads through the library, opened by the first one; the store's other connections are separate."""
 
-    def __init__(self, place: DatabaseTarget) -> None:
-        super().__init__("", "", "", "", "", schema=place.schema, originator_id_type="text")
+    def __init__(self, target: DatabaseTarget) -> None:
+        super().__init__("", "", "", "", "", schema=target.schema, originator_id_type="text")
         self.pool = ConnectionPool(
-            place.url,
+            target.url,
             connection_class=Connection[DictRow],
             kwargs={"row_factory": dict_row},
             min_size=1,
@@ -38,11 +38,11 @@ class PostgresEventRecorder(PostgresApplicationRecorder):
     """Records events. The writer, who holds the log's lock, assigns positions; unlike those of a sequence, they have no
     gaps."""
 
-    def __init__(self, place: DatabaseTarget) -> None:
-        super().__init__(OpenedPostgresDatastore(place), events_table_name=EVENTS_TABLE)
-        self.channel_name = channel_of(place.schema)
+    def __init__(self, target: DatabaseTarget) -> None:
+        super().__init__(OpenedPostgresDatastore(target), events_table_name=EVENTS_TABLE)
+        self.channel_name = channel_of(target.schema)
         # VACUUM and ANALYZE lock the log's own table, which would delay every write; so lock this small one.
-        self.lock = SQL("LOCK TABLE {}.meta IN EXCLUSIVE MODE").format(Identifier(place.schema)).as_string()
+        self.lock = SQL("LOCK TABLE {}.meta IN EXCLUSIVE MODE").format(Identifier(target.schema)).as_string()
         """Statement that locks out other writers. The transaction bounds the wait for it."""
         self._notify = SQL("NOTIFY {}").format(Identifier(self.channel_name)).as_string()
 

@@ -22,7 +22,7 @@ from holdlog.adapters.stores.postgres.rows import Connection
 from holdlog.adapters.stores.postgres.store import FIRST_PAUSE, LAST_PAUSE, PostgresStore
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
 
-LOOK_EVERY: Final = 1.0
+POLL_EVERY: Final = 1.0
 """Seconds between polls without a notification, while a waiter exists."""
 JOIN_SECONDS: Final = 5.0
 
@@ -78,14 +78,14 @@ class PostgresLiveness(Liveness):
 
     def others_of(self, session: str) -> list[str]:
         with self._store.reader() as reader:
-            number = _number_of_session(self._store.place.schema, session)
+            number = _number_of_session(self._store.target.schema, session)
             found = reader.rows(_SELECT_CONNECTED, (number >> 32, number & 0xFFFFFFFF))
         servers = [f"pg-{row[0] << 32 | row[1]:014x}" for row in found]
         return [server for server in servers if server != self.name]
 
     def processes(self) -> list[Process]:
         with self._store.reader() as reader:
-            number = _number_of(self._store.place.schema)
+            number = _number_of(self._store.target.schema)
             found = reader.rows(_SELECT_CONNECTED, (number >> 32, number & 0xFFFFFFFF))
         return [_process(f"pg-{high << 32 | low:014x}", host, named) for high, low, host, _, named in found]
 
@@ -102,7 +102,7 @@ class PostgresLiveness(Liveness):
         pause = FIRST_PAUSE
         while not self._ended:
             try:
-                connection = connect(self._store.place)
+                connection = connect(self._store.target)
             except psycopg.Error as error:
                 self._error = refusal_of(error)
             else:
@@ -118,23 +118,23 @@ class PostgresLiveness(Liveness):
         number = _number(self.name) or 0
         # A connection that only this side knows to be lost may still hold the lock, for hours.
         connection.execute(_END_OLD, (number >> 32, number & 0xFFFFFFFF))
-        schema = self._store.place.schema
+        schema = self._store.target.schema
         names = (number, _number_of(schema), _number_of_session(schema, self.session))
         connection.execute("SELECT set_config('application_name', %s, false)", (_described(self._what),))
         connection.execute(
             "SELECT pg_advisory_lock(%s), pg_advisory_lock_shared(%s), pg_advisory_lock_shared(%s)", names
         )
-        channel = sql.Identifier(channel_of(self._store.place.schema))
+        channel = sql.Identifier(channel_of(self._store.target.schema))
         connection.execute(sql.SQL("LISTEN {}").format(channel))
         self._there.set()
         self._wake()  # notifications may have been missed
         while not self._ended:
-            if connection.fileno() in readable([connection.fileno(), self._ends[0]], LOOK_EVERY):
+            if connection.fileno() in readable([connection.fileno(), self._ends[0]], POLL_EVERY):
                 connection.execute("SELECT 1")  # reads pending notifications; fails if the connection is lost
             self._wake()
 
 
-class SessionBell(ProcessNotifier):
+class DatabaseNotifier(ProcessNotifier):
     """Notifies this process at once; the database notifies other processes of each commit."""
 
     def __init__(self) -> None:
@@ -174,8 +174,8 @@ def _described(what: str) -> str:
         folder = ""
     head = f"holdlog {os.getpid()} {what[:20]} in "
     ascii_folder = folder.encode("ascii", "replace").decode()
-    room = 63 - len(head)
-    return head + (ascii_folder if len(ascii_folder) <= room else "..." + ascii_folder[3 - room :])
+    space = 63 - len(head)
+    return head + (ascii_folder if len(ascii_folder) <= space else "..." + ascii_folder[3 - space :])
 
 
 def _process(server: str, host: str, named: str) -> Process:

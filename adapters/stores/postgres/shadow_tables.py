@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import psycopg
 
-from holdlog.adapters.stores.event_log.rebuild import PATIENCE, STEP_COLUMNS, Row, fold_all, shadow_name, taken_over
+from holdlog.adapters.stores.event_log.rebuild import STEP_COLUMNS, TURN_TIMEOUT, Row, fold_all, shadow_name, taken_over
 from holdlog.adapters.stores.postgres.arrays import arrays
 from holdlog.adapters.stores.postgres.connection import CONNECT_SECONDS
 from holdlog.adapters.stores.postgres.faults import refusal_of
@@ -52,12 +52,12 @@ class PostgresTables:
 
     def load(self, view: Table, keys: Sequence[Row]) -> Iterable[Row]:
         kinds = list(key_of(view).values())
-        return self._connection.execute(_SELECT_ASIDE[view.name], arrays(kinds, keys))
+        return self._connection.execute(_SELECT_SHADOW[view.name], arrays(kinds, keys))
 
     def put(self, rows: Mapping[str, list[Row]]) -> None:
         for view in VIEWS:
             if of_view := rows[view.name]:
-                self._connection.execute(*_PUT_ASIDE[view.name].of(of_view))
+                self._connection.execute(*_PUT_SHADOW[view.name].of(of_view))
                 if self._filled:
                     self._connection.execute(*_ADD_KEYS[view.name].of([row[: view.key] for row in of_view]))
 
@@ -67,7 +67,7 @@ class PostgresTables:
             yield from cursor.execute(select, parameters)
 
 
-class PostgresAside:
+class PostgresShadowTables:
     """Shadow tables as temporary tables of one session, which last as long as that session.
 
     The views keep their tables. An older snapshot would find nothing in a table that was emptied (TRUNCATE) or replaced
@@ -92,7 +92,7 @@ class PostgresAside:
         try:
             with self._transaction():
                 _require_known_schema(self._connection)
-                _create_aside(self._connection)
+                _create_shadow(self._connection)
                 execute(_PUT_META, (REBUILD, self._ours))
                 self._replaced = views_to_replace(self._connection)
                 row = execute(f"SELECT COALESCE(MAX(notification_id), 0) FROM {EVENTS_TABLE}").fetchone()
@@ -103,7 +103,7 @@ class PostgresAside:
             raise
 
     @contextmanager
-    def look(self) -> Iterator[PostgresTables]:
+    def read(self) -> Iterator[PostgresTables]:
         with self._transaction():
             _require_known_schema(self._connection)
             row = self._connection.execute("SELECT value FROM meta WHERE name = %s", (REBUILD,)).fetchone()
@@ -131,7 +131,7 @@ class PostgresAside:
     def swap(self) -> Iterator[PostgresTables]:
         with self._transaction():
             execute = self._connection.execute
-            execute("SELECT set_config('lock_timeout', %s, true)", (f"{PATIENCE}s",))
+            execute("SELECT set_config('lock_timeout', %s, true)", (f"{TURN_TIMEOUT}s",))
             execute(self._store.recorder.lock)
             _require_known_schema(self._connection)
             # Deleted first: from here on a rebuild that takes over waits for the commit.
@@ -141,7 +141,7 @@ class PostgresAside:
             execute(_READ_WHOLE_TABLES)
             execute(_WAIT_BRIEFLY)
             for view in VIEWS:
-                for statement in _REPLACE[view.name] if view.name in self._replaced else _MEND[view.name]:
+                for statement in _REPLACE[view.name] if view.name in self._replaced else _REPAIR[view.name]:
                     execute(statement)
             for name in OF_VIEWS.keys() - indexes_there(self._connection):
                 execute(OF_VIEWS[name])
@@ -170,18 +170,18 @@ def fold_within(connection: Connection) -> None:
 
     The caller must exclude other writers. Raises StoreError for a log that cannot be folded.
     """
-    _create_aside(connection)
+    _create_shadow(connection)
     fold_all(PostgresTables(connection, filled=False))
 
 
 def take_over_within(connection: Connection, view: Table) -> None:
     """Replace the rows of a view by those that `fold_within` folded, where they differ."""
     connection.execute(_READ_WHOLE_TABLES)
-    for statement in (_ADD_DIFFERENT[view.name], *_MEND[view.name]):
+    for statement in (_ADD_DIFFERENT[view.name], *_REPAIR[view.name]):
         connection.execute(statement)
 
 
-def _create_aside(connection: Connection) -> None:
+def _create_shadow(connection: Connection) -> None:
     for view in VIEWS:
         connection.execute(create_view(view, shadow_name(view.name), "TEMP TABLE"))
         connection.execute(create_view(Table(_keys(view), key_of(view), view.key), kind="TEMP TABLE"))
@@ -220,13 +220,13 @@ def _add_different(view: Table) -> str:
     )
 
 
-def _mend(view: Table) -> tuple[str, ...]:
+def _repair(view: Table) -> tuple[str, ...]:
     names = _named(view)
-    from_aside = f'FROM "{shadow_name(view.name)}" JOIN "{_keys(view)}" USING ({", ".join(names[: view.key])})'
+    from_shadow = f'FROM "{shadow_name(view.name)}" JOIN "{_keys(view)}" USING ({", ".join(names[: view.key])})'
     same = " AND ".join(f"kept.{name} = touched.{name}" for name in names[: view.key])
     return (
         f'DELETE FROM "{view.name}" AS kept USING "{_keys(view)}" AS touched WHERE {same}',
-        f'INSERT INTO "{view.name}" ({", ".join(names)}) SELECT {", ".join(names)} {from_aside}',
+        f'INSERT INTO "{view.name}" ({", ".join(names)}) SELECT {", ".join(names)} {from_shadow}',
     )
 
 
@@ -246,11 +246,11 @@ _WAIT_BRIEFLY: Final = "SET LOCAL lock_timeout = '1s'"
 _READ_WHOLE_TABLES: Final = "SET LOCAL enable_seqscan = on"
 """Let the planner read whole tables; single rows are read by their keys, however small the table was at first."""
 _PUT_META: Final = "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-_PUT_ASIDE: Final = {view.name: put_into(shadow_name(view.name), view.columns, view.key) for view in VIEWS}
-_SELECT_ASIDE: Final = {view.name: select_rows(view, shadow_name(view.name)) for view in VIEWS}
+_PUT_SHADOW: Final = {view.name: put_into(shadow_name(view.name), view.columns, view.key) for view in VIEWS}
+_SELECT_SHADOW: Final = {view.name: select_rows(view, shadow_name(view.name)) for view in VIEWS}
 _ADD_KEYS: Final = {view.name: insert_into(_keys(view), key_of(view), " ON CONFLICT DO NOTHING") for view in VIEWS}
 _ADD_DIFFERENT: Final = {view.name: _add_different(view) for view in VIEWS}
-_MEND: Final = {view.name: _mend(view) for view in VIEWS}
+_REPAIR: Final = {view.name: _repair(view) for view in VIEWS}
 _REPLACE: Final = {view.name: _replace(view) for view in VIEWS}
 _STEPS: Final = f"SELECT notification_id, {STEP_COLUMNS} FROM {EVENTS_TABLE}"
 _SELECT_BY_STREAM: Final = (

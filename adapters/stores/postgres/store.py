@@ -43,9 +43,9 @@ class PostgresStore:
 
     remote = True
 
-    def __init__(self, place: DatabaseTarget, clock: Clock | None = None, steady: Clock | None = None) -> None:
-        self.place = place
-        self.recorder = PostgresEventRecorder(place)
+    def __init__(self, target: DatabaseTarget, clock: Clock | None = None, steady: Clock | None = None) -> None:
+        self.target = target
+        self.recorder = PostgresEventRecorder(target)
         self._clock = clock
         self._steady = steady
         self._offset = 0
@@ -65,7 +65,7 @@ class PostgresStore:
         """The clock of leases."""
         return self._steady() if self._steady else platform.elapsed() + self._offset
 
-    def heard_clock(self, now: int) -> None:
+    def observe_clock(self, now: int) -> None:
         self._offset = now - platform.elapsed()
 
     # --- the port
@@ -78,9 +78,9 @@ class PostgresStore:
         self._usable()
         return _PostgresRead(self, snapshot=True)
 
-    def transaction(self, deadline: float, ahead: Callable[[], Prefetch] | None = None) -> "_PostgresWrite":
+    def transaction(self, deadline: float, prefetch: Callable[[], Prefetch] | None = None) -> "_PostgresWrite":
         self._usable()
-        return _PostgresWrite(self, deadline, ahead)
+        return _PostgresWrite(self, deadline, prefetch)
 
     def size(self) -> int:
         with self.reader() as reader:
@@ -112,7 +112,7 @@ class PostgresStore:
         pause = FIRST_PAUSE
         while True:
             try:
-                return connect(self.place)
+                return connect(self.target)
             except psycopg.Error as error:
                 refusal = refusal_of(error)
                 if isinstance(refusal, StoreError) or time.monotonic() + pause >= deadline:
@@ -139,7 +139,7 @@ class PostgresStore:
 
     # --- one write at a time
 
-    def begin(self, deadline: float, ahead: Prefetch) -> PostgresTransaction:
+    def begin(self, deadline: float, prefetch: Prefetch) -> PostgresTransaction:
         """Acquire the lock and begin; the caller must call `end`. On UnavailableError or StoreError the lock is
         released."""
         if self._lock.is_mine() or not Deadline(deadline).acquire(self._lock):
@@ -155,7 +155,7 @@ class PostgresStore:
                         connection.silence = SILENT_SECONDS
                         self._writing = PostgresTransaction(connection, self.recorder, self._clock, self._steady)
                     stopped = _stopped(self._writing)
-                    self.heard_clock(self._writing.begin(deadline, ahead))
+                    self.observe_clock(self._writing.begin(deadline, prefetch))
                     return self._writing
                 except psycopg.Error as error:
                     if (meanwhile := _stopped(self._writing) - stopped) > 0:
@@ -268,13 +268,13 @@ class _OwnedLock:
 class _PostgresWrite:
     """One write transaction, as a context manager."""
 
-    def __init__(self, store: PostgresStore, deadline: float, ahead: Callable[[], Prefetch] | None) -> None:
+    def __init__(self, store: PostgresStore, deadline: float, prefetch: Callable[[], Prefetch] | None) -> None:
         self._store = store
         self._deadline = deadline
-        self._ahead = ahead() if ahead else Prefetch()
+        self._prefetch = prefetch() if prefetch else Prefetch()
 
     def __enter__(self) -> PostgresTransaction:
-        self._transaction = self._store.begin(self._deadline, self._ahead)
+        self._transaction = self._store.begin(self._deadline, self._prefetch)
         return self._transaction
 
     def __exit__(

@@ -35,13 +35,13 @@ class DatabaseTarget(NamedTuple):
 
 def name_of(url: str) -> str:
     """Host, database and user of a URL, without anything secret. Raises StoreError as `database_target`."""
-    place = database_target(url)
-    parts = urlsplit(place.url)
+    target = database_target(url)
+    parts = urlsplit(target.url)
     options = parse_qsl(parts.query)
     who, _, host = parts.netloc.rpartition("@")
     user = quote(dict(options).get("user", ""), safe="") or who.partition(":")[0]
     kept = [(name, it) for name, it in options if name in ("host", "hostaddr", "port", "dbname")]
-    query = urlencode([*kept, ("schema", place.schema)], safe="/", quote_via=quote)
+    query = urlencode([*kept, ("schema", target.schema)], safe="/", quote_via=quote)
     return f"postgresql://{user}{'@' if user else ''}{host}{parts.path}?{query}"
 
 
@@ -59,14 +59,14 @@ def database_target(url: str) -> DatabaseTarget:
     return DatabaseTarget(_without_schema(parts, options), schema)
 
 
-def place_of_space(url: str, name: str) -> str:
+def location_of_space(url: str, name: str) -> str:
     """The URL of a space of this store: in schema `<schema>_space_<name>`, or, if that is too long, one named by its
     hash. Raises StoreError as `database_target`."""
-    place = database_target(url)
-    schema = f"{place.schema}_space_{name}"
+    target = database_target(url)
+    schema = f"{target.schema}_space_{name}"
     if len(schema.encode()) > MAX_SCHEMA:
         schema = f"space_{hashlib.sha256(schema.encode()).hexdigest()[:32]}"
-    return f"{place.url}{'&' if '?' in place.url else '?'}schema={quote(schema, safe='')}"
+    return f"{target.url}{'&' if '?' in target.url else '?'}schema={quote(schema, safe='')}"
 
 
 def _parsed(url: str) -> tuple[SplitResult, list[tuple[str, str]]]:

@@ -30,12 +30,12 @@ _NEWEST: Final = (
     " ORDER BY name DESC, version DESC LIMIT 1"
 )
 PREPARE_THREADS: Final = (
-    f"PREPARE ahead_threads (text[]) AS {select_from(THREADS)} WHERE thread = ANY($1)",
-    f"""PREPARE ahead_results (text[], text[]) AS
+    f"PREPARE prefetch_threads (text[]) AS {select_from(THREADS)} WHERE thread = ANY($1)",
+    f"""PREPARE prefetch_results (text[], text[]) AS
     SELECT thread, name, ({_NEWEST}) FROM unnest($1, $2) AS wanted (thread, name)""",
 )
 """What batches with thread commands read first: the threads' states, and the newest version of each result."""
-EXECUTE_THREADS: Final = "EXECUTE ahead_threads(%s); EXECUTE ahead_results(%s, %s)"
+EXECUTE_THREADS: Final = "EXECUTE prefetch_threads(%s); EXECUTE prefetch_results(%s, %s)"
 _SELECT_RESULTS: Final = (
     f"SELECT thread, name, ({_NEWEST}) FROM (SELECT %s::text AS thread, name FROM unnest(%s::text[]) AS name) AS wanted"
 )
@@ -108,14 +108,14 @@ def select_events(kinds: tuple[ItemKind, ...], newest: bool, with_key: bool) -> 
     """One statement, so that all kinds are read at the same moment; each reads its own range of an index."""
     down = " DESC" if newest else ""
     if with_key:
-        place = "(name, version) > (%(key)s, %(after)s) AND (name, version) < (%(key)s, %(before)s) AND name <> ''"
+        condition = "(name, version) > (%(key)s, %(after)s) AND (name, version) < (%(key)s, %(before)s) AND name <> ''"
         order = f"ORDER BY name{down}, version{down}"
     else:
-        place = "version > %(after)s AND version < %(before)s"
+        condition = "version > %(after)s AND version < %(before)s"
         order = f"ORDER BY version{down}"
     found = " UNION ALL ".join(
         f"(SELECT {_version(kind, with_key)} FROM {ITEMS.name} WHERE thread = %(thread)s AND kind = '{kind}'"
-        f" AND {place} {order} LIMIT %(limit)s)"
+        f" AND {condition} {order} LIMIT %(limit)s)"
         for kind in kinds
     )
     columns = ", ".join(EVENT_COLUMNS)

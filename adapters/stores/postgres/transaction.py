@@ -26,7 +26,8 @@ from holdlog.projections.fold import State
 from holdlog.projections.projection import Put
 from holdlog.projections.threads import thread_of
 
-_PREPARE_AHEAD: Final = f"""PREPARE ahead (text[], text[], text[]) AS SELECT {SELECT_NOW}, pg_current_xact_id()::text,
+_PREPARE_PREFETCH: Final = f"""PREPARE prefetch (text[], text[], text[]) AS
+    SELECT {SELECT_NOW}, pg_current_xact_id()::text,
     (SELECT value FROM meta WHERE name = 'major'), (SELECT value FROM meta WHERE name = '{SEAL}'),
     last.notification_id, last.at,
     ARRAY(SELECT DISTINCT agent FROM leases WHERE agent = ANY($1)), record.*
@@ -34,7 +35,7 @@ _PREPARE_AHEAD: Final = f"""PREPARE ahead (text[], text[], text[]) AS SELECT {SE
     LEFT JOIN (SELECT notification_id, at FROM {EVENTS_TABLE} ORDER BY notification_id DESC LIMIT 1) AS last ON true
     LEFT JOIN ({select_from(CURRENT)} WHERE (namespace, key) IN (SELECT * FROM unnest($2, $3))) AS record ON true"""
 """What every batch reads: the state of the log, which of some agents have leases, and some records."""
-_BEFORE_AHEAD: Final = 3
+_BEFORE_PREFETCH: Final = 3
 """Statements before it in the message that begins."""
 _SELECT_REQUEST: Final = """SELECT fingerprint, outcome FROM requests
     WHERE principal = %s AND session = %s AND request_id = %s AND at >= %s"""
@@ -56,14 +57,14 @@ class PostgresTransaction(PostgresReader):
         steady: Callable[[], int] | None,
     ) -> None:
         super().__init__(connection, now=0)
-        connection.execute(_PREPARE_AHEAD)
+        connection.execute(_PREPARE_PREFETCH)
         self._knows_threads = False
         self._recorder = recorder
         self._clock = clock
         self._steady = steady
         self._leases = PostgresLeaseWrites(self)
         lock = recorder.lock.replace("%", "%%")
-        self._begin = f"BEGIN; SET LOCAL lock_timeout = %s; {lock}; EXECUTE ahead(%s, %s, %s)"
+        self._begin = f"BEGIN; SET LOCAL lock_timeout = %s; {lock}; EXECUTE prefetch(%s, %s, %s)"
         self.last_digest = b""
         """Digest of the last event, once there is one."""
         self.steady = 0
@@ -73,7 +74,7 @@ class PostgresTransaction(PostgresReader):
         self.number = ""
         """PostgreSQL's number of the transaction: with it and the last event, its fate can be determined later."""
 
-    def begin(self, deadline: float, ahead: Prefetch) -> int:
+    def begin(self, deadline: float, prefetch: Prefetch) -> int:
         """Acquire the log's lock, and read the clock and what the commands will read. Returns the database's clock.
 
         Raises psycopg.Error; UnavailableError if the lock is not free in time; StoreError for another schema.
@@ -81,26 +82,29 @@ class PostgresTransaction(PostgresReader):
         left = round((deadline - time.monotonic()) * 1000)
         if left <= 0:
             raise UnavailableError("the database had no time for this; try again")
-        agents = arrays((str,), [(agent,) for agent in ahead.agents])
-        records = arrays((str, str), list(ahead.records))
+        agents = arrays((str,), [(agent,) for agent in prefetch.agents])
+        records = arrays((str, str), list(prefetch.records))
         begin, parameters = self._begin, [f"{left}ms", *agents, *records]
-        if ahead.threads:
+        if prefetch.threads:
             self._prepare_threads()
             begin = f"{begin}; {EXECUTE_THREADS}"
-            parameters += [*arrays((str,), [(it,) for it in ahead.threads]), *arrays((str, str), list(ahead.results))]
+            parameters += [
+                *arrays((str,), [(it,) for it in prefetch.threads]),
+                *arrays((str, str), list(prefetch.results)),
+            ]
         cursor = ClientCursor(self.connection)  # all in one message: a pipeline costs 100 µs more
         cursor.execute(begin, parameters)
-        for _ in range(_BEFORE_AHEAD):
+        for _ in range(_BEFORE_PREFETCH):
             cursor.nextset()
         rows = cursor.fetchall()
-        self._know_threads(ahead, cursor)
+        self._know_threads(prefetch, cursor)
         now, self.number, major, seal, position, last, busy = rows[0][:7]
         require_major(major)
         found = [record_of(row[7:]) for row in rows if row[7] is not None]
-        self._records = {it: Record(*it) for it in ahead.records}
+        self._records = {it: Record(*it) for it in prefetch.records}
         self._records |= {(it.namespace, it.key): it for it in found}
         self.sealed = line_of(seal)
-        self._idle = set(ahead.agents).difference(busy)
+        self._idle = set(prefetch.agents).difference(busy)
         self.clock = self._clock() if self._clock else now
         self.at = max(self.clock, last or 0)
         self.steady = self._steady() if self._steady else now
@@ -124,10 +128,10 @@ class PostgresTransaction(PostgresReader):
             raise
         self._knows_threads = True
 
-    def _know_threads(self, ahead: Prefetch, cursor: "ClientCursor[tuple[Any, ...]]") -> None:
-        self._threads = {it: Thread(it) for it in ahead.threads}
+    def _know_threads(self, prefetch: Prefetch, cursor: "ClientCursor[tuple[Any, ...]]") -> None:
+        self._threads = {it: Thread(it) for it in prefetch.threads}
         self._results: dict[tuple[str, str], int] = {}
-        if ahead.threads:
+        if prefetch.threads:
             cursor.nextset()
             self._threads |= {row[0]: thread_of(row) for row in cursor}
             cursor.nextset()
@@ -183,10 +187,10 @@ class PostgresTransaction(PostgresReader):
         return self._position
 
     def record(self, namespace: str, key: str) -> Record:
-        place = (namespace, key)
-        if place not in self._records:
-            self._records[place] = super().record(namespace, key)
-        return self._records[place]
+        address = (namespace, key)
+        if address not in self._records:
+            self._records[address] = super().record(namespace, key)
+        return self._records[address]
 
     def thread(self, thread: str) -> Thread:
         if thread not in self._threads:

@@ -32,22 +32,22 @@ def examine(path: Path, progress: Callable[[int, int], None] = lambda done, tota
     """Report all findings about the store `path`; `progress` counts events. Never raises for what it finds."""
     if not os.path.lexists(path):
         return [Finding("file", "bad", f"there is no store at {shown(path)}")]
-    findings = [_sqlite(sqlite3.sqlite_version_info), *_place(path)]
+    findings = [_sqlite(sqlite3.sqlite_version_info), *_location(path)]
     try:
         with closing(_connect(path)) as connection:
             require_ours(path, connection)
             # From here on, all reads see one moment.
             connection.execute("BEGIN")
             findings += _schema(connection)
-            look = SqliteInspection(connection)
-            findings += _guarded("contents", lambda: contents(look, size_of(path)))
+            inspection = SqliteInspection(connection)
+            findings += _guarded("contents", lambda: contents(inspection, size_of(path)))
             findings += _guarded("integrity", lambda: [_integrity(connection)])
             if _version(connection) < MAJOR * MINORS_PER_MAJOR + MINOR:  # it has other views
                 findings.append(Finding("log", "warn", "not looked at: its schema is older"))
             else:
-                findings += _guarded("log", lambda: log(look, progress))
-                findings += _guarded("leases", lambda: [leases(look)])
-                findings += _guarded("kept", lambda: [retained(look)])
+                findings += _guarded("log", lambda: log(inspection, progress))
+                findings += _guarded("leases", lambda: [leases(inspection)])
+                findings += _guarded("kept", lambda: [retained(inspection)])
     except StoreError as error:
         findings.append(Finding("file", "bad", str(error)))
     except sqlite3.Error as error:
@@ -74,7 +74,7 @@ def _sqlite(version: tuple[int, ...]) -> Finding:
     )
 
 
-def _place(path: Path) -> Iterator[Finding]:
+def _location(path: Path) -> Iterator[Finding]:
     kind = host.file_system(path)
     if host.is_network(kind):
         yield Finding("file system", "bad", f"{kind} is a network file system, where SQLite's WAL corrupts")
@@ -139,15 +139,15 @@ def _integrity(connection: sqlite3.Connection) -> Finding:
     return Finding("integrity", "bad", "; ".join(shown(line) for line in problems))
 
 
-def _guarded(name: str, look: Callable[[], list[Finding]]) -> list[Finding]:
+def _guarded(name: str, inspection: Callable[[], list[Finding]]) -> list[Finding]:
     """Run one check; damage to the file ends that check only. A failed read is repeated once."""
     try:
         try:
-            return look()
+            return inspection()
         except sqlite3.Error as error:
             if not is_damage(error):
                 raise
-            return look()
+            return inspection()
     except sqlite3.Error as error:
         return [Finding(name, "bad", f"cannot be read: {error}")]
 

@@ -7,7 +7,7 @@ from holdlog.adapters.stores.sqlite.schema import MAJOR, MINORS_PER_MAJOR
 from holdlog.domain.refusals import HoldlogError, SealedError, StoreError, UnavailableError
 
 if TYPE_CHECKING:
-    from holdlog.adapters.stores.sqlite.second_look import SecondLook
+    from holdlog.adapters.stores.sqlite.damage_check import DamageCheck
 
 
 DOCTOR_FIRST: Final = (
@@ -20,21 +20,21 @@ class DamagedError(StoreError):
     """SQLite reports that the file is damaged, or not a database."""
 
 
-def refusal_of(error: sqlite3.Error, in_doubt: bool = False, second_look: "SecondLook | None" = None) -> HoldlogError:
+def refusal_of(error: sqlite3.Error, in_doubt: bool = False, damage_check: "DamageCheck | None" = None) -> HoldlogError:
     """The refusal for an error, in SQLite's own words: a full disk is called a full disk.
 
-    SQLite may report damage after a single failed read; only `second_look` can confirm it.
+    SQLite may report damage after a single failed read; only `damage_check` can confirm it.
     """
     name = getattr(error, "sqlite_errorname", None)
     if code_of(error) == sqlite3.SQLITE_CONSTRAINT_TRIGGER:
         return SealedError(str(error))  # the only triggers are those of a seal
-    if is_damage(error) and second_look is not None:
-        return _damage(error, in_doubt, second_look)
+    if is_damage(error) and damage_check is not None:
+        return _damage(error, in_doubt, damage_check)
     return UnavailableError(f"the store could not do it: {error}{f' ({name})' if name else ''}", in_doubt=in_doubt)
 
 
-def _damage(error: sqlite3.Error, in_doubt: bool, second_look: "SecondLook") -> HoldlogError:
-    match second_look.verdict():
+def _damage(error: sqlite3.Error, in_doubt: bool, damage_check: "DamageCheck") -> HoldlogError:
+    match damage_check.verdict():
         case "damaged":
             return DamagedError(f"the store is damaged ({error}, found twice); {DOCTOR_FIRST}")
         case "sound":

@@ -44,9 +44,9 @@ class SqliteInspection:
     def known(self, streams: Sequence[str]) -> set[str]:
         return {it for it in streams if self._connection.execute(_SELECT_STREAM, (it,)).fetchone() is not None}
 
-    def events_at(self, places: Sequence[tuple[str, Any]]) -> Iterator[Row]:
-        for place in places:
-            yield from self._connection.execute(_SELECT_EVENT, place)
+    def events_at(self, addresses: Sequence[tuple[str, Any]]) -> Iterator[Row]:
+        for address in addresses:
+            yield from self._connection.execute(_SELECT_EVENT, address)
 
     def backwards(self) -> Iterator[tuple[int, int, str]]:
         return self._connection.execute(_SELECT_TIMES_BACKWARDS)

@@ -20,7 +20,7 @@ _MOVES_TO_SERVER: Final = "(kind = 'held' OR server = '')"  # a waiter lives as 
 _HAS_ENDED: Final = f"(server = '' OR server = '{BY_CALLS}' AND seen <= :now - {SESSION_ENDS})"
 _WAITS_UNTIL: Final = f"CASE WHEN {_HAS_ENDED} THEN MIN(present_until, :now) ELSE present_until END"
 _IS_OWN: Final = "agent = :agent AND receipt IS :receipt"
-_HEARD: Final = f"""UPDATE leases SET seen = :now, ended_at = CASE kind WHEN 'offered' THEN ended_at ELSE 0 END,
+_RECORD_CALL: Final = f"""UPDATE leases SET seen = :now, ended_at = CASE kind WHEN 'offered' THEN ended_at ELSE 0 END,
     present_until = {_WAITS_UNTIL}, heard = CASE WHEN {_IS_OWN} THEN :now ELSE heard END,
     server = CASE WHEN :server != '' AND (kind = 'held' OR {_HAS_ENDED}) THEN :server ELSE server END,
     deadline = CASE WHEN kind = 'held' AND {_IS_OWN} THEN MAX(deadline, :now + length) ELSE deadline END
@@ -126,14 +126,14 @@ class SqliteLeaseWrites(SqliteLeases):
             self.connection.execute("DELETE FROM leases WHERE resource = ? AND version = ?", key)
         self.wrote = True
 
-    def heard(self, who: Who, server: str, now: int) -> None:
-        self._update(_HEARD, {**who._asdict(), "server": server, "now": now})
+    def record_call(self, who: Who, server: str, now: int) -> None:
+        self._update(_RECORD_CALL, {**who._asdict(), "server": server, "now": now})
 
     def renew(
         self, server: str, sessions: Sequence[tuple[str, int]], grants: Iterable[tuple[str, int]], now: int
     ) -> None:
-        for session, heard in sessions:
-            self._update(_RENEW_SESSION, {"server": server, "session": session, "heard": heard, "now": now})
+        for session, record_call in sessions:
+            self._update(_RENEW_SESSION, {"server": server, "session": session, "heard": record_call, "now": now})
         for resource, version in grants:
             self._update(_RENEW_GRANT, {"resource": resource, "version": version, "now": now})
 

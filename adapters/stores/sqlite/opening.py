@@ -36,10 +36,10 @@ from holdlog.domain.claims.lease import GRACE
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.projections.fold import VIEWS
 
-PATIENCE: Final = 10.0
+LOCK_TIMEOUT: Final = 10.0
 """Seconds to wait for the write lock when many servers start on a new file at once."""
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 """Called with a line for the user who opens a store."""
 
 _creating = threading.Lock()
@@ -50,7 +50,7 @@ def open_sqlite(
     path: Path,
     clock: Callable[[], int] = platform.now,
     steady: Callable[[], int] = platform.steady,
-    tell: Tell = _log.info,
+    report: Report = _log.info,
 ) -> SqliteStore:
     """Open the store, create it if it is missing, and migrate an older schema, reporting that to `tell`.
 
@@ -64,32 +64,32 @@ def open_sqlite(
         raise StoreError(str(error)) from None
     _require_openable(path)
     require_own(path)
-    gate_path = path.with_name(path.name + ".gate")
-    guarded = gate_path.exists()
+    lock_path = path.with_name(path.name + ".gate")
+    guarded = lock_path.exists()
     try:
-        gate = WriteLock(gate_path)
+        write_lock = WriteLock(lock_path)
     except OSError as error:
         raise StoreError(
             f"{path.parent} cannot be written ({error.strerror}); use --db with a path you may write"
         ) from None
     try:
-        gate.acquire(time.monotonic() + PATIENCE)
+        write_lock.acquire(time.monotonic() + LOCK_TIMEOUT)
         try:
             try:
-                salt = _require_or_create(path, clock, steady, tell)
+                salt = _require_or_create(path, clock, steady, report)
             except DamagedError:  # or the disk failed a single read
-                salt = _require_or_create(path, clock, steady, tell)
-            store = SqliteStore(path, gate, clock, steady)
+                salt = _require_or_create(path, clock, steady, report)
+            store = SqliteStore(path, write_lock, clock, steady)
             store.session_salt = salt
             return store
         except StoreError:
             if not guarded:
-                gate_path.unlink(missing_ok=True)  # leave no side file of ours next to a foreign file
+                lock_path.unlink(missing_ok=True)  # leave no side file of ours next to a foreign file
             raise
         finally:
-            gate.release()
+            write_lock.release()
     except BaseException:
-        gate.close()
+        write_lock.close()
         raise
 
 
@@ -110,7 +110,7 @@ def _require_openable(path: Path) -> None:
         raise StoreError(f"{path} is mounted as a single file, apart from its log; mount the folder that holds it")
 
 
-def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[], int], tell: Tell) -> str:
+def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[], int], report: Report) -> str:
     with _creating:
         try:
             # Open only a file that did not exist: closing any other would drop this process's locks on it.
@@ -137,7 +137,7 @@ def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[]
         if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise StoreError(f"{path} cannot use a write-ahead log here; use --db with a path on a local disk")
         if is_older(connection):
-            tell(migrate(path, connection, clock(), steady()))
+            report(migrate(path, connection, clock(), steady()))
         _add_what_is_new(connection)
         _notice_reboot(connection, platform.boot_id(), clock(), steady())
         salt = connection.execute("SELECT value FROM meta WHERE name = ?", (SESSION_SALT,)).fetchone()
@@ -148,7 +148,7 @@ def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[]
 def _connection(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
     try:
         with closing(
-            sqlite3.connect(uri_of(path, mode), uri=True, isolation_level=None, timeout=PATIENCE)
+            sqlite3.connect(uri_of(path, mode), uri=True, isolation_level=None, timeout=LOCK_TIMEOUT)
         ) as connection:
             yield connection
     except sqlite3.Error as error:

@@ -64,7 +64,7 @@ _SELECT_ENTRIES: Final = (
     f"SELECT rowid, originator_id, topic, at FROM {EVENTS_TABLE} WHERE rowid > ? ORDER BY rowid LIMIT ?"
 )
 _SELECT_LAST: Final = f"SELECT at FROM {EVENTS_TABLE} ORDER BY rowid DESC LIMIT 1"
-_SELECT_STAND: Final = f"SELECT ({_SELECT_LAST}), (SELECT value FROM meta WHERE name = '{SEAL}')"
+_SELECT_STATE: Final = f"SELECT ({_SELECT_LAST}), (SELECT value FROM meta WHERE name = '{SEAL}')"
 _SELECT_REQUEST: Final = (
     "SELECT fingerprint, outcome FROM requests WHERE principal = ? AND session = ? AND request_id = ? AND at >= ?"
 )
@@ -207,7 +207,7 @@ class SqliteTransaction(SqliteReader):
         self.connection.execute("BEGIN IMMEDIATE")
         if self._last is None:
             require_major(self.connection.execute("PRAGMA user_version").fetchone()[0])
-            last, seal = self.connection.execute(_SELECT_STAND).fetchone()
+            last, seal = self.connection.execute(_SELECT_STATE).fetchone()
             self._last = last or 0
             self.sealed = line_of(seal)
         self.clock = self._clock()

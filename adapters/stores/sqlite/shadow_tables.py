@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from holdlog.adapters.stores.event_log.rebuild import PATIENCE, STEP_COLUMNS, Row, fold_all, shadow_name, taken_over
+from holdlog.adapters.stores.event_log.rebuild import STEP_COLUMNS, TURN_TIMEOUT, Row, fold_all, shadow_name, taken_over
 from holdlog.adapters.stores.sqlite.schema import (
     CREATE_INDEXES,
     EVENTS_TABLE,
@@ -37,13 +37,13 @@ class SqliteTables:
         return self.connection.execute(_SELECT_BY_POSITION, (after, limit))
 
     def load(self, view: Table, keys: Sequence[Row]) -> Iterable[Row]:
-        select = _SELECT_ASIDE[view.name]
+        select = _SELECT_SHADOW[view.name]
         found = (self.connection.execute(select, key).fetchone() for key in keys)
         return (row for row in found if row is not None)
 
     def put(self, rows: Mapping[str, list[Row]]) -> None:
         for view, of_view in rows.items():
-            self.connection.executemany(_PUT_ASIDE[view], of_view)
+            self.connection.executemany(_PUT_SHADOW[view], of_view)
 
     def create(self) -> None:
         self.drop()
@@ -64,7 +64,7 @@ class SqliteTables:
         self.connection.execute("DELETE FROM meta WHERE name = ?", (_META,))
 
 
-class SqliteAside:
+class SqliteShadowTables:
     """Shadow tables in a file. A snapshot keeps reading what was committed at its first read, even across a swap:
     SQLite keeps its pages."""
 
@@ -73,7 +73,7 @@ class SqliteAside:
         self._ours = secrets.token_hex(8)
 
     def begin(self) -> int:
-        with self._store.transaction(time.monotonic() + PATIENCE) as transaction:
+        with self._store.transaction(time.monotonic() + TURN_TIMEOUT) as transaction:
             transaction.wrote = True
             _require_known_schema(transaction.connection)
             SqliteTables(transaction.connection).create()
@@ -81,14 +81,14 @@ class SqliteAside:
             return transaction.position()
 
     @contextmanager
-    def look(self) -> Iterator[SqliteTables]:
+    def read(self) -> Iterator[SqliteTables]:
         with self._store.snapshot() as reader:
             self._require_ours(reader.connection)
             yield SqliteTables(reader.connection)
 
     @contextmanager
     def turn(self) -> Iterator[SqliteTables]:
-        with self._store.transaction(time.monotonic() + PATIENCE) as transaction:
+        with self._store.transaction(time.monotonic() + TURN_TIMEOUT) as transaction:
             _require_known_schema(transaction.connection)
             self._require_ours(transaction.connection)
             transaction.wrote = True
@@ -148,8 +148,8 @@ def _require_known_schema(connection: sqlite3.Connection) -> None:
 
 
 _META: Final = "rebuild"
-_PUT_ASIDE: Final = {view.name: put_statement(view, shadow_name(view.name)) for view in VIEWS}
-_SELECT_ASIDE: Final = {view.name: select_row(view, shadow_name(view.name)) for view in VIEWS}
+_PUT_SHADOW: Final = {view.name: put_statement(view, shadow_name(view.name)) for view in VIEWS}
+_SELECT_SHADOW: Final = {view.name: select_row(view, shadow_name(view.name)) for view in VIEWS}
 _STEPS: Final = f"SELECT rowid, {STEP_COLUMNS} FROM {EVENTS_TABLE}"
 _SELECT_BY_STREAM: Final = (  # the plus keeps the planner on the index of streams: https://www.sqlite.org/optoverview.html
     f"{_STEPS} WHERE +rowid <= ? AND (originator_id, originator_version) > (?, ?)"

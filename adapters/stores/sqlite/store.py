@@ -13,11 +13,11 @@ from typing import Final
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.deadline import Deadline
 from holdlog.adapters.operating_system.write_lock import WriteLock, describe_process
+from holdlog.adapters.stores.sqlite.damage_check import DamageCheck
 from holdlog.adapters.stores.sqlite.faults import code_of, is_busy, is_damage, refusal_of
 from holdlog.adapters.stores.sqlite.recorder import OpenedSqliteDatastore, SqliteEventRecorder, configure, uri_of
 from holdlog.adapters.stores.sqlite.rows import SqliteReader, SqliteTransaction
 from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE
-from holdlog.adapters.stores.sqlite.second_look import SecondLook
 from holdlog.domain.refusals import StoreError, UnavailableError
 
 IDLE_READERS: Final = 16
@@ -43,18 +43,18 @@ class SqliteStore:
     def __init__(
         self,
         path: Path,
-        gate: WriteLock,
+        write_lock: WriteLock,
         clock: Callable[[], int] = platform.now,
         steady: Callable[[], int] = platform.steady,
     ) -> None:
         self.path = path
         self._path = str(path)  # os.stat of a Path costs another microsecond
-        self.gate = gate
+        self.write_lock = write_lock
         self.clock = clock
         self._steady = steady
         self._datastore = OpenedSqliteDatastore(path)
         self.recorder = SqliteEventRecorder(self._datastore, EVENTS_TABLE)
-        self.second_look = SecondLook(path)
+        self.damage_check = DamageCheck(path)
         self._identity = identity_of(path)
         self._idle: deque[sqlite3.Connection] = deque()
         self._discarded: deque[sqlite3.Connection] = deque()
@@ -72,7 +72,7 @@ class SqliteStore:
         self._usable()
         return _SqliteRead(self, snapshot=True)
 
-    def transaction(self, deadline: float, ahead: object = None) -> "_SqliteWrite":
+    def transaction(self, deadline: float, prefetch: object = None) -> "_SqliteWrite":
         self._usable()
         return _SqliteWrite(self, deadline)
 
@@ -81,14 +81,14 @@ class SqliteStore:
 
     def connect(self) -> sqlite3.Connection:
         """Open and configure a connection; the caller must hold the write lock to close it."""
-        self._require_in_place()
+        self._require_same_file()
         try:
             connection = sqlite3.connect(
                 uri_of(self.path), uri=True, check_same_thread=False, isolation_level=None, timeout=RECOVERY
             )
             configure(connection)
         except sqlite3.Error as error:
-            raise refusal_of(error, second_look=self.second_look) from error
+            raise refusal_of(error, damage_check=self.damage_check) from error
         return connection
 
     def changed(self) -> bool:
@@ -109,7 +109,7 @@ class SqliteStore:
             return
         self._closed = True
         try:
-            self.gate.acquire(time.monotonic() + 1.0)
+            self.write_lock.acquire(time.monotonic() + 1.0)
         except UnavailableError:
             _keep_for_ever(self)  # the write lock is stuck: without it only the kernel may close connections
             return
@@ -123,8 +123,8 @@ class SqliteStore:
                 self._idle.pop().close()
             self._datastore.close()
         finally:
-            self.gate.release()
-            self.gate.close()
+            self.write_lock.release()
+            self.write_lock.close()
 
     def detach_after_fork(self) -> None:
         """In a forked child: use nothing of the parent's, and never close its connections.
@@ -136,11 +136,11 @@ class SqliteStore:
         if not self._closed and self._identity is not None:
             inherited.add(self._identity)
         self._closed = True
-        self.gate.close()
+        self.write_lock.close()
 
     def rollback_interrupted(self) -> None:
         """After an interrupt: roll back and release this thread's transaction, if any."""
-        if self.gate.is_mine():
+        if self.write_lock.is_mine():
             self.end()
 
     def borrow(self) -> sqlite3.Connection:
@@ -159,24 +159,24 @@ class SqliteStore:
         """Close a connection that may have cached a wrong read. Holds the write lock, because it may be the last
         one."""
         self._discarded.append(connection)
-        if self.gate.is_mine():
+        if self.write_lock.is_mine():
             return  # this thread's transaction closes it at its end
         with suppress(UnavailableError):
-            self.gate.acquire(time.monotonic())
+            self.write_lock.acquire(time.monotonic())
             try:
                 self._close_discarded()
             finally:
-                self.gate.release()
+                self.write_lock.release()
 
     def begin(self, deadline: float) -> SqliteTransaction:
         """Acquire the write lock and begin; the caller must call `end`. On UnavailableError the lock is released."""
-        undisturbed = self.gate.acquire(deadline)
+        undisturbed = self.write_lock.acquire(deadline)
         try:
             return self._begin(deadline, undisturbed)
         except sqlite3.Error as error:
             self.forget_after(error)
             self.end()
-            raise refusal_of(error, second_look=self.second_look) from error
+            raise refusal_of(error, damage_check=self.damage_check) from error
         except BaseException:
             self.end()
             raise
@@ -184,10 +184,10 @@ class SqliteStore:
     def end(self) -> None:
         """Roll back what was not committed, and release the write lock."""
         try:
-            self._leave_none_open()
+            self._close_open_transaction()
             self._close_discarded()
         finally:
-            self.gate.release()
+            self.write_lock.release()
 
     def _close_discarded(self) -> None:
         while self._discarded:
@@ -197,18 +197,18 @@ class SqliteStore:
     def _begin(self, deadline: float, undisturbed: bool) -> SqliteTransaction:
         if self._writing is not None and not undisturbed:
             self._writing.forget()
-        self._require_in_place()
+        self._require_same_file()
         if self._writing is None:
             self._writing = SqliteTransaction(self.connect(), self.recorder, self.clock, self._steady)
         writing = self._writing
-        patience = Deadline(deadline)
+        wait = Deadline(deadline)
         while True:
             try:
                 writing.begin()
             except sqlite3.OperationalError as error:
                 if not is_busy(error):
                     raise
-                if patience.passed():
+                if wait.passed():
                     line = f"the store is locked by {self._locker()}, which does not release it"
                     raise UnavailableError(line) from None
                 time.sleep(_BUSY_NAP)
@@ -225,18 +225,18 @@ class SqliteStore:
             # An incomplete write cannot come back; what was written but not synced may, after a crash.
             sure = is_busy(error) or code_of(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
             self.forget_after(error)
-            raise refusal_of(error, in_doubt=not sure, second_look=self.second_look) from error
+            raise refusal_of(error, in_doubt=not sure, damage_check=self.damage_check) from error
         transaction.committed()
 
     def forget_after(self, error: sqlite3.Error) -> None:
         """Replace the write connection after reported damage, because it may have cached a wrong read."""
         if is_damage(error) and self._writing is not None:
-            self._leave_none_open()  # a statement that still reads would keep the lock of a closed connection
+            self._close_open_transaction()  # a statement that still reads would keep the lock of a closed connection
             if self._writing is not None:
                 connection, self._writing = self._writing.connection, None
                 connection.close()
 
-    def _leave_none_open(self) -> None:
+    def _close_open_transaction(self) -> None:
         """End every open transaction: one left open would lock out all others as long as this process lives."""
         if self._writing is not None and self._writing.connection.in_transaction:
             try:
@@ -245,7 +245,7 @@ class SqliteStore:
                 connection, self._writing = self._writing.connection, None
                 connection.close()
 
-    def _require_in_place(self) -> None:
+    def _require_same_file(self) -> None:
         if identity_of(self._path) != self._identity:
             raise UnavailableError(f"{self.path} was deleted or replaced; start again to open what stands there now")
 
@@ -293,7 +293,7 @@ class _SqliteWrite:
         finally:
             self._store.end()
         if isinstance(error, sqlite3.Error):
-            raise refusal_of(error, second_look=self._store.second_look) from error
+            raise refusal_of(error, damage_check=self._store.damage_check) from error
 
 
 class _SqliteRead:
@@ -326,7 +326,7 @@ class _SqliteRead:
             else:
                 self._store.give_back(self._connection)
         if isinstance(error, sqlite3.Error):
-            raise refusal_of(error, second_look=self._store.second_look) from error
+            raise refusal_of(error, damage_check=self._store.damage_check) from error
 
 
 def identity_of(path: Path | str) -> tuple[int, int] | None:

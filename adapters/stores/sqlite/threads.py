@@ -47,8 +47,8 @@ class SqliteThreads:
         key: str | None = None,
     ) -> list[Recorded[Event]]:
         below = sys.maxsize if before is None else before
-        place = (after, below) if key is None else (after, below, key)
-        parameters = [it for kind in kinds for it in (thread, kind, *place, limit)]
+        bounds = (after, below) if key is None else (after, below, key)
+        parameters = [it for kind in kinds for it in (thread, kind, *bounds, limit)]
         select = _select_events(len(kinds), newest, key is not None)
         rows = self.connection.execute(select, (*parameters, limit, thread_stream(thread)))
         return [decode(row) for row in rows]
@@ -102,8 +102,8 @@ def _select_events(kinds: int, newest: bool, with_key: bool) -> str:
     """One statement, so that all kinds are read at the same moment; each reads its own range of the index."""
     order = "ORDER BY version DESC" if newest else "ORDER BY version"
     named = " AND name = ? AND name <> ''" if with_key else ""
-    place = f"thread = ? AND kind = ? AND version > ? AND version < ?{named}"
-    of_kind = f"SELECT DISTINCT version FROM {ITEMS.name} WHERE {place}"
+    condition = f"thread = ? AND kind = ? AND version > ? AND version < ?{named}"
+    of_kind = f"SELECT DISTINCT version FROM {ITEMS.name} WHERE {condition}"
     found = " UNION ALL ".join([f"SELECT * FROM ({of_kind} {order} LIMIT ?)"] * kinds)
     columns = ", ".join(EVENT_COLUMNS)
     return (

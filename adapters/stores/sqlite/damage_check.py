@@ -18,7 +18,7 @@ REMEMBERED: Final = 5.0
 Verdict = Literal["damaged", "sound", "unknown"]
 
 
-class SecondLook:
+class DamageCheck:
     """Reads a store through a separate connection. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
@@ -31,12 +31,12 @@ class SecondLook:
         with self._lock:
             if time.monotonic() < self._damaged_until:
                 return "damaged"
-            verdict = self._look()
+            verdict = self._check()
             if verdict == "damaged":
                 self._damaged_until = time.monotonic() + REMEMBERED
             return verdict
 
-    def _look(self) -> Verdict:
+    def _check(self) -> Verdict:
         try:
             if self._path.stat().st_size > LARGEST:
                 return "unknown"
