@@ -16,7 +16,7 @@ UV_PYTHON_DOWNLOADS ?= never
 export UV_PYTHON_PREFERENCE UV_PYTHON_DOWNLOADS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow check lint fmt bench conformance inspector schemathesis screenshot
+.PHONY: help demo test slow check lint fmt docs bench conformance inspector schemathesis screenshot
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -42,6 +42,9 @@ check: ## all that CI runs: lint, then test
 fmt: $(UV_FILE) ## format the code and mend what can be mended
 	$(UV) run ruff check --fix-only --quiet
 	$(UV) run ruff format
+
+docs: $(UV_FILE) ## the documentation site in build/site; fails on a broken link
+	$(UV) run --only-group docs python docs/site.py
 
 schemathesis: $(UV_FILE) ## ask a server whatever its OpenAPI document allows and forbids (EXAMPLES=1000 for long)
 	$(UV) run --group schemathesis pytest -m slow --timeout 3600 tests/processes/test_schemathesis.py $(ARGS)

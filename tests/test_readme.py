@@ -1,4 +1,4 @@
-"""What README.md prints is what happens: its Python, its commands, its configurations and its answers."""
+"""README.md and the pages that continue it are true: their Python, commands, configurations and responses are run."""
 
 import asyncio
 import json
@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,119 +20,140 @@ from holdlog.adapters.compose import open_holdlog
 from holdlog.adapters.mcp.server import build_server
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
-DOCUMENTS = [path for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]) if path.name != "answers.md"]
+README, LIBRARY, CLAIMS, HOSTS, COMMAND_LINE = (
+    (ROOT / page).read_text()
+    for page in ("README.md", "docs/library.md", "docs/claims.md", "docs/hosts.md", "docs/command-line.md")
+)
 
 
-def blocks(language: str, text: str = README) -> list[str]:
+def blocks(language: str, text: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
-def commands(text: str) -> Iterator[list[str]]:
-    for block in blocks("console", text):
-        for line in block.splitlines():
-            words = shlex.split(line, comments=True)
-            if words[:1] == ["holdlog"]:
-                yield words
+def test_the_readme_can_be_read_in_three_minutes() -> None:
+    assert len(README.splitlines()) <= 200
 
 
-def test_the_python_runs_and_prints_what_its_comments_say(tmp_path: Path) -> None:
-    for block in blocks("python"):
-        told = re.findall(r"print\(.*\)  # (.*)$", block, re.MULTILINE)
+def test_the_readme_starts_with_the_two_commands() -> None:
+    commands = ["git clone https://github.com/holdlog/holdlog && cd holdlog", "make demo", "make test"]
+    assert blocks("console", README)[0].splitlines() == commands
+
+
+@pytest.mark.parametrize(("page", "count"), [(README, 1), (LIBRARY, 3)], ids=["README.md", "library.md"])
+def test_the_python_of_a_page_runs_and_prints_what_its_comments_say(page: str, count: int, tmp_path: Path) -> None:
+    examples = blocks("python", page)
+    assert len(examples) == count
+    for example in examples:
+        expected = re.findall(r"print\(.*\)  # (.*)$", example, re.MULTILINE)
+        assert expected
         done = subprocess.run(
-            [sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
         )
         assert done.stderr == ""
-        assert done.stdout.splitlines() == told
+        assert done.stdout.splitlines() == expected
 
 
 def test_the_library_fits_the_lines_it_promises() -> None:
-    first, second, threads = blocks("python")
-    assert len(first.splitlines()) <= 25
-    assert len(second.splitlines()) <= 15
+    (short,) = blocks("python", README)
+    assert len(short.splitlines()) <= 15
+    values, coroutines, threads = blocks("python", LIBRARY)
+    assert len(values.splitlines()) <= 25
+    assert len(coroutines.splitlines()) <= 15
     assert len(threads.splitlines()) <= 12
 
 
-def test_the_commands_run_in_their_order(tmp_path: Path) -> None:
+def test_the_commands_of_the_page_run_in_their_order(tmp_path: Path) -> None:
     environment = os.environ | {"HOLDLOG_DB": str(tmp_path / "state.db"), "HOME": str(tmp_path)}
-    block = README.split("<!-- run -->")[1].split("```")[1]
-    lines = list(commands(f"```{block}```\n"))
+    lines = COMMAND_LINE.split("<!-- run -->")[1].split("```")[1].splitlines()[1:]
     assert len(lines) == 11
-    for words in lines:
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        assert words[0] == "holdlog"
         done = subprocess.run(
             [sys.executable, "-m", *words], env=environment, capture_output=True, text=True, timeout=60, check=False
         )
         assert done.returncode == 0, (words, done.stderr)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_command_that_a_document_shows_exists(document: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    parser, names = build_parser()
-    text = document.read_text()
-    inline = [shlex.split(found) for found in re.findall(r"`(holdlog [^`\n]+)`", text)]
-    for words in [*commands(text), *inline]:
-        given = words[1:]
-        if not names.intersection(given):
-            given.insert(0, "serve")
-        with pytest.raises(SystemExit) as ended:
-            parser.parse_args([*given[: _command_at(given, names) + 1], "--help"])
-        assert ended.value.code == 0, words
-        shown = capsys.readouterr().out
-        assert all(option in shown for option in given if option.startswith("--")), words
+def configurations(page: str) -> list[dict[str, Any]]:
+    return [*map(json.loads, blocks("json", page)), *map(tomllib.loads, blocks("toml", page))]
 
 
-def _command_at(given: list[str], names: frozenset[str]) -> int:
-    return next(index for index, word in enumerate(given) if word in names)
+def servers(page: str) -> list[dict[str, Any]]:
+    """The configured servers, whatever the host calls the table."""
+    tables = ("mcpServers", "servers", "mcp_servers")
+    return [found[table]["holdlog"] for found in configurations(page) for table in tables if table in found]
 
 
-def test_every_configuration_starts_holdlog() -> None:
-    configurations: list[dict[str, Any]] = [json.loads(block) for block in blocks("json")]
-    configurations += [tomllib.loads(block) for block in blocks("toml")]
-    keys = ("mcpServers", "servers", "mcp_servers")
-    started = []
-    for configuration in configurations:
-        servers: dict[str, Any] = next((configuration[key] for key in keys if key in configuration), {})
-        started += [Path(server["command"]).name for server in servers.values()]
-    assert started == ["holdlog"] * 5
-    assert {"permissions": {"allow": ["mcp__holdlog__*"]}} in configurations
+@pytest.mark.parametrize(("page", "count"), [(README, 1), (HOSTS, 5)], ids=["README.md", "hosts.md"])
+def test_every_configuration_over_stdio_starts_holdlog(page: str, count: int) -> None:
+    started = [server for server in servers(page) if "command" in server]
+    assert [Path(server["command"]).name for server in started] == ["holdlog"] * count
+    parser, _ = build_parser()
+    for server in started:
+        assert parser.parse_args([*server.get("args", []), "serve"]).command == "serve"
 
 
-async def test_the_answers_are_real() -> None:
-    """A call that is not answered in the next line stands in line: its answer comes after those of the next call."""
-    lines = README.split("<!-- transcript -->")[1].split("```")[1].splitlines()[1:]
-    assert sum(line.startswith("holdlog_") for line in lines) == sum(line.startswith("{") for line in lines) == 7
+def test_every_configuration_over_http_reaches_the_default_address_and_holds_no_secret() -> None:
+    remote = [server for server in servers(HOSTS) if "command" not in server]
+    assert len(remote) == 5
+    parser, _ = build_parser()
+    default = parser.parse_args(["serve", "--transport", "http"])
+    for server in remote:
+        address = server.get("url") or server["serverUrl"]
+        assert address == f"http://{default.host}:{default.port}{default.path}"
+        secret = server.get("bearer_token_env_var") or server["headers"]["Authorization"]
+        assert re.fullmatch(r"HOLDLOG_TOKEN|Bearer \$\{(env:)?HOLDLOG_TOKEN\}|Bearer \$\{input:holdlog-token\}", secret)
+    assert "--header 'Authorization: Bearer ${HOLDLOG_TOKEN}'" in HOSTS  # single quotes: the shell must not expand it
+
+
+def test_the_permissions_name_the_tools_of_the_server() -> None:
+    assert {"permissions": {"allow": ["mcp__holdlog__*"]}} in configurations(HOSTS)
+
+
+@pytest.mark.parametrize(
+    ("page", "calls", "cut"), [(README, 5, True), (CLAIMS, 7, False)], ids=["README.md", "claims.md"]
+)
+async def test_the_responses_are_real(page: str, calls: int, cut: bool) -> None:
+    """A call whose response is not on the next line waits in the queue: its response follows that of the next call."""
+    lines = page.split("<!-- transcript -->")[1].split("```")[1].splitlines()[1:]
+    assert sum(line.startswith("holdlog_") for line in lines) == sum(line.startswith("{") for line in lines) == calls
     engine = open_holdlog(":memory:")
     try:
         async with Client(build_server(engine, ("claims", "state"))) as client:
 
-            async def ask(question: str) -> CallToolResult:
-                tool, _, arguments = question.partition(" ")
+            async def call(line: str) -> CallToolResult:
+                tool, _, arguments = line.partition(" ")
                 return await asyncio.wait_for(client.call_tool_mcp(tool, json.loads(arguments)), 20)
 
-            asked: list[asyncio.Task[CallToolResult]] = []
+            pending: list[asyncio.Task[CallToolResult]] = []
             for line in lines:
                 if line.startswith("holdlog_"):
-                    if asked:
-                        await asyncio.wait_for(stands_in_line(client), 20)
-                    asked.append(asyncio.create_task(ask(line)))
+                    if pending:
+                        await asyncio.wait_for(queued(client), 20)
+                    pending.append(asyncio.create_task(call(line)))
                 elif line.startswith("{"):
-                    answer = await asked.pop()
-                    assert not answer.is_error
-                    assert_alike(json.loads(line), answer.structured_content)
-            assert not asked
+                    response = await pending.pop()
+                    assert not response.is_error
+                    assert_alike(line, response.structured_content, cut=cut)
+            assert not pending
     finally:
         engine.close()
 
 
-async def stands_in_line(client: Client[Any]) -> None:
+async def queued(client: Client[Any]) -> None:
     while not (await client.call_tool_mcp("holdlog_status", {})).structured_content["queues"]:
         pass
 
 
-def assert_alike(told: Any, real: Any) -> None:
-    """Equal but for times and durations; a hint may be cut."""
-    assert list(told) == list(real)
-    for name, value in told.items():
+def assert_alike(line: str, real: Any, *, cut: bool) -> None:
+    """Equal except for times and durations. A hint may be cut; with `cut`, also fields, where the line shows `…`."""
+    shown, gaps = re.subn(r",…(?=[,}])", "", line)
+    printed = json.loads(shown)
+    assert not gaps or cut
+    assert [name for name in real if name in printed] == list(printed)
+    assert gaps or list(printed) == list(real)
+    for name, value in printed.items():
         if name.endswith("_at"):
             assert len(value) == len(real[name])
         elif name.endswith("_seconds"):
@@ -142,9 +162,3 @@ def assert_alike(told: Any, real: Any) -> None:
             assert real[name].startswith(value.removesuffix("…"))
         else:
             assert real[name] == value
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_link_within_the_repository_leads_somewhere(document: Path) -> None:
-    for target in re.findall(r"\]\((?!https?://|#)([^)#\s]+)", document.read_text()):
-        assert (document.parent / target).exists(), target
