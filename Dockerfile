@@ -17,7 +17,10 @@ RUN uv sync --locked --no-dev --extra nats --extra postgres --no-editable
 FROM python:${PYTHON}-slim
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="holdlog" \
-      org.opencontainers.image.description="A log of shared state and claims for agents that work side by side, over MCP and as a library." \
+      org.opencontainers.image.description="Coordination store for AI agents: versioned shared values, and leases on files or any named resource. Over MCP, HTTP and as a library." \
+      org.opencontainers.image.url="https://github.com/holdlog/holdlog" \
+      org.opencontainers.image.source="https://github.com/holdlog/holdlog" \
+      org.opencontainers.image.documentation="https://github.com/holdlog/holdlog/blob/main/docs/servers.md" \
       org.opencontainers.image.licenses="MIT" \
       org.opencontainers.image.version="${VERSION}"
 RUN python -m pip uninstall --yes pip \

@@ -16,7 +16,7 @@ UV_PYTHON_DOWNLOADS ?= never
 export UV_PYTHON_PREFERENCE UV_PYTHON_DOWNLOADS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow check lint fmt docs bench conformance inspector schemathesis screenshot
+.PHONY: help demo test slow check lint fmt docs dist bench conformance inspector schemathesis screenshot
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -30,10 +30,12 @@ test: $(UV_FILE) ## every test but the slow ones (ARGS="-k name" picks some, JOB
 slow: $(UV_FILE) ## the slow tests, one after the other
 	$(UV) run pytest -m slow --timeout 1800 $(ARGS)
 
-lint: $(UV_FILE) ## format, rules, types
+lint: $(UV_FILE) ## format, rules, types, declared dependencies, workflows
 	$(UV) run ruff format --check
 	$(UV) run ruff check
 	$(UV) run mypy
+	$(UV) run deptry domain projections adapters
+	$(UV) run zizmor --offline --quiet .github
 
 check: ## all that CI runs: lint, then test
 	@$(MAKE) lint
@@ -45,6 +47,13 @@ fmt: $(UV_FILE) ## format the code and mend what can be mended
 
 docs: $(UV_FILE) ## the documentation site in build/site; fails on a broken link
 	$(UV) run --only-group docs python docs/site.py
+
+dist: $(UV_FILE) ## build sdist and wheel into dist/, check both, and run the wheel in a fresh environment
+	rm -rf dist
+	$(UV) build --quiet
+	$(UV) run --isolated --locked --only-group release twine check --strict dist/*.tar.gz dist/*.whl
+	$(UV) run --isolated --no-project --with dist/*.whl holdlog --version
+	$(UV) run --isolated --no-project --with dist/*.whl holdlog demo
 
 schemathesis: $(UV_FILE) ## ask a server whatever its OpenAPI document allows and forbids (EXAMPLES=1000 for long)
 	$(UV) run --group schemathesis pytest -m slow --timeout 3600 tests/processes/test_schemathesis.py $(ARGS)
