@@ -34,6 +34,6 @@ ENV PATH=/opt/holdlog/bin:$PATH \
 USER 10001:10001
 WORKDIR /data
 VOLUME ["/data"]
-# No HEALTHCHECK: over stdio there is nobody to ask but the client, and a relay that stands by is as healthy as one that
-# publishes. Servers over HTTP have /readyz: compose.yaml asks there.
+# No HEALTHCHECK: over stdio only the client could check, and a relay that waits to take over is as healthy as one that
+# publishes. Servers over HTTP have /readyz, which compose.yaml checks.
 ENTRYPOINT ["holdlog"]

@@ -77,7 +77,7 @@ async def test_every_argument_of_a_tool_is_listed() -> None:
 
 
 def test_every_row_of_a_list_is_told() -> None:
-    told = {first.rstrip("`"): listed for first, listed in items("Lists in answers")}
+    told = {first.rstrip("`"): listed for first, listed in items("Lists in responses")}
     assert told == {name: fields(model) for name, model in ROWS.items()}
     answers = {answer for kind in KINDS for answer in kind.answers}
     assert {part for answer in answers for part in parts(answer)} == set(ROWS.values())

@@ -2,7 +2,7 @@
 
     python -m tests.conformance [--write]     make conformance
 
-Exit code 1 when a scenario does not do as tests/conformance/scenarios.py says, or stands nowhere there.
+Exit code 1 if a scenario differs from tests/conformance/scenarios.py, or is not listed there.
 """
 
 import re
@@ -40,7 +40,7 @@ def main() -> int:
     if "--write" in sys.argv[1:]:
         DOCUMENT.write_text(text)
     elif not wrong and DOCUMENT.read_text() != text:
-        wrong = ["docs/conformance.md says something else: make conformance ARGS=--write"]
+        wrong = ["docs/conformance.md is out of date: make conformance ARGS=--write"]
         print(wrong[0], file=sys.stderr)
     passed = {revision: sum(it[0] for it in served[revision].values()) for revision in REVISIONS}
     print(
@@ -54,7 +54,7 @@ def findings(served: dict[str, Outcome], fixtures: dict[str, Outcome]) -> Iterat
         for scenario in sorted(served[revision]):
             known = scenario in SERVED | WITH_FIXTURES or scenario in NOT_OURS
             if not known:
-                yield f"{revision} {scenario}: stands nowhere in tests/conformance/scenarios.py"
+                yield f"{revision} {scenario}: is not listed in tests/conformance/scenarios.py"
             for where, outcome, asked in (("holdlog serve", served, SERVED), ("fixtures", fixtures, WITH_FIXTURES)):
                 if scenario in asked and outcome[revision].get(scenario, (0, 1))[1]:
                     yield f"{revision} {scenario}: fails ({where})"
@@ -95,7 +95,7 @@ def run(suite: list[str], url: str, revision: str) -> Outcome:
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     found = {name: (int(passed), int(failed)) for _, name, passed, failed in _LINE.findall(done.stdout)}
     if not found:
-        raise SystemExit(f"the suite said nothing: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
+        raise SystemExit(f"the suite reported nothing: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
     return found
 
 

@@ -1,5 +1,5 @@
-"""Which scenarios of the suite `holdlog serve` has to pass, which our server with a few more tools, and which say
-nothing about holdlog. One that stands nowhere is a failure: somebody has to think about it."""
+"""The scenarios of the suite that `holdlog serve` must pass, those that it passes with a few more tools, and those that
+do not apply to holdlog. A scenario that is not listed fails the run, so that a person decides where it belongs."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ SERVED: Final = frozenset(
         "tools-list",
     }
 )
-"""By `holdlog serve --transport http --tools all` as it is."""
+"""With `holdlog serve --transport http --tools all`, unchanged."""
 
 WITH_FIXTURES: Final = frozenset(
     {
@@ -49,30 +49,30 @@ WITH_FIXTURES: Final = frozenset(
         "tools-call-with-progress",
     }
 )
-"""By our server with tools that answer what the suite expects, and our resources under the names it asks for."""
+"""With tools that return what the suite expects, and our resources under the names that it requests."""
 
 NOT_OURS: Final = {
-    "elicitation-sep1034-defaults": "holdlog asks clients for nothing",
-    "elicitation-sep1330-enums": "holdlog asks clients for nothing",
-    "http-custom-header-server-validation": "no tool of holdlog's declares x-mcp-header",
-    "input-required-result-basic-elicitation": "holdlog asks clients for nothing",
-    "input-required-result-basic-list-roots": "holdlog asks clients for nothing",
-    "input-required-result-basic-sampling": "holdlog asks clients for nothing",
-    "input-required-result-capability-check": "holdlog asks clients for nothing",
-    "input-required-result-multi-round": "holdlog asks clients for nothing",
-    "input-required-result-multiple-input-requests": "holdlog asks clients for nothing",
-    "input-required-result-non-tool-request": "holdlog asks clients for nothing",
-    "input-required-result-request-state": "holdlog asks clients for nothing",
-    "input-required-result-result-type": "holdlog asks clients for nothing",
-    "input-required-result-tampered-state": "holdlog asks clients for nothing",
-    "json-schema-2020-12": "no tool of holdlog's has such a schema; schemas pass through FastMCP as they are",
+    "elicitation-sep1034-defaults": "holdlog sends no requests to clients",
+    "elicitation-sep1330-enums": "holdlog sends no requests to clients",
+    "http-custom-header-server-validation": "no tool of holdlog declares x-mcp-header",
+    "input-required-result-basic-elicitation": "holdlog sends no requests to clients",
+    "input-required-result-basic-list-roots": "holdlog sends no requests to clients",
+    "input-required-result-basic-sampling": "holdlog sends no requests to clients",
+    "input-required-result-capability-check": "holdlog sends no requests to clients",
+    "input-required-result-multi-round": "holdlog sends no requests to clients",
+    "input-required-result-multiple-input-requests": "holdlog sends no requests to clients",
+    "input-required-result-non-tool-request": "holdlog sends no requests to clients",
+    "input-required-result-request-state": "holdlog sends no requests to clients",
+    "input-required-result-result-type": "holdlog sends no requests to clients",
+    "input-required-result-tampered-state": "holdlog sends no requests to clients",
+    "json-schema-2020-12": "no tool of holdlog has such a schema; FastMCP passes schemas on unchanged",
     "prompts-get-embedded-resource": "holdlog has no prompts",
     "prompts-get-simple": "holdlog has no prompts",
     "prompts-get-with-args": "holdlog has no prompts",
     "prompts-get-with-image": "holdlog has no prompts",
-    "resources-read-binary": "values are JSON: no resource of holdlog's is binary",
-    "tools-call-elicitation": "holdlog asks clients for nothing",
-    "tools-call-sampling": "holdlog asks clients for nothing",
+    "resources-read-binary": "values are JSON: no resource of holdlog is binary",
+    "tools-call-elicitation": "holdlog sends no requests to clients",
+    "tools-call-sampling": "holdlog sends no requests to clients",
 } | dict.fromkeys(
     (
         "tasks-capability-negotiation",
@@ -85,6 +85,6 @@ NOT_OURS: Final = {
         "tasks-required-task-error",
         "tasks-wire-fields",
     ),
-    "holdlog does not offer the extension of background tasks: its waits are calls",
+    "holdlog does not offer the extension for background tasks: its waits are calls",
 )
-"""And why."""
+"""Scenario -> why it does not apply."""
