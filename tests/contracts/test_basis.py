@@ -24,11 +24,11 @@ from holdlog.domain.ports import Store
 from holdlog.domain.record import FencingCondition, Merge, Transact, ValueWritten
 from holdlog.domain.refusals import StoreError
 from holdlog.domain.value import Json
-from tests.clock import SECOND, Clock
-from tests.commands import PATIENCE, change, clear, did, drop, put, require_chained, rows, run, whole_log, write
-from tests.kinds import InDatabase, InFile, Kind
-from tests.older import format_1
-from tests.threads import append, change_data, message, start
+from tests.support.clock import SECOND, Clock
+from tests.support.commands import PATIENCE, change, clear, did, drop, put, require_chained, rows, run, whole_log, write
+from tests.support.kinds import InDatabase, InFile, Kind
+from tests.support.older import format_1
+from tests.support.threads import append, change_data, message, start
 
 ANN = Caller(session="s-1", principal="token:ci", reason="because of issue 7", request_id="r-1")
 

@@ -26,7 +26,7 @@ from holdlog import (
     StoreError,
 )
 from holdlog.domain.claims.lease import Lease
-from tests.commands import PATIENCE, aside, until
+from tests.support.commands import PATIENCE, aside, until
 
 
 class Awaited:

@@ -25,9 +25,9 @@ from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import FencingCondition, Transact
 from holdlog.domain.refusals import BusyError, DeadlockError, ExpiredError, FencedError, InvalidError, NotHolderError
-from tests.claim_calls import HOUR, by, claim, holder, left, refused, wait, writes
-from tests.clock import Clock
-from tests.commands import PATIENCE, run, whole_log
+from tests.support.claim_calls import HOUR, by, claim, holder, left, refused, wait, writes
+from tests.support.clock import Clock
+from tests.support.commands import PATIENCE, run, whole_log
 
 # --- the end of a lease
 

@@ -16,10 +16,10 @@ from holdlog.domain.claims.lease import SECOND, Lease
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import ClaimChange, Store
 from holdlog.domain.refusals import BusyError, InvalidError, UnavailableError
-from tests.claim_calls import HOUR, by, claim, refused
-from tests.clock import Clock
-from tests.commands import PATIENCE, run
 from tests.contracts.conftest import STORE_IN_A_FILE_IN_TIME
+from tests.support.claim_calls import HOUR, by, claim, refused
+from tests.support.clock import Clock
+from tests.support.commands import PATIENCE, run
 
 
 def test_a_session_may_hold_so_many_and_no_more(store: Store) -> None:

@@ -29,8 +29,9 @@ from holdlog.domain.envelope import payload_hash
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Refusal, Store
 from holdlog.projections.fold import VIEWS
-from tests.claim_calls import by
-from tests.commands import (
+from tests.conftest import fresh_schema
+from tests.support.claim_calls import by
+from tests.support.commands import (
     drop,
     noted_refusals,
     put,
@@ -41,8 +42,7 @@ from tests.commands import (
     transact,
     until,
 )
-from tests.conftest import fresh_schema
-from tests.places import Place, Somewhere, engine, places, stands
+from tests.support.places import Place, Somewhere, engine, places, stands
 
 PAIRS = list(itertools.product(["file", "schema"], repeat=2))
 KINDS = ["file", "schema"]

@@ -28,8 +28,8 @@ from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import DeniedError, InvalidError, StoreError
 from holdlog.projections import fold
-from tests.clock import Clock
-from tests.commands import PATIENCE, aside, change, claim, drop, let_go, put, until, whole_log, write
+from tests.support.clock import Clock
+from tests.support.commands import PATIENCE, aside, change, claim, drop, let_go, put, until, whole_log, write
 
 LONG = 50.0
 

@@ -27,8 +27,8 @@ from holdlog.domain.ports import Store
 from holdlog.domain.record import MAX_TTL_SECONDS, Set, ValueExpired, ValueWritten
 from holdlog.domain.refusals import ConflictError, InvalidError, NotFoundError, UnavailableError
 from holdlog.domain.times import utc
-from tests.clock import Clock
-from tests.commands import (
+from tests.support.clock import Clock
+from tests.support.commands import (
     PATIENCE,
     change,
     check,
@@ -42,7 +42,7 @@ from tests.commands import (
     whole_log,
     write,
 )
-from tests.commands import rows as stored
+from tests.support.commands import rows as stored
 
 IDENTITY = Identity("salt")
 

@@ -8,9 +8,9 @@ from holdlog.domain.message import NOBODY
 from holdlog.domain.ports import Store
 from holdlog.domain.record import FencingCondition
 from holdlog.domain.refusals import ConflictError, FencedError, NotFoundError
-from tests.claim_calls import Change, by, claim, deletes, writes
-from tests.clock import Clock
-from tests.commands import run, whole_log, write
+from tests.support.claim_calls import Change, by, claim, deletes, writes
+from tests.support.clock import Clock
+from tests.support.commands import run, whole_log, write
 
 
 @pytest.mark.parametrize("change", [writes, deletes])

@@ -20,7 +20,7 @@ from holdlog.domain.message import NOBODY
 from holdlog.domain.names import claim_stream, record_stream
 from holdlog.domain.ports import HistoryEntry, Store
 from holdlog.projections.waiting import EVERYTHING, concerned, what_overlaps, whole_namespace
-from tests.commands import PATIENCE, aside, change, claim, put, whole_log, write
+from tests.support.commands import PATIENCE, aside, change, claim, put, whole_log, write
 
 LONG = 50.0
 

@@ -11,7 +11,7 @@ from holdlog.adapters.runtime import following, tail
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.following import Came, follow
 from holdlog.domain.refusals import InvalidError, StoreError
-from tests.commands import PATIENCE, aside, change, put, write
+from tests.support.commands import PATIENCE, aside, change, put, write
 
 LONG = 50.0
 

@@ -1,4 +1,4 @@
-"""Who holds a claim while sessions of every kind live, end and return, against a second rule (tests/holder_rule.py)."""
+"""Who holds a claim while sessions live, end and return, against a second rule (tests/support/holder_rule.py)."""
 
 import itertools
 from typing import Final, NamedTuple
@@ -19,11 +19,11 @@ from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import FencingCondition
 from holdlog.domain.refusals import BusyError, FencedError, NotHolderError
-from tests import holder_rule
-from tests.claim_calls import HOUR, claim, writes
-from tests.clock import Clock
-from tests.commands import run
-from tests.slow import slow
+from tests.support import holder_rule
+from tests.support.claim_calls import HOUR, claim, writes
+from tests.support.clock import Clock
+from tests.support.commands import run
+from tests.support.slow import slow
 
 LEASE: Final = HOUR * SECOND
 MANY: Final = 1_000

@@ -26,7 +26,7 @@ from holdlog.adapters.python.store import AsyncStateStore
 from holdlog.domain.names import MAX_NAME, name
 from holdlog.domain.refusals import ConflictError, HoldlogError, InvalidError, NotFoundError
 from holdlog.langgraph import HoldlogStore, VersionedItem, VersionedPut, VersionedSearchItem
-from tests.slow import slow
+from tests.support.slow import slow
 
 MEMORIES = ("users", "ann", "memories")
 

@@ -8,8 +8,8 @@ import pytest
 
 from holdlog.domain.claims.lease import BY_CALLS, SECOND, SESSION_ENDS, SESSION_IDLE, HeldCounts, Lease, Loss, Who
 from holdlog.domain.ports import LeaseWrites, Store
-from tests.clock import Clock
-from tests.commands import PATIENCE
+from tests.support.clock import Clock
+from tests.support.commands import PATIENCE
 
 LENGTH = 80 * SECOND
 ANN = Who("ann", None, "s1")

@@ -23,8 +23,8 @@ from holdlog.domain.refusals import (
     StoreError,
     UnavailableError,
 )
-from tests.commands import PATIENCE
 from tests.contracts.conftest import IN_A_FILE_IN_TIME
+from tests.support.commands import PATIENCE
 
 
 class Awaited:

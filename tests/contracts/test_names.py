@@ -18,9 +18,9 @@ from holdlog.domain.commands import RecordsChanged
 from holdlog.domain.ports import Store
 from holdlog.domain.record import FencingCondition
 from holdlog.domain.refusals import InvalidError
-from tests.claim_calls import by, holder, writes
-from tests.clock import Clock
-from tests.commands import run, whole_log
+from tests.support.claim_calls import by, holder, writes
+from tests.support.clock import Clock
+from tests.support.commands import run, whole_log
 
 OLD_AGENT = "ann\u3164"
 OLD_NAMES = [

@@ -21,9 +21,9 @@ from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import FencingCondition
 from holdlog.domain.refusals import BusyError, ExpiredError, FencedError, HoldlogError, NotHolderError
-from tests.claim_calls import by, claim, left, writes
-from tests.clock import Clock
-from tests.commands import run, whole_log
+from tests.support.claim_calls import by, claim, left, writes
+from tests.support.clock import Clock
+from tests.support.commands import run, whole_log
 
 CI = Caller(principal="token:ci", session="s7", server=BY_CALLS)
 ROBOT = Caller(principal="token:robot", session="s8", server=BY_CALLS)

@@ -32,7 +32,7 @@ from holdlog.adapters.compose import MEMORY
 from holdlog.domain.names import thread_stream
 from holdlog.domain.threads.commands import Append, NewMessage
 from holdlog.domain.value import Json
-from tests.kinds import InDatabase, InFile
+from tests.support.kinds import InDatabase, InFile
 
 
 class Plan(BaseModel):

@@ -28,8 +28,8 @@ from holdlog.domain.ports import ClaimChange, RecordChange, Refusal, Store
 from holdlog.domain.record import Record, ValueDeleted, ValueWritten, Written
 from holdlog.domain.refusals import ConflictError, InvalidError, NotFoundError, StoreError
 from holdlog.domain.value import Json
-from tests.clock import Clock
-from tests.commands import (
+from tests.support.clock import Clock
+from tests.support.commands import (
     HERE,
     PATIENCE,
     change,

@@ -14,10 +14,10 @@ from holdlog.adapters.runtime.tail import RenderedEvent
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import DeniedError, InvalidError
-from tests.clock import Clock
-from tests.commands import PATIENCE, aside, until, whole_log, write
 from tests.contracts.test_events import LONG, all_events, calls_of, page, pages, positions
-from tests.thread_story import KINDS, append, change_data, fork, said, start, story
+from tests.support.clock import Clock
+from tests.support.commands import PATIENCE, aside, until, whole_log, write
+from tests.support.thread_story import KINDS, append, change_data, fork, said, start, story
 
 
 def told(store: Store, **choice: Any) -> list[dict[str, Any]]:

@@ -23,8 +23,8 @@ from holdlog.domain.threads.thread import (
     ThreadStarted,
 )
 from holdlog.domain.value import NULL
-from tests.commands import PATIENCE
-from tests.threads import checksum
+from tests.support.commands import PATIENCE
+from tests.support.threads import checksum
 
 SHORT, LONG = 200, 4_000
 """Events of the threads."""

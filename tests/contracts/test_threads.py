@@ -17,8 +17,8 @@ from holdlog.domain.threads.changing import MAX_TOLD
 from holdlog.domain.threads.commands import ThreadChanged, ThreadCommand
 from holdlog.domain.threads.past import data_at, items_at
 from holdlog.domain.threads.thread import KINDS, ItemKind, Thread
-from tests.clock import SECOND, Clock
-from tests.commands import (
+from tests.support.clock import SECOND, Clock
+from tests.support.commands import (
     PATIENCE,
     did,
     put,
@@ -28,7 +28,7 @@ from tests.commands import (
     whole_log,
     write,
 )
-from tests.threads import (
+from tests.support.threads import (
     Holds,
     append,
     change_data,

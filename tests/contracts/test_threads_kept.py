@@ -12,12 +12,12 @@ from holdlog.adapters.stores.event_log import rebuild as rebuilding
 from holdlog.adapters.stores.event_log.codec import event_of
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads.thread import KINDS
-from tests.commands import did, require_views_equal_the_log, rows
 from tests.contracts.test_threads import a_long_story, holds
-from tests.kinds import InDatabase, InFile, Kind
-from tests.places import Place, Somewhere, engine, places
-from tests.slow import slow
-from tests.threads import Holds, append, change_data, fork, message, result, start
+from tests.support.commands import did, require_views_equal_the_log, rows
+from tests.support.kinds import InDatabase, InFile, Kind
+from tests.support.places import Place, Somewhere, engine, places
+from tests.support.slow import slow
+from tests.support.threads import Holds, append, change_data, fork, message, result, start
 
 STORY = Holds({"plan": "z", "é": [1]}, ["m:hi", "m:ho", "r:a", "m:hey"])
 

@@ -18,8 +18,8 @@ from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import InvalidError, NotFoundError
 from holdlog.domain.token import IssueToken, RevokeToken, RotateToken, Token, TokenChanged
-from tests.clock import SECOND, Clock
-from tests.commands import (
+from tests.support.clock import SECOND, Clock
+from tests.support.commands import (
     noted_refusals,
     require_chained,
     require_views_equal_the_log,
@@ -28,8 +28,8 @@ from tests.commands import (
     whole_log,
     write,
 )
-from tests.kinds import InDatabase, InFile, Kind
-from tests.places import Place, Somewhere, engine, places
+from tests.support.kinds import InDatabase, InFile, Kind
+from tests.support.places import Place, Somewhere, engine, places
 
 ONE, TWO = "1" * 64, "2" * 64
 

@@ -21,7 +21,7 @@ from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import InvalidError, StoreError
 from holdlog.projections.waiting import EVERYTHING, wait_until, wait_until_async
-from tests.commands import PATIENCE, aside, until, write
+from tests.support.commands import PATIENCE, aside, until, write
 
 LONG = 50.0
 """Seconds that no wait of these tests should last; a wake-up that is lost ends in a timeout that the test sees."""

@@ -18,7 +18,8 @@ from holdlog.domain.message import Caller
 from holdlog.domain.ports import Prefetch, Store, Transaction
 from holdlog.domain.record import Record, Set
 from holdlog.domain.refusals import BusyError, ConflictError, NotFoundError, StoreError, UnavailableError
-from tests.commands import (
+from tests.contracts.conftest import STORE_IN_A_FILE_IN_TIME
+from tests.support.commands import (
     HERE,
     PATIENCE,
     aside,
@@ -35,7 +36,6 @@ from tests.commands import (
     whole_log,
     write,
 )
-from tests.contracts.conftest import STORE_IN_A_FILE_IN_TIME
 
 
 class Broken(Exception):

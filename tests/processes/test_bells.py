@@ -12,8 +12,8 @@ import pytest
 from holdlog import StateStore
 from holdlog.adapters.operating_system import notifications
 from tests.processes.conftest import Start
-from tests.processes.soundness import require_sound
-from tests.processes.workers import Worker, until
+from tests.support.processes.soundness import require_sound
+from tests.support.processes.workers import Worker, until
 
 LONG = 45
 """Seconds of a wait that only a wake-up ends."""

@@ -17,13 +17,13 @@ import pytest
 from holdlog import StateStore
 from holdlog.adapters.operating_system import platform as host
 from holdlog.domain.claims.lease import GRACE, SECOND
-from tests.processes.claimants import Server, change, leases, require_one_holder_at_a_time, waiting
 from tests.processes.conftest import Serve
-from tests.processes.soundness import require_sound
-from tests.processes.workers import until
+from tests.support.processes.claimants import Server, change, leases, require_one_holder_at_a_time, waiting
+from tests.support.processes.soundness import require_sound
+from tests.support.processes.workers import until
 
 SHIM = pytest.mark.skipif(sys.platform != "linux" or shutil.which("gcc") is None, reason="clocks.c needs Linux and gcc")
-SOURCE = Path(__file__).with_name("clocks.c")
+SOURCE = Path(__file__).parents[1] / "support" / "processes" / "clocks.c"
 HOUR = 3600
 AT = {"namespace": "n", "key": "k"}
 

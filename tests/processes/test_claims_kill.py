@@ -10,13 +10,13 @@ import pytest
 
 from holdlog import FencedError, StateStore
 from holdlog.adapters.api.request import Settings
-from tests.processes.claimants import granted, require_one_holder_at_a_time, waiting
 from tests.processes.conftest import EVERY_STORE_IN_TIME, Serve, Start
-from tests.processes.soundness import Place, require_sound
-from tests.processes.strace import STRACE, Strace
 from tests.processes.test_kill import KILLED
-from tests.processes.workers import until
-from tests.slow import slow
+from tests.support.processes.claimants import granted, require_one_holder_at_a_time, waiting
+from tests.support.processes.soundness import Place, require_sound
+from tests.support.processes.strace import STRACE, Strace
+from tests.support.processes.workers import until
+from tests.support.slow import slow
 
 NOTICED, MARGIN, BUSY_MACHINE = 1.0, 1.0, 2.0
 """Seconds. While somebody waits, servers that ended are looked for once a second; the promise adds a second, and a test

@@ -11,7 +11,8 @@ import pytest
 
 from holdlog import AsyncStateStore, StateStore
 from holdlog.domain.claims.claim import ClaimExpired, ClaimQueued, ClaimReleased, ClaimUnqueued
-from tests.processes.claimants import (
+from tests.processes.conftest import EVERY_STORE, EVERY_STORE_IN_TIME, Serve, Start
+from tests.support.processes.claimants import (
     change,
     ended,
     granted,
@@ -21,10 +22,9 @@ from tests.processes.claimants import (
     told_of,
     waiting,
 )
-from tests.processes.conftest import EVERY_STORE, EVERY_STORE_IN_TIME, Serve, Start
-from tests.processes.soundness import Place, require_sound
-from tests.processes.workers import Worker, until
-from tests.slow import slow
+from tests.support.processes.soundness import Place, require_sound
+from tests.support.processes.workers import Worker, until
+from tests.support.slow import slow
 
 PROCESSES = 4
 MANY = [

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.processes.claimants import leases, steady
 from tests.processes.conftest import EVERY_STORE, EVERY_STORE_IN_TIME, Serve
-from tests.processes.soundness import Place, require_sound
-from tests.processes.workers import until
-from tests.slow import slow
+from tests.support.processes.claimants import leases, steady
+from tests.support.processes.soundness import Place, require_sound
+from tests.support.processes.workers import until
+from tests.support.slow import slow
 
 AT = {"namespace": "n", "key": "k"}
 

@@ -15,10 +15,10 @@ from holdlog import StateStore, StoreError, UnavailableError
 from holdlog.adapters.python.copying import copy
 from holdlog.adapters.stores.postgres.opening import lock_of
 from holdlog.domain.envelope import Recorded
-from tests.commands import require_chained, require_views_equal_the_log, rows, until, whole_log
-from tests.places import Place, Somewhere, engine, places, schema_of, stands
 from tests.processes import test_postgres
 from tests.processes.conftest import Start
+from tests.support.commands import require_chained, require_views_equal_the_log, rows, until, whole_log
+from tests.support.places import Place, Somewhere, engine, places, schema_of, stands
 
 PAIRS = [("file", "schema"), ("schema", "file")]
 

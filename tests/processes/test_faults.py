@@ -7,8 +7,8 @@ import pytest
 
 from holdlog import StateStore
 from tests.processes.conftest import Start
-from tests.processes.soundness import require_acknowledged, require_sound, versions
-from tests.processes.strace import STRACE, Strace
+from tests.support.processes.soundness import require_acknowledged, require_sound, versions
+from tests.support.processes.strace import STRACE, Strace
 
 CAUSES = ("disk", "I/O error", "No space left", "Input/output error", "cannot be locked")
 

@@ -19,10 +19,10 @@ from holdlog import HoldlogError, StateStore, StoreError, UnavailableError
 from holdlog.adapters.stores.sqlite import schema
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.adapters.stores.sqlite.recorder import uri_of
-from tests.clock import Clock
-from tests.commands import whole_log, write
 from tests.processes.conftest import Start
-from tests.processes.soundness import require_acknowledged, require_sound
+from tests.support.clock import Clock
+from tests.support.commands import whole_log, write
+from tests.support.processes.soundness import require_acknowledged, require_sound
 
 PAGE = 4096
 

@@ -12,8 +12,8 @@ import pytest
 
 from holdlog import AsyncStateStore, StateStore, StoreError
 from tests.processes.conftest import Start
-from tests.processes.soundness import require_sound
-from tests.processes.workers import PATIENCE
+from tests.support.processes.soundness import require_sound
+from tests.support.processes.workers import PATIENCE
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),

@@ -10,15 +10,15 @@ import pytest
 
 from holdlog import StateStore
 from holdlog.adapters.api.request import Settings
-from tests.agent import connected, process
-from tests.http import http_server
-from tests.processes.claimants import leases, waiting
 from tests.processes.conftest import EVERY_STORE_IN_TIME, Serve
-from tests.processes.holders import NAME, World
-from tests.processes.soundness import Place, require_sound
 from tests.processes.test_holders import CALLERS
-from tests.processes.workers import until
-from tests.slow import slow
+from tests.support.agent import connected, process
+from tests.support.http import http_server
+from tests.support.processes.claimants import leases, waiting
+from tests.support.processes.holders import NAME, World
+from tests.support.processes.soundness import Place, require_sound
+from tests.support.processes.workers import until
+from tests.support.slow import slow
 
 pytestmark = [
     pytest.mark.xdist_group("holder stories"),

@@ -1,4 +1,4 @@
-"""Who holds a claim, by every way to call and for every kind of session, against a second rule (tests/holder_rule.py).
+"""Who holds a claim, by every way to call and every kind of session, against tests/support/holder_rule.py.
 
 One store and its servers are shared by all cases; each case has a resource of its own.
 """
@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from tests import holder_rule
-from tests.holder_rule import Caller, Holder
-from tests.processes.holders import NAME, TOKENS, Client, World
-from tests.slow import slow
+from tests.support import holder_rule
+from tests.support.holder_rule import Caller, Holder
+from tests.support.processes.holders import NAME, TOKENS, Client, World
+from tests.support.slow import slow
 
 pytestmark = [
     pytest.mark.xdist_group("holders"),

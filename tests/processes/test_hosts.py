@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from fastmcp.client.transports import StdioTransport
 
-from tests.agent import Agent, connected
-from tests.hosts import Host, hosts, missing
-from tests.postgres import PostgresOverTcp, postgres_over_tcp
 from tests.processes.test_servers import begun
-from tests.servers import NatsServer
-from tests.slow import slow
+from tests.support.agent import Agent, connected
+from tests.support.hosts import Host, hosts, missing
+from tests.support.postgres import PostgresOverTcp, postgres_over_tcp
+from tests.support.servers import NatsServer
+from tests.support.slow import slow
 
 pytestmark = pytest.mark.xdist_group("postgres over tcp")
 

@@ -21,11 +21,11 @@ from holdlog.adapters.auth.tokens import fresh
 from holdlog.adapters.compose import open_holdlog
 from holdlog.domain.claims.lease import BY_CALLS
 from holdlog.domain.token import IssueToken
-from tests.endpoint import INITIALIZE, LEGACY, MODERN, Connection, request
-from tests.http import HttpServer, http_server
 from tests.processes.conftest import EVERY_STORE, EVERY_STORE_IN_TIME
-from tests.processes.soundness import Place
-from tests.slow import slow
+from tests.support.endpoint import INITIALIZE, LEGACY, MODERN, Connection, request
+from tests.support.http import HttpServer, http_server
+from tests.support.processes.soundness import Place
+from tests.support.slow import slow
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 

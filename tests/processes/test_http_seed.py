@@ -14,10 +14,10 @@ from urllib.parse import quote
 import pytest
 import requests
 
-from tests.http import serving
+from tests.support.http import serving
 
-SCRIPTED = Path(__file__).parents[1] / "scripted"
-DOCUMENT = (Path(__file__).parents[1] / "fixtures" / "echovalue.txt").read_text()
+SCRIPTED = Path(__file__).parents[1] / "support" / "scripted"
+DOCUMENT = (Path(__file__).parents[1] / "support" / "fixtures" / "echovalue.txt").read_text()
 """Word by word, with the indentation that was lost on its way restored."""
 AT = {"group": "import", "key": "status"}
 

@@ -13,7 +13,7 @@ import pytest
 
 from holdlog import StateStore, UnavailableError
 from holdlog.adapters.operating_system.write_lock import WriteLock, unlock_file
-from tests.processes.soundness import require_sound
+from tests.support.processes.soundness import require_sound
 
 OURS = ("/adapters/", "/domain/", "/projections/")
 

@@ -10,9 +10,9 @@ import pytest
 
 from holdlog import StateStore
 from tests.processes.conftest import Start
-from tests.processes.soundness import require_acknowledged, require_sound, versions
-from tests.processes.strace import STRACE, Strace
-from tests.slow import slow
+from tests.support.processes.soundness import require_acknowledged, require_sound, versions
+from tests.support.processes.strace import STRACE, Strace
+from tests.support.slow import slow
 
 WRITERS = 4
 KILLS = 20

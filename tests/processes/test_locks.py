@@ -13,10 +13,10 @@ import pytest
 from holdlog import AsyncStateStore, HoldlogError, StateStore, StoreError, UnavailableError
 from holdlog.adapters.operating_system.write_lock import WriteLock
 from tests.processes.conftest import Start
-from tests.processes.soundness import require_sound
-from tests.processes.strace import STRACE
-from tests.processes.workers import PROMISED, until
-from tests.slow import slow
+from tests.support.processes.soundness import require_sound
+from tests.support.processes.strace import STRACE
+from tests.support.processes.workers import PROMISED, until
+from tests.support.slow import slow
 
 
 def refused(write: Callable[[], Any]) -> UnavailableError:
@@ -202,8 +202,8 @@ def test_two_processes_with_one_gate_each_go_back_to_one(path: Path, start: Star
 def test_what_a_writer_learnt_through_a_deleted_gate_does_not_hold(path: Path, start: Start) -> None:
     """Another one may have written through the new gate: the time of its event must not lie after the next."""
     from holdlog.adapters.stores.sqlite.opening import open_sqlite
-    from tests.clock import Clock
-    from tests.commands import write
+    from tests.support.clock import Clock
+    from tests.support.commands import write
 
     early, late = Clock(1_000), Clock(2_000)
     first = open_sqlite(path, early)

@@ -23,11 +23,11 @@ from holdlog.adapters.stores.sqlite import migrating, schema
 from holdlog.adapters.stores.sqlite.doctor import examine
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.adapters.stores.sqlite.schema import EVENT_COLUMNS
-from tests.older import SCHEMA_1, SCHEMA_2, lay
 from tests.processes.conftest import Start
-from tests.processes.soundness import require_sound
-from tests.processes.strace import STRACE, Strace
-from tests.slow import slow
+from tests.support.older import SCHEMA_1, SCHEMA_2, lay
+from tests.support.processes.soundness import require_sound
+from tests.support.processes.strace import STRACE, Strace
+from tests.support.slow import slow
 
 FIXTURES = {1: SCHEMA_1, 2: SCHEMA_2}
 VERSIONS = {1: 1000, 2: 2002}

@@ -36,11 +36,11 @@ from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.adapters.stores.postgres.target import database_target
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import ConflictError, InvalidError, StoreError, UnavailableError
-from tests.commands import PATIENCE, put, transact, until, whole_log, write
-from tests.older import lay_in_postgres
 from tests.processes.conftest import Start
-from tests.slow import slow
-from tests.threads import start
+from tests.support.commands import PATIENCE, put, transact, until, whole_log, write
+from tests.support.older import lay_in_postgres
+from tests.support.slow import slow
+from tests.support.threads import start
 
 Patch = pytest.MonkeyPatch
 WRITERS = 4

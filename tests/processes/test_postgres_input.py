@@ -19,10 +19,10 @@ from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.schema import MAJOR
 from holdlog.adapters.stores.postgres.target import database_target
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
-from tests.commands import until, write
-from tests.postgres import GERMAN, PostgresOverTcp, postgres_over_tcp
-from tests.slow import slow
-from tests.wire import Wire
+from tests.support.commands import until, write
+from tests.support.postgres import GERMAN, PostgresOverTcp, postgres_over_tcp
+from tests.support.slow import slow
+from tests.support.wire import Wire
 
 pytestmark = pytest.mark.xdist_group("postgres over tcp")
 

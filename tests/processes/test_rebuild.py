@@ -19,9 +19,9 @@ from holdlog.domain.record import Record
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.projections import fold
 from holdlog.projections.rebuild import replay
-from tests.commands import did
-from tests.kinds import InDatabase, InFile, Kind
-from tests.threads import append, change_data, fork, message, replace, results, start
+from tests.support.commands import did
+from tests.support.kinds import InDatabase, InFile, Kind
+from tests.support.threads import append, change_data, fork, message, replace, results, start
 
 WRITE_UNTIL_TOLD = """
 import select, sys

@@ -23,8 +23,8 @@ from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.shadow_tables import PostgresAside
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import StoreError, UnavailableError
-from tests.commands import PATIENCE, put, transact, until
-from tests.kinds import InDatabase
+from tests.support.commands import PATIENCE, put, transact, until
+from tests.support.kinds import InDatabase
 
 
 @pytest.fixture

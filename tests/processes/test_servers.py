@@ -17,10 +17,10 @@ from fastmcp.client.transports import StdioTransport
 
 from holdlog import StateStore
 from holdlog.adapters.auth.identity import Identity
-from tests.agent import Agent, connected, process
-from tests.processes.soundness import Place
-from tests.slow import slow
-from tests.wire import PATIENCE, Wire
+from tests.support.agent import Agent, connected, process
+from tests.support.processes.soundness import Place
+from tests.support.slow import slow
+from tests.support.wire import PATIENCE, Wire
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 

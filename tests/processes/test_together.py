@@ -7,8 +7,8 @@ import pytest
 
 from holdlog import StateStore
 from tests.processes.conftest import EVERY_STORE, Start
-from tests.processes.soundness import Place, require_acknowledged, require_sound
-from tests.slow import slow
+from tests.support.processes.soundness import Place, require_acknowledged, require_sound
+from tests.support.slow import slow
 
 TOGETHER = 8
 

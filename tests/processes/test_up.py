@@ -19,9 +19,9 @@ import pytest
 from holdlog import StateStore
 from holdlog.adapters.cli.servers.ports import free_port
 from tests.processes.conftest import StartUp
-from tests.processes.ups import holdlog, is_open, processes_of
-from tests.processes.workers import PATIENCE, until
-from tests.slow import slow
+from tests.support.processes.ups import holdlog, is_open, processes_of
+from tests.support.processes.workers import PATIENCE, until
+from tests.support.slow import slow
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 

@@ -16,9 +16,9 @@ import pytest
 
 from holdlog import StateStore
 from tests.processes.conftest import StartUp
-from tests.processes.ups import Up
-from tests.processes.workers import until
-from tests.slow import slow
+from tests.support.processes.ups import Up
+from tests.support.processes.workers import until
+from tests.support.slow import slow
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 

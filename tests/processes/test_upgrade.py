@@ -39,11 +39,11 @@ from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import FencingCondition, Merge, Transact
 from holdlog.domain.value import Json
-from tests.clock import SECOND, Clock
-from tests.commands import put, run, whole_log
-from tests.kinds import InDatabase, InFile, Kind
-from tests.older import NOW, SCHEMA_2, STEADY, lay, lay_in_postgres
-from tests.processes.soundness import require_sound
+from tests.support.clock import SECOND, Clock
+from tests.support.commands import put, run, whole_log
+from tests.support.kinds import InDatabase, InFile, Kind
+from tests.support.older import NOW, SCHEMA_2, STEADY, lay, lay_in_postgres
+from tests.support.processes.soundness import require_sound
 
 ROOT: Final = Path(__file__).parents[2]
 RELEASE_0_1: Final = "b21ac65"

@@ -1,4 +1,4 @@
-"""The grant rule against a second, brute-force telling of it (tests/claim_rule.py), over random histories."""
+"""The grant rule against a second, brute-force telling of it (tests/support/claim_rule.py), over random histories."""
 
 import tempfile
 from collections.abc import Iterator
@@ -16,12 +16,25 @@ from holdlog.domain.claims.lease import Lease
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import BusyError, DeadlockError, HoldlogError
 from holdlog.projections import fold
-from tests import claim_rule
-from tests.claim_rule import Agent, Has, Scene, Wants, scene
-from tests.claim_steps import SERVERS, By, Claims, EndsSession, LetsGo, Passes, Seen, Step, Touches, Turn, World, steps
-from tests.clock import Clock
-from tests.commands import whole_log
-from tests.postgres import emptied
+from tests.support import claim_rule
+from tests.support.claim_rule import Agent, Has, Scene, Wants, scene
+from tests.support.claim_steps import (
+    SERVERS,
+    By,
+    Claims,
+    EndsSession,
+    LetsGo,
+    Passes,
+    Seen,
+    Step,
+    Touches,
+    Turn,
+    World,
+    steps,
+)
+from tests.support.clock import Clock
+from tests.support.commands import whole_log
+from tests.support.postgres import emptied
 
 ONE = ("s1",)
 TWO = ("s1", "s2")

@@ -12,11 +12,11 @@ from holdlog import HoldlogError
 from holdlog.adapters.python.copying import copy
 from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim
 from holdlog.domain.commands import AnyCommand
-from tests.claim_calls import by
-from tests.commands import clear, drop, put, require_chained, require_views_equal_the_log, rows, run, transact
 from tests.contracts.test_copy import views
-from tests.places import engine, places
-from tests.threads import append, change_data, fork, message, replace, result, results, start
+from tests.support.claim_calls import by
+from tests.support.commands import clear, drop, put, require_chained, require_views_equal_the_log, rows, run, transact
+from tests.support.places import engine, places
+from tests.support.threads import append, change_data, fork, message, replace, result, results, start
 
 NAMES = st.sampled_from(["a", "b/c", "ä %", "🦊"])
 VALUES = st.recursive(

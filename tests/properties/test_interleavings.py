@@ -21,7 +21,7 @@ from holdlog.domain.claims.lease import Lease
 from holdlog.domain.commands import AnyCommand, RecordsChanged
 from holdlog.domain.ports import Reader, Store, Transaction
 from holdlog.domain.refusals import BusyError, ConflictError, NotFoundError, NotHolderError, UnavailableError
-from tests.commands import (
+from tests.support.commands import (
     HERE,
     PATIENCE,
     drop,
@@ -32,8 +32,8 @@ from tests.commands import (
     take,
     transact,
 )
-from tests.postgres import empty
-from tests.slow import slow
+from tests.support.postgres import empty
+from tests.support.slow import slow
 
 CLIENTS = 4
 CALLS = 5

@@ -14,12 +14,12 @@ from holdlog import HoldlogError, copy
 from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.domain.commands import AnyCommand
 from holdlog.domain.message import Caller
-from tests.commands import require_chained, require_views_equal_the_log, rows, run, whole_log
 from tests.contracts.test_copy import views
-from tests.kinds import InDatabase, InFile, Kind
-from tests.older import format_1
-from tests.places import Place, engine, places
 from tests.properties.test_copies import COMMANDS
+from tests.support.commands import require_chained, require_views_equal_the_log, rows, run, whole_log
+from tests.support.kinds import InDatabase, InFile, Kind
+from tests.support.older import format_1
+from tests.support.places import Place, engine, places
 
 TEXTS = st.none() | st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=20)
 STEPS = st.lists(st.tuples(COMMANDS, st.booleans(), TEXTS), max_size=25)

@@ -32,8 +32,8 @@ from holdlog.domain.refusals import (
 )
 from holdlog.domain.threads.commands import ThreadChanged
 from holdlog.domain.threads.past import data_at, items_at
-from tests.clock import Clock
-from tests.commands import (
+from tests.support.clock import Clock
+from tests.support.commands import (
     HERE,
     PATIENCE,
     check,
@@ -49,12 +49,12 @@ from tests.commands import (
     take,
     transact,
 )
-from tests.postgres import empty
-from tests.properties.thread_model import Changed as ChangedSince
-from tests.properties.thread_model import Missing, Threads, Told, TooNew
-from tests.properties.thread_model import Taken as Occupied
-from tests.slow import slow
-from tests.threads import append, change_data, checksum, fork, item, message, replace, result, start
+from tests.support.postgres import empty
+from tests.support.slow import slow
+from tests.support.thread_model import Changed as ChangedSince
+from tests.support.thread_model import Missing, Threads, Told, TooNew
+from tests.support.thread_model import Taken as Occupied
+from tests.support.threads import append, change_data, checksum, fork, item, message, replace, result, start
 
 namespaces = st.sampled_from(["n", "n/m", "é"])
 keys = st.sampled_from(["a", "a%", "b", "\U0010ffff"])

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 
 from holdlog import HoldlogError, StateStore
 from holdlog.adapters.api.values.responses import Result
-from tests.commands import require_chained, require_views_equal_the_log, rows
-from tests.postgres import empty
+from tests.support.commands import require_chained, require_views_equal_the_log, rows
+from tests.support.postgres import empty
 
 # --- what may be said
 
