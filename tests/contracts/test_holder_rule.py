@@ -67,7 +67,7 @@ def callers(receipt: str) -> list[One]:
 
 @pytest.mark.parametrize("source", SERVERS)
 @pytest.mark.parametrize("token", [None, *slow("token:ci")])
-def test_a_claim_is_only_for_its_holder_whatever_ended(
+def test_claim_belongs_to_its_holder_alone_after_any_session_end(
     store: Store, clock: Clock, source: str | None, token: str | None
 ) -> None:
     for number, end in enumerate(ENDS[source]):

@@ -57,12 +57,12 @@ def fields(model: type[BaseModel]) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_every_answer_of_a_tool_is_listed_with_its_fields(kind: ToolKind) -> None:
+def test_answers_document_lists_every_answer_with_its_fields(kind: ToolKind) -> None:
     told = [(first.split("`")[0], listed) for first, listed in items(kind.name)]
     assert told == [(model.model_fields["status"].default, fields(model)) for model in kind.answers]
 
 
-async def test_every_argument_of_a_tool_is_listed() -> None:
+async def test_answers_document_lists_every_argument() -> None:
     for tool in await build_server(open_holdlog(":memory:"), tuple(GROUPS)).list_tools():
         told = SECTIONS[tool.name.removeprefix("holdlog_")].strip().split("\n\n")[0]
         required = tool.parameters.get("required", [])
@@ -76,7 +76,7 @@ async def test_every_argument_of_a_tool_is_listed() -> None:
         assert dict(re.findall(r"`([a-z_]+)\?` \((\w+)\)", told)) == defaults
 
 
-def test_every_row_of_a_list_is_told() -> None:
+def test_answers_document_lists_every_row_of_a_list() -> None:
     told = {first.rstrip("`"): listed for first, listed in items("Lists in answers")}
     assert told == {name: fields(model) for name, model in ROWS.items()}
     answers = {answer for kind in KINDS for answer in kind.answers}
@@ -94,7 +94,7 @@ def _inside(annotation: Any) -> list[Any]:
     return [inner for kind in get_args(annotation) for inner in (kind, *_inside(kind))]
 
 
-def test_what_every_tool_may_answer_is_told() -> None:
+def test_answers_document_lists_every_status_of_a_tool() -> None:
     assert items("Every tool") == [
         ("unavailable`", fields(responses.Unavailable)),
         ("denied`", fields(responses.Denied)),
@@ -102,7 +102,7 @@ def test_what_every_tool_may_answer_is_told() -> None:
     ]
 
 
-def test_every_field_has_its_meaning_and_no_other_does() -> None:
+def test_answers_document_explains_exactly_the_existing_fields() -> None:
     rows = [line.split("|")[1] for line in SECTIONS["What the fields mean"].splitlines() if line.startswith("| `")]
     told = [name for row in rows for name in re.findall(r"`([a-z_]+)`", row)]
     models = [

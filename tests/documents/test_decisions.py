@@ -26,7 +26,7 @@ STORE = (ROOT / "docs/store.md").read_text()
 STREAM = "record:order-1234/status"
 
 
-def test_the_worked_example_comes_out_in_this_code() -> None:
+def test_worked_example_of_format_1_matches_this_code() -> None:
     hashed = payload_hash(bytes(range(16)), '"paid"')
     first = digest(
         NO_DIGEST,
@@ -46,7 +46,7 @@ def test_the_worked_example_comes_out_in_this_code() -> None:
     }
 
 
-def test_the_worked_example_of_format_2_comes_out_in_this_code() -> None:
+def test_worked_example_of_format_2_matches_this_code() -> None:
     payload = payload_hash(bytes(range(16)), '"paid"').hex()
     reason = payload_hash(bytes(range(16, 32)), "Zahlung geprüft").hex()
     written = Digested(
@@ -67,7 +67,7 @@ def test_the_worked_example_of_format_2_comes_out_in_this_code() -> None:
 
 
 @pytest.mark.parametrize("document", [FORMAT, FORMAT_2], ids=["1", "2"])
-def test_the_worked_example_comes_out_without_this_code(document: str) -> None:
+def test_worked_example_is_reproduced_without_this_code(document: str) -> None:
     first, second = after("<!-- example -->", document).splitlines()
     hashes = documented(document)
     assert hashlib.sha256(bytes(range(16)) + b'"paid"').hexdigest() == hashes["payload hash of version 1"]
@@ -76,11 +76,11 @@ def test_the_worked_example_comes_out_without_this_code(document: str) -> None:
     assert hashlib.sha256(second.encode()).hexdigest() == hashes["digest of version 2"]
 
 
-def test_the_auditors_own_check_agrees_with_a_store(store_of_0_1: Path) -> None:
+def test_auditors_script_verifies_a_store(store_of_0_1: Path) -> None:
     assert audit(FORMAT)(str(store_of_0_1)) == 7
 
 
-def test_the_auditors_own_check_of_format_2_agrees_with_stores_of_both_formats(
+def test_auditors_script_of_format_2_verifies_stores_of_both_formats(
     store: Path, store_of_0_1: Path, mixed_store: Path
 ) -> None:
     assert audit(FORMAT_2)(str(store)) == 7
@@ -100,7 +100,7 @@ TAMPERINGS = [
 
 
 @pytest.mark.parametrize("tampering", [it for it in TAMPERINGS if "based_on" not in it])
-def test_the_auditors_own_check_finds_what_was_changed(store_of_0_1: Path, tampering: str) -> None:
+def test_auditors_script_finds_changed_columns(store_of_0_1: Path, tampering: str) -> None:
     execute(store_of_0_1, tampering)
     with pytest.raises(SystemExit):
         audit(FORMAT)(str(store_of_0_1))
@@ -108,7 +108,7 @@ def test_the_auditors_own_check_finds_what_was_changed(store_of_0_1: Path, tampe
 
 @pytest.mark.parametrize("tampering", TAMPERINGS)
 @pytest.mark.parametrize("of", ["store", "store_of_0_1"])
-def test_the_auditors_own_check_of_format_2_finds_what_was_changed(
+def test_auditors_script_of_format_2_finds_changed_columns(
     request: pytest.FixtureRequest, of: str, tampering: str
 ) -> None:
     path = request.getfixturevalue(of)
@@ -118,44 +118,44 @@ def test_the_auditors_own_check_of_format_2_finds_what_was_changed(
 
 
 @pytest.mark.parametrize("document", [FORMAT, FORMAT_2], ids=["1", "2"])
-def test_the_auditors_own_check_finds_a_forged_value_next_to_the_true_hash(store_of_0_1: Path, document: str) -> None:
+def test_auditors_script_finds_a_forged_value_next_to_the_true_hash(store_of_0_1: Path, document: str) -> None:
     redact(store_of_0_1, "payload", "salt", forged='"forged"')
     with pytest.raises(SystemExit):
         audit(document)(str(store_of_0_1))
 
 
 @pytest.mark.parametrize("document", [FORMAT, FORMAT_2], ids=["1", "2"])
-def test_the_auditors_own_check_accepts_a_redacted_payload(store_of_0_1: Path, document: str) -> None:
+def test_auditors_script_accepts_a_redacted_payload(store_of_0_1: Path, document: str) -> None:
     redact(store_of_0_1, "payload", "salt")
     assert audit(document)(str(store_of_0_1)) == 7
 
 
-def test_the_auditors_own_check_of_format_2_accepts_redacted_texts(store: Path) -> None:
+def test_auditors_script_of_format_2_accepts_redacted_texts(store: Path) -> None:
     redact(store, "payload", "salt")
     redact(store, "reason", "reason_salt")
     assert audit(FORMAT_2)(str(store)) == 7
 
 
-def test_the_documented_columns_of_the_views_are_those_there_are() -> None:
+def test_documented_columns_of_the_views_are_the_actual_ones() -> None:
     for view in VIEWS:
         table = STORE.split(f"**`{view.name}`**")[1].split("**`")[0]
         assert columns_of(table) == list(view.columns)
 
 
 @pytest.mark.parametrize(("name", "columns"), [("leases", LEASE_COLUMNS), ("losses", Loss._fields)])
-def test_the_documented_columns_of_leases_are_those_there_are(store: Path, name: str, columns: tuple[str, ...]) -> None:
+def test_documented_columns_of_leases_are_the_actual_ones(store: Path, name: str, columns: tuple[str, ...]) -> None:
     connection = sqlite3.connect(store)
     there = [column[1] for column in connection.execute(f"PRAGMA table_info({name})")]
     connection.close()
     assert columns_of(STORE.split(f"**`{name}`**")[1].split("**`")[0]) == there == list(columns)
 
 
-def test_the_documented_parts_of_a_claim_are_those_there_are() -> None:
+def test_documented_parts_of_a_claim_are_the_actual_ones() -> None:
     for part in (Grant, Ticket, PastHold):
         assert f"`[{', '.join(part._fields)}]`" in STORE
 
 
-def test_a_hook_can_tell_a_live_claim_with_nothing_but_sqlite(store: Path) -> None:
+def test_hook_can_detect_a_live_claim_with_nothing_but_sqlite(store: Path) -> None:
     """As docs/store.md says it: the deadline lies ahead on this machine's clock, in this boot."""
     connection = sqlite3.connect(f"file:{store}?mode=ro", uri=True)
     boot = connection.execute("SELECT value FROM meta WHERE name = 'boot_id'").fetchone()[0]
@@ -167,7 +167,7 @@ def test_a_hook_can_tell_a_live_claim_with_nothing_but_sqlite(store: Path) -> No
     assert 200 < left <= 300
 
 
-def test_the_documented_columns_of_the_log_are_those_there_are() -> None:
+def test_documented_columns_of_the_log_are_the_actual_ones() -> None:
     tables = [it.split("## The row")[1].split("## The digest")[0] for it in (FORMAT, FORMAT_2)]
     assert columns_of("".join(tables)) == re.findall(r"^    ([a-z_]+) [A-Z]", CREATE_EVENTS, re.MULTILINE)
 

@@ -55,12 +55,12 @@ TOLD = {
 }
 
 
-def test_every_example_is_told_of_here() -> None:
+def test_every_example_has_a_test() -> None:
     assert {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.glob("*/*.py")} == set(TOLD)
 
 
 @pytest.mark.parametrize("example", TOLD)
-def test_an_example_comes_out_as_told(example: str, tmp_path: Path) -> None:
+def test_example_prints_the_documented_output(example: str, tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, str(EXAMPLES / example)], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
     )
@@ -70,7 +70,7 @@ def test_an_example_comes_out_as_told(example: str, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_that_died_left_all_that_its_agents_did_and_the_next_one_goes_on(tmp_path: Path) -> None:
+def test_crashed_example_run_keeps_its_work_and_the_next_run_continues(tmp_path: Path) -> None:
     place = tmp_path / "state.db"
     with pytest.raises(ConnectionError):
         network.first_run(place)
@@ -81,7 +81,7 @@ def test_a_run_that_died_left_all_that_its_agents_did_and_the_next_one_goes_on(t
     assert network.second_run(place)
 
 
-def test_the_reviewer_says_what_it_waits_for_and_goes_on_when_it_is_there(tmp_path: Path) -> None:
+def test_reviewer_example_names_what_it_waits_for_and_then_continues(tmp_path: Path) -> None:
     with nats_server(tmp_path / "nats") as server, StateStore(tmp_path / "state.db") as store:
         store.claim("src/a.md", agent="ann")
         store.release("src/a.md", agent="ann", outcome="modified", note="two links")

@@ -24,11 +24,11 @@ PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 
 @pytest.mark.parametrize("version", ["1.29", "1.33"])
 @pytest.mark.parametrize("kind", PARTS)
-def test_kubernetes_knows_every_field(kind: str, version: str) -> None:
+def test_kubernetes_schema_accepts_every_field(kind: str, version: str) -> None:
     kubernetes_validate.validate(PARTS[kind], version, strict=True)
 
 
-def test_its_arguments_and_variables_are_options_of_holdlog(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manifest_arguments_and_variables_are_options_of_holdlog(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in CONTAINER["env"]:
         monkeypatch.setenv(variable["name"], "postgresql://holdlog@db.example/team")
     options = parsed(CONTAINER["args"])
@@ -38,14 +38,14 @@ def test_its_arguments_and_variables_are_options_of_holdlog(monkeypatch: pytest.
     assert options.drain_seconds + 10 < POD["terminationGracePeriodSeconds"]
 
 
-def test_secrets_come_from_a_secret_and_nowhere_else() -> None:
+def test_manifest_takes_secrets_from_a_kubernetes_secret_only() -> None:
     for variable in CONTAINER["env"]:
         assert variable["valueFrom"]["secretKeyRef"]["name"] == "holdlog"
     assert "Secret" not in PARTS
     assert not re.search(r"postgresql://\S+:[^…@]+@", TEXT)
 
 
-def test_probes_ask_for_paths_that_are_there_and_wait_longer_than_the_server_does() -> None:
+def test_probes_use_existing_paths_and_wait_longer_than_the_server() -> None:
     served = document([Route(path, lambda request: None) for path in DESCRIBED])["paths"]
     for name in PROBES:
         probe = CONTAINER[name]
@@ -57,7 +57,7 @@ def test_probes_ask_for_paths_that_are_there_and_wait_longer_than_the_server_doe
     assert CONTAINER["readinessProbe"]["httpGet"]["path"] == "/readyz"
 
 
-def test_the_server_has_no_rights_that_it_does_not_need() -> None:
+def test_server_has_no_unneeded_rights() -> None:
     user, group = instruction("USER").split(":")
     assert POD["securityContext"] == {
         "runAsNonRoot": True,
@@ -74,13 +74,13 @@ def test_the_server_has_no_rights_that_it_does_not_need() -> None:
     assert not POD.keys() & {"hostNetwork", "hostPID", "hostIPC"}
 
 
-def test_the_service_of_its_own_name_does_not_change_its_port() -> None:
+def test_service_named_holdlog_does_not_change_its_port() -> None:
     """Kubernetes would set HOLDLOG_PORT=tcp://…"""
     assert PARTS["Service"]["metadata"]["name"] == "holdlog"
     assert POD["enableServiceLinks"] is False
 
 
-def test_all_parts_mean_the_same_pods() -> None:
+def test_all_objects_select_the_same_pods() -> None:
     labels = PARTS["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert PARTS["Deployment"]["spec"]["selector"]["matchLabels"] == labels
     assert PARTS["Service"]["spec"]["selector"] == labels

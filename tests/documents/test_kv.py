@@ -27,7 +27,9 @@ def told() -> list[tuple[str, list[str]]]:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_what_curl_is_told_to_send_is_answered_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_curl_commands_of_the_document_get_the_documented_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)  # in no worktree of ours, where paths would have the prefix of that
     commands = told()
     assert len(commands) == 13

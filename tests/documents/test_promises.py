@@ -14,7 +14,7 @@ NAMED = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PROMISES)
 
 
 @pytest.mark.parametrize(("file", "test"), NAMED, ids=[test for _, test in NAMED])
-def test_a_named_test_exists(file: str, test: str) -> None:
+def test_promised_test_exists(file: str, test: str) -> None:
     assert test in functions_of(file)
 
 
@@ -24,7 +24,7 @@ def functions_of(file: str) -> frozenset[str]:
     return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-def test_every_promise_names_a_test_or_says_that_it_is_not_kept_yet() -> None:
+def test_every_promise_names_a_test_or_is_marked_as_not_kept_yet() -> None:
     assert len(SECTIONS) == 14
     for promise, text in SECTIONS:
         assert "`tests/" in text or text.strip().startswith("**Not yet.**"), promise

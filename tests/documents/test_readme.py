@@ -37,7 +37,7 @@ def commands(text: str) -> Iterator[list[str]]:
                 yield words
 
 
-def test_the_python_runs_and_prints_what_its_comments_say(tmp_path: Path) -> None:
+def test_readme_python_runs_and_prints_what_its_comments_state(tmp_path: Path) -> None:
     for block in blocks("python"):
         told = re.findall(r"print\(.*\)  # (.*)$", block, re.MULTILINE)
         done = subprocess.run(
@@ -47,14 +47,14 @@ def test_the_python_runs_and_prints_what_its_comments_say(tmp_path: Path) -> Non
         assert done.stdout.splitlines() == told
 
 
-def test_the_library_fits_the_lines_it_promises() -> None:
+def test_library_example_fits_the_promised_number_of_lines() -> None:
     first, second, threads = blocks("python")
     assert len(first.splitlines()) <= 25
     assert len(second.splitlines()) <= 15
     assert len(threads.splitlines()) <= 12
 
 
-def test_the_commands_run_in_their_order(tmp_path: Path) -> None:
+def test_readme_commands_run_in_their_order(tmp_path: Path) -> None:
     environment = os.environ | {"HOLDLOG_DB": str(tmp_path / "state.db"), "HOME": str(tmp_path)}
     block = README.split("<!-- run -->")[1].split("```")[1]
     lines = list(commands(f"```{block}```\n"))
@@ -86,7 +86,7 @@ def _command_at(given: list[str], names: frozenset[str]) -> int:
     return next(index for index, word in enumerate(given) if word in names)
 
 
-def test_every_configuration_starts_holdlog() -> None:
+def test_every_documented_configuration_starts_holdlog() -> None:
     configurations: list[dict[str, Any]] = [json.loads(block) for block in blocks("json")]
     configurations += [tomllib.loads(block) for block in blocks("toml")]
     keys = ("mcpServers", "servers", "mcp_servers")
@@ -98,7 +98,7 @@ def test_every_configuration_starts_holdlog() -> None:
     assert {"permissions": {"allow": ["mcp__holdlog__*"]}} in configurations
 
 
-async def test_the_answers_are_real() -> None:
+async def test_readme_answers_are_real() -> None:
     """A call that is not answered in the next line stands in line: its answer comes after those of the next call."""
     lines = README.split("<!-- transcript -->")[1].split("```")[1].splitlines()[1:]
     assert sum(line.startswith("holdlog_") for line in lines) == sum(line.startswith("{") for line in lines) == 7
@@ -145,6 +145,6 @@ def assert_alike(told: Any, real: Any) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_link_within_the_repository_leads_somewhere(document: Path) -> None:
+def test_every_link_within_the_repository_resolves(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?://|#)([^)#\s]+)", document.read_text()):
         assert (document.parent / target).exists(), target

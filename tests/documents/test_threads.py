@@ -8,7 +8,7 @@ from pathlib import Path
 DOCUMENT = (Path(__file__).parents[2] / "docs/threads.md").read_text()
 
 
-def test_the_python_runs_and_prints_what_its_comments_say(tmp_path: Path) -> None:
+def test_threads_document_python_runs_and_prints_what_its_comments_state(tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", DOCUMENT, re.DOTALL | re.MULTILINE)
     assert blocks
     for block in blocks:

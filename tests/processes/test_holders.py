@@ -128,12 +128,12 @@ MORE: Final = (
 
 
 @pytest.mark.parametrize(("kind", "end", "token"), [*LIVE, *WITH_TOKEN[:2], *ENDED, *slow(*WITH_TOKEN[2:], *MORE)])
-def test_a_claim_is_only_for_its_holder(world: World, kind: str, end: str | None, token: str | None) -> None:
+def test_claim_belongs_to_its_holder_alone(world: World, kind: str, end: str | None, token: str | None) -> None:
     prove(world, kind, end, token, every=False)
 
 
 @pytest.mark.parametrize(("kind", "end", "token"), slow(*LIVE, *WITH_TOKEN, *ENDED, *MORE))
-def test_a_claim_is_only_for_its_holder_whoever_calls(
+def test_claim_belongs_to_its_holder_alone_for_every_caller(
     world: World, kind: str, end: str | None, token: str | None
 ) -> None:
     prove(world, kind, end, token, every=True)
@@ -146,7 +146,7 @@ def test_a_claim_is_only_for_its_holder_whoever_calls(
         *slow(*LIVE, *WITH_TOKEN, *(it for it in (*ENDED, *MORE) if it != ("library option", "kill", None))),
     ],
 )
-def test_in_postgres_a_claim_is_only_for_its_holder(
+def test_claim_in_postgres_belongs_to_its_holder_alone(
     postgres_world: World, kind: str, end: str | None, token: str | None
 ) -> None:
     prove(postgres_world, kind, end, token, every=False)

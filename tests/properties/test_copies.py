@@ -45,7 +45,7 @@ COMMANDS: st.SearchStrategy[AnyCommand] = st.one_of(
 @pytest.mark.parametrize("kinds", [("file", "schema", "file"), ("schema", "file", "schema")], ids="-to-".join)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=st.lists(COMMANDS, max_size=25))
-def test_a_history_copied_there_and_back_is_equal_at_every_position(
+def test_history_copied_back_and_forth_is_equal_at_every_position(
     kinds: tuple[str, str, str], history: list[AnyCommand], postgres_server: str
 ) -> None:
     with TemporaryDirectory() as folder, places(Path(folder), postgres_server) as somewhere:

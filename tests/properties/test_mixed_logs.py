@@ -62,7 +62,7 @@ def test_a_log_of_both_formats_verifies_in_memory(steps: list[Step]) -> None:
 @pytest.mark.parametrize("kinds", [("file", "schema"), ("schema", "file")], ids="-to-".join)
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS, seal=st.booleans(), redacted=st.lists(st.tuples(st.integers(1, 25), st.booleans()), max_size=3))
-def test_a_log_of_both_formats_verifies_wherever_it_goes(
+def test_log_of_both_formats_verifies_in_every_store(
     kinds: tuple[str, str], steps: list[Step], seal: bool, redacted: list[tuple[int, bool]], postgres_server: str
 ) -> None:
     with TemporaryDirectory() as folder, places(Path(folder), postgres_server) as somewhere:

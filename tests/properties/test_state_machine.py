@@ -415,11 +415,11 @@ def _all(reader: Any, namespace: str) -> list[Any]:
 MACHINE = settings(max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def test_stores_in_memory_and_in_a_file_say_what_the_dictionary_says() -> None:
+def test_stores_in_memory_and_in_a_file_match_a_dictionary() -> None:
     run_state_machine_as_test(Stores, settings=MACHINE)  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("examples", [6, *slow(400)])
-def test_a_store_in_postgres_says_the_same(postgres: str, examples: int) -> None:
+def test_store_in_postgres_matches_a_dictionary(postgres: str, examples: int) -> None:
     more = settings(MACHINE, max_examples=examples)
     run_state_machine_as_test(partial(Stores, postgres), settings=more)  # type: ignore[no-untyped-call]

@@ -64,7 +64,7 @@ def doctored(path: Path, *statements: str) -> None:
     connection.close()
 
 
-def test_a_sound_store_is_found_sound(path: Path) -> None:
+def test_doctor_reports_a_sound_store_as_sound(path: Path) -> None:
     found = look(path)
     assert bad(path) == {}
     assert "9 events, 2 records (1 deleted)" in found["contents"].text
@@ -74,7 +74,7 @@ def test_a_sound_store_is_found_sound(path: Path) -> None:
     assert found["versions"].text == "of 5 streams, without a gap"
 
 
-def test_who_holds_and_who_waits_is_counted(path: Path) -> None:
+def test_doctor_counts_holders_and_waiters(path: Path) -> None:
     with StateStore(path) as store:
         store.claim("src/a b.py", agent="bob", wait_seconds=0.01)
         store.claim("custom://deploy", agent="ann", mode="shared")
@@ -84,7 +84,7 @@ def test_who_holds_and_who_waits_is_counted(path: Path) -> None:
     assert look(path)["leases"].text == "2 claims held, 2 agents wait"
 
 
-def test_a_grant_without_a_lease_is_told_and_no_fault(path: Path) -> None:
+def test_doctor_lists_a_grant_without_a_lease_as_no_fault(path: Path) -> None:
     doctored(path, "DELETE FROM leases")
     found = look(path)["leases"]
     assert found.level == "ok"
@@ -102,7 +102,7 @@ def test_a_grant_without_a_lease_is_told_and_no_fault(path: Path) -> None:
         ("UPDATE leases SET principal = 'eve'", "src/a b.py@1"),
     ],
 )
-def test_a_lease_that_fits_no_claim_is_a_mild_finding(path: Path, damage: str, named: str) -> None:
+def test_doctor_reports_a_lease_without_a_claim_as_minor(path: Path, damage: str, named: str) -> None:
     doctored(path, damage)
     found = look(path)["leases"]
     assert found.level == "warn"
@@ -110,7 +110,7 @@ def test_a_lease_that_fits_no_claim_is_a_mild_finding(path: Path, damage: str, n
     assert bad(path) == {}
 
 
-def test_an_empty_store_is_found_sound(tmp_path: Path) -> None:
+def test_doctor_reports_an_empty_store_as_sound(tmp_path: Path) -> None:
     StateStore(tmp_path / "state.db").close()
     assert bad(tmp_path / "state.db") == {}
 
@@ -189,19 +189,19 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_each_kind_of_damage_is_found_and_named_for_what_it_is(path: Path, damage: str) -> None:
+def test_doctor_identifies_each_kind_of_damage(path: Path, damage: str) -> None:
     wrong, statement = DAMAGES[damage]
     doctored(path, statement)
     assert sorted(bad(path)) == wrong
 
 
-def test_a_finding_names_the_event_and_the_row(path: Path) -> None:
+def test_finding_of_the_doctor_names_event_and_row(path: Path) -> None:
     doctored(path, EVENT.format("session = 'eve'"), "UPDATE current SET updated_by = 'eve', live = 0 WHERE key = 'a'")
     assert bad(path)["digests"] == "1 do not verify: record:n/a@2"
     assert bad(path)["views"].endswith("current and the log differ in live, updated_by of record:n/a")
 
 
-def test_many_faults_make_one_line(path: Path) -> None:
+def test_doctor_summarises_many_faults_in_one_line(path: Path) -> None:
     with StateStore(path) as store:
         for number in range(20):
             store.set("many", f"k{number:02}", number, updated_by="ann")
@@ -210,7 +210,7 @@ def test_many_faults_make_one_line(path: Path) -> None:
     assert bad(path)["views"].endswith("and 17 more")
 
 
-def test_what_stands_in_a_damaged_row_cannot_write_lines_of_its_own(path: Path) -> None:
+def test_contents_of_a_damaged_row_cannot_forge_lines_of_the_doctor(path: Path) -> None:
     doctored(
         path,
         "UPDATE stored_events SET topic = 'x' || char(10, 27) || '[31m' WHERE rowid = 3",
@@ -221,7 +221,7 @@ def test_what_stands_in_a_damaged_row_cannot_write_lines_of_its_own(path: Path) 
     assert all(text.isprintable() for text in found.values())
 
 
-def test_a_redacted_value_is_no_damage_to_the_chain(path: Path) -> None:
+def test_doctor_accepts_a_redacted_value_in_the_chain(path: Path) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     [(salt, payload)] = connection.execute("SELECT salt, payload FROM stored_events WHERE rowid = 3")
     connection.execute(
@@ -232,7 +232,7 @@ def test_a_redacted_value_is_no_damage_to_the_chain(path: Path) -> None:
     assert bad(path) == {}
 
 
-def test_overwritten_pages_are_found(path: Path) -> None:
+def test_doctor_finds_overwritten_pages(path: Path) -> None:
     with StateStore(path) as store:
         for number in range(200):
             store.set("many", f"k{number}", "x" * 500, updated_by="ann")
@@ -244,24 +244,24 @@ def test_overwritten_pages_are_found(path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"no database" * 1000, b"", b"SQLite format 3\0"])
-def test_a_file_of_another_kind_is_told(tmp_path: Path, content: bytes) -> None:
+def test_doctor_reports_a_file_of_another_kind(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "state.db"
     path.write_bytes(content)
     assert "file" in bad(path)
     assert path.read_bytes() == content
 
 
-def test_an_agenthold_file_is_called_by_its_name(tmp_path: Path) -> None:
+def test_doctor_recognises_an_agenthold_file(tmp_path: Path) -> None:
     doctored(tmp_path / "state.db", "CREATE TABLE state_records (a)", "CREATE TABLE state_history (a)")
     assert "agenthold" in bad(tmp_path / "state.db")["file"]
 
 
-def test_where_nothing_is_nothing_is_made(tmp_path: Path) -> None:
+def test_doctor_does_not_create_a_missing_store(tmp_path: Path) -> None:
     assert "there is no store" in bad(tmp_path / "state.db")["file"]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_newer_schemas_are_told(path: Path) -> None:
+def test_doctor_reports_newer_schemas(path: Path) -> None:
     doctored(path, f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR + 1}")
     assert look(path)["schema"].level == "warn"
     doctored(path, f"PRAGMA user_version = {(MAJOR + 1) * MINORS_PER_MAJOR}")
@@ -269,34 +269,34 @@ def test_newer_schemas_are_told(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["state.db", "state.db.gate"])
-def test_files_that_others_may_reach_are_bad(path: Path, name: str) -> None:
+def test_doctor_reports_files_that_others_can_access_as_bad(path: Path, name: str) -> None:
     (path.parent / name).chmod(0o755)
     found = look(path)["permissions"]
     assert found.level == "bad"
     assert "0755" in found.text
 
 
-def test_a_folder_that_others_may_read_is_a_warning(path: Path) -> None:
+def test_doctor_warns_of_a_folder_that_others_can_read(path: Path) -> None:
     path.parent.chmod(0o755)
     found = look(path)["permissions"]
     assert found.level == "warn"
     assert "0755" in found.text
 
 
-def test_a_rebuild_that_did_not_end_is_told(path: Path) -> None:
+def test_doctor_reports_an_unfinished_rebuild(path: Path) -> None:
     doctored(path, "CREATE TABLE claims_rebuilt (resource)")
     assert look(path)["rebuild"].level == "warn"
     assert bad(path) == {}
 
 
-def test_looking_changes_nothing(path: Path) -> None:
+def test_doctor_changes_nothing(path: Path) -> None:
     doctored(path, "DELETE FROM current WHERE key = 'a'")
     before = path.read_bytes()
     assert "views" in bad(path)
     assert path.read_bytes() == before
 
 
-def test_servers_may_use_the_store_and_hold_its_locks_meanwhile(path: Path) -> None:
+def test_doctor_runs_while_servers_use_the_store_and_hold_its_locks(path: Path) -> None:
     with StateStore(path) as store:
         store.set("n", "new", 1, updated_by="ann")
         writing = sqlite3.connect(path, isolation_level=None)
@@ -307,7 +307,7 @@ def test_servers_may_use_the_store_and_hold_its_locks_meanwhile(path: Path) -> N
         writing.close()
 
 
-def test_what_is_written_while_the_doctor_looks_is_not_seen(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_ignores_what_is_written_while_it_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "PROGRESS_EVERY", 1)
     with StateStore(path) as store:
         written: list[int] = []
@@ -323,7 +323,7 @@ def test_what_is_written_while_the_doctor_looks_is_not_seen(path: Path, monkeypa
     assert bad(path) == {}
 
 
-def test_who_is_connected_is_told(path: Path) -> None:
+def test_doctor_lists_connected_agents(path: Path) -> None:
     presence = announce(path, "s-1", "mcp stdio: claude")
     assert f"mcp stdio: claude, process {os.getpid()}" in look(path)["connected"].text
     presence.close()
@@ -331,7 +331,7 @@ def test_who_is_connected_is_told(path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's /proc")
-def test_processes_that_have_the_file_open_are_told_also_when_they_are_none_of_ours(path: Path) -> None:
+def test_doctor_lists_foreign_processes_that_have_the_file_open(path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", OPEN_IT, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as one:
@@ -359,7 +359,7 @@ def test_processes_that_have_the_file_open_are_told_also_when_they_are_none_of_o
         ((4, 0, 0), False),
     ],
 )
-def test_the_versions_of_sqlite_with_the_bug_are_known(version: tuple[int, int, int], bug: bool) -> None:
+def test_doctor_knows_the_sqlite_versions_with_the_bug(version: tuple[int, int, int], bug: bool) -> None:
     assert has_wal_reset_bug(version) is bug
 
 
@@ -375,7 +375,7 @@ def run(path: Path, as_json: bool = False) -> int:
     return code
 
 
-def test_the_command_says_one_line_per_finding_and_fails_when_one_is_bad(
+def test_doctor_command_prints_one_line_per_finding_and_fails_on_a_bad_one(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(path) == 0
@@ -391,7 +391,7 @@ def test_the_command_says_one_line_per_finding_and_fails_when_one_is_bad(
     assert "✗ views" in capsys.readouterr().out
 
 
-def test_the_command_speaks_json(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_command_prints_json(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(path, as_json=True) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["sound"] is True
@@ -401,20 +401,20 @@ def test_the_command_speaks_json(path: Path, capsys: pytest.CaptureFixture[str])
     assert json.loads(capsys.readouterr().out)["sound"] is False
 
 
-def test_the_doctor_says_what_digests_that_verify_do_not_prove(path: Path) -> None:
+def test_doctor_states_what_verified_digests_do_not_prove(path: Path) -> None:
     assert look(path)["digests"].level == "ok"
     assert "not an unchanged one" in look(path)["proof"].text
     assert "removed the newest events" in look(path)["proof"].text
 
 
-def test_digests_that_do_not_verify_are_followed_by_no_word_about_proof(path: Path) -> None:
+def test_doctor_omits_the_note_about_proof_when_digests_do_not_verify(path: Path) -> None:
     doctored(path, "UPDATE stored_events SET at = at + 1 WHERE rowid = 1")
     assert look(path)["digests"].level == "bad"
     assert "proof" not in look(path)
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_the_command_line_says_what_digests_do_not_prove(path: Path, options: tuple[str, ...]) -> None:
+def test_doctor_command_states_what_digests_do_not_prove(path: Path, options: tuple[str, ...]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "holdlog", "doctor", "--db", str(path), *options],
         capture_output=True,

@@ -95,7 +95,9 @@ SAME = ("positions", "versions", "times", "digests", "events", "views", "leases"
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_each_kind_of_damage_is_told_as_of_a_file(kind: InDatabase, file: InFile, damage: str) -> None:
+def test_doctor_identifies_each_kind_of_damage_in_postgres_as_in_a_file(
+    kind: InDatabase, file: InFile, damage: str
+) -> None:
     for each in (kind, file):
         each.doctored(DAMAGES[damage])
     found, expected = kind.look(), file.look()
@@ -104,7 +106,7 @@ def test_each_kind_of_damage_is_told_as_of_a_file(kind: InDatabase, file: InFile
     assert kind.bad() or damage in ("a lease of nothing", "no leases")
 
 
-def test_answers_and_refusals_that_are_kept_are_counted(kind: InDatabase, file: InFile) -> None:
+def test_doctor_counts_stored_responses_and_refusals(kind: InDatabase, file: InFile) -> None:
     for each in (kind, file):
         with StateStore(each.place) as store:
             with pytest.raises(ConflictError):
@@ -113,7 +115,7 @@ def test_answers_and_refusals_that_are_kept_are_counted(kind: InDatabase, file: 
         assert each.look()["kept"].text == "answers to 1 requests, 1 refusals"
 
 
-def test_a_sound_store_is_found_sound(kind: InDatabase) -> None:
+def test_doctor_reports_a_sound_store_in_postgres_as_sound(kind: InDatabase) -> None:
     found = kind.look()
     assert kind.bad() == {}
     assert [name for name in found if found[name].level == "warn"] == ["durability"]  # fsync is off in tests
@@ -124,12 +126,12 @@ def test_a_sound_store_is_found_sound(kind: InDatabase) -> None:
     assert found["schema"].text == "3"
 
 
-def test_an_empty_store_is_found_sound(postgres: str) -> None:
+def test_doctor_reports_an_empty_store_in_postgres_as_sound(postgres: str) -> None:
     open_postgres(postgres).close()
     assert InDatabase(postgres).bad() == {}
 
 
-def test_a_server_that_does_not_sync_is_told_with_what_it_means(kind: InDatabase) -> None:
+def test_doctor_reports_a_server_without_fsync_and_its_effect(kind: InDatabase) -> None:
     told = kind.look()["durability"]
     assert told.level == "warn"
     assert told.text.startswith("fsync is off")
@@ -163,7 +165,7 @@ def test_a_server_that_does_not_sync_is_told_with_what_it_means(kind: InDatabase
         ("DROP TABLE stored_events", "table stored_events"),
     ],
 )
-def test_tables_and_indexes_that_are_missing_are_named(kind: InDatabase, damage: str, missing: str) -> None:
+def test_doctor_names_missing_tables_and_indexes(kind: InDatabase, damage: str, missing: str) -> None:
     kind.doctored(damage)
     found = kind.look()
     assert found["tables"].level == "bad"
@@ -171,7 +173,7 @@ def test_tables_and_indexes_that_are_missing_are_named(kind: InDatabase, damage:
     assert "connected" in found
 
 
-def test_an_event_a_row_and_a_table_are_found_at_once(kind: InDatabase) -> None:
+def test_doctor_finds_a_damaged_event_row_and_table_at_once(kind: InDatabase) -> None:
     kind.doctored("DROP TABLE claims", EVENT.format("session = 'eve'"), "DELETE FROM current WHERE key = 'a'")
     assert kind.bad()["digests"] == "1 do not verify: record:n/a@2"
     assert kind.bad()["views"].startswith(
@@ -179,7 +181,7 @@ def test_an_event_a_row_and_a_table_are_found_at_once(kind: InDatabase) -> None:
     )
 
 
-def test_another_schema_is_told_and_no_more_is_judged(kind: InDatabase) -> None:
+def test_doctor_reports_another_schema_version_and_stops(kind: InDatabase) -> None:
     kind.doctored("UPDATE meta SET value = '4' WHERE name = 'major'")
     found = kind.look()
     assert found["schema"].text == "the store has schema 4, this holdlog knows 3; upgrade holdlog"
@@ -187,13 +189,13 @@ def test_another_schema_is_told_and_no_more_is_judged(kind: InDatabase) -> None:
     assert "digests" not in found
 
 
-def test_a_rebuild_that_did_not_end_is_told(kind: InDatabase) -> None:
+def test_doctor_reports_an_unfinished_rebuild_in_postgres(kind: InDatabase) -> None:
     kind.doctored("INSERT INTO meta VALUES ('rebuild', 'x')")
     assert kind.look()["rebuild"].level == "warn"
     assert kind.bad() == {}
 
 
-def test_a_redacted_value_is_no_damage_to_the_chain(kind: InDatabase) -> None:
+def test_doctor_accepts_a_redacted_value_in_postgres(kind: InDatabase) -> None:
     [(salt, payload)] = kind.ask("SELECT salt, payload FROM stored_events WHERE notification_id = 3")
     with kind.connect() as connection:
         connection.execute(
@@ -203,7 +205,7 @@ def test_a_redacted_value_is_no_damage_to_the_chain(kind: InDatabase) -> None:
     assert kind.bad() == {}
 
 
-def test_looking_changes_nothing_and_needs_no_right_to(kind: InDatabase) -> None:
+def test_doctor_changes_nothing_in_postgres_and_needs_no_right_to_write(kind: InDatabase) -> None:
     kind.doctored("DELETE FROM current WHERE key = 'a'")
     before = (kind.views(), kind.all_tables(), kind.ask("SELECT pg_current_wal_insert_lsn() IS NOT NULL"))
     reading = InDatabase(f"{kind.place}&options=-c%20default_transaction_read_only%3Don")
@@ -211,7 +213,7 @@ def test_looking_changes_nothing_and_needs_no_right_to(kind: InDatabase) -> None
     assert (kind.views(), kind.all_tables(), kind.ask("SELECT pg_current_wal_insert_lsn() IS NOT NULL")) == before
 
 
-def test_servers_may_write_and_hold_the_logs_lock_meanwhile(kind: InDatabase) -> None:
+def test_doctor_runs_while_servers_of_postgres_write_and_hold_the_log_lock(kind: InDatabase) -> None:
     with kind.connect() as writing:
         writing.execute("BEGIN")
         writing.execute("LOCK TABLE stored_events IN EXCLUSIVE MODE")
@@ -219,7 +221,9 @@ def test_servers_may_write_and_hold_the_logs_lock_meanwhile(kind: InDatabase) ->
         assert kind.bad() == {}
 
 
-def test_what_is_written_while_the_doctor_looks_is_not_seen(kind: InDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_of_postgres_ignores_what_is_written_while_it_runs(
+    kind: InDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(audit, "PROGRESS_EVERY", 1)
     with StateStore(kind.place) as store:
         written: list[int] = []
@@ -235,7 +239,7 @@ def test_what_is_written_while_the_doctor_looks_is_not_seen(kind: InDatabase, mo
     assert kind.bad() == {}
 
 
-def test_views_of_many_rows_are_compared_in_parts(kind: InDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_compares_views_of_many_rows_in_parts(kind: InDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "MAX_COMPARED", 3)
     with StateStore(kind.place) as store:
         for number in range(20):
@@ -247,7 +251,7 @@ def test_views_of_many_rows_are_compared_in_parts(kind: InDatabase, monkeypatch:
     assert kind.bad()["views"].startswith(f"{17 + 6} are not")
 
 
-def test_who_is_connected_to_this_store_is_told(kind: InDatabase, postgres_server: str) -> None:
+def test_doctor_lists_agents_connected_to_this_store_in_postgres(kind: InDatabase, postgres_server: str) -> None:
     assert kind.look()["connected"].text == "0 servers"
     other = InDatabase(f"{kind.place}x")
     try:
@@ -263,15 +267,13 @@ def test_who_is_connected_to_this_store_is_told(kind: InDatabase, postgres_serve
             connection.execute(f'DROP SCHEMA "{str(other.place).rpartition("=")[2]}" CASCADE')
 
 
-def test_few_free_connections_are_told(kind: InDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_few_free_connections(kind: InDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     assert kind.look()["connections"].level == "ok"
     monkeypatch.setattr(doctor, "FEW_CONNECTIONS", 1_000_000)
     assert kind.look()["connections"].level == "warn"
 
 
-def test_a_connection_that_is_lost_in_the_middle_is_told_for_what_it_is(
-    kind: InDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_reports_a_connection_lost_while_it_runs(kind: InDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "PROGRESS_EVERY", 1)
 
     def cut(done: int, total: int) -> None:
@@ -289,13 +291,13 @@ def test_a_connection_that_is_lost_in_the_middle_is_told_for_what_it_is(
     "url",
     ["postgresql://nobody:SECRET@127.0.0.1:1/x", "postgresql://h:x/d?password=SECRET", "postgresql://h/x?schema="],
 )
-def test_a_database_that_does_not_answer_is_a_finding_without_the_password(url: str) -> None:
+def test_doctor_reports_a_silent_database_without_the_password(url: str) -> None:
     found = InDatabase(url).look()
     assert found["database"].level == "bad"
     assert "SECRET" not in str(found)
 
 
-def test_the_command_says_the_same_and_fails_when_something_is_bad(kind: InDatabase) -> None:
+def test_doctor_command_reports_the_same_for_postgres_and_fails_on_a_bad_one(kind: InDatabase) -> None:
     def holdlog(*arguments: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "holdlog", *arguments, "--db", str(kind.place)]
         return subprocess.run(command, capture_output=True, text=True, timeout=60)

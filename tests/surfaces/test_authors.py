@@ -60,7 +60,7 @@ def refused(engine: Engine, call: Any, caller: Caller, kind: type[Exception]) ->
     return engine.requests.refused(caught.value).body()  # type: ignore[arg-type]
 
 
-def test_an_author_is_shown_with_the_principal_where_that_says_more() -> None:
+def test_author_is_shown_with_the_principal_where_it_differs() -> None:
     assert author("root", "token:ci") == "root (token ci)"
     assert author("root", "jwt:ann@example.org") == "root (jwt ann@example.org)"
     assert author("root", "static") == "root (static token)"
@@ -79,12 +79,12 @@ def test_an_author_is_shown_with_the_principal_where_that_says_more() -> None:
         "root （token ci）",
     ],
 )
-def test_a_name_that_imitates_an_authenticated_one_is_quoted(name: str) -> None:
+def test_name_that_imitates_an_authenticated_one_is_quoted(name: str) -> None:
     assert author(name, None) == f'"{name}"'
     assert author(name, "token:ci") == f'"{name}" (token ci)'
 
 
-def test_the_log_quotes_every_name_that_imitates_an_authenticated_one(place: str) -> None:
+def test_log_quotes_every_name_that_imitates_an_authenticated_one(place: str) -> None:
     with closing(open_holdlog(place if "://" in place else Path(place))) as engine:
         engine.claim(engine.requests.claim("a", "ann"), engine.caller)
         engine.write(engine.requests.release("a", "x (jwt y)", note="x", forced=True), engine.caller)
@@ -119,7 +119,7 @@ def test_answers_about_values_name_the_principal(engine: Engine) -> None:
     assert calls.refused(missing.value).body()["principal"] == "jwt:ann@example.org"  # type: ignore[arg-type]
 
 
-def test_a_value_that_expired_keeps_the_principal_of_its_writer(engine: Engine) -> None:
+def test_value_that_expired_keeps_the_principal_of_its_writer(engine: Engine) -> None:
     calls = engine.requests
     engine.write(calls.set("n", "k", 1, "root", None, ttl_seconds=0.01), CI)
     until(lambda: not engine.read(calls.record("n", "k")).live)
@@ -159,7 +159,7 @@ def test_answers_about_claims_name_the_principals_of_holders_and_waiters(engine:
     assert (again["previous_holder"], again["previous_holder_principal"]) == ("root", "token:ci")
 
 
-def test_the_board_tells_namesakes_of_two_principals_apart(engine: Engine) -> None:
+def test_board_shows_namesakes_of_two_principals_separately(engine: Engine) -> None:
     calls = engine.requests
     engine.claim(calls.claim("a", "root"), CI)
     engine.claim(calls.claim("b", "root"), ANN)
@@ -175,7 +175,7 @@ def test_the_board_tells_namesakes_of_two_principals_apart(engine: Engine) -> No
     assert "agent_name" not in engine.read(calls.status("b")).body()
 
 
-def test_agents_have_a_row_for_each_session(place: str) -> None:
+def test_agents_have_one_row_per_session(place: str) -> None:
     where = place if "://" in place else Path(place)
     with closing(open_holdlog(where, what="first")) as one, closing(open_holdlog(where, what="second")) as two:
         one.claim(one.requests.claim("a", "ann"), one.caller)
@@ -196,7 +196,7 @@ def test_agents_have_a_row_for_each_session(place: str) -> None:
     assert f"process {os.getpid()}, second" in listed
 
 
-def test_a_row_of_a_session_marks_a_name_that_mixes_scripts(place: str) -> None:
+def test_row_of_a_session_marks_a_name_that_mixes_scripts(place: str) -> None:
     with closing(open_holdlog(place if "://" in place else Path(place))) as engine:
         engine.claim(engine.requests.claim("a", "\u0430nn"), engine.caller)
         engine.claim(engine.requests.claim("b", "анна"), engine.caller)
@@ -204,7 +204,7 @@ def test_a_row_of_a_session_marks_a_name_that_mixes_scripts(place: str) -> None:
     assert {it["agent"]: it.get("mixed_scripts") for it in rows} == {"\u0430nn": True, "анна": None}
 
 
-def test_a_ring_of_waiters_and_a_grant_from_the_queue_name_principals(engine: Engine) -> None:
+def test_deadlocks_and_grants_from_the_queue_name_principals(engine: Engine) -> None:
     from holdlog.domain.claims.commands import AcquireClaim, Queued, ReleaseClaim
     from holdlog.domain.claims.lease import SECOND
 
@@ -234,7 +234,7 @@ def test_a_ring_of_waiters_and_a_grant_from_the_queue_name_principals(engine: En
     )
 
 
-def test_a_subject_with_slashes_can_claim(engine: Engine) -> None:
+def test_principal_with_slashes_can_claim(engine: Engine) -> None:
     caller = Caller(principal="jwt:spiffe://cluster//agent/", session="s1", server="calls")
     engine.claim(engine.requests.claim("a", "ann"), caller)
     assert engine.read(engine.requests.status("a")).body()["held_by_principal"] == caller.principal
@@ -252,7 +252,7 @@ def test_answers_about_threads_name_the_principals(engine: Engine) -> None:
     assert listed[0]["updated_by_principal"] == "jwt:ann@example.org"
 
 
-def test_the_command_line_shows_the_principal_next_to_every_name(place: str) -> None:
+def test_command_line_shows_the_principal_next_to_every_name(place: str) -> None:
     with closing(open_holdlog(place if "://" in place else Path(place))) as engine:
         calls = engine.requests
         engine.write(calls.set("n", "k", {"long": "x" * 100}, "root", None), CI)
@@ -276,7 +276,7 @@ def test_the_command_line_shows_the_principal_next_to_every_name(place: str) -> 
     assert json.loads(cli(place, "history", "n", "k", "--json"))["history"][0]["principal"] == "token:ci"
 
 
-async def test_http_names_the_principal_in_headers_and_bodies(curl: Curl) -> None:
+async def test_http_responses_name_the_principal_in_headers_and_bodies(curl: Curl) -> None:
     calls = curl.store.requests
     curl.store.write(calls.set("n", "k", "v", "root", None), CI)
     curl.store.write(calls.set("n", "own", "v", "root", None), Caller())

@@ -60,27 +60,29 @@ def store(tmp_path: Path) -> Path:
         *slow(("psycopg", ("relay", *NATS)), ("psycopg", ("subscribe", *NATS))),
     ],
 )
-def test_a_store_in_postgres_says_what_it_needs(without: Without, hidden: str, words: tuple[str, ...]) -> None:
+def test_store_in_postgres_without_its_extra_names_what_to_install(
+    without: Without, hidden: str, words: tuple[str, ...]
+) -> None:
     done = without(hidden, *words, *POSTGRES)
     said = f"holdlog: {hidden} is missing; pip install 'holdlog[postgres]'\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
-def test_so_it_does_where_the_library_below_psycopg_is_missing(without: Without) -> None:
+def test_missing_libpq_below_psycopg_names_what_to_install(without: Without) -> None:
     done = without("psycopg_c,psycopg_binary", "claims", *POSTGRES, PSYCOPG_IMPL="binary")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "holdlog: libpq is missing; pip install 'holdlog[postgres]'\n"
 
 
 @pytest.mark.parametrize("command", ["serve", "relay", "subscribe"])
-def test_nats_says_what_it_needs(without: Without, store: Path, command: str) -> None:
+def test_nats_without_its_extra_names_what_to_install(without: Without, store: Path, command: str) -> None:
     done = without("nats", command, *NATS, "--db", store)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "holdlog: nats-py is missing, which holdlog needs; install holdlog again\n"
 
 
 @pytest.mark.parametrize(("command", "option"), [("serve", "--nats-nkey"), ("relay", "--nats-creds")])
-def test_keys_and_credentials_of_nats_say_what_they_need(
+def test_nats_keys_without_their_extra_name_what_to_install(
     without: Without, store: Path, command: str, option: str
 ) -> None:
     done = without("nkeys", command, *NATS, "--db", store, option, store)
@@ -89,13 +91,13 @@ def test_keys_and_credentials_of_nats_say_what_they_need(
 
 
 @pytest.mark.parametrize(("hidden", "named"), [("langgraph", "langgraph"), ("langchain_core", "langchain_core")])
-def test_langgraphs_store_says_what_it_needs(without: Without, hidden: str, named: str) -> None:
+def test_langgraph_store_without_its_extra_names_what_to_install(without: Without, hidden: str, named: str) -> None:
     done = without(hidden, "-c", "from holdlog.langgraph import HoldlogStore")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == f"ImportError: {named} is missing; pip install 'holdlog[langgraph]'"
     assert "During handling" not in done.stderr
 
 
-def test_a_store_in_a_file_needs_none_of_them(without: Without, store: Path) -> None:
+def test_store_in_a_file_needs_no_extra(without: Without, store: Path) -> None:
     for words in (("set", "n", "k", "1", "--force"), ("doctor",), ("serve",)):
         assert without("psycopg,psycopg_pool,nats,nkeys,langgraph", *words, "--db", store).returncode == 0

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 Visits = Callable[..., Page]
 
 
-def test_it_says_when_the_server_is_gone_and_goes_on_where_it_was(
+def test_page_shows_that_the_server_is_gone_and_resumes_where_it_was(
     chromium: Browser, visit: Visits, tmp_path: Path
 ) -> None:
     place = tmp_path / "state.db"
@@ -43,7 +43,7 @@ def test_it_says_when_the_server_is_gone_and_goes_on_where_it_was(
             expect(page.locator("#key-list > li")).to_have_count(2)
 
 
-def test_a_stream_that_fell_silent_is_opened_anew(visit: Visits, own_server: HttpServer) -> None:
+def test_page_reopens_a_stream_that_fell_silent(visit: Visits, own_server: HttpServer) -> None:
     """As after a laptop slept: nobody said that the connection is gone."""
     page = visit(own_server.url)
     page.clock.install()
@@ -59,7 +59,9 @@ def test_a_stream_that_fell_silent_is_opened_anew(visit: Visits, own_server: Htt
 
 
 @pytest.mark.slow
-def test_another_store_behind_the_same_address_is_shown_anew(chromium: Browser, visit: Visits, tmp_path: Path) -> None:
+def test_page_reloads_when_another_store_answers_at_the_same_address(
+    chromium: Browser, visit: Visits, tmp_path: Path
+) -> None:
     with StateStore(tmp_path / "old.db") as store:
         for number in range(5):
             store.set("old", "key", number, updated_by="ann")

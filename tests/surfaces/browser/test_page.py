@@ -22,7 +22,7 @@ def claim_of(page: Page, resource: str):  # type: ignore[no-untyped-def]
     return page.locator("#claim-list > li").filter(has=page.get_by_text(resource, exact=True))
 
 
-def test_what_another_process_writes_appears_by_itself(visit: Visits, server: HttpServer, store: StateStore) -> None:
+def test_page_shows_writes_of_another_process_by_itself(visit: Visits, server: HttpServer, store: StateStore) -> None:
     store.set("live", "first", 1, updated_by="ann")
     page = visit(server.url)
     expect(page.get_by_role("status")).to_have_text("Live")
@@ -38,7 +38,7 @@ def test_what_another_process_writes_appears_by_itself(visit: Visits, server: Ht
     expect(page.locator("#namespaces").get_by_role("button", name="elsewhere")).to_be_visible()
 
 
-def test_names_are_shown_with_the_principal_that_was_authenticated(visit: Visits, server: HttpServer) -> None:
+def test_page_shows_names_with_the_authenticated_principal(visit: Visits, server: HttpServer) -> None:
     ci = Caller(principal="token:ci", session="s1", server="calls")
     engine = open_holdlog(Path(server.process.args[5]))  # type: ignore[index]
     engine.write(engine.requests.set("signed", "key", 1, "boss", None), ci)
@@ -55,7 +55,7 @@ def test_names_are_shown_with_the_principal_that_was_authenticated(visit: Visits
     expect(page.locator("#history-list > li")).to_contain_text([shown])
 
 
-def test_the_history_of_a_key_tells_what_changed(visit: Visits, server: HttpServer, store: StateStore) -> None:
+def test_page_shows_what_changed_in_the_history_of_a_key(visit: Visits, server: HttpServer, store: StateStore) -> None:
     budget = {"title": "May", "left": 10_000, "by": ["search", "social"], "serial": 12345678901234567890}
     store.set("money", "budget", budget, updated_by="ann")
     store.set("money", "budget", {**budget, "left": 2000, "by": ["search", "social", "mail"]}, updated_by="bob")
@@ -79,7 +79,7 @@ def test_the_history_of_a_key_tells_what_changed(visit: Visits, server: HttpServ
     expect(past).to_have_count(3)
 
 
-def test_a_long_history_is_read_in_parts(visit: Visits, server: HttpServer, store: StateStore) -> None:
+def test_page_loads_a_long_history_in_parts(visit: Visits, server: HttpServer, store: StateStore) -> None:
     for number in range(45):
         store.set("long", "count", number, updated_by="ann")
     page = visit(server.url)
@@ -95,7 +95,7 @@ def test_a_long_history_is_read_in_parts(visit: Visits, server: HttpServer, stor
     expect(page.get_by_role("button", name="Show older versions")).to_be_hidden()
 
 
-def test_a_claim_appears_with_who_waits_for_it(visit: Visits, server: HttpServer, store: StateStore) -> None:
+def test_page_shows_a_claim_with_its_waiters(visit: Visits, server: HttpServer, store: StateStore) -> None:
     page = visit(server.url)
     expect(page.get_by_role("status")).to_have_text("Live")
     store.claim("src/queue.py", agent="ann", note="renaming it", lease_seconds=900)
@@ -117,7 +117,7 @@ def test_a_claim_appears_with_who_waits_for_it(visit: Visits, server: HttpServer
     expect(row).to_have_count(0)
 
 
-def test_one_agent_may_be_looked_at_alone(visit: Visits, server: HttpServer, store: StateStore) -> None:
+def test_page_filters_by_one_agent(visit: Visits, server: HttpServer, store: StateStore) -> None:
     store.claim("src/eve.py", agent="eve")
     store.claim("src/fay.py", agent="fay")
     page = visit(server.url)
@@ -134,7 +134,7 @@ def test_one_agent_may_be_looked_at_alone(visit: Visits, server: HttpServer, sto
         store.release(None, agent=agent)  # type: ignore[arg-type]
 
 
-def test_the_last_events_can_be_chosen_and_paused(visit: Visits, server: HttpServer, store: StateStore) -> None:
+def test_page_filters_and_pauses_the_latest_events(visit: Visits, server: HttpServer, store: StateStore) -> None:
     page = visit(server.url)
     expect(page.get_by_role("status")).to_have_text("Live")
     first = page.locator("#event-list > li").first
@@ -150,7 +150,7 @@ def test_the_last_events_can_be_chosen_and_paused(visit: Visits, server: HttpSer
     expect(page.get_by_text("ann wrote feed/b")).to_have_count(0)
 
 
-def test_what_happens_in_a_thread_is_told_as_text(visit: Visits, server: HttpServer, store: StateStore) -> None:
+def test_page_shows_thread_events_as_text(visit: Visits, server: HttpServer, store: StateStore) -> None:
     page = visit(server.url)
     expect(page.get_by_role("status")).to_have_text("Live")
     engine, thread = store._engine, "run <i>7</i>"
@@ -172,7 +172,7 @@ def test_what_happens_in_a_thread_is_told_as_text(visit: Visits, server: HttpSer
         expect(rows.filter(has_text=told).first).to_be_visible()
 
 
-def test_an_empty_store_says_what_to_do(own_server: HttpServer, visit: Visits) -> None:
+def test_page_of_an_empty_store_explains_what_to_do(own_server: HttpServer, visit: Visits) -> None:
     page = visit(own_server.url)
     expect(page.get_by_text("holdlog claim src/parser.py --agent ann")).to_be_visible()
     expect(page.get_by_text("holdlog set plan parser")).to_be_visible()

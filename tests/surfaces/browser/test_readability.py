@@ -51,7 +51,7 @@ def board(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [380, 820, 1600])
-def test_all_of_it_can_be_read(visit: Visits, board: HttpServer, scheme: str, width: int) -> None:
+def test_page_is_fully_readable(visit: Visits, board: HttpServer, scheme: str, width: int) -> None:
     page = visit(board.url, color_scheme=scheme, reduced_motion="reduce", viewport={"width": width, "height": 900})
     page.goto(f"{board.url}/#/plan/parser")
     expect(page.locator("#history-list > li")).to_have_count(3)
@@ -59,7 +59,7 @@ def test_all_of_it_can_be_read(visit: Visits, board: HttpServer, scheme: str, wi
     assert page.evaluate(PROBLEMS) == []
 
 
-def test_the_keyboard_reaches_everything_in_the_order_of_the_page(visit: Visits, board: HttpServer) -> None:
+def test_keyboard_reaches_everything_in_page_order(visit: Visits, board: HttpServer) -> None:
     page = visit(board.url)
     expect(page.locator("#key-list a").first).to_be_visible()
     reached = []
@@ -75,9 +75,7 @@ def test_the_keyboard_reaches_everything_in_the_order_of_the_page(visit: Visits,
     expect(page.locator("#history")).to_be_focused()
 
 
-def test_the_focus_stays_where_it_was_when_something_happens(
-    visit: Visits, server: HttpServer, store: StateStore
-) -> None:
+def test_keyboard_focus_is_kept_when_events_arrive(visit: Visits, server: HttpServer, store: StateStore) -> None:
     store.set("focus", "b", 1, updated_by="ann")
     page = visit(server.url)
     page.locator("#namespaces").get_by_role("button", name="focus").click()
@@ -90,7 +88,7 @@ def test_the_focus_stays_where_it_was_when_something_happens(
 
 
 @pytest.mark.slow
-def test_ten_thousand_values_and_two_hundred_claims_do_not_make_it_slow(
+def test_page_stays_fast_with_ten_thousand_values_and_two_hundred_claims(
     chromium: Browser, visit: Visits, tmp_path: Path
 ) -> None:
     place = tmp_path / "state.db"

@@ -26,7 +26,9 @@ VALUE = {
 }
 
 
-def test_markup_in_names_notes_and_values_stays_text(visit: Visits, server: HttpServer, store: StateStore) -> None:
+def test_page_shows_markup_in_names_notes_and_values_as_text(
+    visit: Visits, server: HttpServer, store: StateStore
+) -> None:
     store.set(IMAGE, SCRIPT, {}, updated_by=TAG)
     store.set(IMAGE, SCRIPT, VALUE, updated_by=TAG)
     store.claim(f"custom://{IMAGE}", agent=TAG, note=SCRIPT)
@@ -52,7 +54,7 @@ def test_markup_in_names_notes_and_values_stays_text(visit: Visits, server: Http
     store.release(f"custom://{IMAGE}", agent=TAG)
 
 
-def test_names_that_addresses_are_made_of_are_found(visit: Visits, server: HttpServer, store: StateStore) -> None:
+def test_page_finds_names_made_of_url_characters(visit: Visits, server: HttpServer, store: StateStore) -> None:
     for name in ("a/b?c#d", "100%", "%2F", "..", "ünï ☃", "a+b&c=d"):
         store.set("odd/names?", name, f"is {name}", updated_by="ann")
     page = visit(server.url)
@@ -64,7 +66,7 @@ def test_names_that_addresses_are_made_of_are_found(visit: Visits, server: HttpS
     expect(page.locator("#values-wrong")).to_contain_text("No browser can ask")
 
 
-def test_a_large_value_is_shown_in_part_until_somebody_wants_it(
+def test_page_shows_a_large_value_in_part_until_it_is_expanded(
     visit: Visits, server: HttpServer, store: StateStore
 ) -> None:
     store.set("large", "text", "x" * 100_000, updated_by="ann")
@@ -80,7 +82,7 @@ def test_a_large_value_is_shown_in_part_until_somebody_wants_it(
     assert page.evaluate("document.querySelectorAll('*').length") < 2_000
 
 
-def test_the_server_says_what_a_browser_may_do_with_the_page(visit: Visits, server: HttpServer) -> None:
+def test_server_sends_the_content_security_policy_of_the_page(visit: Visits, server: HttpServer) -> None:
     page = visit(server.url)
     answered = page.request.get(server.url)
     policy = dict(part.split(" ", 1) for part in answered.headers["content-security-policy"].split("; "))
@@ -102,7 +104,7 @@ def test_the_server_says_what_a_browser_may_do_with_the_page(visit: Visits, serv
     assert again.status == 304
 
 
-def test_names_that_may_look_like_others_are_marked(visit: Visits, server: HttpServer, store: StateStore) -> None:
+def test_page_marks_names_that_imitate_others(visit: Visits, server: HttpServer, store: StateStore) -> None:
     for resource, agent in (("custom://one", "\u0430nn"), ("custom://tw\u043e", "ben"), ("custom://three", "cleo")):
         store.claim(resource, agent=agent)
     command = store._engine.requests.claim("custom://four", "dora").command.model_copy(update={"agent": "dora\u3164"})

@@ -48,7 +48,7 @@ def enter(page: Page, text: str) -> None:
     page.get_by_role("button", name="Show the board").click()
 
 
-def test_a_token_is_asked_for_and_stays_in_its_tab(visit: Visits, guarded: HttpServer, everything: str) -> None:
+def test_page_asks_for_a_token_and_keeps_it_in_its_tab(visit: Visits, guarded: HttpServer, everything: str) -> None:
     page = visit(guarded.url, failures=True)
     asked: list[str] = []
     page.on("request", lambda it: asked.append(it.url))
@@ -75,7 +75,7 @@ def test_a_token_is_asked_for_and_stays_in_its_tab(visit: Visits, guarded: HttpS
     assert page.evaluate("sessionStorage.length") == 0
 
 
-def test_what_cannot_be_a_token_is_told_at_once(visit: Visits, guarded: HttpServer) -> None:
+def test_page_rejects_a_malformed_token_at_once(visit: Visits, guarded: HttpServer) -> None:
     page = visit(guarded.url, failures=True)
     for text in ("holdlog_“pasted”", "x" * 40_000):
         page.get_by_label("Token", exact=True).fill(text)
@@ -84,7 +84,7 @@ def test_what_cannot_be_a_token_is_told_at_once(visit: Visits, guarded: HttpServ
         expect(page.get_by_role("status")).to_have_text("Token needed")
 
 
-def test_a_token_shows_what_it_may_read(visit: Visits, guarded: HttpServer, place: Path) -> None:
+def test_page_shows_what_its_token_may_read(visit: Visits, guarded: HttpServer, place: Path) -> None:
     narrow = token(place, "create", "--name", "narrow", "--allow", "read:plan")
     page = visit(guarded.url, failures=True)
     enter(page, narrow)
@@ -102,7 +102,7 @@ def test_a_token_shows_what_it_may_read(visit: Visits, guarded: HttpServer, plac
 
 
 @pytest.mark.slow
-def test_a_revoked_token_ends_the_view(visit: Visits, guarded: HttpServer, place: Path) -> None:
+def test_page_ends_its_view_when_the_token_is_revoked(visit: Visits, guarded: HttpServer, place: Path) -> None:
     short = token(place, "create", "--name", "short", "--allow", "admin:*")
     page = visit(guarded.url, failures=True)
     enter(page, short)

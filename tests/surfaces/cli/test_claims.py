@@ -48,7 +48,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     return Terminal(tmp_path / "state.db", capsys)
 
 
-def test_a_claim_its_refusal_and_its_release(run: Terminal) -> None:
+def test_command_line_claims_refuses_the_second_agent_and_releases(run: Terminal) -> None:
     assert run("claim custom://db --agent ann", note="five minutes") == "claimed custom://db (version 1)\n"
     busy = run("claim custom://db --agent ben")
     assert busy.code == 1
@@ -63,7 +63,7 @@ def test_a_claim_its_refusal_and_its_release(run: Terminal) -> None:
     assert "Read it again" in claimed
 
 
-def test_whoever_comes_second_in_another_worktree_is_told(
+def test_second_claimant_in_another_worktree_sees_the_holder(
     run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
@@ -86,7 +86,7 @@ def test_whoever_comes_second_in_another_worktree_is_told(
     assert run("status src/a.py").splitlines()[1:] == ["also claimed in workspace feature by ben", hint]
 
 
-def test_several_or_the_first_that_is_free(run: Terminal) -> None:
+def test_claim_command_takes_several_resources_or_the_first_free_one(run: Terminal) -> None:
     assert run("claim custom://a --agent ann --also custom://b").startswith("claimed custom://a, custom://b (")
     assert run("claim custom://b --agent ben --or custom://a --or custom://c").startswith("claimed custom://c (")
     assert run("claim custom://b --agent ben --also custom://c").code == 1
@@ -94,28 +94,28 @@ def test_several_or_the_first_that_is_free(run: Terminal) -> None:
     assert run("release --agent ann") == "already_free: nothing was held\n"
 
 
-def test_who_shares_is_listed_with_the_others(run: Terminal) -> None:
+def test_claim_command_lists_other_holders_of_a_share(run: Terminal) -> None:
     for name in ("ann", "ben"):
         assert run(f"claim custom://a --shared --agent {name}").code == 0
     assert run("claims").count("shared") == 2
     assert run("claims --agent ben").count("custom://a") == 1
 
 
-def test_a_lease_is_as_long_as_was_asked(run: Terminal) -> None:
+def test_lease_of_the_claim_command_has_the_given_duration(run: Terminal) -> None:
     run("claim custom://a --agent ann --lease 7200")
     assert re.search(r"custom://a +ann +for \d s +ends in 1 h 59 min", run("claims"))
     for wrong in ("0", "86401", "nan", "long"):
         assert run(f"claim custom://a --agent ann --lease {wrong}").code == 2
 
 
-def test_a_version_is_told_to_be_current_or_not(run: Terminal) -> None:
+def test_status_command_shows_whether_a_version_is_current(run: Terminal) -> None:
     assert run("claim custom://a --agent ann").code == 0
     assert run("status custom://a --version 1").endswith("; the version that you name is current\n")
     assert run("status custom://a --version 7").endswith("; the version that you name is not current\n")
     assert "current" not in run("status custom://a")
 
 
-def test_who_waits_stands_in_line_and_is_served(run: Terminal) -> None:
+def test_waiting_claim_command_queues_and_is_granted(run: Terminal) -> None:
     run("claim custom://a --agent ann")
     served: list[int] = []
     waiter = threading.Thread(
@@ -132,7 +132,7 @@ def test_who_waits_stands_in_line_and_is_served(run: Terminal) -> None:
     assert "custom://a is held by ben" in run("status custom://a")
 
 
-def test_a_person_takes_a_claim_and_says_why(run: Terminal) -> None:
+def test_person_takes_a_claim_by_force_with_a_reason(run: Terminal) -> None:
     run("claim custom://a --agent ann")
     for incomplete in ("release custom://a --force", "release --force"):
         refused = run(incomplete)
@@ -173,14 +173,14 @@ def test_a_person_takes_a_claim_and_says_why(run: Terminal) -> None:
         ("get \n k", "NAMESPACE"),
     ],
 )
-def test_a_bad_argument_is_told_by_the_name_that_it_has_here(run: Terminal, line: str, option: str) -> None:
+def test_bad_argument_is_reported_by_its_command_line_name(run: Terminal, line: str, option: str) -> None:
     run("claim a --agent ann")
     refused = run.words(*(" " if word == "\n" else word for word in line.split(" ")))
     assert (refused.code, refused.count("\n")) == (2, 1)
     assert refused.partition(": ")[2].startswith(f"{option}: "), refused
 
 
-def test_agents_are_those_who_hold_and_those_who_are_connected(run: Terminal) -> None:
+def test_agents_command_lists_holders_and_connected_agents(run: Terminal) -> None:
     run("claim custom://a --agent ann")
     server = Wire("-m", "holdlog", "--db", run.db).open()
     listed = run("agents")
@@ -197,7 +197,7 @@ def test_agents_are_those_who_hold_and_those_who_are_connected(run: Terminal) ->
     server.close()
 
 
-def test_registered_names_are_on_the_board_and_in_the_list_of_claims(run: Terminal) -> None:
+def test_registered_names_appear_on_the_board_and_in_the_list_of_claims(run: Terminal) -> None:
     with StateStore(run.db) as store:
         store.register("ann", name="Ann of tests", model="gpt-x", purpose="tests")
         store.claim("custom://a", agent="ann")
@@ -209,7 +209,7 @@ def test_registered_names_are_on_the_board_and_in_the_list_of_claims(run: Termin
         assert "Ann of tests, gpt-x, tests" in run("agents")
 
 
-def test_without_a_store_nothing_is_made(run: Terminal) -> None:
+def test_claim_commands_do_not_create_a_missing_store(run: Terminal) -> None:
     for line in ("claims", "agents", "status custom://a"):
         assert run(line).code == 1
     assert not run.db.exists()
@@ -230,7 +230,7 @@ def test_names_that_mix_scripts_are_marked_on_the_board_and_in_the_log(run: Term
     assert "is held by \u0430nn (mixed scripts) since" in run("status custom://b")
 
 
-def test_stored_names_with_blank_looking_characters_are_shown_escaped(run: Terminal) -> None:
+def test_stored_names_with_invisible_characters_are_escaped(run: Terminal) -> None:
     with StateStore(run.db) as store:
         command = store._engine.requests.claim("custom://merge", "ann").command
         old = command.model_copy(update={"resource": "custom://merge\u3164", "agent": "ann\u2800"})
@@ -244,7 +244,7 @@ def test_stored_names_with_blank_looking_characters_are_shown_escaped(run: Termi
     assert taken.startswith("released")
 
 
-def test_a_name_that_protects_nothing_is_refused_in_one_line(
+def test_name_that_protects_nothing_is_refused_in_one_line(
     run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)

@@ -65,7 +65,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
         ("--db claims get n k", "get"),
     ],
 )
-def test_the_value_of_an_option_is_no_command(line: str, command: str) -> None:
+def test_value_of_an_option_is_not_taken_for_a_command(line: str, command: str) -> None:
     options = parsed(line.split())
     assert options.command == command
     assert "--db x.db" not in line or options.db == "x.db"
@@ -86,7 +86,7 @@ def test_the_help_of_serve_names_every_group(run: Terminal) -> None:
 
 
 @pytest.mark.parametrize("line", ["clams", "--db x.db clams", "clams --help"])
-def test_a_command_that_does_not_exist_is_told_in_one_line(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_command_is_reported_in_one_line(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parsed(line.split())
     assert ended.value.code == 2
@@ -103,9 +103,7 @@ def test_a_command_that_does_not_exist_is_told_in_one_line(line: str, capsys: py
         ("log --foll", "log"),  # an abbreviation of today could be another option tomorrow
     ],
 )
-def test_an_option_that_does_not_exist_is_told_by_its_command(
-    line: str, command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unknown_option_is_reported_by_its_command(line: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parsed(line.split())
     assert ended.value.code == 2
@@ -113,7 +111,7 @@ def test_an_option_that_does_not_exist_is_told_by_its_command(
     assert capsys.readouterr().err == told
 
 
-def test_an_option_before_its_command_is_told_so(run: Terminal) -> None:
+def test_option_before_its_command_is_refused_with_the_right_order(run: Terminal) -> None:
     for line in ("--lease-seconds 100 claim x", "--db x.db --lease-seconds=100 claim x", "--agent ann claims"):
         refused = run(*line.split())
         assert (refused.code, "only --db may stand before a command" in refused.err) == (2, True), line
@@ -132,7 +130,7 @@ def test_an_option_before_its_command_is_told_so(run: Terminal) -> None:
         ("LOG_LEVEL", "loud"),
     ],
 )
-def test_a_bad_setting_is_told_with_its_rule_and_its_variable(
+def test_bad_setting_is_reported_with_its_rule_and_variable(
     variable: str, given: str, run: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     option = "--" + variable.lower().replace("_", "-")
@@ -146,7 +144,7 @@ def test_a_bad_setting_is_told_with_its_rule_and_its_variable(
 
 @pytest.mark.parametrize("words", ["list", "claims", "--help", "--version"])
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
-def test_a_full_disk_behind_the_output_is_told_in_one_line(words: str, run: Terminal) -> None:
+def test_full_disk_behind_the_output_is_reported_in_one_line(words: str, run: Terminal) -> None:
     assert run("set", "n", "k", "1", "--version", "0").code == 0
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -165,7 +163,7 @@ HOSTILE = "a\x1b[2J\x7f\x9b31m\u202egnp\u2066\U000e0041b"
 HARMLESS = r"a\u001b[2J\u007f\u009b31m\u202egnp\u2066\udb40\udc41b"
 
 
-def test_nothing_that_a_terminal_obeys_is_printed(run: Terminal) -> None:
+def test_command_line_prints_no_terminal_control_characters(run: Terminal) -> None:
     value = json.dumps({"text": HOSTILE, "lines": "a\nb"})
     assert run("set", "n", "k", value, "--version", "0", "--by", "ann", "--reason", "one").code == 0
     for words in (("get", "n", "k"), ("list", "n"), ("history", "n", "k"), ("set", "n", "k", "1", "--version", "0")):
@@ -178,7 +176,7 @@ def test_nothing_that_a_terminal_obeys_is_printed(run: Terminal) -> None:
     assert printable(HOSTILE) == HARMLESS
 
 
-def test_json_is_the_answer_that_an_agent_would_get(run: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_output_is_the_answer_an_agent_gets(run: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("claim", "a.py", "--agent", "ann").code == 0
     assert "holdlog_wait" in json.loads(run("claim", "a.py", "--agent", "bob", "--json").out)["hint"]
     assert "holdlog claim again with --wait 30" in run("claim", "a.py", "--agent", "bob").err
@@ -187,7 +185,7 @@ def test_json_is_the_answer_that_an_agent_would_get(run: Terminal, monkeypatch: 
 
 
 @pytest.mark.parametrize("command", ["claims", "agents", "list", "log", "doctor"])
-def test_a_new_repository_is_no_fault(
+def test_new_repository_is_not_an_error(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
@@ -202,7 +200,7 @@ def test_a_new_repository_is_no_fault(
 
 
 @pytest.mark.parametrize("line", ["get n k", "list", "list n", "history n k", "claims", "status a.py"])
-def test_reading_makes_no_store(line: str, run: Terminal) -> None:
+def test_read_commands_do_not_create_a_store(line: str, run: Terminal) -> None:
     told = (
         f"holdlog: there is no store at {run.db} yet; the first claim or set creates it,"
         " such as: holdlog claim README.md; --db names another store\n"
@@ -212,20 +210,22 @@ def test_reading_makes_no_store(line: str, run: Terminal) -> None:
 
 
 @pytest.mark.parametrize("line", ["get n k", "list", "history n k", "claims", "agents", "status a.py"])
-def test_reading_makes_no_store_in_a_database(line: str, postgres: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_read_commands_do_not_create_a_store_in_a_database(
+    line: str, postgres: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     for _ in range(2):
         assert main([*line.split(), "--db", postgres]) == 1
         assert "there is no store at" in capsys.readouterr().err
 
 
-def test_nothing_is_said_with_the_store_that_was_looked_at(run: Terminal) -> None:
+def test_empty_lists_name_the_store_that_was_read(run: Terminal) -> None:
     assert run("claim", "a.py", "--agent", "ann").code == run("release", "a.py", "--agent", "ann").code == 0
     assert run("claims") == (0, f"nothing is held in the store {run.db}\n", "")
     assert run("list") == (0, f"no values in the store {run.db}\n", "")
     assert run("list", "n") == (0, f"nothing in namespace n of the store {run.db}\n", "")
 
 
-def test_an_answer_reads_as_a_sentence_that_begins_with_its_status(
+def test_answer_of_a_command_is_a_sentence_that_begins_with_its_status(
     run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # in no worktree of ours, where paths would have the prefix of that
@@ -263,7 +263,7 @@ def test_a_value_that_looks_like_json_must_be_json(value: str, run: Terminal) ->
 
 
 @pytest.mark.parametrize("command", CALLS)
-def test_the_help_of_a_command_shows_an_example_that_it_understands(command: str, run: Terminal) -> None:
+def test_help_of_a_command_shows_an_example_it_accepts(command: str, run: Terminal) -> None:
     shown = run(command, "--help").out
     (example,) = re.findall(r"^example:\n  holdlog (.+)$", shown, re.MULTILINE)
     assert parsed(shlex.split(example)).command == command
@@ -272,7 +272,7 @@ def test_the_help_of_a_command_shows_an_example_that_it_understands(command: str
 
 
 @pytest.mark.parametrize("command", ["", "serve", "copy", "relay", "subscribe", "up"])
-def test_examples_are_understood_and_a_shell_leaves_them_alone(command: str, run: Terminal) -> None:
+def test_command_examples_are_accepted_and_survive_a_shell(command: str, run: Terminal) -> None:
     examples = re.findall(r"^  holdlog(?: (\S.*?))?(?: {3,}.*)?$", run(*command.split(), "--help").out, re.MULTILINE)
     assert examples
     for example in examples:
@@ -280,19 +280,19 @@ def test_examples_are_understood_and_a_shell_leaves_them_alone(command: str, run
         assert not set(re.sub(r"'[^']*'", "", example)) & set("?*>&")  # of which zsh would make something else
 
 
-def test_the_help_has_an_example_with_a_database_and_one_of_each_thing_beside(run: Terminal) -> None:
+def test_help_has_an_example_with_a_database_and_one_of_each_kind(run: Terminal) -> None:
     shown = run("--help").out.partition("examples:")[2]
     for words in ("--db 'postgresql://", "holdlog up ", "holdlog copy ", "holdlog subscribe "):
         assert words in shown
 
 
-def test_up_takes_no_store(capsys: pytest.CaptureFixture[str]) -> None:
+def test_up_command_accepts_no_store(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--db", "x.db", "up"]) == 2
     assert capsys.readouterr().err == "holdlog: up starts a database of its own, and takes no --db\n"
 
 
 @pytest.mark.parametrize(("level", "told"), [("warning", False), ("info", True)])
-def test_bad_arguments_of_an_agent_are_logged_for_those_who_ask(level: str, told: bool, tmp_path: Path) -> None:
+def test_bad_arguments_of_an_agent_are_logged_on_request(level: str, told: bool, tmp_path: Path) -> None:
     wire = Wire("-m", "holdlog", "--db", tmp_path / "state.db", "--log-level", level)
     answer = wire.open().ask("tools/call", {"name": "holdlog_claim", "arguments": {"agent": 7}}, "bad")
     assert answer["result"]["isError"]
@@ -303,7 +303,7 @@ def test_bad_arguments_of_an_agent_are_logged_for_those_who_ask(level: str, told
     assert wire.process.wait(20) == 0
 
 
-def test_a_time_to_live_is_told_to_a_person_and_not_to_a_program(run: Terminal) -> None:
+def test_time_to_live_is_printed_for_people_and_not_for_programs(run: Terminal) -> None:
     assert run("set", "n", "k", "7", "--version", "0", "--ttl", "3600").code == 0
     assert run("get", "n", "k") == (0, "7\n", "")
     assert json.loads(run("get", "n", "k", "--json").out)["expires_in_seconds"] > 3000
@@ -313,7 +313,7 @@ def test_a_time_to_live_is_told_to_a_person_and_not_to_a_program(run: Terminal) 
     assert in_a_terminal("get", "n", "k", "--db", str(run.db)) == "7\r\n"
 
 
-def test_a_value_that_ended_is_not_called_deleted(run: Terminal) -> None:
+def test_expired_value_is_not_reported_as_deleted(run: Terminal) -> None:
     run("set", "n", "k", "7", "--version", "0", "--ttl", "0.000001")
     assert re.match(r"not_found: n k expired at [-\d]+ [:\d]+ UTC \(version 2\)\n", run("get", "n", "k").err)
     assert re.match(r"deleted: n k expired at ", run("watch", "n", "k", "--since", "1").out)
@@ -323,7 +323,7 @@ def test_a_value_that_ended_is_not_called_deleted(run: Terminal) -> None:
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e9"])
-def test_a_time_to_live_out_of_its_bounds_is_a_bad_argument(seconds: str, run: Terminal) -> None:
+def test_time_to_live_out_of_range_is_a_bad_argument(seconds: str, run: Terminal) -> None:
     code, out, err = run("set", "n", "k", "7", "--version", "0", f"--ttl={seconds}")
     assert (code, out) == (2, "")
     assert err.startswith("holdlog: --ttl: must be")

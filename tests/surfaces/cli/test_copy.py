@@ -31,7 +31,7 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_says_what_was_copied(source: Path, tmp_path: Path) -> None:
+def test_copy_command_prints_what_was_copied(source: Path, tmp_path: Path) -> None:
     done = holdlog("copy", source, tmp_path / "copy.db")
     assert (done.returncode, done.stderr) == (0, "")
     (line,) = done.stdout.splitlines()
@@ -39,7 +39,7 @@ def test_it_says_what_was_copied(source: Path, tmp_path: Path) -> None:
     assert "last position 3, verified; new store id" in line
 
 
-def test_it_says_where_to_go_after_a_move(source: Path, postgres: str) -> None:
+def test_copy_command_prints_where_to_continue_after_a_move(source: Path, postgres: str) -> None:
     done = holdlog("copy", "--seal", source, postgres)
     assert done.returncode == 0, done.stderr
     assert done.stderr == f"holdlog: {source} is sealed from now on; should the copy fail, run it again\n"
@@ -66,7 +66,7 @@ def test_a_sealed_schema_can_be_rebuilt_and_examined(source: Path, postgres: str
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_source_of_an_older_schema_is_migrated_first(tmp_path: Path) -> None:
+def test_copy_command_migrates_a_source_of_an_older_schema_first(tmp_path: Path) -> None:
     source = lay(tmp_path / "old.db", SCHEMA_1)
     done = holdlog("copy", source, tmp_path / "copy.db")
     assert done.returncode == 0, done.stderr
@@ -75,7 +75,7 @@ def test_a_source_of_an_older_schema_is_migrated_first(tmp_path: Path) -> None:
     assert holdlog("--db", tmp_path / "copy.db", "doctor").returncode == 0
 
 
-def test_it_answers_scripts_in_json(source: Path, tmp_path: Path) -> None:
+def test_copy_command_prints_json_for_scripts(source: Path, tmp_path: Path) -> None:
     done = holdlog("copy", "--json", "--seal", source, tmp_path / "copy.db")
     told = json.loads(done.stdout)
     assert told["seconds"] >= 0
@@ -94,7 +94,7 @@ def test_it_answers_scripts_in_json(source: Path, tmp_path: Path) -> None:
     }
 
 
-def test_names_count_from_the_working_folder(source: Path) -> None:
+def test_copy_command_resolves_names_from_the_working_folder(source: Path) -> None:
     assert holdlog("copy", "state.db", "copy.db", cwd=source.parent).returncode == 0
     assert (source.parent / "copy.db").exists()
 
@@ -114,7 +114,7 @@ def test_names_count_from_the_working_folder(source: Path) -> None:
         (["--db", "state.db", "state.db", "copy.db"], "copy"),
     ],
 )
-def test_what_it_cannot_do_is_one_line(
+def test_copy_command_reports_each_failure_in_one_line(
     source: Path,
     arguments: list[str],
     told: str,
@@ -136,7 +136,7 @@ def test_what_it_cannot_do_is_one_line(
     assert not (source.parent / "copy.db").exists()
 
 
-def test_a_terminal_sees_progress_and_a_pipe_does_not(source: Path, tmp_path: Path) -> None:
+def test_copy_command_shows_progress_on_a_terminal_and_not_in_a_pipe(source: Path, tmp_path: Path) -> None:
     with StateStore(source) as store:
         for number in range(40):
             store.set("many", f"k{number}", list(range(100)), updated_by="ann")
@@ -153,6 +153,6 @@ def test_a_terminal_sees_progress_and_a_pipe_does_not(source: Path, tmp_path: Pa
     assert "of 43 events" in seen
 
 
-def test_help_has_an_example() -> None:
+def test_help_of_copy_has_an_example() -> None:
     told = holdlog("copy", "--help").stdout
     assert "holdlog copy --seal .git/holdlog/state.db 'postgresql://" in told

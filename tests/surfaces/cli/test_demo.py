@@ -76,12 +76,12 @@ def demo(script: str, *arguments: str, folder: Path) -> subprocess.CompletedProc
     )
 
 
-def test_all_comes_out_right(ran: Ran) -> None:
+def test_demo_succeeds_as_a_whole(ran: Ran) -> None:
     assert ran.code == 0
     assert "wrong" not in ran.out
 
 
-def test_a_budget_is_overspent_without_a_check_and_exact_with_it(ran: Ran) -> None:
+def test_demo_budget_is_overspent_without_version_checks_and_exact_with_them(ran: Ran) -> None:
     assert "$15,000 of $10,000 committed" in ran.out
     assert "$10,000 of $10,000 committed, exactly." in ran.out
     assert len(re.findall(r" ms  (ada|ben)   conflict ", ran.out)) == 1
@@ -90,7 +90,7 @@ def test_a_budget_is_overspent_without_a_check_and_exact_with_it(ran: Ran) -> No
     assert set(wrote.groups()) == {"ada", "ben"}
 
 
-def test_a_claim_is_refused_and_its_release_grants_it_to_who_stands_in_line(ran: Ran) -> None:
+def test_demo_claim_is_refused_and_its_release_grants_it_to_the_waiter(ran: Ran) -> None:
     assert re.search(r"ben   busy      src/report.md: held_by ada", ran.out)
     assert "hint: Work on something else" in ran.out
     assert re.search(r"ben   in line   first, in one call", ran.out)
@@ -99,7 +99,7 @@ def test_a_claim_is_refused_and_its_release_grants_it_to_who_stands_in_line(ran:
     assert 'told: modified by ada: "section 2 is new"' in ran.out
 
 
-def test_the_log_is_shown_and_its_replay_gives_the_same_state(ran: Ran) -> None:
+def test_demo_shows_the_log_and_its_replay_gives_the_same_state(ran: Ran) -> None:
     rows = re.findall(r"^ +(\d+) +[\d:.]+ +(\w+) +(demo|ada|ben) +(\S+)@(\d)", ran.out, re.M)
     assert [int(row[0]) for row in rows] == list(range(1, 11))
     assert [row[1] for row in rows] == ["ValueWritten"] * 6 + [
@@ -111,25 +111,25 @@ def test_the_log_is_shown_and_its_replay_gives_the_same_state(ran: Ran) -> None:
     assert "replayed 10 events: same state" in ran.out
 
 
-def test_it_ends_with_a_config_that_can_be_pasted(ran: Ran) -> None:
+def test_demo_ends_with_a_configuration_to_paste(ran: Ran) -> None:
     end = ran.out[ran.out.index("\nNext\n") :]
     assert end.splitlines()[2].strip() == "uv tool install git+https://github.com/holdlog/holdlog"
     config = json.loads(end[end.index("{") : end.rindex("}") + 1])
     assert config == {"mcpServers": {"holdlog": {"command": "holdlog"}}}
 
 
-def test_piped_it_is_plain_and_fits_a_window(ran: Ran) -> None:
+def test_demo_output_in_a_pipe_is_plain_and_fits_a_window(ran: Ran) -> None:
     assert "\x1b" not in ran.out
     assert ran.out.isascii()
     assert max(map(len, ran.out.replace(str(ran.svg), "").splitlines())) <= 80
 
 
-def test_it_leaves_nothing_behind(ran: Ran) -> None:
+def test_demo_leaves_nothing_behind(ran: Ran) -> None:
     assert list(ran.svg.parent.iterdir()) == [ran.svg]
 
 
 @pytest.mark.parametrize("name", ["missing/demo.svg", "."])
-def test_a_picture_that_cannot_be_drawn_is_refused_at_once(name: str, tmp_path: Path) -> None:
+def test_demo_refuses_an_impossible_picture_at_once(name: str, tmp_path: Path) -> None:
     run = demo(
         "from holdlog.adapters.cli.main import main; raise SystemExit(main())", "demo", "--svg", name, folder=tmp_path
     )
@@ -137,7 +137,7 @@ def test_a_picture_that_cannot_be_drawn_is_refused_at_once(name: str, tmp_path: 
     assert "argument --svg: must be a file in a folder that exists" in run.stderr
 
 
-def test_the_picture_has_a_lane_per_agent_and_its_marks(ran: Ran) -> None:
+def test_demo_picture_has_a_lane_per_agent_and_its_marks(ran: Ran) -> None:
     root = ElementTree.parse(ran.svg).getroot()
     assert root.get("width") == "860"
     assert [lane.get("data-agent") for lane in lanes(root)] == ["ada", "ben"]
@@ -149,7 +149,7 @@ def test_the_picture_has_a_lane_per_agent_and_its_marks(ran: Ran) -> None:
     assert len(marks(root, "line", "wake")) == 2  # and the one in the legend
 
 
-def test_no_words_of_the_picture_overlap(ran: Ran) -> None:
+def test_demo_picture_has_no_overlapping_words(ran: Ran) -> None:
     for lane in lanes(ElementTree.parse(ran.svg).getroot()):
         rows: dict[str | None, list[tuple[float, float]]] = {}
         for text in lane.iter(f"{SVG}text"):
@@ -181,7 +181,7 @@ def test_no_words_of_the_picture_overlap(ran: Ran) -> None:
         ),
     ],
 )
-def test_a_server_that_is_wrong_is_found_out(change: str, finding: str, tmp_path: Path) -> None:
+def test_demo_detects_a_server_that_answers_wrongly(change: str, finding: str, tmp_path: Path) -> None:
     (tmp_path / "mutant.py").write_text(MUTANT.format(change=change))
     run = demo(WITH_SERVER, "mutant.py", folder=tmp_path)
     assert (run.returncode, run.stderr) == (1, "")
@@ -189,7 +189,7 @@ def test_a_server_that_is_wrong_is_found_out(change: str, finding: str, tmp_path
     assert not (tmp_path / "demo.svg").exists()
 
 
-def test_a_server_that_does_not_start_is_told_in_one_line(tmp_path: Path) -> None:
+def test_demo_reports_a_server_that_does_not_start_in_one_line(tmp_path: Path) -> None:
     run = demo(WITH_SERVER, "-c", "import sys; sys.exit('no disk')", folder=tmp_path)
     assert (run.returncode, run.stderr) == (1, "")
     assert re.fullmatch(
@@ -197,7 +197,7 @@ def test_a_server_that_does_not_start_is_told_in_one_line(tmp_path: Path) -> Non
     )
 
 
-def test_a_terminal_shows_colour(tmp_path: Path) -> None:
+def test_demo_uses_colour_on_a_terminal(tmp_path: Path) -> None:
     master, slave = pty.openpty()
     arguments = [sys.executable, "-c", WITH_SERVER, "-c", "raise SystemExit"]
     with subprocess.Popen(arguments, stdout=slave, cwd=tmp_path, env={**os.environ, "TERM": "xterm"}) as process:
@@ -224,13 +224,13 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_colour_can_be_refused(environ: dict[str, str]) -> None:
+def test_demo_colour_can_be_disabled(environ: dict[str, str]) -> None:
     out = Terminal()
     Screen(out, Timeline(("ada",)), environ).outcome("all is well", good=True)
     assert out.getvalue() == "   all is well\n"
 
 
-def test_columns_stay_aligned_in_colour() -> None:
+def test_demo_columns_stay_aligned_in_colour() -> None:
     out = Terminal()
     Screen(out, Timeline(("ada",)), {}).table(("who", "n"), [("ada", "1"), ("somebody", "12")], "<>")
     plain = re.sub(r"\x1b\[[\d;]*m", "", out.getvalue())
@@ -238,7 +238,7 @@ def test_columns_stay_aligned_in_colour() -> None:
     assert "\x1b[1;36mada" in out.getvalue()
 
 
-def test_words_are_escaped_and_every_agent_has_a_lane() -> None:
+def test_demo_picture_escapes_words_and_gives_every_agent_a_lane() -> None:
     names = ("<b>&", 'q"uote', "c")
     timeline = Timeline(names)
     timeline.scenes.append(Scene("<script>alert(1)</script>", 0, 1000, ("a & b", "")))
@@ -253,7 +253,7 @@ def test_words_are_escaped_and_every_agent_has_a_lane() -> None:
     assert "busy & told" in [words.text for words in root.iter(f"{SVG}text")]
 
 
-def test_words_that_find_no_room_are_left_out() -> None:
+def test_demo_picture_omits_words_without_space() -> None:
     timeline = Timeline(("ada",), scenes=[Scene("one", 0, 100)])
     timeline.spans += [Span("ada", "write", at, at + 0.1, "a long remark") for at in (50.0, 50.2, 50.4)]
     (lane,) = lanes(ElementTree.fromstring(picture(timeline)))

@@ -27,7 +27,7 @@ def run(capsys: pytest.CaptureFixture[str], db: Path, *words: str) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
-def test_the_log_is_told_in_order(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_command_prints_events_in_order(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [line.split("  ") for line in run(capsys, db)]
     assert [(it[0], it[2], it[3], it[4]) for it in lines] == [
         ("1", "ann", "ValueWritten", "campaign/budget"),
@@ -38,14 +38,16 @@ def test_the_log_is_told_in_order(db: Path, capsys: pytest.CaptureFixture[str]) 
     assert lines[1][5].startswith("mode=exclusive note=ten minutes session=process-")
 
 
-def test_scripts_get_each_event_as_json(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_command_prints_each_event_as_json(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (line,) = run(capsys, db, "--json", "--after", "1", "--kinds", "record", "--limit", "5")
     assert (json.loads(line)["position"], json.loads(line)["kind"]) == (3, "ValueDeleted")
     assert len(run(capsys, db, "--limit", "2")) == 2
     assert len(run(capsys, db, "--resource", "custom://deploy", "--agent", "bob")) == 1
 
 
-def test_threads_are_told_on_a_line_each_without_what_was_said(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_command_prints_a_line_per_thread_event_without_messages(
+    db: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with StateStore(db) as store:
         story(store._engine, "run 7")
         fork(store._engine, "run 8", "run 7", by="bob")
@@ -67,7 +69,7 @@ def test_threads_are_told_on_a_line_each_without_what_was_said(db: Path, capsys:
     assert len(run(capsys, db, "--kinds", "thread", "--agent", "bob")) == 4
 
 
-def test_what_comes_is_followed(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_command_follows_new_events(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = [sys.executable, "-m", "holdlog", "log", "--db", str(db), "--follow", "--after", "2", "--limit", "2"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -79,12 +81,14 @@ def test_what_comes_is_followed(db: Path, capsys: pytest.CaptureFixture[str]) ->
     process.stdout.close()
 
 
-def test_a_bad_choice_is_one_line_and_exit_code_2(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_command_reports_a_bad_filter_in_one_line_with_exit_code_2(
+    db: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for words in (["--kinds", "written"], ["--after", "9"], ["--prefix", "x"], ["--thread", ""]):
         assert main(["log", "--db", str(db), *words]) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_where_there_is_no_store_none_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_command_does_not_create_a_missing_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["log", "--db", str(tmp_path / "none.db")]) == 1
     assert list(tmp_path.iterdir()) == []

@@ -46,11 +46,11 @@ def odd(request: pytest.FixtureRequest, postgres_server: str) -> Iterator[Odd]:
 Terminal = pytest.CaptureFixture[str]
 
 
-def test_the_doctor_finds_a_sound_store_sound(odd: Odd, capsys: Terminal) -> None:
+def test_doctor_accepts_a_sound_store_in_a_quoted_schema(odd: Odd, capsys: Terminal) -> None:
     require_sound(odd.url, capsys)
 
 
-def test_a_damaged_view_is_made_anew(odd: Odd, capsys: Terminal) -> None:
+def test_damaged_view_in_a_quoted_schema_is_rebuilt(odd: Odd, capsys: Terminal) -> None:
     odd.drop("current")
     assert main(["doctor", "--db", odd.url]) == 1
     assert main(["rebuild", "--db", odd.url]) == 0, capsys.readouterr()
@@ -58,7 +58,9 @@ def test_a_damaged_view_is_made_anew(odd: Odd, capsys: Terminal) -> None:
 
 
 @pytest.mark.parametrize("seal", [[], ["--seal"]])
-def test_a_store_is_copied_from_there_and_to_there(odd: Odd, seal: list[str], tmp_path: Path, capsys: Terminal) -> None:
+def test_store_is_copied_from_and_to_a_quoted_schema(
+    odd: Odd, seal: list[str], tmp_path: Path, capsys: Terminal
+) -> None:
     file = str(tmp_path / "copy.db")
     assert main(["copy", *seal, odd.url, file]) == 0, capsys.readouterr()
     require_sound(file, capsys)

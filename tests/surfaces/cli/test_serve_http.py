@@ -36,20 +36,20 @@ def refused(capsys: pytest.CaptureFixture[str], path: Path, *options: str) -> st
 
 
 @pytest.mark.parametrize("word", ["1", "true", "YES", "on", " on "])
-def test_a_switch_in_the_environment_is_on_by_every_word_for_it(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_switch_is_on_for_every_accepted_word(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDLOG_AUTH", word)
     assert parsed(OPEN).auth is True
 
 
 @pytest.mark.parametrize("word", ["0", "false", "No", "off", ""])
-def test_a_switch_in_the_environment_is_off_by_every_word_for_it(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_switch_is_off_for_every_accepted_word(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDLOG_AUTH", word)
     assert parsed(OPEN).auth is False
     assert parsed([*OPEN, "--auth"]).auth is True
 
 
 @pytest.mark.parametrize("name", ["AUTH", "INSECURE", "OPEN_TOKENS"])
-def test_who_asked_for_a_switch_by_another_word_gets_no_server(
+def test_switch_with_an_unknown_word_starts_no_server(
     name: str, path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"HOLDLOG_{name}", "required")
@@ -57,7 +57,7 @@ def test_who_asked_for_a_switch_by_another_word_gets_no_server(
 
 
 @pytest.mark.parametrize("option", ["--allowed-origin", "--allowed-host"])
-def test_not_every_web_page_is_let_in_where_no_token_is_required(
+def test_server_without_tokens_refuses_to_allow_every_origin(
     option: str, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "every web page" in refused(capsys, path, option, "*")
@@ -72,7 +72,7 @@ def test_not_every_web_page_is_let_in_where_no_token_is_required(
         (("--trusted-proxy", "proxy.example"), "trusted-proxy"),
     ],
 )
-def test_a_setting_that_cannot_be_right_is_told_in_a_line(
+def test_invalid_http_setting_is_reported_in_one_line(
     options: tuple[str, ...], told: str, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert told in refused(capsys, path, *options)

@@ -7,13 +7,13 @@ from tests.surfaces.cli.test_claims import Terminal, run
 __all__ = ["run"]
 
 
-def test_commands_with_the_same_session_are_one_holder(run: Terminal) -> None:
+def test_commands_with_one_session_are_one_holder(run: Terminal) -> None:
     assert run("claim custom://db --agent ann --session s1").startswith("claimed custom://db (version 1)")
     assert run("claim custom://db --agent ann --session s1").startswith("already_claimed: custom://db is yours")
     assert run("release --agent ann --session s1") == "released custom://db\n"
 
 
-def test_a_command_resumes_what_an_ended_command_of_that_name_claimed(run: Terminal) -> None:
+def test_command_resumes_a_claim_of_an_ended_command_of_that_name(run: Terminal) -> None:
     run("claim custom://db --agent ann")
     again = run("claim custom://db --agent ann")
     assert again.startswith("claimed custom://db (version 2), resumed from a session that ended at ")
@@ -40,7 +40,7 @@ def test_releasing_everything_shows_what_other_sessions_hold(run: Terminal) -> N
     assert body["held_elsewhere"] == ["custom://db", "custom://web"]
 
 
-def test_a_person_takes_all_claims_of_an_agent_at_once(run: Terminal) -> None:
+def test_person_takes_all_claims_of_an_agent_at_once(run: Terminal) -> None:
     run("claim custom://db --agent codex")
     run("claim custom://web --agent codex")
     run("claim custom://mine --agent bob")
@@ -55,7 +55,7 @@ def test_a_person_takes_all_claims_of_an_agent_at_once(run: Terminal) -> None:
     )
 
 
-def test_a_named_session_is_alive_until_its_leases_end(run: Terminal) -> None:
+def test_named_session_is_alive_until_its_leases_end(run: Terminal) -> None:
     run("claim custom://deploy --agent ann --session job1")
     busy = run("claim custom://deploy --agent ann --session job2")
     assert (busy.code, "Another session with your agent name holds it" in busy) == (1, True)
@@ -64,7 +64,7 @@ def test_a_named_session_is_alive_until_its_leases_end(run: Terminal) -> None:
     assert run("release custom://deploy --agent ann --session job1") == "released custom://deploy (version 2)\n"
 
 
-def test_a_command_guards_a_write_with_its_claim(run: Terminal) -> None:
+def test_command_makes_a_write_conditional_on_its_claim(run: Terminal) -> None:
     run("claim custom://deploy --agent ann --session job1")
     guarded = "set n k 1 --by ann --version 0 --session {} --guard custom://deploy@1"
     assert run(guarded.format("job2")).startswith("fenced: ")
@@ -75,7 +75,7 @@ def test_a_command_guards_a_write_with_its_claim(run: Terminal) -> None:
     assert (too_large.code, "--guard: must be RESOURCE@VERSION" in too_large) == (2, True)
 
 
-def test_a_receipt_that_cannot_be_one_is_refused_in_one_line(run: Terminal) -> None:
+def test_malformed_receipt_is_refused_in_one_line(run: Terminal) -> None:
     refused = run("release custom://z --agent ann --receipt \udcff")
     assert (refused.code, "--receipt: must be the text" in refused) == (2, True)
 
@@ -86,7 +86,7 @@ def test_taking_all_claims_by_force_needs_the_agents_name(run: Terminal) -> None
     assert (refused.code, "--force: name a RESOURCE, or the agent whose claims you take" in refused) == (2, True)
 
 
-def test_more_claims_than_a_call_may_name_are_taken_at_once(run: Terminal) -> None:
+def test_force_takes_more_claims_than_one_call_may_name(run: Terminal) -> None:
     for session in ("s1", "s2"):
         run.words("claim", f"custom://{session}", "--agent", "codex", "--session", session)
         also = [word for n in range(60) for word in ("--also", f"custom://{session}-{n}")]

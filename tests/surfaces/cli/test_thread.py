@@ -59,7 +59,7 @@ def asked(capsys: pytest.CaptureFixture[str], db: str, *words: str) -> dict[str,
 # --- list
 
 
-def test_threads_are_listed_by_id_with_what_they_hold(
+def test_thread_command_lists_threads_by_id_with_their_counts(
     db: str, engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     story(engine)
@@ -77,14 +77,16 @@ def test_threads_are_listed_by_id_with_what_they_hold(
     assert listed["next_after"] == "run 8"
 
 
-def test_where_no_thread_was_started_it_says_so(db: str, engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_thread_command_reports_that_no_thread_was_started(
+    db: str, engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(capsys, db, "list") == ["no thread was started yet"]
 
 
 # --- read
 
 
-def test_a_thread_reads_as_a_conversation(db: str, engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_thread_command_prints_a_conversation(db: str, engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     start(engine)
     call = ToolCall(id="1", name="search", input={"q": "é"})
     found = AgentResult(
@@ -112,7 +114,7 @@ def test_a_thread_reads_as_a_conversation(db: str, engine: Engine, capsys: pytes
     ]
 
 
-def test_the_newest_are_read_and_what_came_after_a_version(
+def test_thread_command_prints_the_newest_items_or_those_after_a_version(
     db: str, engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start(engine)
@@ -131,7 +133,7 @@ def test_the_newest_are_read_and_what_came_after_a_version(
     assert page["items"][0]["message"] == {"type": "text", "role": "user", "content": "number 10"}
 
 
-def test_what_was_redacted_or_cleared_is_told_as_such(
+def test_thread_command_marks_redacted_and_cleared_items(
     db: str, engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     story(engine)
@@ -149,7 +151,9 @@ def test_what_was_redacted_or_cleared_is_told_as_such(
 # --- data and its history
 
 
-def test_data_is_told_by_key_and_one_value_whole(db: str, engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_thread_command_prints_data_by_key_and_one_value_in_full(
+    db: str, engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
     start(engine, plan={"step": 1}, notes="x" * 100)
     lines = run(capsys, db, "data", "run-7")
     assert [fields(line)[0] for line in lines] == ["notes", "plan"]
@@ -162,7 +166,7 @@ def test_data_is_told_by_key_and_one_value_whole(db: str, engine: Engine, capsys
     assert run(capsys, db, "data", "empty") == ["no key has a value"]
 
 
-def test_data_that_is_larger_than_a_page_is_told_whole(
+def test_thread_command_prints_data_larger_than_a_page_in_full(
     db: str, engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     values = {f"k{number}": "x" * 250_000 for number in range(9)}
@@ -171,7 +175,7 @@ def test_data_that_is_larger_than_a_page_is_told_whole(
     assert (found["data"], "next_after" in found) == (values, False)
 
 
-def test_the_history_of_a_key_tells_each_change_newest_first(
+def test_thread_command_prints_the_history_of_a_key_newest_first(
     db: str, engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start(engine, plan="search", other=1)
@@ -194,7 +198,7 @@ def test_the_history_of_a_key_tells_each_change_newest_first(
 
 
 @pytest.mark.parametrize("words", [["read", "none"], ["data", "none"], ["data", "none", "k"], ["history", "none", "k"]])
-def test_a_thread_that_was_never_started_is_told(
+def test_thread_command_reports_a_thread_that_was_never_started(
     db: str, engine: Engine, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     (line,) = run(capsys, db, *words, code=1)
@@ -205,7 +209,7 @@ def test_a_thread_that_was_never_started_is_told(
 
 
 @pytest.mark.parametrize("action", ["data", "history"])
-def test_a_key_that_is_not_there_is_told(
+def test_thread_command_reports_a_missing_key(
     db: str, engine: Engine, capsys: pytest.CaptureFixture[str], action: str
 ) -> None:
     start(engine, plan=1)
@@ -226,7 +230,7 @@ def test_a_key_that_is_not_there_is_told(
         (["list", "--limit", "1001"], "--limit: "),
     ],
 )
-def test_a_bad_argument_is_one_line_that_names_it(
+def test_thread_command_names_a_bad_argument_in_one_line(
     db: str, engine: Engine, capsys: pytest.CaptureFixture[str], words: list[str], named: str
 ) -> None:
     start(engine)
@@ -234,15 +238,13 @@ def test_a_bad_argument_is_one_line_that_names_it(
     assert line.startswith(f"holdlog: {named}")
 
 
-def test_where_there_is_no_store_none_is_made_to_list_threads(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_thread_command_does_not_create_a_missing_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (line,) = run(capsys, str(tmp_path / "none.db"), "list", code=1)
     assert "there is no store" in line
     assert list(tmp_path.iterdir()) == []
 
 
-def test_threads_in_postgres_are_read_likewise(postgres: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_thread_command_reads_threads_in_postgres(postgres: str, capsys: pytest.CaptureFixture[str]) -> None:
     with StateStore(postgres) as store:
         story(store._engine)
     assert [fields(line)[0] for line in run(capsys, postgres, "list")] == ["run-7"]
@@ -255,7 +257,7 @@ def test_threads_in_postgres_are_read_likewise(postgres: str, capsys: pytest.Cap
 
 @pytest.mark.parametrize("words", [["list"], ["read"], ["data"], ["data", "key"], ["history", "key"]])
 @pytest.mark.parametrize("as_json", [False, True])
-def test_what_agents_wrote_commands_no_terminal(
+def test_thread_command_prints_no_terminal_control_characters(
     db: str, engine: Engine, capsys: pytest.CaptureFixture[str], words: list[str], as_json: bool
 ) -> None:
     start(engine, key=HOSTILE)
@@ -275,7 +277,7 @@ def test_what_agents_wrote_commands_no_terminal(
         assert sum(not line.startswith("    ") for line in lines) == 4  # no line of theirs looks like one of ours
 
 
-def test_colours_and_remarks_are_for_terminals_alone(
+def test_thread_command_uses_colours_and_remarks_on_terminals_only(
     db: str, engine: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(engine)
@@ -297,14 +299,14 @@ def test_colours_and_remarks_are_for_terminals_alone(
 
 
 @pytest.mark.parametrize("action", [[], ["list"], ["read"], ["data"], ["history"]])
-def test_help_has_an_example(action: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_thread_has_an_example(action: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["thread", *action, "--help"])
     told = capsys.readouterr().out
     assert f"\n  holdlog thread {''.join(action)}" in told
 
 
-def test_a_history_that_goes_on_says_so(
+def test_thread_command_announces_more_history(
     db: str, engine: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(engine, plan=1)

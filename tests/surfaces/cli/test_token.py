@@ -67,7 +67,7 @@ async def principal_of(db: str, text: str) -> str | None:
         engine.close()
 
 
-async def test_a_new_token_is_all_that_standard_output_gets_and_it_lets_in(db: str) -> None:
+async def test_new_token_is_all_of_standard_output_and_grants_access(db: str) -> None:
     done = holdlog(db, "create", "--name", "ci", "--allow", "write:build-*", "--allow", "read:*", "--expires", "30d")
     assert TEXT.fullmatch(done.stdout.rstrip("\n"))
     (line,) = done.stderr.splitlines()
@@ -81,7 +81,7 @@ def others_may(path: Path) -> int:
     return path.stat().st_mode & 0o077
 
 
-async def test_out_writes_the_secret_to_a_file_that_nobody_else_can_read(db: str, tmp_path: Path) -> None:
+async def test_token_out_option_writes_the_secret_to_a_private_file(db: str, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     before = os.umask(0)
     try:
@@ -96,7 +96,7 @@ async def test_out_writes_the_secret_to_a_file_that_nobody_else_can_read(db: str
     assert TEXT.search(done.stderr + again.stderr) is None
 
 
-def test_out_as_json_names_the_file_and_not_the_secret(file: str, tmp_path: Path) -> None:
+def test_token_out_option_with_json_names_the_file_and_not_the_secret(file: str, tmp_path: Path) -> None:
     path = tmp_path / "ci-token"
     body = json.loads(holdlog(file, "create", "--name", "ci", "--allow", "read:*", "--json", "--out", str(path)).stdout)
     assert (body["name"], body["out"], "token" in body) == ("ci", str(path), False)
@@ -104,7 +104,9 @@ def test_out_as_json_names_the_file_and_not_the_secret(file: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["a file", "a link", "a link to nothing", "a missing folder", "a folder"])
-def test_out_refuses_what_exists_and_links_and_makes_no_token(file: str, tmp_path: Path, kind: str) -> None:
+def test_token_out_option_refuses_existing_files_and_links_and_makes_no_token(
+    file: str, tmp_path: Path, kind: str
+) -> None:
     path, target = tmp_path / "out", tmp_path / "target"
     match kind:
         case "a file":
@@ -127,7 +129,7 @@ def test_out_refuses_what_exists_and_links_and_makes_no_token(file: str, tmp_pat
     assert "mine" in [it.read_text() for it in (path, target) if it.is_file()] or not target.exists()
 
 
-def test_out_leaves_no_file_where_no_token_was_made(file: str, tmp_path: Path) -> None:
+def test_token_out_option_leaves_no_file_when_no_token_was_made(file: str, tmp_path: Path) -> None:
     create(file)
     path = tmp_path / "out"
     for arguments in (["create", "--name", "ci", "--allow", "read:*"], ["rotate", "nobody"]):
@@ -136,7 +138,7 @@ def test_out_leaves_no_file_where_no_token_was_made(file: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o644, True), (0o640, True), (0o600, False)])
-def test_a_redirect_into_a_file_that_others_can_read_is_warned_of(
+def test_redirecting_a_token_into_a_readable_file_prints_a_warning(
     file: str, tmp_path: Path, mode: int, warned: bool
 ) -> None:
     path = tmp_path / "ci-token"
@@ -151,7 +153,7 @@ def test_a_redirect_into_a_file_that_others_can_read_is_warned_of(
     assert ("--out FILE" in done.stderr) is warned
 
 
-async def test_a_rotated_one_gets_another_secret_and_the_old_one_a_while(db: str) -> None:
+async def test_rotated_token_gets_a_new_secret_and_the_old_one_lasts_a_while(db: str) -> None:
     old = create(db)
     done = holdlog(db, "rotate", "ci", "--overlap", "1h")
     new = done.stdout.strip()
@@ -163,7 +165,7 @@ async def test_a_rotated_one_gets_another_secret_and_the_old_one_a_while(db: str
     assert [await principal_of(db, it) for it in (old, new, newest.stdout.strip())] == [None, None, "token:ci"]
 
 
-async def test_a_revoked_one_lets_nobody_in_and_revoking_again_is_no_error(db: str) -> None:
+async def test_revoked_token_grants_no_access_and_revoking_again_is_no_error(db: str) -> None:
     text = create(db)
     assert holdlog(db, "revoke", "ci").stdout == "token ci is revoked\n"
     assert await principal_of(db, text) is None
@@ -171,7 +173,7 @@ async def test_a_revoked_one_lets_nobody_in_and_revoking_again_is_no_error(db: s
     assert json.loads(holdlog(db, "revoke", "ci", "--json").stdout)["already"] is True
 
 
-def test_the_list_tells_everything_but_secrets(file: str) -> None:
+def test_token_list_shows_everything_but_secrets(file: str) -> None:
     texts = [
         create(file, "--expires", "never", name="b", allow="admin:*"),
         create(file, "--space", "team", "--expires", "12h", name="a-1"),
@@ -197,7 +199,7 @@ def test_the_list_tells_everything_but_secrets(file: str) -> None:
     assert not any(part in everything for text in texts for part in (text, hash_of(text)))
 
 
-def test_the_list_says_which_grants_cover_names_of_several_kinds(file: str) -> None:
+def test_token_list_shows_which_grants_cover_names_of_several_kinds(file: str) -> None:
     holdlog(
         file, "create", "--name", "old", "--allow", "read:docs-*", "--allow", "write:values:x", "--allow", "claim:a"
     )
@@ -212,7 +214,7 @@ def test_the_list_says_which_grants_cover_names_of_several_kinds(file: str) -> N
     ]
 
 
-def test_a_token_with_the_name_of_this_user_is_not_made_and_an_older_one_is_marked(file: str) -> None:
+def test_token_named_like_this_user_is_refused_and_an_older_one_marked(file: str) -> None:
     from holdlog.adapters.auth.tokens import fresh
     from holdlog.domain.message import NOBODY
     from holdlog.domain.token import IssueToken
@@ -231,7 +233,7 @@ def test_a_token_with_the_name_of_this_user_is_not_made_and_an_older_one_is_mark
     assert {it["name"]: it["has_local_name"] for it in listed(file)} == {user: True, "ci": False}
 
 
-def test_neither_doctor_nor_log_nor_history_tells_a_hash(file: str) -> None:
+def test_doctor_log_and_history_show_no_token_hash(file: str) -> None:
     text = create(file)
     environ = {name: it for name, it in os.environ.items() if not name.startswith("HOLDLOG")}
     for arguments in (["doctor", "--json"], ["list"], ["claims", "--json"], ["agents"], ["rebuild"]):
@@ -242,7 +244,7 @@ def test_neither_doctor_nor_log_nor_history_tells_a_hash(file: str) -> None:
         assert text not in done.stdout + done.stderr
 
 
-def test_as_json_the_token_stands_beside_what_it_may(file: str) -> None:
+def test_token_command_prints_json_with_token_and_grants(file: str) -> None:
     body = json.loads(create(file, "--json", "--expires", "1h"))
     assert TEXT.fullmatch(body["token"])
     assert (body["name"], body["allow"], body["expires_in_seconds"]) == ("ci", ["read:*"], 3600.0)
@@ -251,7 +253,7 @@ def test_as_json_the_token_stands_beside_what_it_may(file: str) -> None:
     assert again["rotated_at"] is not None
 
 
-def test_unless_told_otherwise_a_token_ends(file: str) -> None:
+def test_token_expires_by_default(file: str) -> None:
     create(file)
     assert listed(file)[0]["expires_in_seconds"] > 89 * 86_400
 
@@ -277,7 +279,7 @@ def test_unless_told_otherwise_a_token_ends(file: str) -> None:
         ([], "ACTION", 2),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(file: str, arguments: list[str], told: str, code: int) -> None:
+def test_invalid_token_arguments_are_refused_in_one_line(file: str, arguments: list[str], told: str, code: int) -> None:
     create(file)
     create(file, name="gone")
     holdlog(file, "revoke", "gone")
@@ -287,7 +289,7 @@ def test_what_cannot_be_is_refused_in_one_line(file: str, arguments: list[str], 
     assert told in line
 
 
-def test_where_no_store_is_none_is_made_but_by_create(file: str) -> None:
+def test_token_commands_other_than_create_do_not_create_a_store(file: str) -> None:
     for arguments in (["list"], ["revoke", "ci"], ["rotate", "ci"]):
         assert "there is no store" in holdlog(file, *arguments, code=1).stderr
         assert not Path(file).exists()
@@ -298,7 +300,7 @@ def test_where_no_store_is_none_is_made_but_by_create(file: str) -> None:
 
 
 @pytest.mark.parametrize("action", [[], ["create"], ["list"], ["revoke"], ["rotate"]])
-def test_help_has_an_example(file: str, action: list[str]) -> None:
+def test_help_of_token_has_an_example(file: str, action: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "holdlog", "token", *action, "--help"], capture_output=True, text=True, timeout=60
     )

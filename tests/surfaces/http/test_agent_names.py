@@ -81,7 +81,7 @@ async def put(client: httpx2.AsyncClient, token: str, name: str, key: str = "k")
         "jwt:ann",
     ],
 )
-async def test_names_of_the_servers_user_and_of_other_tokens_are_refused(store: Engine, name: str) -> None:
+async def test_names_of_the_server_user_and_of_other_tokens_are_refused(store: Engine, name: str) -> None:
     ci, _ = issue(store, "ci"), issue(store, "dev")
     async with serving(store, Verifier(store)) as client:
         refused = await put(client, ci, name)
@@ -94,7 +94,7 @@ async def test_names_of_the_servers_user_and_of_other_tokens_are_refused(store: 
 @pytest.mark.parametrize(
     "name", ["ci", "CI", "ci/tests", "token:ci", "token:ci/x", "claude", "devel", f"x{USER}", "x/dev"]
 )
-async def test_a_token_may_use_its_own_name_and_any_free_one(store: Engine, name: str) -> None:
+async def test_token_may_use_its_name_and_any_free_one(store: Engine, name: str) -> None:
     ci, _ = issue(store, "ci"), issue(store, "dev")
     async with serving(store, Verifier(store)) as client:
         assert (await put(client, ci, name)).status_code == 201
@@ -150,7 +150,7 @@ async def test_tools_over_http_refuse_the_name_of_another(tmp_path: Any, mode: A
     store.close()
 
 
-async def test_the_static_token_and_jwt_may_not_use_the_users_name_either(store: Engine) -> None:
+async def test_static_token_and_jwt_may_not_use_the_name_of_the_user(store: Engine) -> None:
     rule = OwnNames(store, [USER])
     for principal in ("static", "jwt:ann"):
         with pytest.raises(InvalidError):
@@ -159,7 +159,7 @@ async def test_the_static_token_and_jwt_may_not_use_the_users_name_either(store:
         await rule.require(AcquireClaim(resource="a", agent=principal), Caller(principal=principal))
 
 
-async def test_the_local_user_may_use_every_name(store: Engine) -> None:
+async def test_local_user_may_use_every_name(store: Engine) -> None:
     issue(store, "dev")
     rule = OwnNames(store, [USER])
     for name in (USER, "dev", "token:dev"):
@@ -168,7 +168,7 @@ async def test_the_local_user_may_use_every_name(store: Engine) -> None:
         assert (await client.put("/kv/n/k", content="v", headers={"x-agent": USER})).status_code == 201
 
 
-async def test_a_token_that_has_the_users_name_keeps_it(store: Engine) -> None:
+async def test_token_that_already_has_the_name_of_the_user_keeps_it(store: Engine) -> None:
     own, other = issue(store, first_part(USER)), issue(store, "ci")
     async with serving(store, Verifier(store)) as client:
         assert (await put(client, own, USER)).status_code == 201
@@ -182,7 +182,7 @@ async def test_names_of_tokens_are_refused_in_spaces_too(store: Engine) -> None:
         assert (await put(client, ci, "ci")).status_code == 201
 
 
-async def test_a_claim_under_a_name_that_a_token_got_later_stays_releasable(store: Engine) -> None:
+async def test_claim_under_a_name_that_a_token_got_later_can_be_released(store: Engine) -> None:
     caller = Caller(principal="token:ci", session="s1", server="calls")
     store.own_names = OwnNames(store, [USER]).require
     await store.claim_async(store.requests.claim("a", "dev"), caller)
@@ -195,7 +195,7 @@ async def test_a_claim_under_a_name_that_a_token_got_later_stays_releasable(stor
         await store.write_async(store.requests.release("a", "dev", note="why", forced=True), caller)
 
 
-async def test_names_of_tokens_are_read_once_in_a_while(store: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_token_names_are_cached_for_a_while(store: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     rule, caller = OwnNames(store, []), Caller(principal="token:ci")
     await rule.require(AcquireClaim(resource="a", agent="dev"), caller)
     monkeypatch.setattr(store, "read_async", None)  # a further read would fail

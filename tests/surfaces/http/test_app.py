@@ -170,7 +170,7 @@ def error_of(response: httpx2.Response) -> str:
 @pytest.mark.parametrize(
     "host", ["localhost", "127.0.0.1:{port}", "[::1]:80", "holdlog.example", "HOLDLOG.example:443", "a.b.example.org"]
 )
-def test_a_server_is_called_by_loopback_names_and_those_that_are_allowed(served: Served, host: str) -> None:
+def test_server_accepts_loopback_host_names_and_configured_ones(served: Served, host: str) -> None:
     with served.client() as client:
         assert client.get("/body", headers={"host": host.format(port=served.port)}).status_code == 200
 
@@ -179,7 +179,7 @@ def test_a_server_is_called_by_loopback_names_and_those_that_are_allowed(served:
     "host",
     ["evil.example", "holdlog.example.evil.com", "localhost.evil.com", "example.org", "10.1.2.3", "localhost:x", "a b"],
 )
-def test_another_name_is_refused_with_421(served: Served, host: str) -> None:
+def test_request_for_another_host_name_is_refused_with_421(served: Served, host: str) -> None:
     with served.client() as client:
         response = client.get("/body", headers={"host": host})
         assert response.status_code == 421
@@ -187,12 +187,12 @@ def test_another_name_is_refused_with_421(served: Served, host: str) -> None:
         assert client.get("/healthz", headers={"host": host}).status_code == 200
 
 
-def test_a_host_is_named_once(served: Served) -> None:
+def test_request_with_two_host_headers_is_refused(served: Served) -> None:
     assert served.raw(b"GET /body HTTP/1.1\r\n\r\n")[0] == 400
     assert served.raw(b"GET /body HTTP/1.1\r\nhost: localhost\r\nhost: evil\r\n\r\n")[0] == 400
 
 
-def test_pages_of_the_server_itself_may_call_and_no_others(client: httpx2.Client, served: Served) -> None:
+def test_only_pages_of_the_server_itself_may_call(client: httpx2.Client, served: Served) -> None:
     assert client.get("/body", headers={"origin": served.url}).status_code == 200
     own = {"host": "holdlog.example", "origin": "https://holdlog.example"}
     assert client.post("/body", headers=own).status_code == 200
@@ -202,14 +202,14 @@ def test_pages_of_the_server_itself_may_call_and_no_others(client: httpx2.Client
         assert "access-control-allow-origin" not in response.headers
 
 
-def test_a_page_of_another_site_cannot_ask_without_saying_so(client: httpx2.Client) -> None:
+def test_cross_site_subresource_requests_are_refused(client: httpx2.Client) -> None:
     image = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
     assert client.get("/body", headers=image).status_code == 403
     assert client.get("/body", headers=image | {"sec-fetch-mode": "navigate"}).status_code == 200
     assert client.get("/body", headers={"sec-fetch-site": "same-origin"}).status_code == 200
 
 
-def test_cors_is_off_unless_asked_for(client: httpx2.Client) -> None:
+def test_cors_is_off_by_default(client: httpx2.Client) -> None:
     asked = {"origin": "https://app.example", "access-control-request-method": "PUT"}
     assert client.options("/body", headers=asked).status_code == 403
     with application(("allowed_origins", ("https://app.example",))) as open_, open_.client() as other:
@@ -233,7 +233,7 @@ def test_cors_is_off_unless_asked_for(client: httpx2.Client) -> None:
     "target",
     [b"/%ff", b"/a%00b", b"/../etc/passwd", b"/kv/%2e%2e/x", b"/kv/..%5cx", b"/body?x=%ff", b"/body?x=%00", b"/\xff"],
 )
-def test_a_target_that_means_nothing_or_climbs_is_refused_with_400(served: Served, target: bytes) -> None:
+def test_invalid_or_climbing_request_target_is_refused_with_400(served: Served, target: bytes) -> None:
     request = b"GET " + target + b" HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     assert served.raw(request)[0] == 400
 
@@ -249,13 +249,13 @@ def test_a_target_that_means_nothing_or_climbs_is_refused_with_400(served: Serve
         b"POST /body HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
-def test_what_is_no_http_is_refused_with_400(served: Served, request_: bytes) -> None:
+def test_malformed_http_is_refused_with_400(served: Served, request_: bytes) -> None:
     status, body = served.raw(request_)
     assert status == 400
     assert body["status"] == "error"
 
 
-def test_the_answer_to_a_bad_request_is_never_taken_for_that_to_the_one_before_it(served: Served) -> None:
+def test_response_to_a_malformed_request_is_never_taken_for_an_earlier_one(served: Served) -> None:
     with served.connect() as connection:
         connection.sendall(b"GET /held HTTP/1.1\r\nhost: localhost\r\n\r\nNONSENSE\r\n\r\n")
         assert connection.recv(100) == b""
@@ -266,9 +266,7 @@ def test_the_answer_to_a_bad_request_is_never_taken_for_that_to_the_one_before_i
     ("length", "body"),
     [(b"content-length: 5", b"hello"), (b"transfer-encoding: chunked", b"5\r\nhello\r\n0\r\n\r\n")],
 )
-def test_an_upgrade_that_is_asked_for_changes_nothing(
-    served: Served, protocol: bytes, length: bytes, body: bytes
-) -> None:
+def test_requested_protocol_upgrade_is_ignored(served: Served, protocol: bytes, length: bytes, body: bytes) -> None:
     upgrade = b"host: localhost\r\nconnection: upgrade\r\nupgrade: " + protocol + b"\r\n"
     head = b"POST /body HTTP/1.1\r\n" + upgrade + length + b"\r\n\r\n"
     last = b"POST /body HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n" + length + b"\r\n\r\n" + body
@@ -285,13 +283,13 @@ def test_an_upgrade_that_is_asked_for_changes_nothing(
         assert b"".join(iter(lambda: connection.recv(65536), b"")).count(b"HTTP/1.1 200") == 301
 
 
-def test_nobody_gets_a_tunnel(served: Served) -> None:
+def test_connect_requests_get_no_tunnel(served: Served) -> None:
     for target in (b"example.org:80", b"/body"):
         request = b"CONNECT " + target + b" HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\nhello"
         assert served.raw(request)[0] == 400
 
 
-def test_a_stream_ends_with_its_client_whatever_else_that_had_asked_for(
+def test_stream_ends_with_its_client_even_with_pipelined_requests(
     served: Served, client: httpx2.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     with served.connect() as connection:
@@ -306,7 +304,7 @@ def test_a_stream_ends_with_its_client_whatever_else_that_had_asked_for(
     assert not caplog.records
 
 
-def test_paths_and_methods_that_are_not_there_are_told_as_json(client: httpx2.Client) -> None:
+def test_unknown_paths_and_methods_are_reported_as_json(client: httpx2.Client) -> None:
     missing = client.get("/nothing/here")
     assert missing.status_code == 404
     assert error_of(missing)
@@ -317,7 +315,7 @@ def test_paths_and_methods_that_are_not_there_are_told_as_json(client: httpx2.Cl
     assert error_of(wrong) == "this path takes GET, HEAD, POST"
 
 
-def test_a_bug_is_told_without_what_it_says(client: httpx2.Client) -> None:
+def test_internal_error_is_reported_without_its_text(client: httpx2.Client) -> None:
     response = client.get("/broken")
     assert response.status_code == 500
     assert "secret" not in error_of(response)
@@ -326,7 +324,7 @@ def test_a_bug_is_told_without_what_it_says(client: httpx2.Client) -> None:
 # --- sizes
 
 
-def test_a_body_may_be_as_large_as_told_and_no_larger(client: httpx2.Client) -> None:
+def test_request_body_size_is_limited(client: httpx2.Client) -> None:
     assert client.post("/body", content=b"x" * 10_000).json() == {"bytes": 10_000}
     response = client.post("/body", content=b"x" * 10_001)
     assert response.status_code == 413
@@ -334,7 +332,7 @@ def test_a_body_may_be_as_large_as_told_and_no_larger(client: httpx2.Client) -> 
     assert client.get("/body").status_code == 200
 
 
-def test_a_body_of_unknown_length_is_counted_as_it_comes(client: httpx2.Client) -> None:
+def test_chunked_request_body_is_counted_while_it_arrives(client: httpx2.Client) -> None:
     def chunks(number: int) -> Iterator[bytes]:
         yield from [b"x" * 1000] * number
 
@@ -342,7 +340,7 @@ def test_a_body_of_unknown_length_is_counted_as_it_comes(client: httpx2.Client) 
     assert client.post("/body", content=chunks(11)).status_code == 413
 
 
-def test_headers_are_bounded_in_size_and_number(served: Served) -> None:
+def test_request_headers_are_limited_in_size_and_number(served: Served) -> None:
     start = b"GET /body HTTP/1.1\r\nhost: localhost\r\n"
     large = b"x: " + b"y" * connections.MAX_HEADER_BYTES + b"\r\n"
     assert served.raw(start, large, b"\r\n")[0] == 431
@@ -364,7 +362,7 @@ def test_trailers_are_dropped(served: Served) -> None:
 # --- time
 
 
-def test_a_client_that_does_not_finish_its_headers_is_told_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_that_does_not_finish_its_headers_gets_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEADERS_SECONDS", 0.2)
     with application() as served:
         for start in (b"", b"GET /body HT", b"GET /body HTTP/1.1\r\nhost: localhost\r\nx: ", b"\r\n"):
@@ -376,7 +374,7 @@ def test_a_client_that_does_not_finish_its_headers_is_told_and_closed(monkeypatc
             assert answered(connection)[0] == 408
 
 
-def test_a_client_that_sends_its_body_byte_by_byte_is_told_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_that_sends_its_body_byte_by_byte_gets_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "BODY_SECONDS", 0.2)
     with application() as served, served.connect() as connection:
         connection.sendall(b"POST /body HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n")
@@ -385,7 +383,7 @@ def test_a_client_that_sends_its_body_byte_by_byte_is_told_and_closed(monkeypatc
         assert answered(connection)[0] == 408
 
 
-def test_who_waits_for_an_answer_is_not_hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_that_waits_for_a_response_gets_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEADERS_SECONDS", 0.1)
     monkeypatch.setattr(connections, "BODY_SECONDS", 0.1)
     with application() as served, served.connect() as connection:
@@ -399,7 +397,7 @@ def test_who_waits_for_an_answer_is_not_hurried(monkeypatch: pytest.MonkeyPatch)
         assert answered(connection) == (200, {"bytes": 0})
 
 
-def test_who_vanishes_with_requests_in_line_is_forgotten_and_no_fault_is_logged(
+def test_client_that_disconnects_with_queued_requests_is_dropped_without_errors(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def ask(path: str) -> bytes:
@@ -417,7 +415,7 @@ def test_who_vanishes_with_requests_in_line_is_forgotten_and_no_fault_is_logged(
     assert caplog.records == []
 
 
-def test_connections_are_bounded_in_all() -> None:
+def test_number_of_connections_is_limited() -> None:
     with application(("max_connections", 3)) as served, ExitStack() as stack:
         held = [stack.enter_context(served.connect()) for _ in range(3)]
         for connection in held:
@@ -444,7 +442,7 @@ def until(found: Callable[[], bool]) -> None:
 # --- who, and how much
 
 
-def test_a_token_comes_by_header_only() -> None:
+def test_token_is_accepted_in_a_header_only() -> None:
     with application(tokens=Tokens()) as served:
         with served.client() as nobody:
             response = nobody.get("/body?token=good&x-token=good")
@@ -461,7 +459,7 @@ def test_a_token_comes_by_header_only() -> None:
             assert denied.json()["needed"] == "write-values:n"
 
 
-def test_a_header_that_cannot_be_right_is_told_by_its_name(client: httpx2.Client) -> None:
+def test_invalid_header_is_reported_by_its_name(client: httpx2.Client) -> None:
     for name in ("Idempotency-Key", "Holdlog-Session"):
         response = client.get("/body", headers={name: "x" * 200})
         assert response.status_code == 400
@@ -471,7 +469,7 @@ def test_a_header_that_cannot_be_right_is_told_by_its_name(client: httpx2.Client
             assert (response.status_code, error_of(response)) == (400, f"{name}: must be UTF-8")
 
 
-def test_guesses_are_slowed_down_but_not_those_who_were_let_in_from_there() -> None:
+def test_token_guesses_are_throttled_and_known_tokens_from_there_are_not() -> None:
     with application(tokens=Tokens()) as served, served.client("good") as good:
         assert good.get("/body").status_code == 200
         with served.client() as bad:
@@ -486,7 +484,7 @@ def test_guesses_are_slowed_down_but_not_those_who_were_let_in_from_there() -> N
         assert good.get("/body").status_code == 200
 
 
-def test_one_principal_has_so_many_calls_at_once_and_others_are_unharmed() -> None:
+def test_concurrent_calls_per_principal_are_limited_and_others_unaffected() -> None:
     with application(("max_in_flight", 5), tokens=Tokens()) as served, ThreadPoolExecutor(20) as pool:
         good, reader = served.client("good"), served.client("reader")
         with good, reader:
@@ -502,7 +500,7 @@ def test_one_principal_has_so_many_calls_at_once_and_others_are_unharmed() -> No
             assert good.get("/body").status_code == 200
 
 
-def test_requests_and_bytes_per_minute_are_bounded() -> None:
+def test_requests_and_bytes_per_minute_are_limited() -> None:
     with application(("max_requests", 3), tokens=Tokens()) as served:
         good, reader = served.client("good"), served.client("reader")
         with good, reader:
@@ -518,7 +516,7 @@ def test_requests_and_bytes_per_minute_are_bounded() -> None:
         assert client.post("/body", content=b"x").status_code == 429
 
 
-def test_a_store_has_so_many_keys_and_what_stands_can_be_written_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_keys_is_limited_and_existing_keys_stay_writable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "COUNTED_EVERY", 0)
     numbers = itertools.count()
     with application(("max_keys", 3)) as served, served.client() as client:
@@ -530,7 +528,7 @@ def test_a_store_has_so_many_keys_and_what_stands_can_be_written_on(monkeypatch:
         assert client.post("/value?key=0").status_code == 200
 
 
-def test_the_page_has_a_sentence_for_every_event_but_those_of_tokens() -> None:
+def test_page_has_a_sentence_for_every_event_but_those_of_tokens() -> None:
     page = (Path(app.__file__).parent / "page.html").read_text()
     missing = [topic for topic in EVENTS if f"\n  {topic}: (e)" not in page]
     assert all(topic.startswith("Token") for topic in missing), missing

@@ -10,7 +10,7 @@ def claim(curl: Curl, resource: str, agent: str) -> None:
     curl.store.claim(curl.store.requests.claim(resource, agent), NOBODY)
 
 
-async def test_the_board_is_told_in_pages_and_of_one_agent(curl: Curl) -> None:
+async def test_board_over_http_has_pages_and_a_filter_by_agent(curl: Curl) -> None:
     for resource, agent in (("a.py", "ann"), ("b.py", "ben"), ("c.py", "ann/tests")):
         claim(curl, resource, agent)
     board = (await curl.get("/claims")).json()
@@ -40,7 +40,7 @@ async def test_the_board_is_told_in_pages_and_of_one_agent(curl: Curl) -> None:
         ("a%2520b", "a%20b"),
     ],
 )
-async def test_who_holds_a_resource_is_told_however_it_is_written(curl: Curl, path: str, resource: str) -> None:
+async def test_holder_of_a_resource_is_found_by_any_spelling_of_its_url(curl: Curl, path: str, resource: str) -> None:
     assert (await curl.get(f"/claims/{path}")).json() == {"status": "available", "resource": resource}
     claim(curl, resource, "ann")
     held = (await curl.get(f"/claims/{path}?version=1")).json()
@@ -63,18 +63,18 @@ async def test_who_holds_a_resource_is_told_however_it_is_written(curl: Curl, pa
         ("/claims?agent=", 400),
     ],
 )
-async def test_what_names_no_resource_is_refused(curl: Curl, path: str, status: int) -> None:
+async def test_invalid_resource_in_a_url_is_refused(curl: Curl, path: str, status: int) -> None:
     refused = await curl.get(path)
     assert (refused.status_code, refused.json()["status"]) == (status, "error")
 
 
-async def test_claims_are_only_read_here(curl: Curl) -> None:
+async def test_claims_over_the_key_value_api_are_read_only(curl: Curl) -> None:
     for path in ("/claims", "/claims/a.py"):
         refused = await curl.post(path)
         assert (refused.status_code, sorted(refused.headers["allow"].split(", "))) == (405, ["GET", "HEAD"])
 
 
-async def test_rows_whose_names_mix_scripts_say_so(curl: Curl) -> None:
+async def test_board_rows_mark_names_that_mix_scripts(curl: Curl) -> None:
     for resource, agent in (
         ("a.py", "ann"),
         ("b.py", "\u0430nn"),

@@ -142,7 +142,7 @@ async def stream(here: Site, last: int | None = None, token: str | None = None, 
 # --- streams
 
 
-async def test_a_stream_tells_what_was_what_comes_and_where_the_end_is(here: Site) -> None:
+async def test_event_stream_sends_past_events_new_ones_and_its_end_position(here: Site) -> None:
     write(here, "a", {"x": "line\nbreak <script>"})
     async with stream(here, after=0) as it:
         assert it.response.headers["content-type"] == "text/event-stream; charset=utf-8"
@@ -156,7 +156,7 @@ async def test_a_stream_tells_what_was_what_comes_and_where_the_end_is(here: Sit
         assert [(told.id, told.kind) for told in await it.some(2)] == [(2, "ValueWritten"), (3, "ClaimGranted")]
 
 
-async def test_without_a_position_a_stream_tells_what_comes_from_now_on(here: Site) -> None:
+async def test_event_stream_without_a_position_starts_now(here: Site) -> None:
     write(here, "a")
     async with stream(here) as it:
         assert await it.next() == Told(1, "bookmark", {"position": 1})
@@ -164,14 +164,14 @@ async def test_without_a_position_a_stream_tells_what_comes_from_now_on(here: Si
         assert [told.id for told in await it.some(1)] == [2]
 
 
-async def test_last_event_id_wins_over_after(here: Site) -> None:
+async def test_last_event_id_overrides_after(here: Site) -> None:
     for key in "abc":
         write(here, key)
     async with stream(here, after=0, last=2) as it:
         assert [told.id for told in await it.some(1)] == [3]
 
 
-async def test_a_stream_tells_only_what_was_chosen_and_bookmarks_move_on(
+async def test_event_stream_sends_only_selected_events_and_bookmarks_advance(
     here: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "HEARTBEAT", 0.05)
@@ -188,7 +188,7 @@ async def test_a_stream_tells_only_what_was_chosen_and_bookmarks_move_on(
     assert before >= 0
 
 
-async def test_a_silent_stream_says_that_it_lives(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_event_stream_sends_keep_alives(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "HEARTBEAT", 0.01)
     async with stream(here) as it:
         await it.next()
@@ -199,7 +199,7 @@ async def test_a_silent_stream_says_that_it_lives(here: Site, monkeypatch: pytes
         assert told is not None
 
 
-async def test_cut_off_again_and_again_a_client_that_resumes_has_every_event_once(here: Site) -> None:
+async def test_reconnecting_client_gets_every_event_exactly_once(here: Site) -> None:
     found: list[int] = []
     last = 0
 
@@ -234,7 +234,7 @@ async def serving(place: Path, port: int) -> AsyncIterator[asyncio.subprocess.Pr
         await process.wait()
 
 
-async def test_killed_servers_cost_a_client_that_resumes_no_event_and_give_none_twice(tmp_path: Path) -> None:
+async def test_client_that_reconnects_to_restarted_servers_gets_every_event_once(tmp_path: Path) -> None:
     """Another process writes all the while."""
     place, count = tmp_path / "state.db", 400
     with socket.socket() as free:
@@ -272,7 +272,7 @@ async def test_killed_servers_cost_a_client_that_resumes_no_event_and_give_none_
     assert found == list(range(1, count + 1))
 
 
-async def test_many_streams_tell_the_same_from_one_reading(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_event_streams_share_one_reader_of_the_log(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     readings = 0
     above = tail.Tail._above
 
@@ -298,7 +298,7 @@ async def test_many_streams_tell_the_same_from_one_reading(here: Site, monkeypat
     await aside(lambda: tail._tails == {})
 
 
-async def test_who_follows_too_slowly_is_told_from_the_log(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_event_stream_continues_from_the_log(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail, "BACKLOG_BYTES", 300)
     async with stream(here, after=0) as it:
         await it.next()
@@ -308,7 +308,7 @@ async def test_who_follows_too_slowly_is_told_from_the_log(here: Site, monkeypat
         assert [told.id for told in await it.some(201)] == list(range(1, 202))
 
 
-async def test_a_client_that_takes_nothing_is_cut_off(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_that_reads_nothing_is_disconnected(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "SEND_SECONDS", 0.2)
     port = here.client.base_url.port
     assert port is not None
@@ -324,7 +324,7 @@ async def test_a_client_that_takes_nothing_is_cut_off(here: Site, monkeypatch: p
     await aside(lambda: tail._tails == {})
 
 
-async def test_two_hundred_streams_that_are_abandoned_leave_nothing(here: Site) -> None:
+async def test_two_hundred_abandoned_event_streams_leave_nothing(here: Site) -> None:
     tasks, descriptors = len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
 
     async def abandoned(number: int) -> None:
@@ -344,7 +344,7 @@ async def test_two_hundred_streams_that_are_abandoned_leave_nothing(here: Site) 
     await aside(lambda: len(os.listdir("/proc/self/fd")) < descriptors + 60)  # the store's own readers stay open
 
 
-async def test_a_server_that_ends_ends_each_stream_with_a_bookmark(here: Site) -> None:
+async def test_server_shutdown_ends_each_event_stream_with_a_bookmark(here: Site) -> None:
     async with stream(here, namespace="m") as it:
         await it.next()
         for number in range(3):
@@ -355,7 +355,7 @@ async def test_a_server_that_ends_ends_each_stream_with_a_bookmark(here: Site) -
         assert [told.kind for told in await it.rest()] == ["bookmark"]
 
 
-async def test_a_store_that_cannot_be_read_ends_the_stream_and_says_why(here: Site) -> None:
+async def test_unreadable_store_ends_the_event_stream_with_the_reason(here: Site) -> None:
     async with stream(here) as it:
         await it.next()
         await asyncio.to_thread(here.engine.close)
@@ -367,7 +367,7 @@ async def test_a_store_that_cannot_be_read_ends_the_stream_and_says_why(here: Si
 # --- who may see what
 
 
-async def test_a_stream_tells_only_what_its_token_may_see(tmp_path: Path) -> None:
+async def test_event_stream_shows_only_what_its_token_may_read(tmp_path: Path) -> None:
     async with site(tmp_path / "state.db", Tokens()) as here:
         write(here, "a", namespace="open")
         write(here, "a", namespace="hidden")
@@ -384,7 +384,7 @@ async def test_a_stream_tells_only_what_its_token_may_see(tmp_path: Path) -> Non
         assert (await here.client.get("/events", headers=SSE)).status_code == 401
 
 
-async def test_a_stream_tells_nothing_more_once_its_token_was_revoked(tmp_path: Path) -> None:
+async def test_event_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
     tokens = Tokens()
     async with site(tmp_path / "state.db", tokens) as here:
         write(here, "a", namespace="open")
@@ -399,7 +399,7 @@ async def test_a_stream_tells_nothing_more_once_its_token_was_revoked(tmp_path: 
 # --- pages
 
 
-async def test_pages_come_as_json(here: Site) -> None:
+async def test_event_pages_are_json(here: Site) -> None:
     for key in "abc":
         write(here, key)
     answer = await here.client.get("/events", params={"after": 1, "limit": 1})
@@ -409,7 +409,7 @@ async def test_pages_come_as_json(here: Site) -> None:
     assert (await here.client.get("/events", params={"after": 3})).json()["events"] == []
 
 
-async def test_one_thread_is_chosen_by_its_id(here: Site) -> None:
+async def test_events_of_one_thread_are_selected_by_its_id(here: Site) -> None:
     story(here.engine, "run 7/é")
     story(here.engine, "run")
     answer = await here.client.get("/events", params={"thread": "run 7/é", "kinds": "ThreadStarted,ResultAppended"})
@@ -418,7 +418,7 @@ async def test_one_thread_is_chosen_by_its_id(here: Site) -> None:
         assert [told.id for told in await it.some(len(KINDS))] == list(range(8, 15))
 
 
-async def test_a_long_poll_answers_with_what_comes(here: Site) -> None:
+async def test_long_poll_over_http_returns_new_events(here: Site) -> None:
     waiting = asyncio.create_task(here.client.get("/events", params={"wait": 40, "namespace": "m"}))
     await aside(lambda: here.engine.lease_maintenance.waiters == 1)
     write(here, "a")
@@ -427,7 +427,7 @@ async def test_a_long_poll_answers_with_what_comes(here: Site) -> None:
     assert ([event["key"] for event in body["events"]], body["next_position"]) == (["b"], 2)
 
 
-async def test_a_long_poll_whose_client_leaves_is_over(here: Site) -> None:
+async def test_long_poll_ends_when_its_client_disconnects(here: Site) -> None:
     waiting = asyncio.create_task(here.client.get("/events", params={"wait": 40}))
     await aside(lambda: here.engine.lease_maintenance.waiters == 1)
     waiting.cancel()
@@ -464,20 +464,22 @@ async def test_a_long_poll_whose_client_leaves_is_over(here: Site) -> None:
         ("wait=x", "wait"),
     ],
 )
-async def test_bad_arguments_are_told_by_name(here: Site, headers: dict[str, str], asked: str, named: str) -> None:
+async def test_bad_arguments_of_the_events_route_are_reported_by_name(
+    here: Site, headers: dict[str, str], asked: str, named: str
+) -> None:
     answer = await here.client.get(f"/events?{asked}", headers=headers)
     assert (answer.status_code, answer.json()["status"]) == (400, "error")
     assert named in answer.json()["message"]
 
 
 @pytest.mark.parametrize("given", ["x", "-1", "1.5", "٣", "99999999999999999999", "1"])
-async def test_a_bad_last_event_id_is_refused(here: Site, given: str) -> None:
+async def test_bad_last_event_id_is_refused(here: Site, given: str) -> None:
     answer = await here.client.get(
         "/events", headers=[(b"last-event-id", given.encode()), (b"accept", b"text/event-stream")]
     )
     assert answer.status_code == 400
 
 
-async def test_everything_is_open_where_nobody_asks_who_it_is(here: Site) -> None:
+async def test_events_are_readable_by_everybody_without_authentication(here: Site) -> None:
     assert EVERYTHING.sees("record:n/k")
     assert (await here.client.head("/events", headers=SSE)).status_code == 200

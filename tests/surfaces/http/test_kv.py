@@ -13,7 +13,7 @@ from tests.support.curl import AS_JSON, JSON, MONTH, Curl
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])
-async def test_what_is_saved_as_text_is_read_as_text(curl: Curl, method: str) -> None:
+async def test_text_is_saved_and_read_as_text(curl: Curl, method: str) -> None:
     saved = await curl.request(method, "/kv/import/status?ttl=60", content="done")
     assert (saved.text, saved.headers["content-type"]) == ("OK", "text/plain; charset=utf-8")
     read = await curl.get("/kv/import/status")
@@ -21,7 +21,7 @@ async def test_what_is_saved_as_text_is_read_as_text(curl: Curl, method: str) ->
     assert read.headers["content-type"] == "text/plain; charset=utf-8"
 
 
-async def test_what_is_missing_expired_or_deleted_is_not_found(curl: Curl, clock: Clock) -> None:
+async def test_missing_expired_and_deleted_values_are_not_found(curl: Curl, clock: Clock) -> None:
     async def missing() -> bool:
         read = await curl.get("/kv/import/status")
         return (read.status_code, read.text) == (404, "Key Not Found")
@@ -44,13 +44,13 @@ async def test_what_is_missing_expired_or_deleted_is_not_found(curl: Curl, clock
 @pytest.mark.parametrize(
     ("query", "lives"), [("", MONTH), ("?ttl=0", MONTH), ("?ttl=0.0", MONTH), ("?ttl=1.5", 1.5), ("?ttl=never", None)]
 )
-async def test_a_value_lives_as_long_as_told_and_thirty_days_else(curl: Curl, query: str, lives: float | None) -> None:
+async def test_value_lives_for_its_ttl_or_thirty_days_by_default(curl: Curl, query: str, lives: float | None) -> None:
     await curl.post(f"/kv/import/status{query}", content="done")
     assert curl.record("import", "status").expires_in_seconds == lives
 
 
 @pytest.mark.parametrize("ttl", ["", "-1", "soon", "1e3", "315360001", "nan", "%2B5", " 5"])
-async def test_a_ttl_that_is_none_is_refused_by_name(curl: Curl, ttl: str) -> None:
+async def test_invalid_ttl_is_refused_by_name(curl: Curl, ttl: str) -> None:
     refused = await curl.post(f"/kv/import/status?ttl={ttl}", content="done")
     assert refused.status_code == 400
     assert refused.json()["message"].startswith("ttl: ")
@@ -60,7 +60,7 @@ async def test_a_ttl_that_is_none_is_refused_by_name(curl: Curl, ttl: str) -> No
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "application/octet-stream", "text/html", None]
 )
-async def test_a_body_of_any_type_but_json_is_text(curl: Curl, kind: str | None) -> None:
+async def test_body_of_any_type_but_json_is_text(curl: Curl, kind: str | None) -> None:
     text = 'a=1&b=%20+ü\r\n<script>alert(1)</script>\0"\\'
     await curl.post("/kv/g/k", content=text, headers={"content-type": kind} if kind else {})
     read = await curl.get("/kv/g/k")
@@ -74,13 +74,13 @@ async def test_a_body_of_any_type_but_json_is_text(curl: Curl, kind: str | None)
 
 
 @pytest.mark.parametrize("value", [{"a": [1, None, "ü"]}, [], 0, 1.5, True, None, 10**100])
-async def test_a_json_body_is_a_value_and_read_as_json(curl: Curl, value: Any) -> None:
+async def test_json_body_is_stored_and_read_as_json(curl: Curl, value: Any) -> None:
     await curl.put("/kv/g/k", content=json.dumps(value), headers={"content-type": "application/vnd.x+json"})
     read = await curl.get("/kv/g/k", headers={"accept": "text/plain"})
     assert (read.json(), read.headers["content-type"]) == (value, "application/json")
 
 
-async def test_a_string_is_told_as_json_to_who_asks(curl: Curl) -> None:
+async def test_string_is_returned_as_json_on_request(curl: Curl) -> None:
     await curl.put("/kv/g/k", content='"done"', headers=JSON)
     assert (await curl.get("/kv/g/k")).text == "done"
     assert (await curl.get("/kv/g/k", headers=AS_JSON)).text == '"done"'
@@ -102,14 +102,14 @@ async def test_a_string_is_told_as_json_to_who_asks(curl: Curl) -> None:
         ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", False),
     ],
 )
-async def test_json_is_told_where_it_is_preferred_to_text(curl: Curl, accept: str, as_json: bool) -> None:
+async def test_json_is_returned_where_the_client_prefers_it(curl: Curl, accept: str, as_json: bool) -> None:
     saved = await curl.put("/kv/g/k", content="done", headers={"accept": accept})
     assert (saved.text == "OK") is not as_json
     read = await curl.get("/kv/g/k", headers={"accept": accept})
     assert read.text == ('"done"' if as_json else "done")
 
 
-async def test_a_write_tells_its_result_as_json_to_who_asks(curl: Curl) -> None:
+async def test_write_returns_json_on_request(curl: Curl) -> None:
     saved = await curl.put("/kv/g/k", content="done", headers=AS_JSON)
     assert saved.json() == {
         "status": "ok",
@@ -155,7 +155,7 @@ async def test_a_write_tells_its_result_as_json_to_who_asks(curl: Curl) -> None:
         (b"x" * 262_143, {}, 413),
     ],
 )
-async def test_a_body_that_is_no_value_is_refused_and_nothing_stored(
+async def test_body_that_is_not_a_value_is_refused_and_nothing_stored(
     curl: Curl, body: bytes, headers: dict[str, str], status: int
 ) -> None:
     refused = await curl.put("/kv/g/k", content=body, headers=headers)
@@ -164,7 +164,7 @@ async def test_a_body_that_is_no_value_is_refused_and_nothing_stored(
     assert (await curl.get("/kv/g/k")).status_code == 404
 
 
-async def test_a_charset_is_honoured(curl: Curl) -> None:
+async def test_charset_of_a_request_body_is_honoured(curl: Curl) -> None:
     await curl.put("/kv/g/k", content=b"\xfc", headers={"content-type": 'text/plain; charset="ISO-8859-1"'})
     assert (await curl.get("/kv/g/k")).text == "ü"
 
@@ -172,7 +172,7 @@ async def test_a_charset_is_honoured(curl: Curl) -> None:
 # --- who, claims
 
 
-async def test_who_wrote_is_told(curl: Curl) -> None:
+async def test_value_is_returned_with_its_author(curl: Curl) -> None:
     await curl.put("/kv/g/k", content="a")
     await curl.put("/kv/g/k", content="b", headers={"x-agent": "claude/tests"})
     history = (await curl.get("/kv/g/k?history=1")).json()["history"]
@@ -181,7 +181,7 @@ async def test_who_wrote_is_told(curl: Curl) -> None:
         assert (await curl.put("/kv/g/k", content="c", headers={b"x-agent": wrong})).status_code == 400
 
 
-async def test_a_write_that_relies_on_a_claim_is_fenced_without_it(curl: Curl) -> None:
+async def test_write_conditional_on_a_lost_claim_is_fenced(curl: Curl) -> None:
     claimed = curl.store.claim(
         curl.store.requests.claim("src/a,b@c.py", "ann"), curl.store.caller.model_copy(update={"session": None})
     )

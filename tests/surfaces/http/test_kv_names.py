@@ -43,7 +43,7 @@ values = st.recursive(
 @example(group="a/b", key="/%2F/etc/passwd", value="x")
 @example(group="...", key=".a/..b", value="x")
 @example(group="%", key="?#;=&+ \u0301", value={})
-async def test_every_legal_name_and_value_goes_through_a_url(curl: Curl, group: str, key: str, value: Any) -> None:
+async def test_every_legal_name_and_value_survives_a_url(curl: Curl, group: str, key: str, value: Any) -> None:
     path = f"/kv/{everywhere(group)}/{everywhere(key)}"
     saved = await curl.put(path, content=json.dumps(value), headers=JSON | AS_JSON)
     assert saved.status_code in (200, 201)
@@ -54,7 +54,7 @@ async def test_every_legal_name_and_value_goes_through_a_url(curl: Curl, group: 
     assert (await curl.delete(path)).status_code == 200
 
 
-async def test_a_slash_within_a_name_does_not_part_it(curl: Curl) -> None:
+async def test_encoded_slash_within_a_name_does_not_split_it(curl: Curl) -> None:
     await curl.put("/kv/a%2Fb/c", content="1")
     await curl.put("/kv/a/b%2Fc", content="2")
     assert (await curl.get("/kv/a%2Fb/c")).text == "1"
@@ -63,14 +63,14 @@ async def test_a_slash_within_a_name_does_not_part_it(curl: Curl) -> None:
     assert "%2F" in (await curl.put("/kv/a/b/c", content="3")).json()["message"]
 
 
-async def test_a_slash_after_the_api_cannot_be_encoded(curl: Curl) -> None:
+async def test_slash_of_the_route_cannot_be_percent_encoded(curl: Curl) -> None:
     await curl.put("/kv/k/k", content="x")
     for path in ("/kv%2Fk", "/kv%2Fk/k", "/kv%2fg/k/k", "/claims%2Fk"):
         assert (await curl.get(path)).status_code == 404
     assert (await curl.get("/%6Bv/k/k")).text == "x"
 
 
-async def test_a_name_is_decoded_once(curl: Curl) -> None:
+async def test_percent_encoding_of_a_name_is_decoded_once(curl: Curl) -> None:
     await curl.put("/kv/g/%2525", content="1")
     assert [it["key"] for it in (await curl.get("/kv/g")).json()["records"]] == ["%25"]
 
@@ -90,7 +90,7 @@ async def test_a_name_is_decoded_once(curl: Curl) -> None:
         "/kv/g/" + "x" * 513,
     ],
 )
-async def test_a_name_that_is_none_is_refused(curl: Curl, path: str) -> None:
+async def test_invalid_name_in_a_url_is_refused(curl: Curl, path: str) -> None:
     for method in ("GET", "PUT", "DELETE"):
         refused = await curl.request(method, path, content="x")
         assert (refused.status_code, refused.json()["status"]) == (400, "error")
@@ -115,7 +115,9 @@ async def test_a_name_that_is_none_is_refused(curl: Curl, path: str) -> None:
         ("GET", "/kv/g?" + "&".join(f"a{n}=1" for n in range(20)), "query"),
     ],
 )
-async def test_an_unknown_or_wrong_argument_is_refused_by_name(curl: Curl, method: str, path: str, name: str) -> None:
+async def test_unknown_or_wrong_query_argument_is_refused_by_name(
+    curl: Curl, method: str, path: str, name: str
+) -> None:
     refused = await curl.request(method, path)
     assert refused.status_code == 400
     assert name in refused.json()["message"].partition(":")[0]
@@ -130,7 +132,9 @@ async def test_an_unknown_or_wrong_argument_is_refused_by_name(curl: Curl, metho
         ("OPTIONS", "/kv/g/k", "GET, HEAD, POST, PUT, PATCH, DELETE"),
     ],
 )
-async def test_another_method_is_told_which_are_allowed(curl: Curl, method: str, path: str, allowed: str) -> None:
+async def test_unsupported_method_gets_the_list_of_allowed_ones(
+    curl: Curl, method: str, path: str, allowed: str
+) -> None:
     refused = await curl.request(method, path)
     assert (refused.status_code, sorted(refused.headers["allow"].split(", "))) == (405, sorted(allowed.split(", ")))
 
@@ -171,7 +175,7 @@ argument = st.tuples(
     headers=st.lists(header, max_size=4),
     body=st.binary(max_size=30) | st.sampled_from([b"{}", b'{"a": null}', b"[1", b"NaN"]),
 )
-async def test_whatever_is_sent_is_answered_and_never_taken_for_a_bug(
+async def test_random_requests_are_answered_and_never_cause_an_internal_error(
     curl: Curl,
     method: str,
     start: bytes,

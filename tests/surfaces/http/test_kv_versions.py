@@ -12,7 +12,7 @@ from tests.support.curl import AS_JSON, JSON, MONTH, PATCH, Curl
 # --- versions and conditions
 
 
-async def test_the_tag_of_a_value_is_its_version(curl: Curl) -> None:
+async def test_etag_of_a_value_is_its_version(curl: Curl) -> None:
     first = await curl.put("/kv/g/k", content="a")
     second = await curl.put("/kv/g/k", content="b")
     read = await curl.get("/kv/g/k")
@@ -55,7 +55,7 @@ async def test_the_tag_of_a_value_is_its_version(curl: Curl) -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-async def test_a_write_is_made_under_its_condition(
+async def test_write_is_made_only_under_its_condition(
     curl: Curl, stands: bool, headers: dict[str, str], status: int, method: str
 ) -> None:
     if stands:
@@ -87,9 +87,7 @@ async def test_a_write_is_made_under_its_condition(
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-async def test_a_read_is_made_under_its_condition(
-    curl: Curl, headers: dict[str, str], status: int, method: str
-) -> None:
+async def test_read_honours_its_condition(curl: Curl, headers: dict[str, str], status: int, method: str) -> None:
     await curl.put("/kv/g/k", content="a")
     await curl.put("/kv/g/k", content="b")
     answer = await curl.request(method, "/kv/g/k", headers=headers)
@@ -102,7 +100,7 @@ async def test_a_read_is_made_under_its_condition(
     assert (await curl.request(method, "/kv/g/none", headers=headers)).status_code == 404
 
 
-async def test_a_deletion_is_made_under_its_condition(curl: Curl) -> None:
+async def test_deletion_is_made_only_under_its_condition(curl: Curl) -> None:
     async def delete(**headers: str) -> int:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return (await curl.delete("/kv/g/k", headers=named)).status_code
@@ -114,7 +112,7 @@ async def test_a_deletion_is_made_under_its_condition(curl: Curl) -> None:
     assert await delete(if_match="*") == 200
 
 
-async def test_of_writers_with_the_same_version_one_wins_whatever_the_form_of_the_condition(curl: Curl) -> None:
+async def test_one_of_several_writers_with_the_same_version_wins(curl: Curl) -> None:
     await curl.put("/kv/g/k", content="a")
     for form in ('"{0}"', '"{0}", "99"'):
         version = (await curl.get("/kv/g/k")).headers["etag"].strip('"')
@@ -124,7 +122,7 @@ async def test_of_writers_with_the_same_version_one_wins_whatever_the_form_of_th
         assert sorted(it.status_code for it in answers) == [200] + [412] * 19
 
 
-async def test_a_head_tells_what_a_get_does_but_the_value(curl: Curl) -> None:
+async def test_head_returns_the_headers_of_a_get(curl: Curl) -> None:
     await curl.put("/kv/g/k", content="done", headers={b"x-agent": "müller/100%".encode()})
     read, head = await curl.get("/kv/g/k"), await curl.head("/kv/g/k")
     assert head.headers == read.headers
@@ -156,19 +154,19 @@ async def test_a_head_tells_what_a_get_does_but_the_value(curl: Curl) -> None:
         ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
     ],
 )
-async def test_a_merge_patch_does_what_its_specification_says(curl: Curl, value: Any, patch: Any, merged: Any) -> None:
+async def test_merge_patch_follows_its_specification(curl: Curl, value: Any, patch: Any, merged: Any) -> None:
     await curl.put("/kv/g/k", content=json.dumps(value), headers=JSON)
     answer = await curl.patch("/kv/g/k", content=json.dumps(patch), headers=PATCH)
     assert (answer.status_code, answer.text, answer.headers["etag"]) == (200, "OK", '"2"')
     assert (await curl.get("/kv/g/k", headers=AS_JSON)).json() == merged
 
 
-async def test_many_merge_at_once_and_nothing_is_lost(curl: Curl) -> None:
+async def test_concurrent_merges_lose_nothing(curl: Curl) -> None:
     await asyncio.gather(*(curl.patch("/kv/g/k", content=json.dumps({f"a{n}": n}), headers=PATCH) for n in range(50)))
     assert (await curl.get("/kv/g/k")).json() == {f"a{n}": n for n in range(50)}
 
 
-async def test_a_patch_of_what_is_missing_creates_it_unless_it_must_be_there(curl: Curl) -> None:
+async def test_merge_patch_creates_a_missing_value_unless_it_must_exist(curl: Curl) -> None:
     refused = await curl.patch("/kv/g/k", content="{}", headers=PATCH | {"if-match": "*"})
     assert refused.status_code == 412
     created = await curl.patch("/kv/g/k", content='{"a": 1, "b": null}', headers=PATCH)
@@ -177,7 +175,7 @@ async def test_a_patch_of_what_is_missing_creates_it_unless_it_must_be_there(cur
     assert curl.record("g", "k").expires_in_seconds == MONTH
 
 
-async def test_a_patch_keeps_the_end_of_a_value_unless_told(curl: Curl, clock: Clock) -> None:
+async def test_merge_patch_keeps_the_expiry_of_a_value_by_default(curl: Curl, clock: Clock) -> None:
     await curl.put("/kv/g/k?ttl=100", content="{}", headers=JSON)
     clock.pass_by(40)
     await curl.patch("/kv/g/k", content='{"a": 1}', headers=PATCH)
@@ -189,13 +187,13 @@ async def test_a_patch_keeps_the_end_of_a_value_unless_told(curl: Curl, clock: C
     assert curl.record("g", "k").expires_in_seconds is None
 
 
-async def test_a_patch_of_another_type_is_told_which_is_taken(curl: Curl) -> None:
+async def test_patch_of_another_type_is_refused_with_the_supported_type(curl: Curl) -> None:
     for kind in ("application/json", "application/json-patch+json", "text/plain"):
         refused = await curl.patch("/kv/g/k", content="{}", headers={"content-type": kind})
         assert (refused.status_code, refused.headers["accept-patch"]) == (415, "application/merge-patch+json")
 
 
-async def test_a_value_never_grows_beyond_its_bound_by_merging(curl: Curl) -> None:
+async def test_value_never_grows_beyond_its_limit_by_merging(curl: Curl) -> None:
     half = "x" * 140_000
     await curl.put("/kv/g/k", content=json.dumps({"a": half}), headers=JSON)
     refused = await curl.patch("/kv/g/k", content=json.dumps({"b": half}), headers=PATCH)
@@ -207,7 +205,7 @@ async def test_a_value_never_grows_beyond_its_bound_by_merging(curl: Curl) -> No
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST", "PATCH"])
-async def test_a_write_that_is_sent_again_is_done_once_and_answered_the_same(curl: Curl, method: str) -> None:
+async def test_repeated_write_is_done_once_and_gets_the_same_response(curl: Curl, method: str) -> None:
     headers = PATCH | AS_JSON | {"idempotency-key": '"8e03978e"', "x-agent": "ann"}
     first = await curl.request(method, "/kv/g/k", content='{"a": 1}', headers=headers)
     await curl.put("/kv/g/k", content='{"b": 2}', headers=JSON)
@@ -220,7 +218,7 @@ async def test_a_write_that_is_sent_again_is_done_once_and_answered_the_same(cur
     assert (await curl.get("/kv/g/k", headers=headers)).json() == {"b": 2}
 
 
-async def test_a_condition_goes_with_a_repeatable_write(curl: Curl) -> None:
+async def test_condition_is_checked_on_a_repeatable_write(curl: Curl) -> None:
     once = {"idempotency-key": "1", "if-none-match": "*"}
     for _ in range(2):
         assert (await curl.put("/kv/g/k", content="a", headers=once)).status_code == 201

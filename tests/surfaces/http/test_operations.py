@@ -144,7 +144,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdlog.adapters.http.operations.routes.READY_FRESH", 0.0)
 
 
-async def test_a_server_is_ready_while_its_store_can_be_read() -> None:
+async def test_server_is_ready_while_its_store_can_be_read() -> None:
     with engine() as store:
         async with serving(store) as client:
             for path in ("/healthz", "/readyz"):
@@ -154,7 +154,7 @@ async def test_a_server_is_ready_while_its_store_can_be_read() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_store_that_hangs_is_told_in_time_and_asked_by_one_thread_only(stuck: Stuck) -> None:
+async def test_hanging_store_is_reported_in_time_and_probed_by_one_thread_only(stuck: Stuck) -> None:
     with engine(store=stuck) as store:
         async with serving(store) as client:
             stuck.goes_on.clear()
@@ -170,7 +170,7 @@ async def test_a_store_that_hangs_is_told_in_time_and_asked_by_one_thread_only(s
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_why_it_is_not_ready_stands_in_the_log_once_and_nobody_else_is_told(
+async def test_reason_for_not_being_ready_is_logged_once_and_not_sent_to_clients(
     stuck: Stuck, caplog: pytest.LogCaptureFixture
 ) -> None:
     with engine(store=stuck) as store:
@@ -186,7 +186,7 @@ async def test_why_it_is_not_ready_stands_in_the_log_once_and_nobody_else_is_tol
             assert await ready(client)
 
 
-async def test_probes_within_a_second_ask_the_store_once(stuck: Stuck) -> None:
+async def test_probes_within_a_second_share_one_check(stuck: Stuck) -> None:
     with engine(store=stuck) as store:
         async with serving(store) as client:
             asked = stuck.asked
@@ -195,7 +195,7 @@ async def test_probes_within_a_second_ask_the_store_once(stuck: Stuck) -> None:
             assert stuck.asked - asked <= 3  # a slow machine may need more than a second
 
 
-async def test_a_server_that_is_about_to_end_says_that_it_takes_no_more() -> None:
+async def test_server_about_to_end_reports_not_ready() -> None:
     ending = Shutdown()
     with engine() as store:
         async with serving(store, ending=ending) as client:
@@ -205,7 +205,7 @@ async def test_a_server_that_is_about_to_end_says_that_it_takes_no_more() -> Non
             assert (await client.get("/healthz")).status_code == 200
 
 
-def test_before_it_ends_a_server_says_so_while_it_still_answers(tmp_path: Path) -> None:
+def test_server_about_to_end_reports_it_while_it_still_answers(tmp_path: Path) -> None:
     with http_server(tmp_path / "state.db", "--drain-seconds", "2") as server, httpx2.Client() as client:
         assert client.get(f"{server.url}/readyz").status_code == 200
         server.process.send_signal(signal.SIGTERM)
@@ -215,7 +215,7 @@ def test_before_it_ends_a_server_says_so_while_it_still_answers(tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_database_that_says_nothing_makes_a_server_not_ready_within_its_patience(postgres: str) -> None:
+async def test_silent_database_makes_a_server_not_ready_within_its_time_limit(postgres: str) -> None:
     store: Any = open_holdlog(postgres)
     try:
         async with serving(store) as client:
@@ -246,7 +246,7 @@ async def becomes_ready(client: httpx2.AsyncClient) -> None:
 # --- figures
 
 
-async def test_commands_are_counted_by_kind_and_outcome_whoever_sent_them() -> None:
+async def test_commands_of_every_surface_are_counted_by_kind_and_outcome() -> None:
     with engine() as store:
         async with serving(store) as client:
             ann = Caller(session="s1")
@@ -279,7 +279,7 @@ async def test_commands_are_counted_by_kind_and_outcome_whoever_sent_them() -> N
             assert number("holdlog_store_position") == 4
 
 
-async def test_an_error_of_the_store_is_counted_and_so_is_what_was_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_store_errors_and_rejected_commands_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     with engine() as store:
         async with serving(store) as client:
             store.store.close()
@@ -294,7 +294,7 @@ async def test_an_error_of_the_store_is_counted_and_so_is_what_was_turned_away(m
             assert number("holdlog_store_up") == 0
 
 
-async def test_a_watch_that_fails_harms_no_caller(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+async def test_failing_command_observer_harms_no_caller(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     with engine() as store:
         async with serving(store):
             monkeypatch.setattr(Metrics, "ran", lambda *_: 1 / 0)
@@ -303,7 +303,7 @@ async def test_a_watch_that_fails_harms_no_caller(monkeypatch: pytest.MonkeyPatc
             assert "could not be noted" in caplog.text
 
 
-async def test_ends_of_leases_are_counted_when_they_are_noticed() -> None:
+async def test_expired_leases_are_counted_when_they_are_noticed() -> None:
     clock = Clock()
     with engine(clock=clock) as store:
         async with serving(store) as client:
@@ -314,7 +314,7 @@ async def test_ends_of_leases_are_counted_when_they_are_noticed() -> None:
             assert number("holdlog_events_total", topic="ClaimExpired") == 1
 
 
-async def test_who_waits_is_shown() -> None:
+async def test_waiters_are_shown_in_the_metrics() -> None:
     with engine() as store:
         async with serving(store) as client:
             assert (await figures(client))("holdlog_waiters") == 0
@@ -324,7 +324,7 @@ async def test_who_waits_is_shown() -> None:
             wait.cancel()
 
 
-async def test_how_far_the_relay_is_behind_is_told_once_it_is_known() -> None:
+async def test_relay_lag_is_reported_once_it_is_known() -> None:
     status = [Status("connecting")]
     with engine() as store:
         async with serving(store, relay=lambda: status[0]) as client:
@@ -340,7 +340,7 @@ async def test_how_far_the_relay_is_behind_is_told_once_it_is_known() -> None:
             assert "relay_lag" not in (await client.get("/metrics")).text
 
 
-async def test_spaces_are_counted_and_their_commands_too() -> None:
+async def test_spaces_and_their_commands_are_counted() -> None:
     with engine() as store:
         spaces = Tenants(":memory:", store, Settings())
         async with serving(store, spaces=spaces) as client:
@@ -351,7 +351,7 @@ async def test_spaces_are_counted_and_their_commands_too() -> None:
             assert number("holdlog_commands_total", kind="set") == 1
 
 
-async def test_streams_are_counted_while_they_are_open() -> None:
+async def test_open_event_streams_are_counted() -> None:
     metrics, ends = Metrics(), asyncio.Event()
 
     async def lines() -> AsyncIterator[bytes]:
@@ -375,7 +375,7 @@ async def test_streams_are_counted_while_they_are_open() -> None:
         assert number("holdlog_http_sent_bytes_total") == len(": hello\n\n")
 
 
-async def test_calls_by_mcp_are_counted_as_tools_requests_and_commands(server: HttpServer) -> None:
+async def test_mcp_calls_are_counted_as_tools_requests_and_commands(server: HttpServer) -> None:
     async with httpx2.AsyncClient(base_url=server.url) as curl:
         before = await figures(curl)
         async with Client(f"{server.url}/mcp") as client:
@@ -398,7 +398,7 @@ async def test_calls_by_mcp_are_counted_as_tools_requests_and_commands(server: H
     assert after("process_resident_memory_bytes") > 0
 
 
-async def test_nothing_that_clients_wrote_is_in_the_figures(server: HttpServer) -> None:
+async def test_metrics_contain_nothing_that_clients_wrote(server: HttpServer) -> None:
     async with httpx2.AsyncClient(base_url=server.url) as curl, Client(f"{server.url}/mcp") as client:
         resource = {"resource": f"custom://{SECRET}", "agent": SECRET, "note": SECRET}
         await client.call_tool("holdlog_claim", resource)
@@ -421,7 +421,7 @@ class Known:
         return self._principals.get(text)
 
 
-async def test_the_figures_need_a_token_for_everything() -> None:
+async def test_metrics_need_a_token_that_may_read_everything() -> None:
     known = Known(
         root=Principal("token:root", EVERYTHING),
         some=Principal("token:some", Grants.parse(["admin:build-*", "write:*"])),
@@ -439,7 +439,7 @@ async def test_the_figures_need_a_token_for_everything() -> None:
                 assert (await client.get(path)).status_code == 200
 
 
-async def test_a_token_for_metrics_reads_the_figures_and_nothing_else() -> None:
+async def test_token_for_metrics_reads_the_metrics_and_nothing_else() -> None:
     known = Known(prometheus=Principal("token:prometheus", Grants.parse(["metrics:*"])))
     shown = {"x-token": "prometheus"}
     with engine() as store:
@@ -457,7 +457,7 @@ async def test_a_token_for_metrics_reads_the_figures_and_nothing_else() -> None:
             assert events.json()["events"] == []
 
 
-async def test_the_documents_name_every_figure_and_no_other() -> None:
+async def test_documents_name_every_metric_and_no_other() -> None:
     told = (Path(__file__).parents[3] / "docs/operations.md").read_text()
     named = set(re.findall(r"^\| `(holdlog_\w+)", told, re.MULTILINE))
     with engine() as store:
@@ -469,7 +469,7 @@ async def test_the_documents_name_every_figure_and_no_other() -> None:
         assert name.removesuffix("_bucket") in there
 
 
-def test_the_alerts_in_the_documents_are_rules_of_prometheus() -> None:
+def test_documented_alerts_are_valid_prometheus_rules() -> None:
     (rules,) = re.findall(
         r"```yaml\n(.*?)```", (Path(__file__).parents[3] / "docs/operations.md").read_text(), re.DOTALL
     )
@@ -477,7 +477,7 @@ def test_the_alerts_in_the_documents_are_rules_of_prometheus() -> None:
     assert all({"alert", "expr", "for"} == rule.keys() for rule in group["rules"])
 
 
-async def test_a_route_of_many_paths_has_one_label() -> None:
+async def test_route_with_path_parameters_has_one_label() -> None:
     with engine() as store:
         async with serving(store) as client:
             for path in ("/nowhere", "/nowhere/2", "/healthz/3"):
@@ -488,7 +488,7 @@ async def test_a_route_of_many_paths_has_one_label() -> None:
             assert number("holdlog_http_requests_total", route="/healthz", status="405") == 1
 
 
-async def test_paths_below_one_route_are_told_apart_by_their_parts_and_never_named() -> None:
+async def test_paths_below_a_route_are_labelled_by_their_parts_and_never_named() -> None:
     async def everything(request: Any) -> Response:
         return Response("")
 
@@ -506,7 +506,7 @@ async def test_paths_below_one_route_are_told_apart_by_their_parts_and_never_nam
 # --- the access log
 
 
-async def test_a_request_is_one_line_without_secrets_whatever_it_holds(server: HttpServer) -> None:
+async def test_access_log_has_one_line_per_request_without_secrets(server: HttpServer) -> None:
     seen = len(access_lines(server))
     script, forged = "<script>alert(1)</script>", "%0d%0aat=forged%20status=200"
     async with httpx2.AsyncClient(base_url=server.url) as client:
@@ -544,7 +544,7 @@ def access_lines(server: HttpServer) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_name_forges_no_line_and_moves_no_cursor(form: Any) -> None:
+def test_name_in_the_access_log_forges_no_line_and_moves_no_cursor(form: Any) -> None:
     to = io.StringIO()
     name = 'jwt:ann" status=200\n\x1b[2J at=\u202e\u2028'
     AccessLog(form, to).write(AccessLogEntry("GET", "/kv/{group}/{key}", 200, 1.25, 3, name, "r", None))
@@ -563,7 +563,7 @@ def test_a_name_forges_no_line_and_moves_no_cursor(form: Any) -> None:
         )
 
 
-async def test_who_called_is_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_access_log_names_the_caller(capsys: pytest.CaptureFixture[str]) -> None:
     known = Known(root=Principal("token:root", EVERYTHING))
     with engine() as store:
         async with serving(store, known, access_log="text") as client:
@@ -576,7 +576,7 @@ async def test_who_called_is_in_the_log(capsys: pytest.CaptureFixture[str]) -> N
     assert "principal" not in second
 
 
-async def test_no_line_is_written_unless_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_access_log_is_off_by_default(capsys: pytest.CaptureFixture[str]) -> None:
     with engine() as store:
         async with serving(store) as client:
             assert "x-request-id" not in (await client.get("/healthz")).headers
@@ -601,7 +601,7 @@ def named(spans: InMemorySpanExporter, name: str) -> ReadableSpan:
     return span
 
 
-async def test_a_request_is_a_span_of_its_callers_trace(spans: InMemorySpanExporter) -> None:
+async def test_request_is_a_span_of_the_trace_of_its_caller(spans: InMemorySpanExporter) -> None:
     known = Known(root=Principal("token:root", EVERYTHING))
     with engine() as store:
         async with serving(store, known) as client:
@@ -619,7 +619,7 @@ async def test_a_request_is_a_span_of_its_callers_trace(spans: InMemorySpanExpor
     assert SECRET not in "".join(span.to_json() for span in (known_route, no_route))
 
 
-async def test_a_command_is_a_span_within_its_request(spans: InMemorySpanExporter) -> None:
+async def test_command_is_a_span_within_its_request(spans: InMemorySpanExporter) -> None:
     with engine() as store:
         async with serving(store) as client:
             tracer = TracerProvider().get_tracer("test")
@@ -644,7 +644,7 @@ async def test_a_command_is_a_span_within_its_request(spans: InMemorySpanExporte
     assert SECRET not in written.to_json() + refused.to_json()
 
 
-def test_without_an_sdk_nothing_is_traced() -> None:
+def test_requests_without_an_sdk_are_not_traced() -> None:
     find = "from holdlog.adapters.http.operations.tracing import find_traces; print(find_traces())"
     assert said_by(find).strip() == "None"
     configured = (
@@ -654,7 +654,7 @@ def test_without_an_sdk_nothing_is_traced() -> None:
     assert "Traces object" in said_by(configured)
 
 
-def test_a_server_over_stdio_imports_nothing_of_this() -> None:
+def test_server_over_stdio_imports_no_http_operations() -> None:
     served = "import sys; import holdlog.adapters.cli.serve, holdlog.adapters.mcp.stdio.serving;"
     served += " from holdlog.adapters.mcp.server import build_server"
     loaded = said_by(f"{served}; build_server(None, ('claims',)); print(*sys.modules)").split()
@@ -669,7 +669,7 @@ def said_by(program: str) -> str:
 # --- the OpenAPI document
 
 
-async def test_every_route_but_mcp_and_the_page_is_described() -> None:
+async def test_every_route_but_mcp_and_the_page_is_in_the_openapi_document() -> None:
     with engine() as store:
         async with serving(store) as client:
             found = (await client.get("/openapi.json")).json()
@@ -679,7 +679,7 @@ async def test_every_route_but_mcp_and_the_page_is_described() -> None:
                     assert any(path == tree or path.startswith(f"{tree}/") for path in found["paths"]), route.path
 
 
-def test_the_document_is_valid() -> None:
+def test_openapi_document_is_valid() -> None:
     found = document([Route(path, lambda request: None) for path in DESCRIBED])
     assert set(found["paths"]) == set(DESCRIBED)
     OpenAPI.model_validate(found)

@@ -45,7 +45,7 @@ async def add(engine: Engine, key: str = "k") -> int:
     return written.version
 
 
-async def test_spaces_know_nothing_of_each_other_nor_of_the_main_store(place: Place) -> None:
+async def test_spaces_are_isolated_from_each_other_and_from_the_main_store(place: Place) -> None:
     async with opened_spaces(place) as spaces:
         for name in (None, "one", "other"):
             async with spaces.enter(name) as engine:
@@ -54,7 +54,7 @@ async def test_spaces_know_nothing_of_each_other_nor_of_the_main_store(place: Pl
             assert await add(engine) == 2
 
 
-async def test_what_is_in_a_space_is_there_when_it_is_opened_again(place: Place) -> None:
+async def test_contents_of_a_space_persist_when_it_is_reopened(place: Place) -> None:
     if place == ":memory:":
         pytest.skip("nothing keeps it")
     for version in (1, 2):
@@ -62,7 +62,7 @@ async def test_what_is_in_a_space_is_there_when_it_is_opened_again(place: Place)
             assert await add(engine) == version
 
 
-async def test_no_space_is_closed_while_somebody_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_space_in_use_is_not_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_IDLE", 0)
     numbers = itertools.count()
     async with opened_spaces(tmp_path / "state.db") as spaces:
@@ -81,9 +81,7 @@ async def test_no_space_is_closed_while_somebody_is_in_it(tmp_path: Path, monkey
         await asyncio.gather(*(come_and_go(f"s{number % 3}") for number in range(12)))
 
 
-async def test_who_enters_a_space_that_is_being_closed_gets_it_opened_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_entering_a_space_that_is_closing_reopens_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_IDLE", 0)
     async with opened_spaces(tmp_path / "state.db") as spaces:
         async with spaces.enter("one") as first:
@@ -95,7 +93,7 @@ async def test_who_enters_a_space_that_is_being_closed_gets_it_opened_again(
             await add(first)
 
 
-async def test_idle_spaces_are_closed_and_those_used_last_stay_open(
+async def test_idle_spaces_are_closed_and_recently_used_ones_stay_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOST_IDLE", 2)
@@ -109,7 +107,7 @@ async def test_idle_spaces_are_closed_and_those_used_last_stay_open(
                 assert (engine is found[name]) is is_same
 
 
-async def test_one_more_than_may_be_open_is_refused_while_all_are_in_use(tmp_path: Path) -> None:
+async def test_spaces_beyond_the_limit_are_refused_while_all_are_in_use(tmp_path: Path) -> None:
     async with opened_spaces(tmp_path / "state.db", most_open=2) as spaces:
         async with spaces.enter("a"), spaces.enter("b"):
             with pytest.raises(UnavailableError, match="--max-spaces"):
@@ -118,7 +116,7 @@ async def test_one_more_than_may_be_open_is_refused_while_all_are_in_use(tmp_pat
             assert await add(engine) == 1
 
 
-async def test_who_gives_up_while_a_space_is_opened_takes_nothing_from_others(place: Place) -> None:
+async def test_cancelled_opening_of_a_space_affects_nobody_else(place: Place) -> None:
     async with opened_spaces(place) as spaces:
 
         async def use() -> int:
@@ -132,7 +130,7 @@ async def test_who_gives_up_while_a_space_is_opened_takes_nothing_from_others(pl
         assert await use() >= 1
 
 
-async def test_a_space_that_cannot_be_opened_is_tried_again_by_the_next_one(tmp_path: Path) -> None:
+async def test_space_that_failed_to_open_is_retried_by_the_next_caller(tmp_path: Path) -> None:
     folder = tmp_path / "state.db.spaces"
     folder.mkdir(0o700)
     (folder / "one.db").write_bytes(b"no store" * 500)
@@ -145,7 +143,7 @@ async def test_a_space_that_cannot_be_opened_is_tried_again_by_the_next_one(tmp_
             assert await add(engine) == 1
 
 
-async def test_a_link_in_place_of_the_folder_of_spaces_is_not_followed(tmp_path: Path) -> None:
+async def test_link_in_place_of_the_folder_of_spaces_is_not_followed(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(0o700)
     async with opened_spaces(tmp_path / "state.db") as spaces:
@@ -155,7 +153,7 @@ async def test_a_link_in_place_of_the_folder_of_spaces_is_not_followed(tmp_path:
     assert not list(elsewhere.iterdir())
 
 
-async def test_waits_in_all_spaces_are_answered_at_the_end_and_so_are_later_ones(place: Place) -> None:
+async def test_shutdown_answers_current_and_later_waits_in_all_spaces(place: Place) -> None:
     async with opened_spaces(place) as spaces:
 
         async def wait(name: str | None) -> str:
@@ -171,20 +169,20 @@ async def test_waits_in_all_spaces_are_answered_at_the_end_and_so_are_later_ones
             assert await wait("late") == "WatchTimeout"
 
 
-async def test_the_folder_of_spaces_is_its_users_own(tmp_path: Path) -> None:
+async def test_folder_of_spaces_is_private(tmp_path: Path) -> None:
     async with opened_spaces(tmp_path / "state.db") as spaces, spaces.enter("one"):
         assert stat.S_IMODE((tmp_path / "state.db.spaces").stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "A", "a_b", "-a", "a\n", "a.db", "x" * 49, "\0"])
-async def test_a_name_that_is_no_space_is_refused(tmp_path: Path, name: str) -> None:
+async def test_invalid_space_name_is_refused(tmp_path: Path, name: str) -> None:
     async with opened_spaces(tmp_path / "state.db") as spaces:
         with pytest.raises(InvalidError):
             await spaces.enter(name).__aenter__()
     assert not (tmp_path / "state.db.spaces").exists()
 
 
-async def test_in_postgres_each_space_has_a_schema(postgres: str) -> None:
+async def test_each_space_in_postgres_has_a_schema(postgres: str) -> None:
     schema = database_target(postgres).schema
     async with opened_spaces(postgres) as spaces, spaces.enter("one"):
         with psycopg.connect(database_target(postgres).url) as connection:
@@ -193,7 +191,7 @@ async def test_in_postgres_each_space_has_a_schema(postgres: str) -> None:
             connection.execute(f'DROP SCHEMA "{schema}_space_one" CASCADE')
 
 
-def test_the_schema_of_a_space_with_a_long_name_fits_and_is_another_for_another_name() -> None:
+def test_schema_of_a_space_with_a_long_name_is_short_and_unique() -> None:
     url = "postgresql://ann@db.example/team?connect_timeout=5&schema=project"
     assert database_target(place_of_space(url, "one")) == database_target(url.replace("project", "project_space_one"))
     long = {place_of_space(url, "x" * number) for number in range(1, 49)}

@@ -39,7 +39,7 @@ async def thread(curl: Curl) -> str:
 # --- what was said and found
 
 
-async def test_a_thread_is_started_once_and_resumed_then(curl: Curl) -> None:
+async def test_thread_is_started_once_and_then_resumed_over_http(curl: Curl) -> None:
     started = await curl.post("/threads", json={"thread_id": "run/1"}, headers={"x-agent": "ann"})
     assert (started.status_code, started.json()["status"]) == (201, "started")
     resumed = await curl.post("/threads", json={"thread_id": "run/1", "data": {"k": 1}})
@@ -55,7 +55,7 @@ async def test_a_thread_is_started_once_and_resumed_then(curl: Curl) -> None:
     assert (await curl.post("/threads", json={"parent": "nowhere"})).status_code == 404
 
 
-async def test_threads_are_listed_in_pages(curl: Curl) -> None:
+async def test_threads_are_listed_in_pages_over_http(curl: Curl) -> None:
     for name in ("b", "a", "c/d"):
         await curl.post("/threads", json={"thread_id": name})
     first = (await curl.get("/threads?limit=2")).json()
@@ -65,7 +65,7 @@ async def test_threads_are_listed_in_pages(curl: Curl) -> None:
     assert "next_after" not in rest
 
 
-async def test_what_is_appended_is_read_as_items_and_for_a_model(curl: Curl, thread: str) -> None:
+async def test_appended_items_are_read_as_items_and_as_model_input(curl: Curl, thread: str) -> None:
     said = {"messages": [HELLO], "results": [FOUND]}
     appended = await curl.post(f"{thread}/items", json=said, headers={"x-agent": "writer"})
     assert (appended.status_code, appended.json()["appended"]) == (200, 2)
@@ -84,7 +84,7 @@ async def test_what_is_appended_is_read_as_items_and_for_a_model(curl: Curl, thr
     assert (await curl.get(f"{thread}/items?before=4")).json()["items"] == page["items"][:1]
 
 
-async def test_a_long_poll_is_answered_by_what_comes(curl: Curl, thread: str) -> None:
+async def test_long_poll_of_a_thread_returns_new_items(curl: Curl, thread: str) -> None:
     waiting = asyncio.create_task(curl.get(f"{thread}/items?after=2&wait=3600"))
     await until(lambda: curl.store.lease_maintenance._waiters)
     await curl.post(f"{thread}/items", json={"messages": [HELLO]})
@@ -93,7 +93,7 @@ async def test_a_long_poll_is_answered_by_what_comes(curl: Curl, thread: str) ->
     assert (await curl.get(f"{thread}/items?after=3&wait=0.01")).json()["items"] == []
 
 
-async def test_a_repeat_with_an_idempotency_key_is_done_once(curl: Curl, thread: str) -> None:
+async def test_repeated_thread_write_with_an_idempotency_key_is_done_once(curl: Curl, thread: str) -> None:
     once = {"idempotency-key": "k-1"}
     untimed = {"messages": [HELLO], "results": [{"agent_name": "writer"}]}
     answers = [await curl.post(f"{thread}/items", json=untimed, headers=once) for _ in range(2)]
@@ -105,7 +105,7 @@ async def test_a_repeat_with_an_idempotency_key_is_done_once(curl: Curl, thread:
 # --- data
 
 
-async def test_a_value_is_written_read_and_deleted_as_json(curl: Curl, thread: str) -> None:
+async def test_thread_value_is_written_read_and_deleted_as_json(curl: Curl, thread: str) -> None:
     for value in ({"a": [1, None, "ü"]}, None, "text", 0):
         saved = await curl.put(f"{thread}/data/a%2Fb", content=json.dumps(value), headers=JSON)
         read = await curl.get(f"{thread}/data/a%2Fb")
@@ -123,7 +123,7 @@ async def test_a_value_is_written_read_and_deleted_as_json(curl: Curl, thread: s
     assert (await curl.get(f"{thread}/data/a%2Fb")).json()["status"] == "not_found"
 
 
-async def test_several_keys_are_changed_as_one(curl: Curl, thread: str) -> None:
+async def test_several_thread_keys_are_changed_at_once(curl: Curl, thread: str) -> None:
     patched = await curl.patch(f"{thread}/data", json={"plan": None, "a": {"x": 1}, "none": None, "b": False})
     told = patched.json()
     assert (told["written"], told["deleted"], told["data_version"]) == (["a", "b"], ["plan"], 3)
@@ -135,7 +135,7 @@ async def test_several_keys_are_changed_as_one(curl: Curl, thread: str) -> None:
     assert (await curl.patch(f"{thread}/data", json={})).status_code == 400
 
 
-async def test_a_key_in_two_spellings_is_refused_instead_of_losing_a_value(curl: Curl, thread: str) -> None:
+async def test_key_in_two_spellings_is_refused_instead_of_losing_a_value(curl: Curl, thread: str) -> None:
     twice = {"\u00e9": 1, "e\u0301": 2}
     for method, path, body in (("PATCH", f"{thread}/data", twice), ("POST", "/threads", {"data": twice})):
         refused = await curl.request(method, path, json=body)
@@ -164,7 +164,7 @@ async def test_a_key_in_two_spellings_is_refused_instead_of_losing_a_value(curl:
         ("plan", {"if-match": '"2"', "idempotency-key": "k"}, 200),
     ],
 )
-async def test_a_write_under_a_condition_is_done_only_where_it_holds(
+async def test_thread_write_is_done_only_where_its_condition_holds(
     curl: Curl, thread: str, key: str, headers: dict[str, str], status: int
 ) -> None:
     written = await curl.put(f"{thread}/data/{key}", content="1", headers=JSON | headers)
@@ -176,7 +176,7 @@ async def test_a_write_under_a_condition_is_done_only_where_it_holds(
     assert (await curl.get(thread)).json()["data_version"] == (3 if status == 200 else 2)
 
 
-async def test_the_first_change_of_data_may_expect_that_there_was_none(curl: Curl) -> None:
+async def test_first_change_of_thread_data_may_require_that_none_exists(curl: Curl) -> None:
     await curl.post("/threads", json={"thread_id": "t"})
     assert (await curl.get("/threads/t/data")).headers["etag"] == '"0"'
     for status in (200, 412):
@@ -184,7 +184,7 @@ async def test_the_first_change_of_data_may_expect_that_there_was_none(curl: Cur
         assert first.status_code == status
 
 
-async def test_a_conditional_get_is_told_what_is_new_only(curl: Curl, thread: str) -> None:
+async def test_conditional_get_returns_new_items_only(curl: Curl, thread: str) -> None:
     for path in (f"{thread}/data", f"{thread}/data/plan"):
         same = await curl.get(path, headers={"if-none-match": '"2"'})
         assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", '"2"')
@@ -192,7 +192,7 @@ async def test_a_conditional_get_is_told_what_is_new_only(curl: Curl, thread: st
         assert (await curl.get(path, headers={"if-match": '"1"'})).status_code == 412
 
 
-async def test_of_many_who_write_at_once_each_that_is_told_so_wrote(curl: Curl) -> None:
+async def test_of_concurrent_thread_writes_exactly_the_acknowledged_ones_are_stored(curl: Curl) -> None:
     await curl.post("/threads", json={"thread_id": "t", "data": {"n": 0}})
 
     async def add() -> None:
@@ -209,7 +209,7 @@ async def test_of_many_who_write_at_once_each_that_is_told_so_wrote(curl: Curl) 
 
 
 @pytest.mark.parametrize("condition", [{"if-none-match": "*"}, {"if-match": '"0", "2"'}])
-async def test_of_many_who_write_under_a_condition_that_takes_a_look_one_does(
+async def test_one_of_several_concurrent_conditional_writes_succeeds(
     curl: Curl, thread: str, condition: dict[str, str]
 ) -> None:
     async def write(value: int) -> int:
@@ -260,7 +260,7 @@ async def test_of_many_who_write_under_a_condition_that_takes_a_look_one_does(
         ("GET", "/threads%2Ft", b"", {}, 404, "there is nothing"),
     ],
 )
-async def test_what_is_wrong_is_told_by_name_and_changes_nothing(
+async def test_invalid_thread_request_is_refused_by_name_and_changes_nothing(
     curl: Curl, thread: str, method: str, path: str, body: bytes, headers: dict[str, str], status: int, told: str
 ) -> None:
     before = (await curl.get(thread)).json()
@@ -285,7 +285,7 @@ async def test_what_is_wrong_is_told_by_name_and_changes_nothing(
         ("DELETE", "/threads/none/data/k", None),
     ],
 )
-async def test_a_thread_that_nobody_started_is_404_everywhere(curl: Curl, method: str, path: str, body: Any) -> None:
+async def test_unknown_thread_is_404_on_every_route(curl: Curl, method: str, path: str, body: Any) -> None:
     for condition in ({}, {"if-none-match": "*"}) if body is not None and method != "POST" else ({},):
         missing = await curl.request(method, path, content=json.dumps(body), headers=JSON | condition)
         assert missing.status_code == 404
@@ -332,7 +332,7 @@ ROUTES: list[tuple[str, str, Any, str]] = [
 ]
 
 
-async def test_each_route_needs_its_grant_and_says_which() -> None:
+async def test_each_thread_route_names_the_grant_it_needs() -> None:
     some = {"reader": "read:t", "writer": "write:t", "other": "admin:other", "forker": "write:f-* read:other"}
     with engine() as store:
         for name in ("t", "other"):
@@ -369,7 +369,7 @@ async def test_each_route_needs_its_grant_and_says_which() -> None:
 
 
 @pytest.mark.parametrize("path", ["/threads/t/items?after=1&wait=60", "/events?thread=t&after=1&wait=60"])
-async def test_a_long_poll_tells_nothing_once_its_token_was_revoked(path: str) -> None:
+async def test_long_poll_of_a_thread_returns_nothing_after_its_token_was_revoked(path: str) -> None:
     with engine() as store:
         store.write(store.requests.thread_start("ann", "t"), store.caller)
         known = Known(reader="read:t")
@@ -382,7 +382,7 @@ async def test_a_long_poll_tells_nothing_once_its_token_was_revoked(path: str) -
     assert (told.status_code, told.json()["message"]) == (401, "the token is not valid (any more)")
 
 
-async def test_figures_name_routes_and_never_threads(curl: Curl, thread: str) -> None:
+async def test_metrics_name_thread_routes_and_never_threads(curl: Curl, thread: str) -> None:
     for path in (thread, f"{thread}/items", f"{thread}/data", f"{thread}/data/plan", "/threads/a%2Fb%2Fc"):
         await curl.get(path)
     await curl.get("/threads")

@@ -60,7 +60,7 @@ async def new_token(curl: httpx2.AsyncClient) -> str:
     return given.text
 
 
-async def test_each_token_has_a_space_of_its_own(curl: httpx2.AsyncClient, place: Path) -> None:
+async def test_each_token_has_a_separate_space(curl: httpx2.AsyncClient, place: Path) -> None:
     ann, ben = [{"x-token": await new_token(curl)} for _ in range(2)]
     assert not place.with_name("state.db.spaces").exists()  # a token that nobody uses costs no file
     await curl.post("/kv/g/k", content="ann's", headers=ann)
@@ -71,7 +71,7 @@ async def test_each_token_has_a_space_of_its_own(curl: httpx2.AsyncClient, place
     )
 
 
-async def test_a_token_is_told_whose_it_is_and_nothing_of_itself(curl: httpx2.AsyncClient) -> None:
+async def test_token_route_shows_the_owner_of_a_token_and_not_the_token(curl: httpx2.AsyncClient) -> None:
     text = await new_token(curl)
     name = text.split("_")[1]
     for headers in ({"x-token": text}, {"authorization": f"Bearer {text}"}):
@@ -89,26 +89,26 @@ async def test_a_token_is_told_whose_it_is_and_nothing_of_itself(curl: httpx2.As
         assert text.split("_", 2)[2] not in answer.text
 
 
-async def test_a_token_stands_nowhere_but_in_its_answer(curl: httpx2.AsyncClient, store: Engine, place: Path) -> None:
+async def test_issued_token_appears_only_in_its_response(curl: httpx2.AsyncClient, store: Engine, place: Path) -> None:
     secret = (await new_token(curl)).split("_", 2)[2]
     assert not any(secret.encode() in path.read_bytes() for path in place.parent.iterdir() if path.is_file())
 
 
 @pytest.mark.parametrize("body", ["", "token=old", "token=new&x=1", '{"token": "new"}'])
-async def test_what_asks_for_no_token_gets_none(curl: httpx2.AsyncClient, store: Engine, body: str) -> None:
+async def test_malformed_requests_get_no_token(curl: httpx2.AsyncClient, store: Engine, body: str) -> None:
     assert (await curl.post("/token", content=body)).status_code == 400
     assert (await curl.post("/token?token=new", content="token=new")).status_code == 400
     with store.store.reader() as reader:
         assert reader.tokens(None, -1) == []
 
 
-async def test_an_address_gets_so_many_tokens_and_is_told_when_to_come_back(curl: httpx2.AsyncClient) -> None:
+async def test_tokens_per_address_are_limited_with_a_retry_time(curl: httpx2.AsyncClient) -> None:
     answers = [await curl.post("/token", content="token=new") for _ in range(61)]
     assert [it.status_code for it in answers] == [200] * 60 + [429]
     assert int(answers[-1].headers["retry-after"]) > 0
 
 
-async def test_no_token_is_given_where_nobody_said_so(place: Path, store: Engine) -> None:
+async def test_tokens_are_issued_only_where_that_is_enabled(place: Path, store: Engine) -> None:
     async with client(place, store, open_tokens=False) as curl:
         refused = await curl.post("/token", content="token=new")
         assert refused.status_code == 403
@@ -116,13 +116,13 @@ async def test_no_token_is_given_where_nobody_said_so(place: Path, store: Engine
         assert (await curl.get("/token")).json() == {"status": "ok", "allow": ["admin:*"]}
 
 
-async def test_without_a_token_nobody_gets_in(curl: httpx2.AsyncClient) -> None:
+async def test_request_without_a_token_is_refused(curl: httpx2.AsyncClient) -> None:
     for path in ("/token", "/kv", "/kv/g/k", "/claims", "/claims/a.py"):
         assert (await curl.get(path)).status_code == 401
         assert (await curl.get(f"{path}?token=x")).status_code == 401
 
 
-async def test_a_token_may_do_what_it_allows_and_no_more(curl: httpx2.AsyncClient, store: Engine) -> None:
+async def test_issued_token_may_do_what_its_grants_allow_and_no_more(curl: httpx2.AsyncClient, store: Engine) -> None:
     token = fresh("ci")
     command = IssueToken(name="ci", hash=token.hash, allow=("write:build-*", "read:docs", "claim:src/*"), by="ann")
     await store.change_token_async(command, NOBODY)

@@ -81,7 +81,7 @@ def made(program: Path) -> dict[str, Any]:
     return names
 
 
-def test_nodes_of_two_processes_count_together_exactly_and_what_they_count_outlives_them(
+def test_graph_nodes_of_two_processes_count_exactly_and_the_count_persists(
     program: Path, made: dict[str, Any], tmp_path: Path
 ) -> None:
     path = tmp_path / "state.db"
@@ -105,7 +105,7 @@ def test_nodes_of_two_processes_count_together_exactly_and_what_they_count_outli
     assert {past.updated_by for past in history} == {"graph-1", "graph-2"}
 
 
-def test_a_node_that_comes_too_late_conflicts_and_nothing_is_overwritten(made: dict[str, Any]) -> None:
+def test_graph_node_with_an_outdated_version_conflicts_and_overwrites_nothing(made: dict[str, Any]) -> None:
     """Two runs of one graph in threads, whose nodes both read before either writes."""
     from langgraph.graph import START, StateGraph
 
@@ -142,7 +142,7 @@ def test_a_node_that_comes_too_late_conflicts_and_nothing_is_overwritten(made: d
         assert (plan.value, plan.version) == ({"by": writer}, 2)
 
 
-async def test_a_graph_of_coroutines_remembers_too(made: dict[str, Any], tmp_path: Path) -> None:
+async def test_graph_of_coroutines_uses_the_store(made: dict[str, Any], tmp_path: Path) -> None:
     from langgraph.graph import START, StateGraph
 
     async def remember(state: Any, *, store: BaseStore) -> dict[str, Any]:
@@ -161,7 +161,7 @@ async def test_a_graph_of_coroutines_remembers_too(made: dict[str, Any], tmp_pat
         assert [it.namespace for it in again.search(("users",))] == [("users", "bob"), ("users", "ann")]
 
 
-def test_what_the_document_shows_runs_and_prints_what_its_comments_say(
+def test_langgraph_document_runs_and_prints_what_its_comments_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", DOCUMENT, re.DOTALL | re.MULTILINE)

@@ -34,7 +34,7 @@ async def in_line(agent: Agent, length: int = 1) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_session_is_told_once_what_it_lost(mode: str) -> None:
+async def test_session_learns_once_what_it_lost(mode: str) -> None:
     clock = Clock()
     async with served(mode, clock=clock) as agent:
         await agent("claim", ONE, resource="a.md", agent="ann", lease_seconds=1)
@@ -46,7 +46,7 @@ async def test_a_session_is_told_once_what_it_lost(mode: str) -> None:
         assert "lost" not in await agent("get", ONE, namespace="n", key="k")
 
 
-async def test_what_a_person_took_is_told_with_the_reason() -> None:
+async def test_claim_taken_by_a_person_is_reported_with_the_reason() -> None:
     with engine() as store:
         async with connected(build_server(store, ALL)) as agent:
             version = (await agent("claim", resource="a.md", agent="ann"))["version"]
@@ -70,7 +70,7 @@ async def test_what_a_person_took_is_told_with_the_reason() -> None:
             assert "previous_note" not in taken  # ann said nothing
 
 
-async def test_what_was_done_to_what_covers_it_is_told_with_its_name(agent: Agent) -> None:
+async def test_outcome_of_a_covering_resource_is_reported_with_its_name(agent: Agent) -> None:
     await agent("claim", resource="src/", agent="ann")
     await agent("release", resource="src/", agent="ann", outcome="modified", note="half")
     for told in (
@@ -86,7 +86,7 @@ async def test_what_was_done_to_what_covers_it_is_told_with_its_name(agent: Agen
 # --- in line
 
 
-async def test_the_line_is_told_to_the_holder_and_to_those_in_it(agent: Agent) -> None:
+async def test_queue_is_shown_to_the_holder_and_to_its_waiters(agent: Agent) -> None:
     await agent("claim", resource="a.md", agent="ann", note="five minutes")
     waiting = asyncio.create_task(agent("claim", resource="a.md", agent="ben", wait_seconds=30, note="a typo"))
     await in_line(agent)
@@ -109,7 +109,7 @@ async def test_the_line_is_told_to_the_holder_and_to_those_in_it(agent: Agent) -
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_wait_in_line_beyond_the_cap_keeps_its_place_and_says_so(mode: str) -> None:
+async def test_wait_beyond_the_cap_keeps_its_queue_place_and_reports_it(mode: str) -> None:
     async with served(mode, settings=Settings(max_wait=0.01)) as agent:
         await agent("claim", resource="a.md", agent="ann")
         first = await agent("claim", resource="a.md", agent="ben", wait_seconds=1e15)
@@ -121,7 +121,7 @@ async def test_a_wait_in_line_beyond_the_cap_keeps_its_place_and_says_so(mode: s
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_who_stands_in_line_is_told_the_progress(mode: str) -> None:
+async def test_waiter_in_the_queue_gets_progress_notifications(mode: str) -> None:
     async with served(mode, progress_every=0.01) as agent:
         await agent("claim", resource="a.md", agent="ann")
         told: list[float] = []
@@ -140,7 +140,7 @@ async def test_who_stands_in_line_is_told_the_progress(mode: str) -> None:
         assert told == sorted(set(told))
 
 
-async def test_a_ring_of_waits_is_refused_with_who_holds_what(agent: Agent) -> None:
+async def test_cycle_of_waits_is_refused_with_its_holders(agent: Agent) -> None:
     await agent("claim", resource="a.md", agent="ann")
     await agent("claim", resource="b.md", agent="ben")
     waiting = asyncio.create_task(agent("claim", resource="a.md", agent="ben", wait_seconds=30))
@@ -158,7 +158,7 @@ async def test_a_ring_of_waits_is_refused_with_who_holds_what(agent: Agent) -> N
 # --- several, subtrees, modes
 
 
-async def test_several_are_claimed_and_released_together(agent: Agent) -> None:
+async def test_several_resources_are_claimed_and_released_together_over_mcp(agent: Agent) -> None:
     claimed = await agent("claim", resource="a.md", agent="ann", also=["b.md", "c.md"])
     assert [it["resource"] for it in claimed["also"]] == ["b.md", "c.md"]
     assert (await agent("claim", resource="d.md", agent="ben", also=["c.md"]))["resource"] == "c.md"
@@ -169,21 +169,21 @@ async def test_several_are_claimed_and_released_together(agent: Agent) -> None:
     assert (await agent("release", agent="ann"))["status"] == "already_free"
 
 
-async def test_the_first_free_of_a_pool_is_granted(agent: Agent) -> None:
+async def test_first_free_resource_of_a_pool_is_granted(agent: Agent) -> None:
     pool = {"resource": "custom://port/1", "alternatives": ["custom://port/2", "custom://port/3"]}
     for number, name in enumerate(("ann", "ben", "cleo"), start=1):
         assert (await agent("claim", agent=name, **pool))["resource"] == f"custom://port/{number}"
     assert (await agent("claim", agent="dora", **pool))["status"] == "busy"
 
 
-async def test_a_subtree_and_what_is_in_it_block_each_other(agent: Agent) -> None:
+async def test_subtree_and_its_contents_block_each_other_over_mcp(agent: Agent) -> None:
     await agent("claim", resource="src/", agent="ann")
     busy = await agent("claim", resource="src\\a.py", agent="ben")
     assert (busy["resource"], busy["covered_by"]) == ("src/a.py", "src/")
     assert (await agent("claim", resource="src-app/a.py", agent="ben"))["status"] == "claimed"
 
 
-async def test_who_shares_is_told_that_others_do(agent: Agent) -> None:
+async def test_shared_claim_reports_that_others_share_it(agent: Agent) -> None:
     for name in ("ann", "ben"):
         assert (await agent("claim", resource="a.md", agent=name, mode="shared"))["status"] == "claimed"
     held = await agent("status", resource="a.md")
@@ -196,7 +196,7 @@ async def test_who_shares_is_told_that_others_do(agent: Agent) -> None:
 # --- who is who
 
 
-async def test_the_same_name_in_another_session_is_another_holder(agent: Agent) -> None:
+async def test_namesake_in_another_session_is_another_holder(agent: Agent) -> None:
     await agent("claim", ONE, resource="a.md", agent="ann")
     busy = await agent("claim", OTHER, resource="a.md", agent="ann")
     assert (busy["status"], busy["held_by"]) == ("busy", "ann")
@@ -205,7 +205,7 @@ async def test_the_same_name_in_another_session_is_another_holder(agent: Agent) 
     assert (refused["status"], "only that one can release it" in refused["hint"]) == ("not_holder", True)
 
 
-async def test_who_is_fenced_is_told_what_is_wrong(agent: Agent) -> None:
+async def test_fenced_writer_learns_what_is_wrong(agent: Agent) -> None:
     write = {"namespace": "n", "key": "k", "value": 1, "force": True}
 
     async def fenced(by: str, version: int, meta: dict[str, str]) -> str:
@@ -225,7 +225,7 @@ async def test_who_is_fenced_is_told_what_is_wrong(agent: Agent) -> None:
     assert await fenced("ben", 1, ONE) == never
 
 
-async def test_an_agent_does_not_block_its_own_sub_agents(agent: Agent) -> None:
+async def test_agent_does_not_block_its_sub_agents(agent: Agent) -> None:
     await agent("claim", resource="a.md", agent="claude")
     assert (await agent("claim", resource="a.md", agent="claude/tests"))["status"] == "claimed"
     assert (await agent("claim", resource="a.md", agent="claude/docs"))["status"] == "busy"
@@ -234,7 +234,7 @@ async def test_an_agent_does_not_block_its_own_sub_agents(agent: Agent) -> None:
     assert [it["held_by"] for it in (await agent("status", agent="claude/tests"))["claims"]] == ["claude/tests"]
 
 
-async def test_who_registered_is_shown_with_what_it_said(agent: Agent) -> None:
+async def test_registered_agent_is_shown_with_its_description(agent: Agent) -> None:
     assert (await agent("register", agent="ann", name="Ann", model="m-1"))["version"] == 1
     assert (await agent("register", agent="ann", purpose="tests"))["version"] == 2
     assert (await agent("register", agent="ann", purpose="tests"))["version"] == 2
@@ -245,7 +245,7 @@ async def test_who_registered_is_shown_with_what_it_said(agent: Agent) -> None:
     assert (row["agent"], row["name"], row["model"], row["purpose"]) == ("ann", "Ann", "m-1", "tests")
 
 
-async def test_one_session_holds_so_many_claims_at_most() -> None:
+async def test_number_of_claims_per_session_is_limited_over_mcp() -> None:
     async with served(settings=Settings(max_claims=2)) as agent:
         await agent("claim", resource="a.md", agent="ann")
         assert (await agent.error("claim", resource="b.md", agent="ann", also=["c.md"])).startswith("agent: ")
@@ -256,7 +256,7 @@ async def test_one_session_holds_so_many_claims_at_most() -> None:
         assert (await agent("claim", OTHER, resource="c.md", agent="ben"))["status"] == "claimed"
 
 
-async def test_status_tells_whether_a_claim_is_current(agent: Agent) -> None:
+async def test_status_shows_whether_a_claim_is_current(agent: Agent) -> None:
     version = (await agent("claim", resource="a.md", agent="ann"))["version"]
     assert (await agent("status", resource="a.md", version=version))["current"] is True
     assert (await agent("status", resource="a.md", version=version + 1))["current"] is False
@@ -290,7 +290,7 @@ async def server_in(folder: Path, *settings: str, mode: Any = "auto") -> AsyncIt
         yield agent
 
 
-async def test_worktrees_are_told_of_each_other_and_do_not_block(repository: Path) -> None:
+async def test_worktrees_see_each_other_and_do_not_block(repository: Path) -> None:
     feature = repository.with_name("feature")
     async with server_in(repository) as here, server_in(feature) as there:
         assert (await here("claim", resource="a.py", agent="ann"))["resource"] == "a.py"
@@ -310,7 +310,7 @@ async def test_worktrees_are_told_of_each_other_and_do_not_block(repository: Pat
         assert [it["held_by"] for it in told] == ["ben"]
 
 
-async def test_who_claims_a_folder_without_its_slash_is_told_what_that_holds(repository: Path) -> None:
+async def test_claiming_a_folder_without_its_slash_explains_what_it_covers(repository: Path) -> None:
     (repository / "src").mkdir()
     async with server_in(repository) as agent:
         await agent("claim", resource="src/a.py", agent="ann")
@@ -320,14 +320,14 @@ async def test_who_claims_a_folder_without_its_slash_is_told_what_that_holds(rep
         assert (await agent("claim", resource="src/", agent="cleo"))["status"] == "busy"
 
 
-async def test_worktrees_block_each_other_where_that_is_wanted(repository: Path) -> None:
+async def test_worktrees_block_each_other_when_configured(repository: Path) -> None:
     across = "--claims-across-worktrees"
     async with server_in(repository, across) as here, server_in(repository.with_name("feature"), across) as there:
         await here("claim", resource="a.py", agent="ann")
         assert (await there("claim", resource="./a.py", agent="ben"))["held_by"] == "ann"
 
 
-async def test_a_server_that_ends_is_told_as_not_connected(repository: Path) -> None:
+async def test_ended_server_is_shown_as_not_connected(repository: Path) -> None:
     async with server_in(repository) as here:
         async with server_in(repository) as other:
             await other("claim", resource="a.py", agent="ann")
@@ -343,7 +343,7 @@ ONCE = "release this and claim custom://"
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_bare_word_in_two_worktrees_is_granted_with_the_name_for_all(repository: Path, mode: str) -> None:
+async def test_bare_word_in_two_worktrees_is_granted_with_its_common_name(repository: Path, mode: str) -> None:
     feature = repository.with_name("feature")
     async with server_in(repository, mode=mode) as here, server_in(feature, mode=mode) as there:
         for agent, name in ((here, "ann"), (there, "ben")):
@@ -370,7 +370,7 @@ async def test_a_bare_word_in_two_worktrees_is_granted_with_the_name_for_all(rep
         ("ворота", "custom://ворота."),
     ],
 )
-async def test_the_hint_of_a_missing_path_has_the_callers_own_name(
+async def test_hint_for_a_missing_path_contains_the_name_of_the_caller(
     repository: Path, resource: str, custom: str
 ) -> None:
     async with server_in(repository) as agent:
@@ -379,7 +379,7 @@ async def test_the_hint_of_a_missing_path_has_the_callers_own_name(
         assert len(hint) <= 200
 
 
-async def test_what_is_about_to_be_created_gets_no_hint(repository: Path) -> None:
+async def test_claim_of_a_file_about_to_be_created_gets_no_hint(repository: Path) -> None:
     (repository / "src").mkdir()
     async with server_in(repository) as agent:
         for resource in ("src/new.py", "new.py", ".env", "new/", "src/", "custom://merge"):
@@ -422,7 +422,7 @@ async def test_names_that_protect_nothing_are_refused_with_what_to_use(repositor
             assert (await agent("claim", resource=name, agent="ann"))["status"] == "claimed"
 
 
-async def test_a_server_for_many_does_not_look_for_files(repository: Path, tmp_path: Path) -> None:
+async def test_server_for_many_clients_does_not_look_for_files(repository: Path, tmp_path: Path) -> None:
     env = {"CLAUDE_PROJECT_DIR": str(repository)}
     with http_server(tmp_path / "state.db", "--tools", "all", env=env) as server:
         for mode in ERAS:
@@ -437,14 +437,14 @@ async def test_a_server_for_many_does_not_look_for_files(repository: Path, tmp_p
 
 
 @pytest.mark.parametrize("resource", ["a.md", "./a.md", "././/a.md"])
-async def test_a_resource_is_not_moved_to_itself(agent: Agent, resource: str) -> None:
+async def test_resource_is_not_moved_to_itself(agent: Agent, resource: str) -> None:
     await agent("claim", resource="a.md", agent="ann")
     message = await agent.error("release", resource="a.md", agent="ann", outcome="moved", moved_to=resource)
     assert message.startswith("moved_to: must ")
     assert (await agent("status", resource="a.md"))["held_by"] == "ann"
 
 
-async def test_a_resource_is_not_moved_to_itself_in_a_workspace(repository: Path) -> None:
+async def test_resource_in_a_workspace_is_not_moved_to_itself(repository: Path) -> None:
     async with server_in(repository) as agent:
         await agent("claim", resource="a.md", agent="ann")
         for same in (str(repository / "a.md"), ".//a.md", "file://main/a.md"):
@@ -454,7 +454,7 @@ async def test_a_resource_is_not_moved_to_itself_in_a_workspace(repository: Path
         assert (moved["status"], moved["outcome"]) == ("released", "moved")
 
 
-async def test_a_rename_under_both_names_leaves_the_new_one_as_created(agent: Agent) -> None:
+async def test_rename_under_both_names_reports_the_new_one_as_created(agent: Agent) -> None:
     for several in ({"resource": "a.md", "also": ["b.md"]}, {}):
         await agent("claim", resource="a.md", agent="ann", also=["b.md"])
         await agent("release", agent="ann", outcome="moved", moved_to="b.md", **several)
@@ -463,7 +463,7 @@ async def test_a_rename_under_both_names_leaves_the_new_one_as_created(agent: Ag
         assert (new["previous_outcome"], "moved_to" in new) == ("created", False)
 
 
-async def test_the_hint_of_a_moved_resource_does_not_lead_into_a_deadlock(agent: Agent) -> None:
+async def test_hint_for_a_moved_resource_does_not_lead_into_a_deadlock(agent: Agent) -> None:
     await agent("claim", resource="old.md", agent="cleo")
     await agent("release", resource="old.md", agent="cleo", outcome="moved", moved_to="new.md")
     assert (await agent("claim", resource="new.md", agent="ben"))["status"] == "claimed"

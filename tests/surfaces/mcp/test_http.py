@@ -20,7 +20,7 @@ WRITE = {**PLACE, "value": {"a": None}, "updated_by": "ann", "expected_version":
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_a_real_client_works_in_both_eras(mode: Any) -> None:
+async def test_real_client_works_over_http_in_both_eras(mode: Any) -> None:
     async with one_replica() as place, connected(f"http://127.0.0.1:{place.port}/mcp", mode=mode) as agent:
         assert (await agent("set", **WRITE))["version"] == 1
         assert (await agent("get", **PLACE))["value"] == {"a": None}
@@ -29,7 +29,7 @@ async def test_a_real_client_works_in_both_eras(mode: Any) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_quick_call_is_answered_in_plain_json(era: str) -> None:
+async def test_quick_call_is_answered_in_plain_json(era: str) -> None:
     async with one_replica() as place:
         answer = await place.call(era, "set", WRITE)
         assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
@@ -39,7 +39,7 @@ async def test_a_quick_call_is_answered_in_plain_json(era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize(("accept", "form"), [("application/json", "json"), ("text/event-stream", "event-stream")])
-async def test_a_client_gets_the_one_form_it_takes(era: str, accept: str, form: str) -> None:
+async def test_client_gets_the_one_response_form_it_accepts(era: str, accept: str, form: str) -> None:
     async with one_replica(progress_every=0.02) as place:
         arguments = {**PLACE, "since_version": 0, "timeout_seconds": 0.1}
         answer = await place.call(era, "watch", arguments, {"progressToken": "p"}, accept=accept)
@@ -48,7 +48,7 @@ async def test_a_client_gets_the_one_form_it_takes(era: str, accept: str, form: 
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_wait_tells_its_progress_when_asked_to(era: str) -> None:
+async def test_wait_over_http_sends_progress_on_request(era: str) -> None:
     async with one_replica(progress_every=0.02) as place:
         arguments = {**PLACE, "since_version": 0, "timeout_seconds": 0.2}
         answer = await place.call(era, "watch", arguments, {"progressToken": "p"})
@@ -61,7 +61,7 @@ async def test_a_wait_tells_its_progress_when_asked_to(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_silent_wait_shows_that_it_lives(era: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_wait_over_http_sends_keep_alives(era: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdlog.adapters.mcp.http.exchange.PING_EVERY", 0.02)
     async with one_replica() as place:
         answer = await place.call(era, "watch", {**PLACE, "since_version": 0, "timeout_seconds": 0.3})
@@ -69,7 +69,7 @@ async def test_a_silent_wait_shows_that_it_lives(era: str, monkeypatch: pytest.M
         assert answer.content["status"] == "timeout"
 
 
-async def test_any_replica_answers_any_call_whatever_session_it_names() -> None:
+async def test_any_replica_answers_any_call_for_any_session() -> None:
     with engine() as store:
         async with replica(store) as one, replica(store) as another:
             given = (await one.ask(LEGACY, "initialize", INITIALIZE)).headers["mcp-session-id"]
@@ -83,7 +83,7 @@ async def test_any_replica_answers_any_call_whatever_session_it_names() -> None:
             assert not one.endpoint.sessions.open  # nothing is kept of who does not subscribe
 
 
-async def test_each_initialize_gives_a_session_of_its_own() -> None:
+async def test_each_initialize_creates_a_session() -> None:
     async with one_replica() as place:
         answers = [await place.ask(LEGACY, "initialize", INITIALIZE) for _ in range(3)]
         assert {it.json["result"]["protocolVersion"] for it in answers} == {LEGACY}
@@ -93,7 +93,7 @@ async def test_each_initialize_gives_a_session_of_its_own() -> None:
         assert "mcp-session-id" not in bad.headers
 
 
-async def test_a_session_that_its_client_ended_is_over() -> None:
+async def test_session_ended_by_its_client_is_over() -> None:
     async with one_replica() as place:
         given = (await place.ask(LEGACY, "initialize", INITIALIZE)).headers["mcp-session-id"]
         for _ in range(2):
@@ -119,7 +119,7 @@ async def test_a_session_that_its_client_ended_is_over() -> None:
         ("POST", {"content-type": "application/json", "accept": "text/html"}, 406),
     ],
 )
-async def test_what_is_no_request_of_mcp_gets_its_status(method: str, headers: dict[str, str], status: int) -> None:
+async def test_invalid_mcp_request_gets_its_http_status(method: str, headers: dict[str, str], status: int) -> None:
     async with one_replica() as place, place.connect() as connection:
         await connection.send(method, b"{}" if method == "POST" else b"", headers)
         assert (await connection.head())[0] == status
@@ -131,7 +131,7 @@ async def stream_of(place: Place, given: str, connection: Any, **headers: str) -
     assert (status, told["content-type"]) == (200, "text/event-stream")
 
 
-async def test_what_a_session_is_told_comes_by_its_stream_once_each() -> None:
+async def test_session_messages_come_once_each_on_its_stream() -> None:
     async with one_replica() as place, place.connect() as old, place.connect() as new:
         given = (await place.ask(LEGACY, "initialize", INITIALIZE)).headers["mcp-session-id"]
         await stream_of(place, given, old)
@@ -146,7 +146,7 @@ async def test_what_a_session_is_told_comes_by_its_stream_once_each() -> None:
         assert (await new.event())["params"]["uri"] == "c"
 
 
-async def test_a_stream_of_another_principal_is_another_session() -> None:
+async def test_stream_of_another_principal_is_another_session() -> None:
     async with one_replica() as place, place.connect() as mine, place.connect() as theirs:
         given = (await place.ask(LEGACY, "initialize", INITIALIZE, x_principal="token:a")).headers["mcp-session-id"]
         await stream_of(place, given, mine, **{"x-principal": "token:a"})
@@ -159,7 +159,7 @@ async def test_a_stream_of_another_principal_is_another_session() -> None:
         assert (await theirs.event())["params"]["uri"] == "b"
 
 
-async def test_what_belongs_to_a_session_ends_soon_after_its_last_stream() -> None:
+async def test_session_state_is_removed_soon_after_its_last_stream() -> None:
     async with one_replica() as place:
         place.endpoint.sessions._idle = 0.05
         left: list[str] = []
@@ -175,7 +175,7 @@ async def test_what_belongs_to_a_session_ends_soon_after_its_last_stream() -> No
         assert (await place.call(LEGACY, "get", PLACE, mcp_session_id=given)).status == 200
 
 
-async def test_an_id_that_is_longer_than_any_of_ours_is_not_kept() -> None:
+async def test_overlong_session_id_is_not_kept() -> None:
     async with one_replica() as place:
         given = (await place.ask(LEGACY, "initialize", INITIALIZE)).headers["mcp-session-id"] + "x" * 10_000
         assert (await place.raw(b"", {"mcp-session-id": given}, "GET")).status == 404
@@ -184,7 +184,7 @@ async def test_an_id_that_is_longer_than_any_of_ours_is_not_kept() -> None:
         assert not place.endpoint.sessions.open
 
 
-async def test_who_cannot_be_told_any_more_has_to_begin_anew() -> None:
+async def test_session_that_missed_messages_must_start_again() -> None:
     """As when a space is closed of which nobody streams: changes would be missed silently."""
     async with one_replica() as place, place.connect() as connection:
         ids = [(await place.ask(LEGACY, "initialize", INITIALIZE)).headers["mcp-session-id"] for _ in "ab"]
@@ -199,7 +199,7 @@ async def test_who_cannot_be_told_any_more_has_to_begin_anew() -> None:
         assert not place.endpoint.sessions.open
 
 
-async def test_sessions_are_bounded_and_the_idle_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sessions_are_limited_and_idle_ones_are_removed_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "MOST_SESSIONS", 2)
     async with one_replica() as place, place.connect() as one, place.connect() as two, place.connect() as three:
         ids = [(await place.ask(LEGACY, "initialize", INITIALIZE)).headers["mcp-session-id"] for _ in range(4)]
@@ -213,7 +213,7 @@ async def test_sessions_are_bounded_and_the_idle_make_room(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_call_names_its_session_and_its_request_id(era: str) -> None:
+async def test_call_carries_its_session_and_request_id(era: str) -> None:
     async with one_replica() as place:
         meta = {"holdlog/session": "s1", "holdlog/request_id": "r1"}
         first = await place.call(era, "set", WRITE, meta, x_principal="token:a")
@@ -227,7 +227,7 @@ async def test_a_call_names_its_session_and_its_request_id(era: str) -> None:
         assert (recorded.envelope.caller.principal, recorded.envelope.caller.session) == ("token:a", session)
 
 
-async def test_without_authentication_nobody_is_named() -> None:
+async def test_unauthenticated_calls_have_no_principal() -> None:
     async with one_replica() as place:
         await place.call(MODERN, "set", WRITE)
         with place.engine.store.reader() as reader:
@@ -236,7 +236,7 @@ async def test_without_authentication_nobody_is_named() -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_what_was_lost_is_told_to_its_principal_only(era: str) -> None:
+async def test_losses_are_reported_to_their_principal_only(era: str) -> None:
     async with one_replica() as place:
         claim = {"resource": "a.md", "agent": "ann", "lease_seconds": 1}
         receipt = (await place.call(era, "claim", claim, x_principal="token:a")).content["receipt"]
@@ -253,7 +253,7 @@ async def test_what_was_lost_is_told_to_its_principal_only(era: str) -> None:
         assert "lost" not in (await place.call(era, "release", with_receipt, x_principal="token:a")).content
 
 
-async def test_a_2025_client_can_cancel_its_call_and_nobody_elses() -> None:
+async def test_client_of_2025_can_cancel_its_call_and_no_other() -> None:
     async with one_replica() as place, place.connect() as connection:
         given = (await place.ask(LEGACY, "initialize", INITIALIZE)).headers["mcp-session-id"]
         mine = {"mcp_session_id": given, "x_principal": "token:a"}
@@ -270,7 +270,7 @@ async def test_a_2025_client_can_cancel_its_call_and_nobody_elses() -> None:
         assert not place.endpoint.sessions.calls
 
 
-async def test_an_error_of_the_server_tells_nothing_of_itself() -> None:
+async def test_server_error_reveals_nothing_internal() -> None:
     async with one_replica() as place:
 
         async def broken(*arguments: Any, **options: Any) -> None:
@@ -287,7 +287,7 @@ async def test_an_error_of_the_server_tells_nothing_of_itself() -> None:
         assert (await place.ask(LEGACY, "tools/list")).status == 200
 
 
-async def test_many_clients_at_once_get_each_its_own_answer() -> None:
+async def test_many_concurrent_clients_each_get_their_answer() -> None:
     async with one_replica() as place:
 
         async def agent(number: int, mode: Any) -> None:
@@ -301,7 +301,7 @@ async def test_many_clients_at_once_get_each_its_own_answer() -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_sessions_that_clients_name_are_told_apart_on_every_replica(era: str) -> None:
+async def test_sessions_named_by_clients_are_distinct_on_every_replica(era: str) -> None:
     """Two machines with one token whose agents both took the name that seemed obvious."""
     one, two = {"holdlog/session": "one"}, {"holdlog/session": "two"}
     claim, release = ("claim", {"resource": "a.md", "agent": "ann"}), ("release", {"resource": "a.md", "agent": "ann"})

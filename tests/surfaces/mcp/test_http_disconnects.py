@@ -23,7 +23,7 @@ async def status(place: Place) -> Any:
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("token", [{}, {"progressToken": 1}], ids=["silent", "with progress"])
-async def test_a_dropped_connection_gives_up_its_place_in_line(era: str, token: Any) -> None:
+async def test_dropped_connection_leaves_the_queue(era: str, token: Any) -> None:
     async with one_replica(progress_every=0.01) as place, place.connect() as connection:
         await place.call(era, "claim", {"resource": "a.md", "agent": "ann"})
         await connection.send("POST", *call(era, "claim", QUEUE, token))
@@ -45,7 +45,7 @@ def next_end(place: Place) -> int | None:
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("tool", [("watch", WATCH), ("wait", {"resource": "a.md", "timeout_seconds": 50})])
-async def test_a_dropped_connection_leaves_no_waiter(era: str, tool: tuple[str, Any]) -> None:
+async def test_dropped_connection_leaves_no_waiter(era: str, tool: tuple[str, Any]) -> None:
     async with one_replica() as place:
         await place.call(era, "claim", {"resource": "a.md", "agent": "ann"})
         async with place.connect() as connection:
@@ -55,7 +55,7 @@ async def test_a_dropped_connection_leaves_no_waiter(era: str, tool: tuple[str, 
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_connection_that_is_closed_in_order_ends_its_call_too(era: str) -> None:
+async def test_cleanly_closed_connection_ends_its_call(era: str) -> None:
     async with one_replica() as place, place.connect() as connection:
         await connection.send("POST", *call(era, "watch", WATCH))
         await until(lambda: place.waiters)
@@ -63,7 +63,7 @@ async def test_a_connection_that_is_closed_in_order_ends_its_call_too(era: str) 
         await until(lambda: not place.waiters)
 
 
-async def test_a_client_that_reads_nothing_counts_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_that_reads_nothing_counts_as_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("reply", "stream"):
         monkeypatch.setattr(f"holdlog.adapters.mcp.http.{module}.STALLED", 0.2)
     for module in ("exchange", "stream"):
@@ -111,7 +111,7 @@ async def vanish(place: Place, clients: int) -> None:
 
 
 @pytest.mark.slow
-async def test_200_abandoned_clients_leave_nothing_behind(tmp_path: Path) -> None:
+async def test_two_hundred_abandoned_clients_leave_nothing_behind(tmp_path: Path) -> None:
     async with one_replica(tmp_path / "state.db", progress_every=0.05) as place:
         place.endpoint.sessions._idle = 0.05
         await place.call(LEGACY, "claim", {"resource": "a.md", "agent": "ann", "lease_seconds": 3600})

@@ -49,7 +49,7 @@ def check(answer: Answer) -> None:
     ],
     ids=lambda case: case[:20].decode("latin-1") if isinstance(case, bytes) else None,
 )
-async def test_a_value_that_cannot_be_is_refused_for_the_agent_to_read(
+async def test_invalid_value_over_http_is_refused_for_the_agent_to_read(
     place: Place, era: str, value: bytes, why: str
 ) -> None:
     body, headers = call(era, "set", WRITE)
@@ -86,7 +86,9 @@ async def test_a_value_that_cannot_be_is_refused_for_the_agent_to_read(
     ],
     ids=lambda case: case[:40].decode("latin-1") if isinstance(case, bytes) else None,
 )
-async def test_what_is_no_message_is_refused_with_its_id(place: Place, era: str, body: bytes, identity: Any) -> None:
+async def test_invalid_message_over_http_is_refused_with_its_id(
+    place: Place, era: str, body: bytes, identity: Any
+) -> None:
     _, headers = request(era, "tools/list")
     answer = await place.raw(body, headers)
     check(answer)
@@ -113,7 +115,7 @@ async def test_what_is_no_message_is_refused_with_its_id(place: Place, era: str,
         ("initialize", {"protocolVersion": {}}),
     ],
 )
-async def test_a_request_that_asks_for_the_impossible_is_answered(
+async def test_request_for_the_impossible_is_answered(
     place: Place, era: str, method: str, params: dict[str, Any]
 ) -> None:
     body, headers = request(era, method, params)
@@ -133,7 +135,7 @@ async def test_a_request_that_asks_for_the_impossible_is_answered(
         ({"mcp-protocol-version": ""}, -32602),
     ],
 )
-async def test_a_version_that_is_not_served_is_refused(place: Place, change: dict[str, str], code: int) -> None:
+async def test_unsupported_protocol_version_is_refused(place: Place, change: dict[str, str], code: int) -> None:
     body, headers = request(LEGACY, "tools/list")
     answer = await place.raw(body, headers | change)
     check(answer)
@@ -141,7 +143,7 @@ async def test_a_version_that_is_not_served_is_refused(place: Place, change: dic
 
 
 @pytest.mark.parametrize("header", ["mcp-protocol-version", "mcp-method"])
-async def test_a_modern_request_whose_headers_say_something_else_is_refused(place: Place, header: str) -> None:
+async def test_modern_request_with_contradicting_headers_is_refused(place: Place, header: str) -> None:
     body, headers = request(MODERN, "tools/list")
     for value in (None, "2025-11-25" if "version" in header else "tools/call"):
         told = {name: it for name, it in (headers | {header: value}).items() if it is not None}
@@ -152,7 +154,7 @@ async def test_a_modern_request_whose_headers_say_something_else_is_refused(plac
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_answers_and_notifications_of_clients_change_nothing(place: Place, era: str) -> None:
+async def test_responses_and_notifications_of_clients_change_nothing(place: Place, era: str) -> None:
     _, headers = request(era, "x")
     for body in (
         b'{"jsonrpc":"2.0","id":1,"result":{"a":"SECRET"}}',

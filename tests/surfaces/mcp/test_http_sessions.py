@@ -16,7 +16,7 @@ CLAIM = ("claim", {"resource": "custom://x", "agent": "ann"})
 
 
 @pytest.mark.parametrize("blank", ["", " "])
-async def test_an_empty_session_id_is_no_session(blank: str) -> None:
+async def test_empty_session_id_means_no_session(blank: str) -> None:
     with engine() as store:
         store.keeps = False
         async with replica(store) as here:
@@ -27,7 +27,7 @@ async def test_an_empty_session_id_is_no_session(blank: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("given", [7, [1], {"a": 1}, True])
-async def test_a_session_of_ours_that_is_no_text_is_refused_or_kept_apart(era: str, given: Any) -> None:
+async def test_invalid_session_id_is_refused_or_kept_apart(era: str, given: Any) -> None:
     with engine() as store:
         store.keeps = False
         async with replica(store) as here:
@@ -38,7 +38,7 @@ async def test_a_session_of_ours_that_is_no_text_is_refused_or_kept_apart(era: s
                 assert "holdlog/session: must be a string" in answer["content"][0]["text"]
 
 
-async def test_a_session_that_writes_again_has_its_claims_again() -> None:
+async def test_session_that_writes_again_regains_its_claims() -> None:
     mine, other = {"holdlog/session": "one"}, {"holdlog/session": "two"}
     with engine() as store:
         store.keeps = False
@@ -55,7 +55,7 @@ async def test_a_session_that_writes_again_has_its_claims_again() -> None:
             assert (await here.call(LEGACY, *CLAIM, other)).content["status"] == "busy"
 
 
-async def test_a_session_that_reads_again_has_its_claims_again() -> None:
+async def test_session_that_reads_again_regains_its_claims() -> None:
     mine = {"holdlog/session": "one"}
     with engine() as store:
         store.keeps = False
@@ -68,7 +68,7 @@ async def test_a_session_that_reads_again_has_its_claims_again() -> None:
             assert [lease.server for lease in reader.leases.of(["custom://x"])] == [BY_CALLS]
 
 
-async def test_the_end_of_a_session_ends_its_waiting_calls() -> None:
+async def test_end_of_a_session_ends_its_waiting_calls() -> None:
     session = {"mcp-session-id": "s-1"}
     with engine() as store:
         store.keeps = False

@@ -89,7 +89,7 @@ def refusal(server: Wire, tool: str, hole: bytes = HOLE, **arguments: Any) -> st
     ],
     ids=lambda case: case[:20].decode("latin-1") if isinstance(case, bytes) else None,
 )
-def test_a_value_that_is_no_json_or_too_much_is_refused(server: Wire, value: bytes, why: str) -> None:
+def test_value_that_is_not_json_or_too_large_is_refused(server: Wire, value: bytes, why: str) -> None:
     assert why in refusal(server, "set", value, **AT, value="HOLE", updated_by="ann", expected_version=0)
 
 
@@ -118,7 +118,7 @@ NAMED = {'"\\u2003"': "U+2003 EM SPACE", '"\\u202eSECRET"': "U+202E RIGHT-TO-LEF
     ],
     ids=lambda case: case[:20],
 )
-def test_a_name_that_breaks_a_rule_is_refused_wherever_it_stands(server: Wire, name: str, why: str) -> None:
+def test_invalid_name_is_refused_in_every_argument(server: Wire, name: str, why: str) -> None:
     write = {**AT, "value": 1, "updated_by": "ann", "expected_version": 0}
     for tool, arguments in [
         ("set", write | {"namespace": "HOLE"}),
@@ -223,13 +223,13 @@ def test_arguments_out_of_range_wrong_missing_or_unknown_are_refused_by_name(
 
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize("seconds", [b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-1", b"null", b'""'])
-def test_a_wait_of_no_finite_time_is_refused(server: Wire, seconds: bytes) -> None:
+def test_wait_without_a_finite_timeout_is_refused(server: Wire, seconds: bytes) -> None:
     assert "timeout_seconds" in refusal(server, "wait", seconds, resource="a.md", timeout_seconds="HOLE")
     assert "timeout_seconds" in refusal(server, "watch", seconds, **AT, since_version=0, timeout_seconds="HOLE")
 
 
 @pytest.mark.parametrize("arguments", [b"5", b"[1]", b'"SECRET"', b"true"])
-def test_arguments_that_are_no_object_are_an_error_of_the_request(server: Wire, arguments: bytes) -> None:
+def test_arguments_that_are_not_an_object_are_an_error_of_the_request(server: Wire, arguments: bytes) -> None:
     server.send(server.message("tools/call", {"name": "holdlog_get", "arguments": "HOLE"}).replace(HOLE, arguments))
     answer = server.answer()
     assert answer["error"]["code"] == -32602
@@ -267,7 +267,7 @@ def test_tools_that_do_not_exist_are_answered_as_errors(server: Wire) -> None:
     ],
     ids=lambda value: repr(value)[:30],
 )
-def test_values_come_back_as_they_went_in(server: Wire, value: Any) -> None:
+def test_values_over_mcp_read_back_unchanged(server: Wire, value: Any) -> None:
     at = {"namespace": "values", "key": "k"}
     server.send(server.call("holdlog_set", **at, value=value, updated_by="ann", force=True))
     version = server.answer()["result"]["structuredContent"]["version"]

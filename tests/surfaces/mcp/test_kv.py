@@ -10,7 +10,7 @@ MONTH = 30 * 24 * 60 * 60
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_what_one_agent_saves_another_reads(era: str) -> None:
+async def test_value_saved_by_one_agent_is_read_by_another(era: str) -> None:
     async with served(era) as agent:
         missing = await agent("read_state", **AT)
         assert missing["status"] == "not_found"
@@ -24,7 +24,7 @@ async def test_what_one_agent_saves_another_reads(era: str) -> None:
 
 
 @pytest.mark.parametrize(("ttl", "lives"), [({}, MONTH), ({"ttl": 0}, MONTH), ({"ttl": 86_400}, 86_400)])
-async def test_a_saved_value_lives_as_long_as_told_and_thirty_days_else(ttl: dict[str, int], lives: int) -> None:
+async def test_saved_value_lives_for_its_ttl_or_thirty_days_by_default(ttl: dict[str, int], lives: int) -> None:
     clock = Clock()
     async with served(clock=clock) as agent:
         await agent("save_state", **AT, value="done", **ttl)
@@ -33,7 +33,7 @@ async def test_a_saved_value_lives_as_long_as_told_and_thirty_days_else(ttl: dic
         assert (await agent("read_state", **AT))["status"] == "not_found"
 
 
-async def test_what_is_no_text_or_no_ttl_is_refused() -> None:
+async def test_non_text_values_and_invalid_ttls_are_refused() -> None:
     async with served() as agent:
         for wrong in ({"ttl": -1}, {"ttl": 315_360_001}, {"ttl": 1.5}, {"ttl": "60"}):
             assert (await agent.error("save_state", **AT, value="done", **wrong)).startswith("ttl: ")

@@ -13,7 +13,7 @@ from holdlog.domain.refusals import InvalidError
 from tests.support.agent import ALL, engine, listing
 
 
-def test_groups_go_by_their_names_and_by_those_of_the_seed() -> None:
+def test_tool_groups_are_selected_by_their_names_and_those_of_the_seed() -> None:
     assert chosen_groups("claims") == chosen_groups("standard") == ("claims",)
     assert chosen_groups("state") == chosen_groups("advanced") == ("state",)
     assert chosen_groups("all") == ALL
@@ -24,7 +24,7 @@ def test_groups_go_by_their_names_and_by_those_of_the_seed() -> None:
 
 
 @pytest.mark.parametrize("groups", [("claims",), ("state",), ("threads",), ALL])
-async def test_a_group_brings_its_tools_and_speaks_of_no_others(groups: tuple[str, ...]) -> None:
+async def test_tool_group_lists_its_tools_and_mentions_no_others(groups: tuple[str, ...]) -> None:
     tools, instructions = await listing(groups)
     names = {tool["name"] for tool in tools}
     assert names == {f"holdlog_{kind.name}" for group in groups for kind in GROUPS[group]}
@@ -34,12 +34,12 @@ async def test_a_group_brings_its_tools_and_speaks_of_no_others(groups: tuple[st
 
 
 @pytest.mark.parametrize("prefix", ["a b", "x" * 33, "é_", "a/"])
-def test_a_prefix_that_hosts_would_refuse_is_refused(prefix: str) -> None:
+def test_tool_prefix_that_hosts_would_refuse_is_refused(prefix: str) -> None:
     with engine() as store, pytest.raises(InvalidError, match="tool-prefix"):
         build_server(store, ALL, prefix)
 
 
-async def test_every_tool_says_what_it_does_to_the_world() -> None:
+async def test_every_tool_declares_its_side_effects() -> None:
     tools, _ = await listing(ALL)
     told = {tool["name"].removeprefix("holdlog_"): tool["annotations"] for tool in tools}
     hints = {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
@@ -78,7 +78,7 @@ async def test_every_tool_says_what_it_does_to_the_world() -> None:
     assert all(tool["title"] for tool in tools)
 
 
-async def test_hosts_keep_the_tools_for_claims_loaded() -> None:
+async def test_tools_for_claims_are_marked_as_always_loaded() -> None:
     tools, _ = await listing(ALL)
     loaded = {tool["name"] for tool in tools if tool.get("_meta") == {"anthropic/alwaysLoad": True}}
     assert loaded == {f"holdlog_{kind.name}" for kind in GROUPS["claims"]}
@@ -88,7 +88,7 @@ async def test_hosts_keep_the_tools_for_claims_loaded() -> None:
 @pytest.mark.parametrize(
     ("groups", "most"), [(("claims",), 6_000), (("claims", "state"), 14_000), (("threads",), 9_000)]
 )
-async def test_the_list_of_tools_stays_in_its_budget(groups: tuple[str, ...], most: int) -> None:
+async def test_tool_list_stays_within_its_size_limit(groups: tuple[str, ...], most: int) -> None:
     tools, _ = await listing(groups)
     size = len(json.dumps({"tools": tools}, ensure_ascii=False, separators=(",", ":")).encode())
     assert size <= most
@@ -104,7 +104,7 @@ async def test_the_list_of_tools_stays_in_its_budget(groups: tuple[str, ...], mo
         (ALL, "claim"),
     ],
 )
-async def test_texts_are_short_and_begin_with_when_to_use_them(groups: tuple[str, ...], first: str) -> None:
+async def test_tool_descriptions_are_short_and_begin_with_when_to_use_them(groups: tuple[str, ...], first: str) -> None:
     tools, instructions = await listing(groups)
     assert len(instructions.encode()) <= 2048
     assert f"holdlog_{first}" in instructions[:200]
@@ -114,7 +114,7 @@ async def test_texts_are_short_and_begin_with_when_to_use_them(groups: tuple[str
         assert all(len(text) <= 100 for text in said if text)
 
 
-async def test_arguments_are_described_once_and_unknown_ones_refused() -> None:
+async def test_tool_arguments_are_described_once_and_unknown_ones_refused() -> None:
     tools, _ = await listing(ALL)
     said = [
         text
@@ -132,7 +132,7 @@ async def test_arguments_are_described_once_and_unknown_ones_refused() -> None:
             assert any_json or argument.keys() & {"type", "enum"}, name
 
 
-async def test_the_server_goes_by_its_own_name_and_version() -> None:
+async def test_server_reports_its_name_and_version() -> None:
     with engine() as store:
         async with Client(build_server(store, ALL), mode="legacy") as client:
             assert client.initialize_result is not None
@@ -140,7 +140,7 @@ async def test_the_server_goes_by_its_own_name_and_version() -> None:
     assert (told.name, told.version) == ("holdlog", version("holdlog"))
 
 
-async def test_tools_are_those_that_fastmcp_itself_would_list() -> None:
+async def test_tool_list_equals_that_of_fastmcp_itself() -> None:
     with engine() as store:
         server = build_server(store, ALL)
         assert isinstance(server, FixedTools)

@@ -71,7 +71,7 @@ def without_time(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_any_name_makes_the_way_through_a_uri_and_back(agent: Agent, name: str) -> None:
+async def test_any_name_survives_a_resource_uri(agent: Agent, name: str) -> None:
     await agent("set", namespace=name, key=name, value={"of": name}, updated_by="ann", expected_version=0)
     uri = value_uri(name, name)
     assert await read(agent, uri) == await agent("get", namespace=name, key=name)
@@ -80,7 +80,7 @@ async def test_any_name_makes_the_way_through_a_uri_and_back(agent: Agent, name:
 
 
 @pytest.mark.parametrize("resource", ["src/main.py", "src/", "custom://deploy", "custom://a/b?c#d", "a b/ü.md", "100%"])
-async def test_a_claim_reads_as_its_status(agent: Agent, resource: str) -> None:
+async def test_claim_resource_reads_as_its_status(agent: Agent, resource: str) -> None:
     uri = claim_uri(resource)
     assert await read(agent, uri) == {"status": "available", "resource": resource}
     await agent("claim", resource=resource, agent="ann")
@@ -91,7 +91,7 @@ async def test_a_claim_reads_as_its_status(agent: Agent, resource: str) -> None:
     assert await read(agent, uri) == await agent("status", resource=resource)
 
 
-async def test_a_name_may_stand_in_a_uri_as_people_write_it(agent: Agent) -> None:
+async def test_name_in_a_resource_uri_may_be_spelled_as_people_write_it(agent: Agent) -> None:
     await agent("claim", resource="src/main.py", agent="ann")
     for uri in ("claim://src/main.py", "claim://src%2fmain.py", "CLAIM://src/./main.py", "claim://src%5Cmain.py"):
         assert (await read(agent, uri))["held_by"] == "ann"
@@ -121,7 +121,7 @@ async def test_a_name_may_stand_in_a_uri_as_people_write_it(agent: Agent) -> Non
         ("claim://custom//deploy", "claim://custom%3A%2F%2Fdeploy"),  # what URL parsers make of the one before
     ],
 )
-async def test_a_uri_that_has_no_one_reading_is_refused_with_what_to_do(agent: Agent, uri: str, said: str) -> None:
+async def test_ambiguous_resource_uri_is_refused_with_what_to_do(agent: Agent, uri: str, said: str) -> None:
     error = await refusal(agent, uri)
     assert error.code == -32602
     assert said in error.message
@@ -129,7 +129,7 @@ async def test_a_uri_that_has_no_one_reading_is_refused_with_what_to_do(agent: A
 
 
 @pytest.mark.parametrize("uri", ["state://n", "state", "", "holdlog://secrets", "file:///etc/passwd", "claim:/a.md"])
-async def test_what_is_no_resource_of_ours_is_not_found(uri: str) -> None:
+async def test_unknown_resource_uri_is_not_found(uri: str) -> None:
     for mode, code in (("legacy", -32002), ("auto", -32602)):
         async with served(mode) as agent:
             error = await refusal(agent, uri)
@@ -137,7 +137,7 @@ async def test_what_is_no_resource_of_ours_is_not_found(uri: str) -> None:
             assert STATE in error.message
 
 
-async def test_a_value_that_is_not_there_tells_what_get_would_tell() -> None:
+async def test_resource_of_a_missing_value_returns_what_get_returns() -> None:
     for mode, code in (("legacy", -32002), ("auto", -32602)):
         async with served(mode) as agent:
             await agent("set", namespace="n", key="k", value="STORED", updated_by="ann", expected_version=0)
@@ -149,7 +149,7 @@ async def test_a_value_that_is_not_there_tells_what_get_would_tell() -> None:
             assert "STORED" not in str(error.data)
 
 
-async def test_a_value_whose_time_is_over_is_not_there() -> None:
+async def test_resource_of_an_expired_value_does_not_exist() -> None:
     clock = Clock()
     async with served(clock=clock) as agent:
         await agent("set", namespace="n", key="k", value=1, updated_by="ann", expected_version=0, ttl_seconds=5)
@@ -158,7 +158,7 @@ async def test_a_value_whose_time_is_over_is_not_there() -> None:
         assert (await refusal(agent, "state://n/k")).data["status"] == "not_found"
 
 
-async def test_the_overviews_read_as_the_board_and_the_namespaces(agent: Agent) -> None:
+async def test_overview_resources_read_as_the_board_and_the_namespaces(agent: Agent) -> None:
     assert await read(agent, CLAIMS) == {"status": "ok", "claims": [], "queues": [], "agents": []}
     await agent("claim", resource="a.md", agent="ann")
     await agent("set", namespace="n", key="k", value=1, updated_by="ann", expected_version=0)
@@ -172,7 +172,7 @@ async def listed(agent: Agent) -> str:
     return json.dumps([it.model_dump(mode="json", by_alias=True, exclude_none=True) for it in found])
 
 
-async def test_what_is_listed_is_the_same_whatever_is_stored(agent: Agent) -> None:
+async def test_resource_list_is_the_same_whatever_is_stored(agent: Agent) -> None:
     before = await listed(agent)
     assert before.count("uri") == 4
     await agent("set", namespace="STORED", key="STORED", value="STORED", updated_by="STORED", expected_version=0)
@@ -202,7 +202,7 @@ async def test_resources_come_with_the_group_that_owns_them(
                         await client.read_resource(uri)
 
 
-async def test_what_is_announced_is_what_is_served() -> None:
+async def test_announced_capabilities_are_served() -> None:
     with engine() as store:
         for mode in ERAS:
             for groups, some in ((("claims",), True), (("admin",), False)):
@@ -226,7 +226,7 @@ async def complete(agent: Agent, uri: str, name: str, value: str = "", **given: 
     return found.values, found.total, found.has_more
 
 
-async def test_names_that_exist_now_are_completed_by_how_they_begin(agent: Agent) -> None:
+async def test_existing_names_are_completed_by_their_prefix(agent: Agent) -> None:
     for namespace in ("build", "build-1", "build/é", "bravo", "zulu", "gone"):
         await agent("set", namespace=namespace, key="a/1", value="STORED", updated_by="ann", expected_version=0)
     await agent("set", namespace="build", key="b?", value=1, updated_by="ann", expected_version=0)
@@ -246,7 +246,7 @@ async def test_names_that_exist_now_are_completed_by_how_they_begin(agent: Agent
     assert (await complete(agent, CLAIM, "resource", "src/"))[0] == ["src/a.py"]
 
 
-async def test_what_is_no_argument_of_ours_has_no_completions(agent: Agent) -> None:
+async def test_unknown_argument_has_no_completions(agent: Agent) -> None:
     await agent("set", namespace="n", key="k", value=1, updated_by="ann", expected_version=0)
     assert await complete(agent, STATE, "value") == ([], 0, False)
     assert await complete(agent, CLAIM, "namespace") == ([], 0, False)
@@ -255,7 +255,7 @@ async def test_what_is_no_argument_of_ours_has_no_completions(agent: Agent) -> N
     assert prompt.values == []
 
 
-async def test_an_answer_has_a_hundred_names_and_tells_whether_there_are_more(agent: Agent) -> None:
+async def test_completion_returns_a_hundred_names_and_whether_there_are_more(agent: Agent) -> None:
     keys = [f"k{number:03}" for number in range(101)]
     for key in keys[:100]:
         await agent("set", namespace="n", key=key, value=1, updated_by="ann", expected_version=0)
@@ -264,7 +264,7 @@ async def test_an_answer_has_a_hundred_names_and_tells_whether_there_are_more(ag
     assert await complete(agent, STATE, "key", namespace="n") == (keys[:100], None, True)
 
 
-async def test_completions_of_claims_go_through_all_pages() -> None:
+async def test_completions_of_claims_cover_all_pages() -> None:
     async with served(settings=Settings(max_claims=1000)) as agent:
         names = [f"f{number:03}.md" for number in range(130)]
         for start in range(0, 130, 10):
@@ -274,12 +274,12 @@ async def test_completions_of_claims_go_through_all_pages() -> None:
         assert (len(found[0]), *found[1:]) == (100, None, True)
 
 
-async def test_a_beginning_that_no_name_can_have_is_refused(agent: Agent) -> None:
+async def test_impossible_prefix_of_a_name_is_refused(agent: Agent) -> None:
     with pytest.raises(MCPError, match="namespace: must not hold control"):
         await complete(agent, STATE, "namespace", "a\0")
 
 
-async def test_reading_a_resource_never_takes_the_word_of_a_loss_from_the_agent() -> None:
+async def test_reading_a_resource_does_not_consume_the_report_of_a_loss() -> None:
     clock = Clock()
     async with served(clock=clock) as agent:
         await agent("claim", resource="a.md", agent="ann", lease_seconds=1)
@@ -289,7 +289,7 @@ async def test_reading_a_resource_never_takes_the_word_of_a_loss_from_the_agent(
         assert "lost" in await agent("status", resource="a.md")
 
 
-async def test_a_session_that_is_no_name_is_refused() -> None:
+async def test_session_that_is_not_a_name_is_refused() -> None:
     with engine() as store:
         async with connected(build_server(store, ALL), mode="legacy") as agent:
             with pytest.raises(MCPError, match="session"):

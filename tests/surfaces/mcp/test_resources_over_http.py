@@ -63,7 +63,7 @@ async def write(store: Engine, namespace: str, key: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_client_reads_and_completes_what_its_grants_allow(mode: str) -> None:
+async def test_client_reads_and_completes_what_its_grants_allow(mode: str) -> None:
     with engine() as store:
         for namespace in ("a-1", "a-2", "b-1"):
             await write(store, namespace, "k")
@@ -85,7 +85,7 @@ async def test_a_client_reads_and_completes_what_its_grants_allow(mode: str) -> 
                 await allowed.complete(state, {"name": "key", "value": ""}, context_arguments={"namespace": "b-1"})
 
 
-async def test_a_client_is_told_of_nothing_that_it_may_not_read() -> None:
+async def test_client_is_notified_of_nothing_it_may_not_read() -> None:
     with engine() as store:
         async with serving(store) as url:
             async with client(url, "read:a-*", "legacy") as allowed:
@@ -111,7 +111,7 @@ async def test_a_client_is_told_of_nothing_that_it_may_not_read() -> None:
                 }
 
 
-async def test_streams_of_a_token_that_was_revoked_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_streams_of_a_revoked_token_end(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("exchange", "stream"):
         monkeypatch.setattr(f"holdlog.adapters.mcp.http.{module}.PING_EVERY", 0.02)
     tokens, bearer = Known(), {"authorization": "Bearer read:*"}
@@ -141,7 +141,7 @@ async def test_streams_of_a_token_that_was_revoked_end(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_call_that_waits_tells_nothing_once_its_token_was_revoked(mode: str) -> None:
+async def test_waiting_call_returns_nothing_after_its_token_was_revoked(mode: str) -> None:
     tokens = Known()
     with engine() as store:
         await write(store, "a-1", "k")
@@ -158,7 +158,7 @@ async def test_a_call_that_waits_tells_nothing_once_its_token_was_revoked(mode: 
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_one_principal_does_not_shut_out_the_others(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_principal_does_not_block_the_others(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions, "MOST_CLIENTS", 4)
     with engine() as store:
         async with serving(store) as url, AsyncExitStack() as stack:

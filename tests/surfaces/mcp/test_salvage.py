@@ -20,7 +20,7 @@ objects = st.dictionaries(names, values, max_size=6)
 
 
 @given(objects, ids, st.booleans(), st.sampled_from([None, 1]), st.randoms())
-def test_the_id_and_the_method_are_those_json_reads(
+def test_salvaged_id_and_method_are_those_json_reads(
     members: dict[str, Any], identity: Any, ascii_only: bool, indent: int | None, random: Any
 ) -> None:
     rows = [*members.items(), ("id", identity), ("method", "tools/call")]
@@ -42,7 +42,7 @@ def test_the_id_and_the_method_are_those_json_reads(
 
 
 @given(objects, st.integers(), st.integers(min_value=0))
-def test_an_id_before_the_place_where_the_text_breaks_off_is_found(
+def test_salvage_finds_an_id_before_the_place_where_the_text_ends(
     members: dict[str, Any], identity: int, cut: int
 ) -> None:
     members.pop("id", None)
@@ -53,7 +53,7 @@ def test_an_id_before_the_place_where_the_text_breaks_off_is_found(
 
 
 @given(st.binary())
-def test_no_bytes_make_it_fail(line: bytes) -> None:
+def test_salvage_never_fails_on_any_bytes(line: bytes) -> None:
     for text in (line, b'{"id":1,' + line, b'{"id":"' + line):
         salvage(text)
         json.loads(answer(salvage(text), BATCH))
@@ -80,7 +80,7 @@ def test_no_bytes_make_it_fail(line: bytes) -> None:
         (b"", None),
     ],
 )
-def test_the_id_echoes_as_it_was_sent_or_not_at_all(line: bytes, identity: bytes | None) -> None:
+def test_salvaged_id_is_returned_as_it_was_sent_or_not_at_all(line: bytes, identity: bytes | None) -> None:
     assert salvage(line).id == identity
 
 
@@ -97,18 +97,18 @@ def test_the_id_echoes_as_it_was_sent_or_not_at_all(line: bytes, identity: bytes
         (b'{"id":1,"result":[]}', False),
     ],
 )
-def test_requests_are_answered_and_notifications_and_answers_are_not(line: bytes, wanted: bool) -> None:
+def test_salvage_answers_requests_and_ignores_notifications_and_responses(line: bytes, wanted: bool) -> None:
     assert salvage(line).wants_answer is wanted
 
 
 @pytest.mark.parametrize("body", [b"[", b"[]", b'{"a":[1,"b"]},', b'\\"', b'"', b'"a":{', b"]"])
-def test_millions_of_bytes_are_scanned_in_linear_time(body: bytes) -> None:
+def test_salvage_scans_millions_of_bytes_in_linear_time(body: bytes) -> None:
     line = b'{"id":1,"method":"tools/call","params":{"value":[' + body * (2_000_000 // len(body))
     assert salvage(line).id == b"1"  # in quadratic time the test would run into its time limit
 
 
 @given(st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b" "))), st.integers(1, 7))
-def test_lines_are_the_same_however_the_bytes_arrive(lines: list[bytes], step: int) -> None:
+def test_lines_are_split_the_same_however_their_bytes_arrive(lines: list[bytes], step: int) -> None:
     text = b"\n".join(lines)
     cut = Lines(limit=20)
     got = [line for at in range(0, len(text), step) for line in cut.feed(text[at : at + step])] + cut.feed(b"")
@@ -120,7 +120,7 @@ def test_lines_are_the_same_however_the_bytes_arrive(lines: list[bytes], step: i
 
 
 @pytest.mark.parametrize("order", ["first", "last"])
-def test_a_line_too_long_is_skipped_and_its_id_found_at_either_end(order: str) -> None:
+def test_overlong_line_is_skipped_and_its_id_found_at_either_end(order: str) -> None:
     rest = b'"method":"tools/call","params":{"value":"' + b"x" * 4 * HEAD + b'"}'
     line = b'{"id":7,' + rest + b"}" if order == "first" else b"{" + rest + b',"jsonrpc":"2.0","id":7}'
     cut = Lines(limit=2 * HEAD)
@@ -134,7 +134,7 @@ def test_a_line_too_long_is_skipped_and_its_id_found_at_either_end(order: str) -
     assert got[1:] == [b'{"id":8}']
 
 
-def test_bad_content_of_a_tool_call_is_told_to_the_agent_and_anything_else_to_the_client() -> None:
+def test_bad_tool_arguments_are_reported_to_the_agent_and_other_errors_to_the_client() -> None:
     fault = Fault(-32700, "so it is")
     call = json.loads(answer(salvage(b'{"id":1,"method":"tools/call","params":{'), fault))
     assert call["result"]["isError"] is True

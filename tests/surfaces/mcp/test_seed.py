@@ -16,7 +16,7 @@ async def agent(request: pytest.FixtureRequest) -> AsyncIterator[Agent]:
         yield agent
 
 
-async def test_the_examples_of_the_seed_about_claims(agent: Agent) -> None:
+async def test_seed_examples_about_claims_get_their_answers(agent: Agent) -> None:
     ann, ben = {"resource": "intro.md", "agent": "writer-1"}, {"resource": "intro.md", "agent": "writer-2"}
     assert await agent("status", resource="intro.md") == {"status": "available", "resource": "intro.md"}
 
@@ -49,7 +49,7 @@ async def test_the_examples_of_the_seed_about_claims(agent: Agent) -> None:
     assert (await agent("claim", **ben))["version"] == 3
 
 
-async def test_the_examples_of_the_seed_about_values(agent: Agent) -> None:
+async def test_seed_examples_about_values_get_their_answers(agent: Agent) -> None:
     at = {"namespace": "order-1234", "key": "status"}
     assert (await agent("get", **at))["status"] == "not_found"
     for known, (value, by) in enumerate([("received", "intake"), ("validated", "checks"), ("processing", "packing")]):
@@ -85,7 +85,7 @@ async def test_the_examples_of_the_seed_about_values(agent: Agent) -> None:
     assert (await agent("get", **at))["status"] == "not_found"
 
 
-async def test_the_examples_of_the_seed_about_namespaces(agent: Agent) -> None:
+async def test_seed_examples_about_namespaces_get_their_answers(agent: Agent) -> None:
     for key, value in (("total", 80.99), ("items", [1, 2]), ("status", "new")):
         await agent("set", namespace="order-1234", key=key, value=value, updated_by="intake", expected_version=0)
     await agent("set", namespace="order-1234", key="status", value="old", updated_by="intake", expected_version=1)
@@ -120,7 +120,7 @@ async def test_the_examples_of_the_seed_about_namespaces(agent: Agent) -> None:
     assert (await agent("clear_namespace", namespace="order-1234", deleted_by="cleanup"))["deleted_count"] == 0
 
 
-async def test_the_examples_of_the_seed_about_watching(agent: Agent) -> None:
+async def test_seed_examples_about_watching_get_their_answers(agent: Agent) -> None:
     at = {"namespace": "pipeline", "key": "step_1_result"}
     watching = asyncio.create_task(agent("watch", **at, since_version=0, timeout_seconds=30))
     await agent("set", **at, value={"score": 0.92}, updated_by="agent-a", expected_version=0)

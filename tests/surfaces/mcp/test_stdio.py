@@ -122,7 +122,7 @@ HOLE = b'"HOLE"'
         (b"[" * 190 + b"]" * 190, "[" * 190 + "]" * 190),
     ],
 )
-def test_every_value_the_parser_reads_reaches_the_tool(wire: Wire, value: bytes, seen: str) -> None:
+def test_every_value_that_json_can_hold_reaches_the_tool_over_stdio(wire: Wire, value: bytes, seen: str) -> None:
     wire.send(wire.call("echo", value="HOLE").replace(HOLE, value))
     assert text_of(wire.answer()) == seen
 
@@ -142,7 +142,7 @@ def test_every_value_the_parser_reads_reaches_the_tool(wire: Wire, value: bytes,
         (b'"\t"', "not readable as JSON"),
     ],
 )
-def test_a_tool_call_that_cannot_be_read_is_answered_with_the_reason(wire: Wire, value: bytes, why: str) -> None:
+def test_unreadable_tool_call_is_answered_with_the_reason(wire: Wire, value: bytes, why: str) -> None:
     wire.send(wire.call("echo", value="HOLE").replace(HOLE, value))
     answer = wire.answer()
     assert answer["id"] == 1
@@ -181,7 +181,7 @@ def test_a_tool_call_that_cannot_be_read_is_answered_with_the_reason(wire: Wire,
         (b'{"jsonrpc":"2.0","id":5,"method":"notifications/cancelled"}', 5, None),
     ],
 )
-def test_whatever_is_no_good_request_gets_an_error(wire: Wire, line: bytes, identity: Any, code: int | None) -> None:
+def test_invalid_request_gets_an_error(wire: Wire, line: bytes, identity: Any, code: int | None) -> None:
     wire.send(line)
     answer = wire.answer()
     assert answer["id"] == identity
@@ -202,38 +202,38 @@ def test_whatever_is_no_good_request_gets_an_error(wire: Wire, line: bytes, iden
         b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}',
     ],
 )
-def test_blank_lines_notifications_and_answers_get_none(wire: Wire, line: bytes) -> None:
+def test_blank_lines_notifications_and_responses_get_no_response(wire: Wire, line: bytes) -> None:
     wire.send(line)
     assert wire.ask("tools/list", identity="next")["result"]["tools"]
 
 
-def test_ids_come_back_as_they_were_sent(wire: Wire) -> None:
+def test_request_ids_are_returned_as_they_were_sent(wire: Wire) -> None:
     for identity in (0, -1, 10**30, "", "é", "7", 7):
         assert wire.ask("tools/call", {"name": "echo", "arguments": {"value": 1}}, identity)["result"]
     wire.send(wire.call("echo", "HOLE", value=1).replace(HOLE, b'"\\ud800"'))
     assert wire.line().startswith(b'{"jsonrpc":"2.0","id":"\\ud800","result"')
 
 
-def test_two_requests_in_flight_under_one_id_are_both_answered(wire: Wire) -> None:
+def test_two_concurrent_requests_with_one_id_are_both_answered(wire: Wire) -> None:
     wire.send(wire.call("echo", value="a"), wire.call("echo", value="b"))
     assert {text_of(wire.answer()), text_of(wire.answer())} == {"'a'", "'b'"}
 
 
-def test_a_result_that_cannot_be_encoded_is_an_error_for_its_id_and_the_server_lives(wire: Wire) -> None:
+def test_result_that_cannot_be_encoded_is_an_error_and_the_server_continues(wire: Wire) -> None:
     assert wire.ask("tools/call", {"name": "give", "arguments": {"what": "surrogate"}}, 3)["error"]["message"]
     assert "result" in wire.ask("tools/call", {"name": "give", "arguments": {"what": "nan"}}, 4)
 
 
-def test_large_answers_and_large_questions_pass_whole(wire: Wire) -> None:
+def test_large_requests_and_responses_pass_complete(wire: Wire) -> None:
     assert len(text_of(wire.ask("tools/call", {"name": "give", "arguments": {"what": "large"}}))) == 5_000_000
     assert len(text_of(wire.ask("tools/call", {"name": "echo", "arguments": {"value": "y" * 5_000_000}}))) == 5_000_002
 
 
-def test_children_read_nothing_and_stray_prints_miss_the_wire(wire: Wire) -> None:
+def test_child_processes_and_stray_prints_cannot_touch_the_protocol_stream(wire: Wire) -> None:
     assert text_of(wire.ask("tools/call", {"name": "child", "arguments": {}})) == "1"
 
 
-def test_a_line_too_long_is_answered_and_skipped(fresh: Wire) -> None:
+def test_overlong_line_is_answered_and_skipped(fresh: Wire) -> None:
     fresh.send(b'{"method":"tools/call","params":{"v":"' + b"x" * MAX_LINE + b'"},"jsonrpc":"2.0","id":9}')
     answer = fresh.answer()
     assert answer["id"] == 9
@@ -243,7 +243,7 @@ def test_a_line_too_long_is_answered_and_skipped(fresh: Wire) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("place", ["first", "last"])
-def test_a_line_of_forty_megabytes_costs_little_memory(fresh: Wire, place: str) -> None:
+def test_line_of_forty_megabytes_uses_little_memory(fresh: Wire, place: str) -> None:
     assert "result" in fresh.ask("tools/call", {"name": "echo", "arguments": {"value": 1}})
     before = peak_memory(fresh.process.pid)
     filling = b'"method":"tools/call","params":{"name":"echo","arguments":{"value":"' + b"x" * 40_000_000 + b'"}}'
@@ -262,7 +262,7 @@ def peak_memory(pid: int) -> int:
     return int(line.split()[1]) * 1024
 
 
-def test_a_server_for_large_values_reads_lines_that_hold_one(tmp_path: Path) -> None:
+def test_server_for_large_values_accepts_lines_that_hold_one(tmp_path: Path) -> None:
     value = "\u0001" * 2_000_000  # six bytes each, as JSON writes them
     with closing(
         Wire("-m", "holdlog", "--db", tmp_path / "state.db", "--tools", "state", "--max-value-bytes", "12000002")
@@ -278,7 +278,7 @@ def test_a_server_for_large_values_reads_lines_that_hold_one(tmp_path: Path) -> 
     assert json.loads(text_of(done))["version"] == 1
 
 
-def test_a_crowd_of_waiting_calls_keeps_nobody_out(fresh: Wire) -> None:
+def test_many_waiting_calls_do_not_block_other_requests(fresh: Wire) -> None:
     many = 2 * traffic.IN_FLIGHT + 10
     fresh.send(*(fresh.call("block", number) for number in range(many)))
     assert "result" in fresh.ask("ping", identity="through")
@@ -291,7 +291,7 @@ def test_a_crowd_of_waiting_calls_keeps_nobody_out(fresh: Wire) -> None:
     assert said.count("cancelled") == many
 
 
-def test_requests_beyond_all_measure_are_refused(script: Path, tmp_path: Path) -> None:
+def test_requests_beyond_the_concurrency_limit_are_refused(script: Path, tmp_path: Path) -> None:
     small = tmp_path / "small.py"
     small.write_text("import holdlog.adapters.mcp.stdio.traffic as s\ns.IN_FLIGHT_MOST = 3\n" + SERVER)
     wire = Wire(small, modern=True).open()
@@ -303,7 +303,7 @@ def test_requests_beyond_all_measure_are_refused(script: Path, tmp_path: Path) -
     wire.close()
 
 
-def test_a_client_that_does_not_listen_is_not_read_either(fresh: Wire) -> None:
+def test_server_stops_reading_from_a_client_that_does_not_read(fresh: Wire) -> None:
     assert fresh.process.stdin is not None
     os.set_blocking(fresh.process.stdin.fileno(), False)
     call = fresh.call("give", what="large") + b"\n"
@@ -337,7 +337,7 @@ def test_a_client_that_does_not_listen_is_not_read_either(fresh: Wire) -> None:
         ),
     ],
 )
-def test_every_end_is_clean_and_waits_for_nothing(fresh: Wire, end: str, doing: str) -> None:
+def test_every_way_to_end_a_stdio_server_is_clean_and_prompt(fresh: Wire, end: str, doing: str) -> None:
     if doing != "nothing":
         fresh.send(fresh.call(doing, "open"))
         fresh.until("blocked" if doing == "block" else "stuck")
@@ -357,7 +357,7 @@ def test_every_end_is_clean_and_waits_for_nothing(fresh: Wire, end: str, doing: 
             assert json.loads(left[0])["error"]["message"] == "Connection closed"
 
 
-def test_the_end_waits_for_calls_that_are_answered_soon(script: Path) -> None:
+def test_stdio_server_waits_at_its_end_for_calls_that_finish_soon(script: Path) -> None:
     wire = Wire(script, modern=True)
     wire.send(*(wire.call("echo", number, value=number) for number in range(400)))
     assert wire.process.stdin is not None
@@ -369,7 +369,7 @@ def test_the_end_waits_for_calls_that_are_answered_soon(script: Path) -> None:
 
 
 @pytest.mark.parametrize("modern", [False, True])
-def test_a_call_in_flight_when_input_ends_is_not_answered_and_finished_ones_are(script: Path, modern: bool) -> None:
+def test_calls_in_flight_at_the_end_of_input_are_dropped_and_finished_ones_sent(script: Path, modern: bool) -> None:
     wire = Wire(script, modern=modern).open()
     wire.send(wire.call("block", "waits"))
     wire.until("blocked")
@@ -382,7 +382,7 @@ def test_a_call_in_flight_when_input_ends_is_not_answered_and_finished_ones_are(
     wire.close()
 
 
-def test_a_closed_stdout_ends_it(fresh: Wire) -> None:
+def test_closed_stdout_ends_the_stdio_server(fresh: Wire) -> None:
     assert fresh.process.stdout is not None
     fresh.process.stdout.close()
     fresh.send(fresh.call("echo", value=1))
@@ -390,7 +390,7 @@ def test_a_closed_stdout_ends_it(fresh: Wire) -> None:
     fresh.until("left")
 
 
-def test_a_closed_stdout_is_noticed_without_a_write(fresh: Wire) -> None:
+def test_closed_stdout_is_noticed_without_a_write(fresh: Wire) -> None:
     assert fresh.process.stdout is not None
     fresh.send(fresh.call("block"))
     fresh.until("blocked")
@@ -398,7 +398,7 @@ def test_a_closed_stdout_is_noticed_without_a_write(fresh: Wire) -> None:
     assert fresh.process.wait(PATIENCE) == 0
 
 
-def test_a_dead_parent_ends_it_though_the_pipe_stays_open(script: Path, tmp_path: Path) -> None:
+def test_dead_parent_ends_the_stdio_server_while_the_pipe_stays_open(script: Path, tmp_path: Path) -> None:
     asked, ask = os.pipe()
     parent = tmp_path / "parent.py"
     parent.write_text(
@@ -420,9 +420,7 @@ def test_a_dead_parent_ends_it_though_the_pipe_stays_open(script: Path, tmp_path
 @pytest.mark.parametrize(
     ("kind", "threads"), [("file", []), ("pipe", ["--threads"]), *slow(("file", ["--threads"]), ("pipe", []))]
 )
-def test_files_serve_as_stdin_and_stdout_and_threads_where_need_be(
-    script: Path, tmp_path: Path, kind: str, threads: list[str]
-) -> None:
+def test_files_work_as_stdin_and_stdout(script: Path, tmp_path: Path, kind: str, threads: list[str]) -> None:
     asked, answered = tmp_path / "asked", tmp_path / "answered"
     wire = Wire(script, modern=True, stdin=subprocess.DEVNULL)
     calls = [wire.call("echo", number, value=number) for number in range(300)]
@@ -446,7 +444,7 @@ def test_files_serve_as_stdin_and_stdout_and_threads_where_need_be(
     wire.close()
 
 
-def test_a_shared_descriptor_is_left_as_it_was(script: Path) -> None:
+def test_shared_file_descriptor_keeps_its_blocking_mode(script: Path) -> None:
     asked, ask = os.pipe()
     answered, answer = os.pipe()
     wire = Wire(script, stdin=asked, stdout=answer)
@@ -459,7 +457,7 @@ def test_a_shared_descriptor_is_left_as_it_was(script: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_the_client_of_fastmcp_is_served_in_both_eras(script: Path, mode: Any) -> None:
+async def test_fastmcp_client_is_served_over_stdio_in_both_eras(script: Path, mode: Any) -> None:
     transport = StdioTransport(sys.executable, [str(script)], env={**os.environ}, keep_alive=False)
     async with Client(transport, mode=mode) as client:
         assert {tool.name for tool in await client.list_tools()} >= {"echo", "block"}

@@ -90,7 +90,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     [(ERAS[0], "postgres"), (ERAS[1], "file"), *slow((ERAS[0], "file"), (ERAS[1], "postgres"))],
     indirect=["place"],
 )
-async def test_a_client_of_a_server_process_hears_of_writes_by_other_processes(mode: str, place: str) -> None:
+async def test_client_is_notified_of_writes_by_other_processes(mode: str, place: str) -> None:
     value, claim = value_uri("Order/1 é", "a?b#c"), "claim://src/main.py"
     server = process("serve", "--db", place, "--tools", "claims,state")
     async with following(server, mode, value, claim) as (client, updated):
@@ -105,7 +105,7 @@ async def test_a_client_of_a_server_process_hears_of_writes_by_other_processes(m
             assert await updated() == value
 
 
-async def test_who_unsubscribes_hears_no_more() -> None:
+async def test_unsubscribed_client_is_not_notified() -> None:
     with engine() as store:
         async with following(build_server(store, ALL), "legacy", "state://n/a", "state://n/b") as (client, updated):
             await client.session.unsubscribe_resource("state://n/a")
@@ -133,7 +133,7 @@ async def take(client: "Client[Any]", resource: str, agent: str = "ann", **more:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_the_end_of_a_client_leaves_nothing_behind(mode: str) -> None:
+async def test_disconnected_subscriber_leaves_nothing_behind(mode: str) -> None:
     with engine() as store:
         server = build_server(store, ALL)
         async with following(server, mode, "state://n/a", CLAIMS) as (client, updated):
@@ -146,7 +146,7 @@ async def test_the_end_of_a_client_leaves_nothing_behind(mode: str) -> None:
         assert not server.subscriptions._feeds
 
 
-async def test_all_clients_of_a_store_share_one_follower_of_its_log() -> None:
+async def test_all_subscribers_of_a_store_share_one_reader_of_its_log() -> None:
     with engine() as store:
         server = build_server(store, ALL)
         async with (
@@ -159,7 +159,7 @@ async def test_all_clients_of_a_store_share_one_follower_of_its_log() -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_claim_is_updated_by_whatever_its_status_tells(mode: str) -> None:
+async def test_claim_resource_is_updated_with_everything_its_status_shows(mode: str) -> None:
     """Each step changes the status of what is named beside it, and not that of the others."""
     uris = [claim_uri(name) for name in ("src/a.py", "src/lib/", "src-app/a.py", "custom://deploy")]
     a, lib, app, deploy = uris
@@ -189,7 +189,7 @@ async def test_a_claim_is_updated_by_whatever_its_status_tells(mode: str) -> Non
             await waiting
 
 
-async def test_a_place_in_line_for_several_resources_is_told_of_each() -> None:
+async def test_queued_claim_of_several_resources_updates_each_of_them() -> None:
     uris = [claim_uri(name) for name in ("a.md", "b.md", "c.md")]
     with engine() as store:
         server = build_server(store, ALL)
@@ -207,7 +207,7 @@ async def test_a_place_in_line_for_several_resources_is_told_of_each() -> None:
             assert '"queue_length":0' in (await client.session.read_resource(uris[2])).contents[0].text
 
 
-async def test_a_waiter_that_resumes_a_claim_leaves_the_queue_of_all_it_asked_for() -> None:
+async def test_waiter_that_resumes_a_claim_leaves_every_queue_it_joined() -> None:
     uris = [claim_uri(name) for name in ("b.md", "c.md")]
     with engine() as store:
         store.keeps = False  # sessions live by their calls
@@ -228,7 +228,7 @@ async def test_a_waiter_that_resumes_a_claim_leaves_the_queue_of_all_it_asked_fo
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_ends_of_leases_and_values_are_told_although_nobody_calls(mode: str) -> None:
+async def test_subscribers_are_notified_of_expired_leases_and_values_without_calls(mode: str) -> None:
     with engine() as store:
         async with following(build_server(store, ALL), mode, "claim://a.md", "state://n/a") as (client, updated):
             await write(client, "a", ttl_seconds=0.2)
@@ -243,7 +243,7 @@ async def test_ends_of_leases_and_values_are_told_although_nobody_calls(mode: st
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_the_overviews_are_updated_by_all_of_their_kind(mode: str) -> None:
+async def test_overview_resources_are_updated_by_every_event_of_their_kind(mode: str) -> None:
     with engine() as store:
         async with following(build_server(store, ALL), mode, CLAIMS, NAMESPACES) as (client, updated):
             await write(client, "a")
@@ -252,7 +252,7 @@ async def test_the_overviews_are_updated_by_all_of_their_kind(mode: str) -> None
             assert await updated() == CLAIMS
 
 
-async def test_a_slow_client_holds_up_nobody_and_hears_once_of_many_changes() -> None:
+async def test_slow_subscriber_blocks_nobody_and_gets_one_notification_for_many_changes() -> None:
     with engine() as store:
         told: dict[str, list[str]] = {"quick": [], "slow": []}
         free = asyncio.Event()
@@ -291,7 +291,7 @@ async def test_a_slow_client_holds_up_nobody_and_hears_once_of_many_changes() ->
 @pytest.mark.parametrize(
     ("uri", "said"), [("other://a", "must be one of"), ("state://n/", "blank"), ("claim://../a", "climb")]
 )
-async def test_what_cannot_be_read_cannot_be_followed(uri: str, said: str) -> None:
+async def test_unreadable_resource_cannot_be_subscribed_to(uri: str, said: str) -> None:
     with engine() as store:
         server = build_server(store, ALL)
         async with Client(server, mode="legacy") as client:
@@ -305,7 +305,7 @@ async def test_what_cannot_be_read_cannot_be_followed(uri: str, said: str) -> No
                 assert not stream.honored.tools_list_changed  # tools never change
 
 
-async def test_what_clients_follow_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_number_of_subscriptions_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [f"state://n/{number}" for number in range(limits.MOST_OF_ONE + 1)]
     with engine() as store:
         server = build_server(store, ALL)
@@ -334,7 +334,7 @@ async def test_what_clients_follow_is_bounded(monkeypatch: pytest.MonkeyPatch) -
         await until(lambda: nothing_is_left(store))
 
 
-async def test_listening_streams_end_in_good_order_when_the_server_closes() -> None:
+async def test_subscription_streams_end_cleanly_at_shutdown() -> None:
     with engine() as store:
         server = build_server(store, ALL)
         assert server.subscriptions is not None
@@ -344,7 +344,7 @@ async def test_listening_streams_end_in_good_order_when_the_server_closes() -> N
         await until(lambda: nothing_is_left(store))
 
 
-async def test_listening_streams_end_when_all_waiting_is_over() -> None:
+async def test_subscription_streams_end_when_all_waits_end() -> None:
     """As when a server over HTTP is told to end; what happened before is told."""
     with engine() as store:
         async with Client(build_server(store, ALL)) as client, Client(build_server(store, ALL)) as other:
@@ -357,7 +357,7 @@ async def test_listening_streams_end_when_all_waiting_is_over() -> None:
         await until(lambda: nothing_is_left(store))
 
 
-async def test_a_store_that_closes_ends_what_listens_to_it() -> None:
+async def test_closing_the_store_ends_its_subscriptions() -> None:
     with engine() as store:
         async with Client(build_server(store, ALL)) as client:
             async with listen(client.session, resource_subscriptions=[CLAIMS]) as stream:
@@ -367,7 +367,7 @@ async def test_a_store_that_closes_ends_what_listens_to_it() -> None:
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["handshake", "stateless"])
-async def test_a_server_that_is_told_to_end_does_not_wait_for_those_who_follow(modern: bool, tmp_path: Path) -> None:
+async def test_server_shutdown_does_not_wait_for_subscribers(modern: bool, tmp_path: Path) -> None:
     wire = Wire("-m", "holdlog", "serve", "--db", tmp_path / "state.db", modern=modern).open()
     try:
         if modern:

@@ -49,7 +49,7 @@ def replace_results(store: Engine, thread: str, *found: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_agents_share_what_they_said_found_and_know(era: str) -> None:
+async def test_agents_share_messages_results_and_data(era: str) -> None:
     async with served(era) as agent:
         started = await agent("thread_start", agent="planner", thread_id="run 1", data={"plan": "draft"})
         assert started == {
@@ -96,7 +96,7 @@ async def test_agents_share_what_they_said_found_and_know(era: str) -> None:
         assert (await agent("thread_has", thread_id="run 1", key="none"))["has"] is False
 
 
-async def test_agentkits_spelling_is_taken_and_what_was_read_can_be_appended_elsewhere() -> None:
+async def test_agentkit_spelling_is_accepted_and_read_items_can_be_appended_elsewhere() -> None:
     async with served() as agent:
         for name in ("a", "b"):
             await agent("thread_start", agent="ann", thread_id=name)
@@ -107,7 +107,7 @@ async def test_agentkits_spelling_is_taken_and_what_was_read_can_be_appended_els
         assert again["checksums"] == first["checksums"]
 
 
-async def test_a_fork_begins_with_what_its_parent_held_then() -> None:
+async def test_fork_over_mcp_begins_with_its_parent_at_that_version() -> None:
     async with served() as agent:
         await agent("thread_start", agent="ann", thread_id="t", data={"k": 1})
         await agent("thread_append", thread_id="t", agent="ann", messages=[text("early")])
@@ -130,7 +130,7 @@ async def test_a_fork_begins_with_what_its_parent_held_then() -> None:
 # --- again
 
 
-async def test_a_result_that_comes_again_is_counted_and_not_kept_twice() -> None:
+async def test_repeated_result_is_counted_and_not_stored_twice() -> None:
     clock = Clock()
     async with served(clock=clock) as agent:
         await agent("thread_start", agent="ann", thread_id="t")
@@ -147,7 +147,7 @@ async def test_a_result_that_comes_again_is_counted_and_not_kept_twice() -> None
         assert len(set(times)) == 3
 
 
-async def test_a_request_that_comes_again_is_done_once_even_where_the_server_made_a_name_or_time_up() -> None:
+async def test_repeated_thread_call_is_done_once_despite_generated_names_and_times() -> None:
     clock = Clock()
     async with served(clock=clock) as agent:
         begin = {"holdlog/request_id": "r-1"}
@@ -185,7 +185,7 @@ async def test_a_request_that_comes_again_is_done_once_even_where_the_server_mad
         ([text(LONG)], "messages[0]: must have 262144 bytes as JSON at most"),
     ],
 )
-async def test_a_message_that_is_none_is_refused_by_its_place(messages: list[Any], place: str) -> None:
+async def test_invalid_message_is_refused_by_its_index(messages: list[Any], place: str) -> None:
     async with served() as agent:
         await agent("thread_start", agent="ann", thread_id="t")
         told = await agent.error("thread_append", thread_id="t", agent="ann", messages=messages)
@@ -207,9 +207,7 @@ async def test_a_message_that_is_none_is_refused_by_its_place(messages: list[Any
         (FOUND | {"created_at": None}, "results[1].created_at: must be a valid datetime"),
     ],
 )
-async def test_a_result_that_is_none_is_refused_by_its_place_and_nothing_of_the_call_is_kept(
-    found: dict[str, Any], place: str
-) -> None:
+async def test_invalid_result_is_refused_by_its_index_and_nothing_is_stored(found: dict[str, Any], place: str) -> None:
     async with served() as agent:
         await agent("thread_start", agent="ann", thread_id="t")
         told = await agent.error("thread_append", thread_id="t", agent="ann", messages=[HELLO], results=[FOUND, found])
@@ -218,7 +216,7 @@ async def test_a_result_that_is_none_is_refused_by_its_place_and_nothing_of_the_
         assert (await agent("thread_read", thread_id="t"))["items"] == []
 
 
-async def test_what_is_wrong_is_told_by_the_name_of_the_argument() -> None:
+async def test_invalid_argument_of_a_thread_tool_is_reported_by_name() -> None:
     async with served() as agent:
         await agent("thread_start", agent="ann", thread_id="t")
         for tool, arguments, name in (
@@ -244,7 +242,7 @@ async def test_what_is_wrong_is_told_by_the_name_of_the_argument() -> None:
             assert (await agent.error(tool, **arguments)).startswith(f"{name}: "), (tool, arguments)
 
 
-async def test_what_nobody_started_is_not_found_and_how_to_start_it_is_told() -> None:
+async def test_unknown_thread_is_not_found_with_how_to_start_it() -> None:
     async with served() as agent:
         missing = await agent("thread_read", thread_id="t")
         assert (missing["status"], missing["thread_id"]) == ("not_found", "t")
@@ -257,7 +255,7 @@ async def test_what_nobody_started_is_not_found_and_how_to_start_it_is_told() ->
 # --- data
 
 
-async def test_two_who_change_data_from_the_same_version_conflict_and_who_appends_never_does() -> None:
+async def test_concurrent_data_changes_conflict_and_appends_never_do() -> None:
     async with served() as agent:
         await agent("thread_start", agent="ann", thread_id="t")
         at: dict[str, Any] = {"thread_id": "t", "expected_data_version": 0}
@@ -282,7 +280,7 @@ async def test_two_who_change_data_from_the_same_version_conflict_and_who_append
         assert (told["data"], told["data_version"]) == ({"b": 1}, 5)
 
 
-async def test_data_that_is_too_much_for_a_page_is_told_in_several() -> None:
+async def test_thread_data_larger_than_a_page_comes_in_several() -> None:
     async with served() as agent:
         value = "x" * 200_000
         await agent("thread_start", agent="ann", thread_id="t", data={f"k{number}": value for number in range(7)})
@@ -315,7 +313,7 @@ STANDING = ["m-0", "m-1", "m-2", "m-3", "r-9", "m-4", "r-4"]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 50])
-async def test_pages_in_either_direction_hold_all_that_stands_in_order(limit: int) -> None:
+async def test_thread_pages_in_either_direction_are_complete_and_in_order(limit: int) -> None:
     with engine() as store:
         async with connected(build_server(store, ALL)) as agent:
             await filled(agent, store)
@@ -342,7 +340,7 @@ async def test_pages_in_either_direction_hold_all_that_stands_in_order(limit: in
             assert said(between) == ["m-2", "m-3", "r-9"]
 
 
-async def test_a_page_ends_by_bytes_and_has_one_item_at_least() -> None:
+async def test_thread_page_ends_by_bytes_and_has_at_least_one_item() -> None:
     async with served(settings=Settings(max_value_bytes=2_000_000)) as agent:
         await agent("thread_start", agent="ann", thread_id="t")
         sizes = [1_500_000, 600_000, 300_000, 300_000]
@@ -359,7 +357,7 @@ async def test_a_page_ends_by_bytes_and_has_one_item_at_least() -> None:
         assert ([it["version"] for it in newest["items"]], newest["next_before"]) == ([4, 5], 4)
 
 
-async def test_a_reader_who_follows_misses_nothing_while_others_append_and_clear() -> None:
+async def test_reader_of_a_thread_misses_nothing_while_others_append_and_clear() -> None:
     with engine() as store:
         async with connected(build_server(store, ALL)) as agent, connected(build_server(store, ALL)) as other:
             await agent("thread_start", agent="ann", thread_id="t")
@@ -388,7 +386,7 @@ async def test_a_reader_who_follows_misses_nothing_while_others_append_and_clear
 # --- waiting
 
 
-async def test_who_waits_is_told_what_came_and_not_woken_by_data() -> None:
+async def test_waiter_of_a_thread_gets_new_items_and_ignores_data_changes() -> None:
     with engine(Settings(max_wait=LONG_WAIT)) as store:
         async with connected(build_server(store, ALL)) as agent, connected(build_server(store, ALL)) as other:
             await other("thread_start", agent="ann", thread_id="t")
@@ -404,7 +402,7 @@ async def test_who_waits_is_told_what_came_and_not_woken_by_data() -> None:
             assert (nothing["items"], nothing["version"]) == ([], 3)
 
 
-async def test_who_waits_is_told_that_results_were_cleared() -> None:
+async def test_waiter_of_a_thread_learns_that_results_were_cleared() -> None:
     with engine(Settings(max_wait=LONG_WAIT)) as store:
         async with connected(build_server(store, ALL)) as agent:
             await agent("thread_start", agent="ann", thread_id="t")

@@ -196,7 +196,7 @@ async def require_every_answer(agent: Agent, clock: Clock, unlucky: Agent) -> No
         assert {status for name, status in seen if "holdlog_" + name == tool.name} == set(promised)
 
 
-async def test_a_value_with_a_time_to_live_tells_its_end_and_then_that_it_ended(agent: Agent) -> None:
+async def test_value_with_a_time_to_live_shows_its_expiry_and_then_its_end(agent: Agent) -> None:
     at = {"namespace": "n", "key": "k"}
     await agent("set", **at, value=1, updated_by="ann", expected_version=0, ttl_seconds=3600)
     told = await agent("get", **at)
@@ -218,7 +218,7 @@ async def test_a_write_needs_a_version_or_force(agent: Agent) -> None:
     assert (await agent("delete", **at, deleted_by="ann", force=True))["deleted_version"] == 3
 
 
-async def test_an_error_names_the_argument_as_the_tool_does(agent: Agent) -> None:
+async def test_tool_error_names_the_argument_as_the_tool_does(agent: Agent) -> None:
     at = {"namespace": "n", "key": "k"}
     assert (await agent.error("set", **at, value=1, updated_by=" ", force=True)).startswith("updated_by: ")
     assert (await agent.error("delete", **at, deleted_by=" ", force=True)).startswith("deleted_by: ")
@@ -232,7 +232,7 @@ async def test_an_error_names_the_argument_as_the_tool_does(agent: Agent) -> Non
     assert (await agent.error("get", **at, **{"\x1b[2J": 1})).startswith("arguments: ")
 
 
-async def test_a_wait_beyond_the_cap_is_cut_and_says_so() -> None:
+async def test_wait_beyond_the_cap_is_cut_and_reports_it() -> None:
     async with served(settings=Settings(max_wait=0.01)) as agent:
         await agent("claim", resource="a.md", agent="ann")
         assert (await agent("wait", resource="a.md", timeout_seconds=1e15))["capped_at_seconds"] == 0.01
@@ -241,7 +241,7 @@ async def test_a_wait_beyond_the_cap_is_cut_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_wait_tells_its_progress_to_those_who_ask(mode: str) -> None:
+async def test_wait_sends_progress_on_request(mode: str) -> None:
     async with served(mode, progress_every=0.01) as agent:
         await agent("claim", resource="a.md", agent="ann")
         told: list[float] = []
@@ -261,7 +261,7 @@ async def test_a_wait_tells_its_progress_to_those_who_ask(mode: str) -> None:
         assert told == sorted(set(told))
 
 
-async def test_a_cancelled_wait_leaves_the_server_well() -> None:
+async def test_cancelled_wait_leaves_the_server_working() -> None:
     async with served() as agent:
         await agent("claim", resource="a.md", agent="ann")
         with pytest.raises(Exception, match=r"[Tt]imed out"):
@@ -273,7 +273,7 @@ async def test_a_cancelled_wait_leaves_the_server_well() -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_repeated_request_id_gets_the_same_answer_and_another_body_is_refused(mode: str) -> None:
+async def test_repeated_request_id_gets_the_same_answer_and_another_body_is_refused(mode: str) -> None:
     async with served(mode) as agent:
         again = {"holdlog/request_id": "r-1"}
         body = {"namespace": "n", "key": "k", "value": 1, "updated_by": "ann", "expected_version": 0}
@@ -287,7 +287,7 @@ async def test_a_repeated_request_id_gets_the_same_answer_and_another_body_is_re
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_the_session_of_a_call_stands_in_the_log(mode: str) -> None:
+async def test_session_of_a_call_is_recorded_in_the_log(mode: str) -> None:
     with engine() as store:
         async with connected(build_server(store, ALL), mode=mode) as agent:
             for number, meta in enumerate(
@@ -316,7 +316,7 @@ async def test_the_session_of_a_call_stands_in_the_log(mode: str) -> None:
         assert sessions == [store.identity.session("meta", it) if it else store.caller.session for it in named]
 
 
-async def test_a_reason_stands_in_the_history(agent: Agent) -> None:
+async def test_reason_of_a_call_is_recorded_in_the_history(agent: Agent) -> None:
     at = {"namespace": "n", "key": "k"}
     await agent("set", **at, value=1, updated_by="ann", expected_version=0, reason="because")
     await agent("delete", **at, deleted_by="ann", expected_version=1, reason="over")
@@ -324,7 +324,7 @@ async def test_a_reason_stands_in_the_history(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["agenthold_", ""])
-async def test_every_name_follows_the_prefix(prefix: str) -> None:
+async def test_every_tool_name_and_hint_uses_the_prefix(prefix: str) -> None:
     tools, instructions = await listing(ALL, prefix)
     ours, our_instructions = await listing(ALL)
     assert json.dumps(tools) == json.dumps(ours).replace("holdlog_", prefix)
@@ -338,7 +338,7 @@ async def test_every_name_follows_the_prefix(prefix: str) -> None:
         assert "()" not in hints
 
 
-async def test_no_text_tells_to_destroy_and_no_hint_holds_what_agents_wrote() -> None:
+async def test_tool_texts_suggest_nothing_destructive_and_hints_quote_no_stored_text() -> None:
     clock = Clock()
     async with served(clock=clock) as agent:
         await every_answer(agent, clock)

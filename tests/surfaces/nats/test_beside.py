@@ -97,7 +97,7 @@ async def test_tools_work_while_nats_is_down_and_nothing_is_lost(
         nats.stop()
 
 
-def test_a_server_says_once_that_nats_is_down_and_never_a_password(path: Path, serve: Serve) -> None:
+def test_server_logs_once_that_nats_is_down_and_never_a_password(path: Path, serve: Serve) -> None:
     port = free_port()
     server = serve("--nats", f"nats://ann:s3cret@127.0.0.1:{port}")
     line = server.wire.line("stderr").decode()
@@ -106,7 +106,7 @@ def test_a_server_says_once_that_nats_is_down_and_never_a_password(path: Path, s
     server.end()
 
 
-def test_a_server_with_wrong_credentials_works_and_says_so(path: Path, tmp_path: Path, serve: Serve) -> None:
+def test_server_with_wrong_nats_credentials_works_and_logs_it(path: Path, tmp_path: Path, serve: Serve) -> None:
     (tmp_path / "c.conf").write_text('authorization: {user: ann, password: "right"}')
     nats = NatsServer(tmp_path / "nats", "-c", str(tmp_path / "c.conf")).start()
     try:
@@ -128,7 +128,7 @@ def beside(options: NatsOptions) -> Iterator[tuple[Engine, NatsBeside]]:
     engine.close()
 
 
-async def test_what_nats_tells_wakes_who_waits(options: NatsOptions, beside: tuple[Engine, NatsBeside]) -> None:
+async def test_nats_notifications_wake_waiters(options: NatsOptions, beside: tuple[Engine, NatsBeside]) -> None:
     engine, nats = beside
     until(lambda: nats.status.state == "current")
     rung = threading.Event()
@@ -144,7 +144,7 @@ async def test_what_nats_tells_wakes_who_waits(options: NatsOptions, beside: tup
                 assert rung.is_set()
 
 
-def test_stopping_leaves_nothing_behind(options: NatsOptions) -> None:
+def test_stopping_the_nats_connection_leaves_nothing_behind(options: NatsOptions) -> None:
     engine = open_holdlog(":memory:")
     before = threading.active_count()
     nats = publish_to_nats(engine, ":memory:", options)
@@ -156,7 +156,7 @@ def test_stopping_leaves_nothing_behind(options: NatsOptions) -> None:
     engine.close()
 
 
-def test_a_foreign_stream_is_told_and_tried_again(
+def test_foreign_stream_is_reported_and_retried(
     options: NatsOptions, beside: tuple[Engine, NatsBeside], caplog: pytest.LogCaptureFixture
 ) -> None:
     _, first = beside

@@ -41,13 +41,13 @@ SECRET = "s3cr%2Ft"
         f"nats://ann:{SECRET}@[::1",
     ],
 )
-def test_a_url_that_cannot_be_is_refused_without_its_password(url: str) -> None:
+def test_invalid_nats_url_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(NatsError, match=r"NATS|--nats") as refused:
         nats_options(url)
     assert "s3cr" not in str(refused.value)
 
 
-def test_user_and_password_are_taken_out_of_the_url() -> None:
+def test_user_and_password_are_removed_from_the_nats_url() -> None:
     options = nats_options(f"nats://ann:{SECRET}@one,tls://two:4333, nats://[::1]:1")
     assert options.servers == ("nats://one:4222", "tls://two:4333", "nats://[::1]:1")
     assert (options.user, options.password, options.token) == ("ann", "s3cr/t", None)
@@ -55,7 +55,7 @@ def test_user_and_password_are_taken_out_of_the_url() -> None:
     assert nats_options("nats://abc@one").token == "abc"
 
 
-def test_secrets_may_stand_in_the_environment() -> None:
+def test_nats_secrets_may_come_from_the_environment() -> None:
     found = nats_options("nats://one", {"HOLDLOG_NATS_USER": "ann", "HOLDLOG_NATS_PASSWORD": "p"})
     assert (found.user, found.password) == ("ann", "p")
     assert nats_options("nats://one", {"HOLDLOG_NATS_TOKEN": "t"}).token == "t"
@@ -64,26 +64,28 @@ def test_secrets_may_stand_in_the_environment() -> None:
 
 
 @pytest.mark.parametrize("more", [{"name": "a.b"}, {"name": "*"}, {"name": ""}, {"prefix": "a b"}, {"prefix": "a..b"}])
-def test_names_of_subjects_are_plain(more: dict[str, str]) -> None:
+def test_nats_prefix_and_name_with_special_characters_are_refused(more: dict[str, str]) -> None:
     with pytest.raises(NatsError, match="may hold"):
         nats_options("nats://one", **more)
 
 
-def test_a_stream_is_named_after_prefix_and_store() -> None:
+def test_nats_stream_is_named_after_prefix_and_store() -> None:
     options = nats_options("nats://one", prefix="acme.holdlog", name="team")
     assert (options.root("id"), options.stream("id")) == ("acme.holdlog.team", "acme_holdlog_team")
     assert nats_options("nats://one").root("id") == "holdlog.id"
 
 
 @pytest.mark.parametrize("field", ["credentials", "nkey", "ca"])
-def test_a_file_that_is_not_there_is_named(field: str, tmp_path: Path) -> None:
+def test_missing_credentials_file_is_named(field: str, tmp_path: Path) -> None:
     with pytest.raises(NatsError, match="nothing-here"):
         nats_options("tls://one", **{field: tmp_path / "nothing-here"}).arguments()
     with pytest.raises(NatsError, match="~nobody-at-all/x cannot be read: there is no such home"):
         nats_options("tls://one", **{field: Path("~nobody-at-all/x")}).arguments()
 
 
-def test_without_nkeys_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_nkeys_package_is_reported_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "nkeys", None)
     (tmp_path / "seed").write_text("SU")
     with pytest.raises(NatsError, match=r"pip install 'holdlog\[nats\]'"):
@@ -104,7 +106,7 @@ async def reaches(engine: Engine, path: Path, options: NatsOptions) -> bool:
         ('authorization: {token: "s3cr/t"}', f"{SECRET}@", ("", "x@")),
     ],
 )
-async def test_who_is_known_gets_in_and_nobody_else(
+async def test_known_nats_user_is_accepted_and_no_other(
     engine: Engine, path: Path, tmp_path: Path, config: str, right: str, wrong: tuple[str, ...]
 ) -> None:
     (tmp_path / "c.conf").write_text(config)
@@ -116,7 +118,7 @@ async def test_who_is_known_gets_in_and_nobody_else(
         assert await reaches(engine, path, nats_options(server.url.replace("//", f"//{right}")))
 
 
-async def test_a_server_that_hears_us_too_late_is_asked_again(engine: Engine, path: Path, tmp_path: Path) -> None:
+async def test_slow_nats_server_is_asked_again(engine: Engine, path: Path, tmp_path: Path) -> None:
     config = tmp_path / "hasty.conf"
     config.write_text("authorization { token: abc, timeout: 0.2 }")
     late: list[bool] = []
@@ -144,7 +146,7 @@ async def test_a_server_that_hears_us_too_late_is_asked_again(engine: Engine, pa
     assert late
 
 
-async def test_an_nkey_gets_in(engine: Engine, path: Path, tmp_path: Path) -> None:
+async def test_nkey_is_accepted(engine: Engine, path: Path, tmp_path: Path) -> None:
     seed = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
     other = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
     (tmp_path / "seed").write_bytes(seed)
@@ -175,7 +177,7 @@ def signed(claims: dict[str, object], signer: bytes) -> str:
     return f"{body}.{part(pair.sign(body.encode()))}"
 
 
-async def test_a_credentials_file_gets_in(engine: Engine, path: Path, tmp_path: Path) -> None:
+async def test_credentials_file_is_accepted(engine: Engine, path: Path, tmp_path: Path) -> None:
     kinds = (nkeys.PREFIX_BYTE_OPERATOR, nkeys.PREFIX_BYTE_ACCOUNT, nkeys.PREFIX_BYTE_USER, nkeys.PREFIX_BYTE_ACCOUNT)
     operator, account, user, system = (nkeys.encode_seed(os.urandom(32), kind) for kind in kinds)
     names = [nkeys.from_seed(bytearray(seed)).public_key.decode() for seed in (operator, account, user, system)]
@@ -212,7 +214,9 @@ def make_certificates(folder: Path) -> None:
         subprocess.run([*make, *who, *files], check=True, capture_output=True)
 
 
-async def test_tls_is_checked_both_ways(engine: Engine, path: Path, tmp_path: Path) -> None:
+async def test_tls_certificates_of_nats_are_verified_in_both_directions(
+    engine: Engine, path: Path, tmp_path: Path
+) -> None:
     make_certificates(tmp_path)
     (tmp_path / "c.conf").write_text(
         f'tls: {{cert_file: "{tmp_path}/server.pem", key_file: "{tmp_path}/server.key",'
@@ -243,7 +247,7 @@ def holdlog(*words: str | Path, **environment: str) -> subprocess.CompletedProce
 
 
 @pytest.mark.parametrize("command", ["relay", "subscribe", "serve"])
-def test_a_bad_url_ends_a_command_with_one_line(command: str, path: Path) -> None:
+def test_bad_nats_url_ends_a_command_with_one_line(command: str, path: Path) -> None:
     open_holdlog(path).close()
     done = holdlog(command, "--db", path, "--nats", f"http://ann:{SECRET}@host")
     assert (done.returncode, done.stdout) == (2, "")
@@ -251,7 +255,7 @@ def test_a_bad_url_ends_a_command_with_one_line(command: str, path: Path) -> Non
 
 
 @pytest.mark.parametrize("command", ["relay", "subscribe"])
-def test_wrong_credentials_end_a_command_with_one_line(command: str, path: Path, tmp_path: Path) -> None:
+def test_wrong_nats_credentials_end_a_command_with_one_line(command: str, path: Path, tmp_path: Path) -> None:
     open_holdlog(path).close()
     (tmp_path / "c.conf").write_text('authorization: {user: ann, password: "right"}')
     with nats_server(tmp_path / "nats", "-c", str(tmp_path / "c.conf")) as server:
@@ -263,7 +267,7 @@ def test_wrong_credentials_end_a_command_with_one_line(command: str, path: Path,
     assert "s3cret" not in done.stderr + done.stdout
 
 
-def test_a_relay_needs_a_url_and_a_store(path: Path) -> None:
+def test_relay_command_needs_a_url_and_a_store(path: Path) -> None:
     assert "there is no store" in holdlog("relay", "--db", path, "--nats", "nats://127.0.0.1").stderr
     open_holdlog(path).close()
     assert "--nats: say where NATS is" in holdlog("relay", "--db", path).stderr

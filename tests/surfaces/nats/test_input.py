@@ -43,7 +43,7 @@ VALUES = [
 ]
 
 
-async def test_odd_names_and_values_get_there_whole(postgres: str, options: NatsOptions) -> None:
+async def test_unusual_names_and_values_pass_through_nats_unchanged(postgres: str, options: NatsOptions) -> None:
     with StateStore(postgres) as store:
         for number, odd in enumerate(ODD):
             store.set(odd, odd, VALUES[number % len(VALUES)], updated_by="ann 🦊")
@@ -86,7 +86,7 @@ async def stream(options: NatsOptions, name: str, config: StreamConfig) -> Async
         ("", "holdlog.taken.>", "another stream has subjects below"),
     ],
 )
-async def test_a_stream_that_is_not_the_stores_ends_a_relay_with_one_line(
+async def test_stream_of_another_store_ends_a_relay_with_one_line(
     postgres: str,
     shared_server: NatsServer,
     options: NatsOptions,
@@ -113,7 +113,7 @@ async def require_one_line(says: str, *options: str) -> None:
     assert SECRET not in done.stderr
 
 
-async def test_so_do_wrong_credentials_and_prefixes_that_cannot_be(postgres: str, tmp_path: Path) -> None:
+async def test_wrong_credentials_and_prefixes_end_a_relay_with_one_line(postgres: str, tmp_path: Path) -> None:
     StateStore(postgres).close()
     (tmp_path / "c.conf").write_text('authorization: {user: ann, password: "right"}')
     with nats_server(tmp_path / "nats", "-c", str(tmp_path / "c.conf")) as server:

@@ -26,7 +26,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path, postgres_server: str)
         yield somewhere(request.param)
 
 
-async def test_relay_and_subscriber_of_a_moved_store_go_on(
+async def test_relay_and_subscriber_of_a_moved_store_continue(
     engine: Engine, path: Path, target: Place, options: NatsOptions
 ) -> None:
     write(engine, 20)
@@ -51,7 +51,7 @@ async def test_relay_and_subscriber_of_a_moved_store_go_on(
     assert [event.position for event in found] == list(range(1, 36))
 
 
-async def test_a_relay_of_a_sealed_store_keeps_its_place_and_rests(
+async def test_relay_of_a_sealed_store_keeps_its_position_and_pauses(
     engine: Engine, path: Path, tmp_path: Path, options: NatsOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relay, "ANCHOR_AFTER", 0.0)

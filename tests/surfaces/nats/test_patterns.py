@@ -68,7 +68,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("pattern", "says"), REFUSED)
-def test_what_nothing_can_have_is_refused_in_one_line(
+def test_pattern_that_no_event_can_match_is_refused_in_one_line(
     pattern: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(InvalidError, match=re.escape(says)) as refusal:
@@ -102,18 +102,18 @@ TAKEN = [
 
 
 @pytest.mark.parametrize(("text", "pattern"), TAKEN)
-def test_a_pattern_may_name_its_store_or_not(text: str, pattern: Pattern) -> None:
+def test_subject_pattern_may_name_its_store_or_not(text: str, pattern: Pattern) -> None:
     assert pattern_of(text, "holdlog") == pattern
 
 
-def test_a_prefix_may_have_dots_and_be_a_kind() -> None:
+def test_subject_prefix_may_have_dots_and_equal_a_kind() -> None:
     assert pattern_of("a.b.team.claim.>", "a.b") == Pattern("team", "claim.>")
     assert pattern_of("record.team.claim.>", "record") == Pattern("team", "claim.>")
     assert pattern_of("record.campaign.*", "record") == Pattern("*", "record.campaign.*")
 
 
 @given(NAMES, NAMES, st.booleans())
-def test_whatever_an_event_has_can_be_asked_for(one: str, other: str, named: bool) -> None:
+def test_every_subject_of_an_event_can_be_matched(one: str, other: str, named: bool) -> None:
     streams = [record_stream(one, other), agent_stream(one), thread_stream(one), claim_stream(f"custom://{one}")]
     for subject in (*map(subject_in, streams), subject_in(claim_stream("file://tree"))):
         pattern = pattern_of(f"holdlog.team.{subject}" if named else subject, "holdlog")
@@ -132,7 +132,7 @@ async def test_the_subject_of_another_store_is_refused(engine: Engine, path: Pat
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "x", "1.5"])
-def test_a_limit_is_one_or_more(limit: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_limit_of_a_subscription_is_at_least_one(limit: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["subscribe", "--nats", NOWHERE, f"--limit={limit}"])
     said = capsys.readouterr().err

@@ -47,7 +47,7 @@ def told(*commands: AnyCommand, caller: Caller | None = None, **more: Any) -> di
     return found
 
 
-def test_a_written_value_is_told_with_its_names_and_whole_envelope() -> None:
+def test_published_value_has_its_names_and_whole_envelope() -> None:
     caller = Caller(principal="p", session="s", request_id="r", reason="because", correlation_id="c")
     event = recorded(transact(put("budget", {"amount": 7}, namespace="campaign")), caller=caller)
     body = json.loads(payload.text_of(ID, event))
@@ -75,13 +75,13 @@ def test_a_written_value_is_told_with_its_names_and_whole_envelope() -> None:
     }
 
 
-def test_a_session_is_told_to_nobody() -> None:
+def test_published_event_contains_no_session() -> None:
     assert "secret-session" not in payload.text_of(
         ID, recorded(transact(put("k", 1)), caller=Caller(session="secret-session"))
     )
 
 
-def test_claims_and_agents_are_told_by_their_names() -> None:
+def test_published_events_of_claims_and_agents_contain_their_names() -> None:
     claimed = told(AcquireClaim(resource="src/a.py", agent="ann", note="mine"), caller=HERE)
     assert claimed["type"] == "holdlog.ClaimGranted"
     facts = {"agent": "ann", "session": HERE.session, "mode": "exclusive", "note": "mine"}
@@ -90,24 +90,24 @@ def test_claims_and_agents_are_told_by_their_names() -> None:
     assert registered["data"] == {"agent": "claude/tests", "model": "m", "purpose": "tests"}
 
 
-def test_times_in_the_data_are_times_and_no_numbers() -> None:
+def test_published_times_are_timestamps_instead_of_numbers() -> None:
     data = told(transact(put("k", 1, ttl=60)))["data"]
     assert datetime.fromisoformat(data["expires_at"]).tzinfo is not None
 
 
-def test_a_redacted_value_is_null_and_says_so() -> None:
+def test_redacted_value_is_published_as_null_and_marked() -> None:
     event = recorded(transact(put("k", None))).model_copy(update={"redacted": True})
     body = json.loads(payload.text_of(ID, event))
     assert (body["redacted"], body["data"]["value"]) == (True, None)
 
 
-def test_a_value_that_is_null_is_not_redacted() -> None:
+def test_null_value_is_published_and_not_marked_as_redacted() -> None:
     body = told(transact(put("k", None)))
     assert "redacted" not in body
     assert body["data"]["value"] is None
 
 
-def test_an_omitted_value_is_null_and_says_so() -> None:
+def test_omitted_value_is_published_as_null_and_marked() -> None:
     body = told(transact(put("k", "x" * 100)), omit=True)
     assert (body["omitted"], body["data"]["value"]) == (True, None)
 
@@ -122,7 +122,7 @@ def of_threads(tell: Callable[[MemoryStore], None]) -> list[Recorded[Event]]:
     return whole_log(store)
 
 
-def test_each_event_of_a_thread_is_told_with_its_id_and_who_wrote_it() -> None:
+def test_published_thread_event_has_its_id_and_author() -> None:
     events = [json.loads(payload.text_of(ID, it)) for it in of_threads(lambda store: story(store, "run 7"))]
     assert [it["type"] for it in events] == [f"holdlog.{kind}" for kind in KINDS]
     assert {(it["subject"], it["data"]["thread"], it["data"]["by"]) for it in events} == {
@@ -142,7 +142,7 @@ def test_each_event_of_a_thread_is_told_with_its_id_and_who_wrote_it() -> None:
     }
 
 
-def test_a_fork_is_told_with_its_parent() -> None:
+def test_published_fork_names_its_parent() -> None:
     def tell(store: MemoryStore) -> None:
         start(store)
         fork(store, "run-8")
@@ -152,7 +152,7 @@ def test_a_fork_is_told_with_its_parent() -> None:
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=9).filter(is_name), VALUES, min_size=1, max_size=4))
-def test_data_that_was_written_comes_back_as_an_object(data: dict[str, Any]) -> None:
+def test_published_thread_data_is_an_object(data: dict[str, Any]) -> None:
     def tell(store: MemoryStore) -> None:
         start(store)
         change_data(store, data)
@@ -163,7 +163,7 @@ def test_data_that_was_written_comes_back_as_an_object(data: dict[str, Any]) -> 
     assert set(event.data["written"]) == set(named)
 
 
-def test_an_event_is_told_without_its_value_where_there_is_no_room_and_without_its_keys_where_there_is_less() -> None:
+def test_event_too_large_for_a_message_omits_its_value_and_then_its_keys() -> None:
     keys = {f"key {number}": "x" * 100 for number in range(100)}
 
     def tell(store: MemoryStore) -> None:
@@ -184,18 +184,18 @@ def test_an_event_is_told_without_its_value_where_there_is_no_room_and_without_i
 
 
 @given(VALUES)
-def test_any_value_comes_back_as_it_was(value: Any) -> None:
+def test_published_value_reads_back_unchanged(value: Any) -> None:
     event = recorded(transact(put("k", value)))
     read = payload.read(payload.text_of(ID, event))
     assert read.data["value"] == value
     assert (read.position, read.version, read.subject) == (1, 1, "record:n/k")
 
 
-def test_a_number_keeps_all_its_digits() -> None:
+def test_published_number_keeps_all_its_digits() -> None:
     assert f'"value":{10**30}' in payload.text_of(ID, recorded(transact(put("k", 10**30))))
 
 
-def test_required_attributes_are_no_empty_texts_and_names_are_lower_case() -> None:
+def test_required_cloudevent_attributes_are_not_empty_and_in_lower_case() -> None:
     body = told(transact(put("k", 1)))
     assert all(name.isalnum() and name == name.lower() for name in body)
     assert all(body[name] for name in ("id", "source", "specversion", "type"))

@@ -35,7 +35,7 @@ def write(engine: Engine, count: int, first: int = 0) -> None:
         engine.writer.run(transact(put(f"k{number % 7}", number)), NOBODY)
 
 
-async def test_what_is_published_equals_the_log(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_published_events_equal_the_log(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 20)
     engine.writer.run(transact(put("a.b *>", "x", namespace="name space")), NOBODY)
     engine.writer.run(transact(put("🦊" * 512, "x")), NOBODY)
@@ -56,7 +56,9 @@ async def test_what_is_published_equals_the_log(engine: Engine, path: Path, opti
     assert found[22].subject == f"{root}.claim.path.src%2Fa%2Epy"
 
 
-async def test_a_second_run_goes_on_where_the_stream_ends(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_second_relay_run_continues_at_the_end_of_the_stream(
+    engine: Engine, path: Path, options: NatsOptions
+) -> None:
     write(engine, 3)
     await publish_all(engine, path, options)
     await publish_all(engine, path, options)
@@ -65,7 +67,7 @@ async def test_a_second_run_goes_on_where_the_stream_ends(engine: Engine, path: 
     assert await positions(options, engine) == [1, 2, 3, 4, 5]
 
 
-async def test_events_are_published_as_they_happen(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_relay_publishes_events_as_they_happen(engine: Engine, path: Path, options: NatsOptions) -> None:
     told: list[Status] = []
     async with relaying(engine, path, options, told.append):
         await until(lambda: bool(told) and told[-1].state == "current")
@@ -74,7 +76,7 @@ async def test_events_are_published_as_they_happen(engine: Engine, path: Path, o
     assert await positions(options, engine) == [1, 2, 3]
 
 
-async def test_relays_that_all_publish_at_once_double_nothing(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_concurrent_relays_publish_no_event_twice(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 5)
     relays = [Relay(engine.store, engine.notifier, SoleLead(), options) for _ in range(3)]
 
@@ -88,7 +90,7 @@ async def test_relays_that_all_publish_at_once_double_nothing(engine: Engine, pa
     assert await positions(options, engine) == list(range(1, 306))
 
 
-async def test_a_stream_that_retention_emptied_is_gone_on_with(
+async def test_relay_continues_with_a_stream_that_retention_emptied(
     engine: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(engine, 5)
@@ -100,7 +102,7 @@ async def test_a_stream_that_retention_emptied_is_gone_on_with(
     assert await positions(options, engine) == [6, 7]
 
 
-async def test_an_emptied_stream_is_gone_on_with_without_a_remark(
+async def test_relay_continues_with_an_emptied_stream_without_a_warning(
     engine: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(engine, 5)
@@ -114,7 +116,7 @@ async def test_an_emptied_stream_is_gone_on_with_without_a_remark(
     assert await positions(options, engine) == [6, 7]
 
 
-async def test_a_stream_that_was_deleted_is_filled_again(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_relay_refills_a_deleted_stream(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 5)
     await publish_all(engine, path, options)
     async with client(options) as connection:
@@ -123,7 +125,7 @@ async def test_a_stream_that_was_deleted_is_filled_again(engine: Engine, path: P
     assert await positions(options, engine) == [1, 2, 3, 4, 5]
 
 
-async def test_the_newest_message_may_be_deleted(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_relay_survives_deletion_of_the_newest_message(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 5)
     await publish_all(engine, path, options)
     async with client(options) as connection:
@@ -135,7 +137,7 @@ async def test_the_newest_message_may_be_deleted(engine: Engine, path: Path, opt
     assert await positions(options, engine) == [1, 2, 3, 6]
 
 
-async def test_what_a_stranger_published_is_passed_over(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_relay_ignores_foreign_messages(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 2)
     await publish_all(engine, path, options)
     async with client(options) as connection:
@@ -148,7 +150,7 @@ async def test_what_a_stranger_published_is_passed_over(engine: Engine, path: Pa
     assert [(it.headers or {}).get("Log-Position") for it in found] == ["1", "2", None, None, "3", "4"]
 
 
-async def test_limits_of_the_stream_come_from_the_options(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_stream_limits_come_from_the_options(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 5)
     await publish_all(engine, path, options)
     limited = options._replace(limits=StreamLimits(max_age=3600.0, max_bytes=10_000_000, max_messages=3))
@@ -161,7 +163,7 @@ async def test_limits_of_the_stream_come_from_the_options(engine: Engine, path: 
     assert await positions(options, engine) == [3, 4, 5]
 
 
-async def test_a_stream_of_another_store_is_refused(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_stream_of_another_store_is_refused(engine: Engine, path: Path, options: NatsOptions) -> None:
     named = options._replace(name="team")
     await publish_all(engine, path, named)
     other = open_holdlog(path.with_name("other.db"))
@@ -179,7 +181,7 @@ async def test_a_stream_of_another_store_is_refused(engine: Engine, path: Path, 
         (StreamConfig(name="theirs", subjects=["holdlog.mine.record.>"]), "another stream has subjects below"),
     ],
 )
-async def test_a_stream_that_holdlog_did_not_make_is_refused(
+async def test_stream_not_created_by_holdlog_is_refused(
     engine: Engine, path: Path, options: NatsOptions, config: StreamConfig, told: str
 ) -> None:
     async with client(options) as connection:
@@ -192,9 +194,7 @@ async def test_a_stream_that_holdlog_did_not_make_is_refused(
             await js.delete_stream(str(config.name))
 
 
-async def test_a_store_that_is_older_than_its_stream_is_refused(
-    engine: Engine, path: Path, options: NatsOptions
-) -> None:
+async def test_store_older_than_its_stream_is_refused(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 3)
     await publish_all(engine, path, options)
     older = open_holdlog(":memory:")
@@ -208,9 +208,7 @@ async def test_a_store_that_is_older_than_its_stream_is_refused(
         await publish_all(older, path, options)
 
 
-async def test_a_store_that_is_older_than_its_emptied_stream_is_refused(
-    engine: Engine, path: Path, options: NatsOptions
-) -> None:
+async def test_store_older_than_its_emptied_stream_is_refused(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 5)
     await publish_all(engine, path, options)
     async with client(options) as connection:
@@ -223,7 +221,7 @@ async def test_a_store_that_is_older_than_its_emptied_stream_is_refused(
         await publish_all(older, path, options)
 
 
-async def test_a_value_that_is_too_large_for_nats_is_left_out(path: Path, tmp_path: Path) -> None:
+async def test_value_too_large_for_nats_is_omitted(path: Path, tmp_path: Path) -> None:
     config = tmp_path / "small.conf"
     config.write_text("max_payload: 8192")
     engine = open_holdlog(path)
@@ -238,7 +236,7 @@ async def test_a_value_that_is_too_large_for_nats_is_left_out(path: Path, tmp_pa
     assert (small.omitted, small.data["value"]) == (False, 0)
 
 
-async def test_large_values_are_published_in_short_pages(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_relay_publishes_large_values_in_short_pages(engine: Engine, path: Path, options: NatsOptions) -> None:
     for number in range(60):
         engine.writer.run(transact(put(f"k{number}", "x" * 400_000)), NOBODY)
     write(engine, 600)
@@ -246,7 +244,7 @@ async def test_large_values_are_published_in_short_pages(engine: Engine, path: P
     assert await positions(options, engine) == list(range(1, 661))
 
 
-async def test_a_relay_waits_for_a_server_that_is_down(engine: Engine, path: Path, tmp_path: Path) -> None:
+async def test_relay_waits_for_a_server_that_is_down(engine: Engine, path: Path, tmp_path: Path) -> None:
     write(engine, 3)
     told: list[Status] = []
     server = NatsServer(tmp_path / "nats", port=free_port())
@@ -261,7 +259,7 @@ async def test_a_relay_waits_for_a_server_that_is_down(engine: Engine, path: Pat
         server.stop()
 
 
-async def test_a_relay_goes_on_after_its_server_was_killed(engine: Engine, path: Path, server: NatsServer) -> None:
+async def test_relay_continues_after_its_server_was_killed(engine: Engine, path: Path, server: NatsServer) -> None:
     told: list[Status] = []
     options = nats_options(server.url)
     async with relaying(engine, path, options, told.append):
@@ -275,7 +273,7 @@ async def test_a_relay_goes_on_after_its_server_was_killed(engine: Engine, path:
     assert await positions(options, engine) == [1, 2, 3, 4, 5, 6]
 
 
-async def test_a_stream_that_lost_its_end_is_filled_again(engine: Engine, path: Path, server: NatsServer) -> None:
+async def test_relay_refills_a_stream_that_lost_its_end(engine: Engine, path: Path, server: NatsServer) -> None:
     options = nats_options(server.url)
     write(engine, 3)
     await publish_all(engine, path, options)
@@ -314,7 +312,7 @@ async def until_read(options: NatsOptions, engine: Engine) -> None:
         raise AssertionError("nobody reads it")
 
 
-async def test_a_relay_that_is_behind_the_stream_is_fenced(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_relay_behind_its_stream_is_fenced(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 3)
     await publish_all(engine, path, options)
     async with connect(options, "test") as connection:
@@ -330,7 +328,7 @@ async def test_a_relay_that_is_behind_the_stream_is_fenced(engine: Engine, path:
     assert await positions(options, engine) == [1, 2, 3]
 
 
-async def test_a_strangers_message_between_two_of_ours_makes_no_hole(
+async def test_foreign_message_between_two_of_ours_causes_no_gap(
     engine: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(engine, 5)
@@ -348,7 +346,7 @@ async def test_a_strangers_message_between_two_of_ours_makes_no_hole(
     assert [(it.headers or {}).get("Log-Position") for it in found] == [None, "1", "2", "3", "4", "5"]
 
 
-async def test_without_jetstream_it_says_what_to_do(engine: Engine, path: Path, tmp_path: Path) -> None:
+async def test_missing_jetstream_is_reported_with_what_to_do(engine: Engine, path: Path, tmp_path: Path) -> None:
     config = tmp_path / "plain.conf"
     config.write_text('accounts: {A: {users: [{user: ann, password: "x"}]}}')  # an account without JetStream
     with nats_server(tmp_path / "nats", "-c", str(config)) as server:
@@ -357,7 +355,7 @@ async def test_without_jetstream_it_says_what_to_do(engine: Engine, path: Path, 
             await publish_all(engine, path, options)
 
 
-async def test_two_relays_may_make_the_stream_at_once(engine: Engine, options: NatsOptions) -> None:
+async def test_two_relays_may_create_the_stream_concurrently(engine: Engine, options: NatsOptions) -> None:
 
     async def make() -> None:
         async with connect(options, "test") as connection:
@@ -366,7 +364,7 @@ async def test_two_relays_may_make_the_stream_at_once(engine: Engine, options: N
     await asyncio.gather(*(make() for _ in range(5)))
 
 
-def test_only_one_has_the_lead(tmp_path: Path) -> None:
+def test_only_one_relay_of_a_store_leads(tmp_path: Path) -> None:
     one, other = FileLead(tmp_path / "lead"), FileLead(tmp_path / "lead")
     assert (one.take(), one.take(), other.take()) == (True, True, False)
     one.leave()
@@ -375,14 +373,14 @@ def test_only_one_has_the_lead(tmp_path: Path) -> None:
     other.leave()
 
 
-def test_relays_of_one_store_to_two_names_lead_each(path: Path, options: NatsOptions) -> None:
+def test_relays_of_one_store_to_two_names_both_lead(path: Path, options: NatsOptions) -> None:
     one, other = open_lead(path, options), open_lead(path, options._replace(name="team"))
     assert [one.take(), other.take(), open_lead(path, options).take()] == [True, True, False]
     one.leave()
     other.leave()
 
 
-async def test_once_ends_while_another_relay_publishes(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_relay_once_ends_while_another_relay_publishes(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 20)
     leading: list[Status] = []
     async with relaying(engine, path, options, leading.append):
@@ -398,7 +396,7 @@ async def test_once_ends_while_another_relay_publishes(engine: Engine, path: Pat
     assert await positions(options, engine) == list(range(1, 22))
 
 
-async def test_once_publishes_itself_when_the_leading_relay_makes_no_progress(
+async def test_relay_once_publishes_when_the_leader_makes_no_progress(
     engine: Engine, path: Path, options: NatsOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdlog.adapters.nats.relay.STALLED_AFTER", 0.1)
@@ -412,7 +410,7 @@ async def test_once_publishes_itself_when_the_leading_relay_makes_no_progress(
     assert await positions(options, engine) == list(range(1, 21))
 
 
-async def test_once_ends_at_the_position_of_its_start_however_fast_others_write(
+async def test_relay_once_ends_at_its_start_position_while_others_write(
     engine: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(engine, 20)
@@ -435,7 +433,7 @@ async def test_once_ends_at_the_position_of_its_start_however_fast_others_write(
     assert len(found) >= 20
 
 
-async def test_once_fails_when_another_relay_leads_and_the_stream_is_not_of_this_store(
+async def test_relay_once_fails_when_another_leads_and_the_stream_is_foreign(
     engine: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(engine, 1)

@@ -146,7 +146,7 @@ async def kill_under_load(
 
 @EVERY_STORE
 @pytest.mark.parametrize("count", [1_000, *slow(10_000)])
-async def test_every_event_once_and_in_order_whatever_is_killed(
+async def test_relay_publishes_every_event_once_in_order_whatever_is_killed(
     place: Place, tmp_path: Path, server: NatsServer, start: Start, subscribed: Subscribed, count: int
 ) -> None:
     open_holdlog(place).close()
@@ -155,7 +155,7 @@ async def test_every_event_once_and_in_order_whatever_is_killed(
     assert [json.loads(line) for line in lines] == told
 
 
-async def test_a_relay_takes_over_from_one_that_was_killed(path: Path, server: NatsServer, start: Start) -> None:
+async def test_relay_takes_over_from_a_killed_one(path: Path, server: NatsServer, start: Start) -> None:
     engine = open_holdlog(path)
     one = start(path, server.url)
     until(lambda: one.state == "current")
@@ -167,7 +167,7 @@ async def test_a_relay_takes_over_from_one_that_was_killed(path: Path, server: N
     engine.close()
 
 
-def test_an_outage_is_told_once(path: Path, tmp_path: Path, start: Start) -> None:
+def test_relay_reports_an_outage_once(path: Path, tmp_path: Path, start: Start) -> None:
     open_holdlog(path).close()
     server = NatsServer(tmp_path / "nats", port=free_port())
     relay = start(path, server.url)
@@ -182,14 +182,16 @@ def test_an_outage_is_told_once(path: Path, tmp_path: Path, start: Start) -> Non
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0), (signal.SIGHUP, 0)])
-def test_a_signal_ends_a_relay_in_silence(number: int, code: int, path: Path, server: NatsServer, start: Start) -> None:
+def test_signal_ends_a_relay_without_output(
+    number: int, code: int, path: Path, server: NatsServer, start: Start
+) -> None:
     open_holdlog(path).close()
     relay = start(path, server.url)
     until(lambda: relay.state == "current")
     assert relay.end(number) == (code, "")
 
 
-def test_once_ends_when_all_is_published(path: Path, server: NatsServer, start: Start) -> None:
+def test_relay_once_ends_when_everything_is_published(path: Path, server: NatsServer, start: Start) -> None:
     engine = open_holdlog(path)
     engine.writer.run(transact(put("k", 1)), NOBODY)
     engine.close()
@@ -199,7 +201,7 @@ def test_once_ends_when_all_is_published(path: Path, server: NatsServer, start: 
     assert relay.said[-1]["position"] == 1
 
 
-def test_once_ends_while_another_process_leads(path: Path, server: NatsServer, start: Start) -> None:
+def test_relay_once_ends_while_another_process_leads(path: Path, server: NatsServer, start: Start) -> None:
     engine = open_holdlog(path)
     engine.writer.run(transact(put("k", 1)), NOBODY)
     engine.close()
@@ -212,7 +214,9 @@ def test_once_ends_while_another_process_leads(path: Path, server: NatsServer, s
     assert leading.process.poll() is None
 
 
-def test_once_says_in_one_line_that_another_relay_publishes(path: Path, server: NatsServer, start: Start) -> None:
+def test_relay_once_reports_in_one_line_that_another_relay_publishes(
+    path: Path, server: NatsServer, start: Start
+) -> None:
     open_holdlog(path).close()
     leading = start(path, server.url)
     until(lambda: leading.state == "current")

@@ -25,17 +25,17 @@ NAMES = st.one_of(
 
 
 @given(NAMES)
-def test_any_name_is_one_token_of_plain_characters(text: str) -> None:
+def test_any_name_becomes_one_subject_token_of_plain_characters(text: str) -> None:
     assert TOKEN.fullmatch(token(text))
 
 
 @given(NAMES, NAMES)
-def test_two_names_have_two_tokens(one: str, other: str) -> None:
+def test_two_names_have_two_subject_tokens(one: str, other: str) -> None:
     assume(one != other)
     assert token(one) != token(other)
 
 
-def test_names_that_look_like_encoded_ones_are_encoded_again() -> None:
+def test_names_that_look_encoded_are_encoded_again() -> None:
     assert token("a.b") == "a%2Eb"
     assert token("a%2Eb") == "a%252Eb"
     assert token("~") == "%7E"
@@ -43,7 +43,7 @@ def test_names_that_look_like_encoded_ones_are_encoded_again() -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 512, "🦊" * 512, "a.b " * 127 + "z", "x" * LONGEST_TOKEN + "y"])
-def test_a_long_name_is_cut_and_hashed_and_keeps_its_beginning(text: str) -> None:
+def test_long_name_is_cut_and_hashed_and_keeps_its_beginning(text: str) -> None:
     made = token(text)
     assert len(made) <= LONGEST_TOKEN
     kept, _, hashed = made.partition(HASHED)
@@ -53,7 +53,7 @@ def test_a_long_name_is_cut_and_hashed_and_keeps_its_beginning(text: str) -> Non
     assert token(text[:-1] + "!") != made
 
 
-def test_what_just_fits_stays_as_it_is() -> None:
+def test_name_of_maximum_length_is_not_cut() -> None:
     assert token("x" * LONGEST_TOKEN) == "x" * LONGEST_TOKEN
 
 
@@ -73,12 +73,12 @@ def test_what_just_fits_stays_as_it_is() -> None:
         (thread_stream("a.b/c d>*"), "thread._.a%2Eb%2Fc%20d%3E%2A"),
     ],
 )
-def test_subjects_say_kind_namespace_and_key(stream: str, subject: str) -> None:
+def test_subjects_contain_kind_namespace_and_key(stream: str, subject: str) -> None:
     assert subject_in(stream) == subject
 
 
 @given(NAMES, NAMES)
-def test_two_threads_have_two_subjects_and_each_is_of_three_tokens(one: str, other: str) -> None:
+def test_two_threads_have_two_subjects_of_three_tokens(one: str, other: str) -> None:
     assume(one != other)
     subjects = [subject_in(thread_stream(it)) for it in (one, other)]
     assert subjects[0] != subjects[1]
@@ -103,5 +103,5 @@ def test_two_threads_have_two_subjects_and_each_is_of_three_tokens(one: str, oth
         ("record.campaign.budge", "record.campaign.budget", False),
     ],
 )
-def test_patterns_match_as_in_nats(pattern: str, subject: str, fits: bool) -> None:
+def test_patterns_match_like_those_of_nats(pattern: str, subject: str, fits: bool) -> None:
     assert matches(pattern, subject) is fits

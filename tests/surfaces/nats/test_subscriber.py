@@ -33,7 +33,7 @@ def mine(options: NatsOptions, engine: Engine) -> NatsOptions:
     return options._replace(name=store_id(engine))
 
 
-async def test_what_is_yielded_equals_the_log(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_subscriber_yields_exactly_the_log(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 10)
     engine.writer.run(take("src/a.py"), HERE)
     await publish_all(engine, path, options)
@@ -44,7 +44,7 @@ async def test_what_is_yielded_equals_the_log(engine: Engine, path: Path, option
     assert events.position == 11
 
 
-async def test_it_begins_behind_a_position(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_subscriber_starts_after_a_position(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 30)
     await publish_all(engine, path, options)
     for after in (0, 1, 17, 29):
@@ -52,7 +52,7 @@ async def test_it_begins_behind_a_position(engine: Engine, path: Path, options: 
             assert [event.position for event in await some(events, 1)] == [after + 1]
 
 
-async def test_it_begins_now_when_nothing_is_said(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_subscriber_starts_now_by_default(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 3)
     async with relaying(engine, path, options):
         await publish_all_known(engine, options)
@@ -71,7 +71,9 @@ async def publish_all_known(engine: Engine, options: NatsOptions) -> None:
         await some(events, 1)
 
 
-async def test_subjects_pick_and_the_position_goes_on(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_subscriber_filters_by_subject_while_its_position_advances(
+    engine: Engine, path: Path, options: NatsOptions
+) -> None:
     for number in range(5):
         engine.writer.run(transact(put("a.b", number, namespace="one"), put("k", number, namespace="two")), NOBODY)
     engine.writer.run(take("src/a.py"), HERE)
@@ -83,7 +85,7 @@ async def test_subjects_pick_and_the_position_goes_on(engine: Engine, path: Path
         assert [event.position for event in await some(events, 3)] == [8, 10, 11]
 
 
-async def test_bookmarks_tell_the_place_of_one_that_sees_nothing(
+async def test_bookmarks_advance_the_position_of_an_idle_subscriber(
     engine: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(engine, 5)
@@ -94,7 +96,7 @@ async def test_bookmarks_tell_the_place_of_one_that_sees_nothing(
     assert read(mark.text) == mark
 
 
-async def test_a_gap_is_closed_from_the_log(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_subscriber_fills_a_gap_from_the_log(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 10)
     limited = options._replace(limits=StreamLimits(max_messages=3))
     await publish_all(engine, path, limited)
@@ -105,7 +107,9 @@ async def test_a_gap_is_closed_from_the_log(engine: Engine, path: Path, options:
         assert [event.position for event in await some(events, 1)] == [8]
 
 
-async def test_an_empty_stream_is_made_up_for_from_the_log(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_subscriber_reads_the_log_when_the_stream_is_empty(
+    engine: Engine, path: Path, options: NatsOptions
+) -> None:
     write(engine, 4)
     await publish_all(engine, path, options)
     async with client(options) as connection:
@@ -114,7 +118,7 @@ async def test_an_empty_stream_is_made_up_for_from_the_log(engine: Engine, path:
         assert [event.position for event in await some(events, 3)] == [2, 3, 4]
 
 
-async def test_without_the_store_a_gap_is_an_error_that_tells_the_place(
+async def test_gap_without_access_to_the_store_is_an_error_with_the_position(
     engine: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(engine, 10)
@@ -125,7 +129,7 @@ async def test_without_the_store_a_gap_is_an_error_that_tells_the_place(
     assert (lost.value.after, lost.value.until) == (2, 7)
 
 
-async def test_what_was_too_large_for_nats_comes_from_the_log(path: Path, tmp_path: Path) -> None:
+async def test_values_too_large_for_nats_are_read_from_the_log(path: Path, tmp_path: Path) -> None:
     config = tmp_path / "small.conf"
     config.write_text("max_payload: 8192")
     engine = open_holdlog(path)
@@ -139,7 +143,7 @@ async def test_what_was_too_large_for_nats_comes_from_the_log(path: Path, tmp_pa
     assert (event.omitted, event.data["value"]) == (False, "x" * 20_000)
 
 
-async def test_a_durable_name_goes_on_where_it_was(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_durable_subscriber_continues_where_it_was(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 10)
     await publish_all(engine, path, options)
     async with Subscription(mine(options, engine), after=0, durable="robot") as events:
@@ -152,7 +156,9 @@ async def test_a_durable_name_goes_on_where_it_was(engine: Engine, path: Path, o
                 await anext(events)
 
 
-async def test_what_failed_comes_again_to_a_durable_name(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_failed_event_is_delivered_again_to_a_durable_subscriber(
+    engine: Engine, path: Path, options: NatsOptions
+) -> None:
     write(engine, 5)
     await publish_all(engine, path, options)
 
@@ -168,7 +174,7 @@ async def test_what_failed_comes_again_to_a_durable_name(engine: Engine, path: P
         assert [event.position for event in await some(events, 1)] == [3]
 
 
-async def test_one_durable_name_has_one_subscriber(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_durable_name_has_one_subscriber(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 3)
     await publish_all(engine, path, options)
     async with Subscription(mine(options, engine), after=0, durable="robot") as first:
@@ -179,7 +185,7 @@ async def test_one_durable_name_has_one_subscriber(engine: Engine, path: Path, o
                 await some(first, 5)
 
 
-async def test_a_server_that_dies_is_waited_for(engine: Engine, path: Path, server: NatsServer) -> None:
+async def test_subscriber_waits_for_a_killed_server(engine: Engine, path: Path, server: NatsServer) -> None:
     options = nats_options(server.url)
     async with relaying(engine, path, options), Subscription(options, after=0, opened=open_holdlog(path)) as events:
         write(engine, 3)
@@ -192,7 +198,7 @@ async def test_a_server_that_dies_is_waited_for(engine: Engine, path: Path, serv
         assert [event.position for event in await some(events, 1)] == [7]
 
 
-async def test_a_stream_that_was_made_again_is_followed(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_subscriber_follows_a_recreated_stream(engine: Engine, path: Path, options: NatsOptions) -> None:
     write(engine, 3)
     await publish_all(engine, path, options)
     async with Subscription(mine(options, engine), after=0) as events:
@@ -204,7 +210,7 @@ async def test_a_stream_that_was_made_again_is_followed(engine: Engine, path: Pa
         assert [event.position for event in await some(events, 2)] == [4, 5]
 
 
-async def test_a_subscriber_may_come_before_the_stream(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_subscriber_may_start_before_the_stream_exists(engine: Engine, path: Path, options: NatsOptions) -> None:
     async with Subscription(mine(options, engine), after=0) as events:
         coming = asyncio.create_task(some(events, 2))
         await asyncio.sleep(0)
@@ -213,7 +219,7 @@ async def test_a_subscriber_may_come_before_the_stream(engine: Engine, path: Pat
         assert [event.position for event in await coming] == [1, 2]
 
 
-async def test_one_store_needs_no_name_and_one_of_several_does(engine: Engine, path: Path, server: NatsServer) -> None:
+async def test_subscriber_needs_a_store_name_only_among_several(engine: Engine, path: Path, server: NatsServer) -> None:
     options = nats_options(server.url)
     write(engine, 1)
     await publish_all(engine, path, options)
@@ -229,7 +235,7 @@ async def test_one_store_needs_no_name_and_one_of_several_does(engine: Engine, p
         assert [event.position for event in await some(events, 1)] == [1]
 
 
-async def test_it_stays_with_its_store_when_others_publish_after_an_outage(
+async def test_subscriber_stays_with_its_store_when_others_publish_after_an_outage(
     engine: Engine, path: Path, server: NatsServer
 ) -> None:
     options = nats_options(server.url)
@@ -248,9 +254,7 @@ async def test_it_stays_with_its_store_when_others_publish_after_an_outage(
     other.close()
 
 
-async def test_a_stream_that_another_store_made_meanwhile_is_refused(
-    engine: Engine, path: Path, options: NatsOptions
-) -> None:
+async def test_stream_recreated_by_another_store_is_refused(engine: Engine, path: Path, options: NatsOptions) -> None:
     named = options._replace(name="taken")
     write(engine, 1)
     await publish_all(engine, path, named)
@@ -266,7 +270,9 @@ async def test_a_stream_that_another_store_made_meanwhile_is_refused(
     other.close()
 
 
-async def test_who_is_cancelled_ends_while_messages_pour_in(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_cancelled_subscriber_ends_while_messages_arrive(
+    engine: Engine, path: Path, options: NatsOptions
+) -> None:
     write(engine, 300)
     await publish_all(engine, path, options)
 
@@ -289,7 +295,7 @@ async def test_who_is_cancelled_ends_while_messages_pour_in(engine: Engine, path
 
 
 @pytest.mark.parametrize("how", ["delete", "purge"])
-async def test_a_durable_name_whose_place_was_deleted_begins_anew(
+async def test_durable_subscriber_without_its_consumer_starts_over(
     how: str, engine: Engine, path: Path, options: NatsOptions
 ) -> None:
     write(engine, 3)
@@ -309,6 +315,6 @@ async def test_a_durable_name_whose_place_was_deleted_begins_anew(
 
 
 @pytest.mark.parametrize("bad", [{"after": -1}, {"durable": "a b"}, {"durable": ""}])
-def test_arguments_that_cannot_be_are_refused(bad: dict[str, object]) -> None:
+def test_invalid_subscriber_arguments_are_refused(bad: dict[str, object]) -> None:
     with pytest.raises(InvalidError, match=next(iter(bad))):
         subscribe("nats://127.0.0.1:4222", **bad)  # type: ignore[arg-type]

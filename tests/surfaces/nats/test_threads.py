@@ -19,7 +19,7 @@ from tests.surfaces.nats.test_subscriber import some
 DOCUMENT = (Path(__file__).parents[3] / "docs/nats.md").read_text()
 
 
-async def test_threads_are_published_below_their_ids(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_threads_are_published_under_their_ids(engine: Engine, path: Path, options: NatsOptions) -> None:
     story(engine, "run 7")
     story(engine, "run")
     await publish_all(engine, path, options)
@@ -34,7 +34,7 @@ async def test_threads_are_published_below_their_ids(engine: Engine, path: Path,
         assert [read(it.data.decode()).data["thread"] for it in await chosen.fetch(7, timeout=5)] == ["run"] * 7
 
 
-async def test_a_subscriber_picks_one_thread_or_all(engine: Engine, path: Path, options: NatsOptions) -> None:
+async def test_subscriber_selects_one_thread_or_all(engine: Engine, path: Path, options: NatsOptions) -> None:
     story(engine, "run 7")
     engine.claim(engine.requests.claim("thread/7", "ann"), engine.caller)
     story(engine, "run")
@@ -45,7 +45,7 @@ async def test_a_subscriber_picks_one_thread_or_all(engine: Engine, path: Path, 
             assert [event.position for event in await some(events, len(places))] == list(places)
 
 
-async def test_what_is_too_large_for_nats_is_left_out_and_comes_from_the_log(path: Path, tmp_path: Path) -> None:
+async def test_thread_event_too_large_for_nats_is_omitted_and_read_from_the_log(path: Path, tmp_path: Path) -> None:
     """Even the names of the keys may be: a relay that cannot publish an event would stand still for ever."""
     config = tmp_path / "small.conf"
     config.write_text("max_payload: 8192")
@@ -69,7 +69,7 @@ async def test_what_is_too_large_for_nats_is_left_out_and_comes_from_the_log(pat
     assert (whole[0]["content"], whole[2], whole[3]) == ("x" * 20_000, data, {"small": 1})
 
 
-async def test_the_documented_subscriber_hears_of_its_thread(
+async def test_documented_subscriber_receives_events_of_its_thread(
     engine: Engine, path: Path, shared_server: NatsServer, options: NatsOptions
 ) -> None:
     example = next(it for it in re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL) if "thread._." in it)

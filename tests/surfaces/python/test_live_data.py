@@ -84,7 +84,7 @@ CHANGES: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_a_change_is_one_event_and_does_what_it_does_to_plain_data(
+def test_change_of_live_data_is_one_event_and_equals_that_of_plain_data(
     state: State[dict[str, Any]], change: Callable[[Any], object]
 ) -> None:
     twin = copy.deepcopy(FILES)
@@ -116,13 +116,13 @@ def test_in_place_operators_write_once() -> None:
     assert state.data == {"tags": ["a", "b"], "more": {"x": 1, "y": 2}, "n": 2}
 
 
-def test_setdefault_gives_what_can_be_changed_further(state: State[dict[str, Any]]) -> None:
+def test_setdefault_returns_a_live_value(state: State[dict[str, Any]]) -> None:
     state.data.setdefault("notes", {}).setdefault("ann", []).append("hello")
     state.data.setdefault("notes", {"never": 1})
     assert kept(state)["notes"] == {"ann": ["hello"]}
 
 
-def test_what_is_equal_already_is_not_written_again(state: State[dict[str, Any]]) -> None:
+def test_assigning_an_equal_value_writes_nothing(state: State[dict[str, Any]]) -> None:
     files = state.data["files"]
     assert writes(state, set_item(state.data, "files", copy.deepcopy(FILES["files"]))) == 0
     assert writes(state, set_item(state.data, "n", 1)) == 0
@@ -130,7 +130,7 @@ def test_what_is_equal_already_is_not_written_again(state: State[dict[str, Any]]
     assert kept(state)["files"]["a.py"] == "2"
 
 
-def test_what_equals_in_python_but_not_in_json_is_written(state: State[dict[str, Any]]) -> None:
+def test_value_equal_in_python_but_not_in_json_is_written(state: State[dict[str, Any]]) -> None:
     assert writes(state, set_item(state.data, "n", True)) == 1
     assert kept(state)["n"] is True
     assert writes(state, set_item(state.data, "n", 1.0)) == 1
@@ -140,7 +140,7 @@ def test_what_equals_in_python_but_not_in_json_is_written(state: State[dict[str,
 # --- what is whose
 
 
-def test_what_is_assigned_is_copied(state: State[dict[str, Any]]) -> None:
+def test_assigned_value_is_copied(state: State[dict[str, Any]]) -> None:
     mine: dict[str, Any] = {"a": [1]}
     state.data["mine"] = mine
     mine["a"].append(2)
@@ -150,7 +150,7 @@ def test_what_is_assigned_is_copied(state: State[dict[str, Any]]) -> None:
     assert kept(state)["mine"] == {"a": [1, 3]}
 
 
-def test_an_object_that_is_appended_twice_is_two(state: State[dict[str, Any]]) -> None:
+def test_object_appended_twice_becomes_two(state: State[dict[str, Any]]) -> None:
     part = {"a": 1}
     state.data["todo"].append(part)
     state.data["todo"].append(part)
@@ -159,7 +159,7 @@ def test_an_object_that_is_appended_twice_is_two(state: State[dict[str, Any]]) -
     assert kept(state)["todo"] == ["x", "y", {"a": 2}, {"a": 1}, {"a": 1}]
 
 
-def test_a_value_that_was_moved_writes_where_it_is_now(state: State[dict[str, Any]]) -> None:
+def test_moved_live_value_writes_at_its_new_place(state: State[dict[str, Any]]) -> None:
     was = state.data["files"]["b"]
     state.data["b"] = state.data["files"].pop("b")
     state.data["b"]["c"].append("new")
@@ -178,7 +178,7 @@ def test_a_value_that_was_moved_writes_where_it_is_now(state: State[dict[str, An
         lambda data: data.__setitem__("files", {"b": {"c": []}}),
     ],
 )
-def test_what_was_taken_out_writes_nothing_when_it_is_changed(
+def test_removed_live_value_writes_nothing_when_changed(
     state: State[dict[str, Any]], remove: Callable[[Any], object]
 ) -> None:
     part = state.data["files"]["b"]
@@ -193,12 +193,12 @@ def test_what_was_taken_out_writes_nothing_when_it_is_changed(
     assert part == {"c": [1, 2, {"d": 3}, 9], "e": {"f": 2}}
 
 
-def test_what_is_popped_is_plain(state: State[dict[str, Any]]) -> None:
+def test_popped_value_is_plain(state: State[dict[str, Any]]) -> None:
     assert type(state.data["files"].pop("b")) is dict
     assert type(state.data.pop("todo")) is list
 
 
-def test_held_parts_stay_what_they_are_while_others_change(state: State[dict[str, Any]]) -> None:
+def test_references_to_live_parts_stay_valid_while_others_change(state: State[dict[str, Any]]) -> None:
     inner, last = state.data["files"]["b"]["c"], state.data["files"]["b"]["c"][2]
     state.data["n"] = 5
     state.kv.set("other", 1)
@@ -213,7 +213,7 @@ def test_held_parts_stay_what_they_are_while_others_change(state: State[dict[str
     assert state.data["files"]["b"]["c"] is inner
 
 
-def test_a_loop_may_change_what_it_goes_through(state: State[dict[str, Any]]) -> None:
+def test_loop_may_change_the_live_data_it_iterates_over(state: State[dict[str, Any]]) -> None:
     state.data["scores"] = {"a": 1, "b": 2, "c": 3}
     scores = state.data["scores"]
     for name in scores:
@@ -227,7 +227,7 @@ def test_a_loop_may_change_what_it_goes_through(state: State[dict[str, Any]]) ->
 # --- it is a dict
 
 
-def test_it_is_equal_to_plain_data_and_prints_as_such(state: State[dict[str, Any]]) -> None:
+def test_live_data_equals_plain_data_and_prints_like_it(state: State[dict[str, Any]]) -> None:
     assert state.data == FILES
     assert state.data == FILES
     assert state.data["todo"] == ["x", "y"]
@@ -239,7 +239,7 @@ def test_it_is_equal_to_plain_data_and_prints_as_such(state: State[dict[str, Any
     assert state.data | {"n": 2} == FILES | {"n": 2}
 
 
-def test_it_is_json(state: State[dict[str, Any]]) -> None:
+def test_live_data_can_be_encoded_as_json(state: State[dict[str, Any]]) -> None:
     assert json.loads(json.dumps(state.data)) == FILES
     assert json.loads(json.dumps(state.data, indent=1)) == FILES
 
@@ -247,7 +247,7 @@ def test_it_is_json(state: State[dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     "copied", [copy.copy, copy.deepcopy, lambda data: pickle.loads(pickle.dumps(data)), lambda data: data.copy()]
 )
-def test_a_copy_is_plain(state: State[dict[str, Any]], copied: Callable[[Any], Any]) -> None:
+def test_copy_of_live_data_is_plain(state: State[dict[str, Any]], copied: Callable[[Any], Any]) -> None:
     for part in (state.data, state.data["todo"], state.data["files"]["b"]):
         found = copied(part)
         assert found == part
@@ -256,7 +256,7 @@ def test_a_copy_is_plain(state: State[dict[str, Any]], copied: Callable[[Any], A
     assert writes(state, lambda: mine.update(n=9)) == 0
 
 
-def test_a_deep_copy_shares_nothing(state: State[dict[str, Any]]) -> None:
+def test_deep_copy_of_live_data_shares_nothing(state: State[dict[str, Any]]) -> None:
     for found in (copy.deepcopy(state.data), pickle.loads(pickle.dumps(state.data))):
         assert writes(state, set_item(found["files"]["b"]["c"][2], "d", 0)) == 0
 
@@ -300,7 +300,7 @@ def nested(levels: int) -> list[Any]:
 @pytest.mark.parametrize(
     "value", [*NO_JSON, hold_itself(), nested(101), nested(5000)], ids=lambda it: type(it).__name__
 )
-def test_what_is_no_json_is_refused_and_nothing_changed(state: State[dict[str, Any]], value: Any) -> None:
+def test_non_json_value_is_refused_and_live_data_unchanged(state: State[dict[str, Any]], value: Any) -> None:
     changes: list[Callable[[], object]] = [
         set_item(state.data, "new", value),
         set_item(state.data, "n", value),
@@ -322,7 +322,7 @@ def test_what_is_no_json_is_refused_and_nothing_changed(state: State[dict[str, A
 
 
 @pytest.mark.parametrize("key", ["", " ", "a\nb", "x" * 513, "e\u0301", "\ud800", "a\u202eb"])
-def test_keys_that_are_no_names_are_refused(state: State[dict[str, Any]], key: str) -> None:
+def test_invalid_top_level_keys_of_live_data_are_refused(state: State[dict[str, Any]], key: str) -> None:
     for change in (set_item(state.data, key, 1), lambda: state.data.update({key: 1}), lambda: create_state({key: 1})):
         with pytest.raises(InvalidError, match="key") as refused:
             change()
@@ -332,13 +332,13 @@ def test_keys_that_are_no_names_are_refused(state: State[dict[str, Any]], key: s
         state.data[1] = 2  # type: ignore[index]
 
 
-def test_below_the_top_any_text_is_a_key(state: State[dict[str, Any]]) -> None:
+def test_any_text_is_a_key_below_the_top_level(state: State[dict[str, Any]]) -> None:
     state.data["files"]["e\u0301 \n"] = 1
     state.data["files"][""] = 2
     assert kept(state)["files"]["e\u0301 \n"] == 1
 
 
-def test_errors_of_python_are_those_of_python(state: State[dict[str, Any]]) -> None:
+def test_live_data_raises_the_errors_of_plain_data(state: State[dict[str, Any]]) -> None:
     data = state.data
     for error, change in [
         (KeyError, lambda: data.__delitem__("none")),
@@ -356,7 +356,7 @@ def test_errors_of_python_are_those_of_python(state: State[dict[str, Any]]) -> N
     assert state.version == 2
 
 
-def test_a_value_that_is_too_large_is_refused_and_nothing_changed() -> None:
+def test_oversized_value_is_refused_and_live_data_unchanged() -> None:
     with StateStore(":memory:") as store:
         state = create_state({"files": {}}, store=store)
         with pytest.raises(InvalidError, match="262144 bytes"):
@@ -366,13 +366,13 @@ def test_a_value_that_is_too_large_is_refused_and_nothing_changed() -> None:
         assert state.data == {"files": {}} == kept(state)
 
 
-def test_what_lives_for_one_run_has_no_such_bound() -> None:
+def test_data_of_a_single_run_has_no_size_limit() -> None:
     state = create_state({"files": {}})
     state.data["files"]["big"] = "x" * 1_000_000
     assert len(kept(state)["files"]["big"]) == 1_000_000
 
 
-def test_a_write_that_fails_leaves_memory_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_leaves_live_data_unchanged_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     store = StateStore(":memory:")
     state = create_state(copy.deepcopy(FILES), store=store)
     part = state.data["files"]["b"]
@@ -407,7 +407,7 @@ def test_a_write_that_fails_leaves_memory_as_it_was(monkeypatch: pytest.MonkeyPa
 # --- versions
 
 
-def test_a_change_of_what_somebody_else_changed_is_refused() -> None:
+def test_change_of_data_that_another_changed_is_refused() -> None:
     with StateStore(":memory:") as store:
         one = create_state(copy.deepcopy(FILES), thread_id="t", store=store)
         two = create_state(dict, thread_id="t", store=store)
@@ -441,14 +441,14 @@ def test_a_change_of_what_somebody_else_changed_is_refused() -> None:
         assert one.refresh() is False
 
 
-def test_a_refresh_that_finds_nothing_new_keeps_what_is_held(state: State[dict[str, Any]]) -> None:
+def test_refresh_without_news_keeps_references_valid(state: State[dict[str, Any]]) -> None:
     held = state.data["files"]
     assert state.refresh() is False
     held["z"] = 1
     assert kept(state)["files"]["z"] == 1
 
 
-def test_all_of_the_data_is_replaced_by_one_event(state: State[dict[str, Any]]) -> None:
+def test_replacing_all_live_data_is_one_event(state: State[dict[str, Any]]) -> None:
     held = state.data["files"]
 
     def replace() -> None:
@@ -464,7 +464,7 @@ def test_all_of_the_data_is_replaced_by_one_event(state: State[dict[str, Any]]) 
         state.data = 3  # type: ignore[assignment]
 
 
-def test_threads_that_share_a_state_lose_nothing() -> None:
+def test_threads_sharing_a_state_lose_no_change() -> None:
     state = create_state({"todo": [], "counts": {}})
 
     def work(name: str) -> None:
@@ -483,7 +483,7 @@ def test_threads_that_share_a_state_lose_nothing() -> None:
     assert state.data == kept(state)
 
 
-def test_an_event_of_data_holds_only_the_keys_that_changed() -> None:
+def test_event_of_changed_data_contains_only_the_changed_keys() -> None:
     with StateStore(":memory:") as store:
         state = create_state(copy.deepcopy(FILES), thread_id="t", store=store, agent="ann")
         state.data["todo"].append("z")

@@ -65,7 +65,7 @@ def plan() -> State[Plan]:
     )
 
 
-def test_every_field_writes() -> None:
+def test_every_field_of_a_live_model_writes() -> None:
     state = plan()
     data = state.data
     before = state.version
@@ -114,7 +114,7 @@ def test_every_field_writes() -> None:
         (lambda tags: tags.__iand__({"a"}), {"a"}),
     ],
 )
-def test_each_way_of_changing_a_set_writes(change: Any, left: set[str]) -> None:
+def test_every_method_that_changes_a_set_writes(change: Any, left: set[str]) -> None:
     state = create_state(Plan(tags={"t", "a"}))
     before = state.version
     change(state.data.tags)
@@ -128,7 +128,7 @@ def test_each_way_of_changing_a_set_writes(change: Any, left: set[str]) -> None:
         state.data.tags.remove("none")
 
 
-def test_it_is_a_plan() -> None:
+def test_live_model_is_an_instance_of_its_class() -> None:
     state = plan()
     mine = Plan(goal="g", steps=[Step(title="a"), Step(title="b")], by_name={"x": Step(title="c")}, tags={"t"})
     assert isinstance(state.data, Plan)
@@ -155,7 +155,7 @@ def test_it_is_a_plan() -> None:
     "copied",
     [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it)), lambda it: it.model_copy(deep=True)],
 )
-def test_a_copy_of_a_model_is_plain(copied: Any) -> None:
+def test_copy_of_a_live_model_is_plain(copied: Any) -> None:
     state = plan()
     before = state.version
     mine = copied(state.data)
@@ -168,7 +168,7 @@ def test_a_copy_of_a_model_is_plain(copied: Any) -> None:
     assert state.data.steps[0].title == "a"
 
 
-def test_held_parts_go_on_writing_where_they_are() -> None:
+def test_references_to_parts_of_a_live_model_keep_writing() -> None:
     state = plan()
     steps, second = state.data.steps, state.data.steps[1]
     state.data.goal = "h"
@@ -181,7 +181,7 @@ def test_held_parts_go_on_writing_where_they_are() -> None:
     agreed(state)
 
 
-def test_what_was_taken_out_of_a_model_writes_nothing() -> None:
+def test_value_removed_from_a_live_model_writes_nothing() -> None:
     state = plan()
     taken, replaced = state.data.steps[0], state.data.by_name
     del state.data.steps[0]
@@ -196,7 +196,7 @@ def test_what_was_taken_out_of_a_model_writes_nothing() -> None:
     agreed(state)
 
 
-def test_what_is_assigned_to_a_field_is_copied() -> None:
+def test_value_assigned_to_a_field_is_copied() -> None:
     state = plan()
     mine = Step(title="mine")
     state.data.first = mine
@@ -208,7 +208,7 @@ def test_what_is_assigned_to_a_field_is_copied() -> None:
     agreed(state)
 
 
-def test_what_the_model_reads_otherwise_is_shown_as_it_reads_it() -> None:
+def test_value_coerced_by_the_model_is_shown_as_coerced() -> None:
     state = plan()
     steps = state.data.steps
     steps.append({"title": "from a dict"})  # type: ignore[arg-type]
@@ -241,7 +241,7 @@ def test_what_the_model_reads_otherwise_is_shown_as_it_reads_it() -> None:
         lambda data: delattr(data.steps[0], "title"),
     ],
 )
-def test_what_does_not_fit_is_refused_and_nothing_changed(change: Any) -> None:
+def test_invalid_change_of_a_model_is_refused_and_nothing_changed(change: Any) -> None:
     state = plan()
     before, shown = state.version, copy.deepcopy(state.data)
     with pytest.raises(InvalidError) as refused:
@@ -253,13 +253,13 @@ def test_what_does_not_fit_is_refused_and_nothing_changed(change: Any) -> None:
     agreed(state)
 
 
-def test_the_error_names_thread_and_field() -> None:
+def test_validation_error_names_thread_and_field() -> None:
     state = create_state(Plan(), thread_id="build-1")
     with pytest.raises(InvalidError, match=r"^thread build-1: its data does not fit Plan: due: "):
         state.data.due = "tomorrow"  # type: ignore[assignment]
 
 
-def test_keys_set_one_by_one_are_fields() -> None:
+def test_keys_set_one_by_one_are_fields_of_the_model() -> None:
     state = plan()
     held = state.data
     state.kv.set("steps", [{"title": "k"}])
@@ -278,7 +278,7 @@ def test_keys_set_one_by_one_are_fields() -> None:
     agreed(state)
 
 
-def test_a_deleted_field_shows_its_default() -> None:
+def test_deleted_field_shows_its_default() -> None:
     state = plan()
     del state.data.goal
     assert state.data.goal == ""
@@ -287,7 +287,7 @@ def test_a_deleted_field_shows_its_default() -> None:
     agreed(state)
 
 
-def test_a_field_that_must_be_there_cannot_be_deleted() -> None:
+def test_required_field_cannot_be_deleted() -> None:
     state = create_state(Step(title="t"))
     with pytest.raises(InvalidError, match="title: is required"):
         del state.data.title
@@ -311,7 +311,7 @@ class After(BaseModel):
     made: datetime = Field(default_factory=lambda: datetime.now(UTC))
 
 
-def test_keys_that_a_model_does_not_know_are_never_lost() -> None:
+def test_unknown_keys_of_a_model_are_never_lost() -> None:
     with StateStore(":memory:") as store:
         create_state(Before(goal="g", left=7), thread_id="t", store=store)
         state = create_state(After, thread_id="t", store=store)
@@ -329,7 +329,7 @@ def test_keys_that_a_model_does_not_know_are_never_lost() -> None:
         assert state.kv.delete("left") is True
 
 
-def test_defaults_of_fields_that_are_not_kept_are_shown_until_they_change() -> None:
+def test_unstored_defaults_of_fields_are_shown_until_they_change() -> None:
     with StateStore(":memory:") as store:
         create_state(Before(goal="g"), thread_id="t", store=store)
         state = create_state(After, thread_id="t", store=store)
@@ -347,7 +347,7 @@ class Strict(BaseModel):
     goal: int
 
 
-def test_a_model_that_does_not_fit_is_refused_and_what_is_kept_can_be_read() -> None:
+def test_model_that_does_not_fit_is_refused_and_stored_data_stays_readable() -> None:
     with StateStore(":memory:") as store:
         plain = create_state({"goal": "not a number", "x": 1}, thread_id="t", store=store)
         with pytest.raises(InvalidError) as refused:
@@ -372,7 +372,7 @@ def test_a_model_that_does_not_fit_is_refused_and_what_is_kept_can_be_read() -> 
             state.update(lambda data: None)
 
 
-def test_a_class_needs_defaults_only_where_its_thread_is_new() -> None:
+def test_model_class_needs_defaults_only_for_a_new_thread() -> None:
     with StateStore(":memory:") as store:
         with pytest.raises(InvalidError, match="Before needs more than its defaults: goal: is required"):
             create_state(Before, thread_id="t", store=store)
@@ -395,7 +395,7 @@ class Outer(BaseModel):
     label: str = Field("", alias="theLabel")
 
 
-def test_fields_are_kept_by_their_names_whatever_their_aliases() -> None:
+def test_fields_are_stored_by_name_whatever_their_aliases() -> None:
     state = create_state(Outer)
     state.data.label = "l"
     state.data.inner.file_name = "f"
@@ -432,7 +432,7 @@ class Counted(BaseModel):
         self.steps = [*self.steps[:-1], step]
 
 
-def test_computed_private_and_excluded_fields_stay_out_of_the_log() -> None:
+def test_computed_private_and_excluded_fields_are_not_stored() -> None:
     state = create_state(Counted(steps=["a"]))
     assert state.data.add("b") == 2
     assert state.data.first == "a"
@@ -454,7 +454,7 @@ class Open(BaseModel):
     goal: str = ""
 
 
-def test_extra_fields_are_keys() -> None:
+def test_extra_fields_of_a_model_are_keys() -> None:
     state = create_state(Open.model_validate({"goal": "g", "more": {"a": [1]}}))
     data: Any = state.data
     data.more["a"].append(2)
@@ -478,7 +478,7 @@ class Closed(BaseModel):
     goal: str = ""
 
 
-def test_a_model_that_forbids_other_fields_is_obeyed() -> None:
+def test_model_that_forbids_extra_fields_is_respected() -> None:
     with StateStore(":memory:") as store:
         state = create_state(Closed, thread_id="t", store=store)
         with pytest.raises(InvalidError, match="more: is no field of the model"):
@@ -503,7 +503,7 @@ class WithFrozen(BaseModel):
     known: set[Frozen] = set()
 
 
-def test_a_frozen_model_is_replaced_as_a_whole() -> None:
+def test_frozen_model_is_replaced_as_a_whole() -> None:
     state = create_state(Frozen(goal="g"))
     with pytest.raises(InvalidError):
         state.data.goal = "h"  # type: ignore[misc]
@@ -520,7 +520,7 @@ class Node(BaseModel):
     child: "Node | None" = None
 
 
-def test_what_an_update_returns_does_not_replace_a_model_that_can_be_changed() -> None:
+def test_return_value_of_an_update_does_not_replace_a_mutable_model() -> None:
     state = create_state(Node(name="a", child=Node(name="b")))
 
     def rename(node: Node) -> Node:
@@ -534,7 +534,7 @@ def test_what_an_update_returns_does_not_replace_a_model_that_can_be_changed() -
     agreed(state)
 
 
-def test_frozen_parts_are_obeyed() -> None:
+def test_frozen_parts_of_a_model_are_respected() -> None:
     state = create_state(WithFrozen)
     with pytest.raises(InvalidError):
         state.data.part.goal = "h"  # type: ignore[misc]
@@ -566,7 +566,7 @@ class Checked(BaseModel):
 
 
 @pytest.mark.parametrize("assigning", [True, False])
-def test_validators_see_every_change(assigning: bool) -> None:
+def test_validators_run_on_every_change(assigning: bool) -> None:
     class Here(Checked):
         model_config = ConfigDict(validate_assignment=assigning)
 
@@ -595,7 +595,7 @@ class Moved(BaseModel):
         return given
 
 
-def test_a_model_may_take_over_what_its_last_version_kept() -> None:
+def test_model_may_convert_data_stored_by_its_previous_version() -> None:
     with StateStore(":memory:") as store:
         create_state({"title": "old"}, thread_id="t", store=store)
         state = create_state(Moved, thread_id="t", store=store)
@@ -616,7 +616,7 @@ class Needs(BaseModel):
         return given
 
 
-def test_validators_see_what_is_kept_beside_the_fields_too() -> None:
+def test_validators_see_stored_keys_outside_the_fields() -> None:
     with StateStore(":memory:") as store:
         create_state({"title": "old"}, thread_id="t", store=store)
         state = create_state(Needs, thread_id="t", store=store)
@@ -650,7 +650,7 @@ class Zoo(BaseModel):
     either: Animal | Bird | None = None
 
 
-def test_unions_keep_what_they_hold() -> None:
+def test_unions_keep_the_type_they_hold() -> None:
     state = create_state(Zoo(either=Bird(name="b")))
     state.data.animals.extend([Dog(), Cat()])
     dog = state.data.animals[0]
@@ -688,7 +688,7 @@ class Many(BaseModel):
     anything: Any = None
 
 
-def test_values_that_json_has_no_word_for_come_back_as_they_were() -> None:
+def test_values_without_a_json_form_read_back_unchanged() -> None:
     state = create_state(Many)
     state.data.cost += 1
     state.data.by_number[2] = [3]
@@ -768,7 +768,7 @@ def test_serializers_of_a_model_are_used() -> None:
         create_state(NoObject)
 
 
-def test_hooks_of_the_program_are_not_told_of_live_models() -> None:
+def test_subclass_hooks_of_the_program_do_not_run_for_live_models() -> None:
     class Quiet(BaseModel):
         made: list[str] = []
 
@@ -790,7 +790,7 @@ class SameNames(BaseModel):
     _owner: list[int] = PrivateAttr(default_factory=list)
 
 
-def test_names_of_a_model_are_its_own() -> None:
+def test_names_of_a_model_are_not_taken_by_live_models() -> None:
     state = create_state(SameNames)
     state.data.change.append(1)
     state.data.plain_class = "q"
@@ -830,7 +830,7 @@ class HasFirm(BaseModel):
     [collections.deque([1]), SecretStr("s"), Loose(), bytearray(b"x"), Box(), lambda: 1, [Box()], {"a": Loose()}],
     ids=lambda it: type(it).__name__,
 )
-def test_a_field_of_any_type_takes_only_what_can_be_kept(value: Any) -> None:
+def test_field_of_any_type_accepts_only_storable_values(value: Any) -> None:
     state = create_state(HasLoose)
     with StateStore(":memory:") as store:
         for change in (
@@ -865,7 +865,7 @@ class HasSecret(BaseModel):
 
 
 @pytest.mark.parametrize("kind", [HasDeque, HasDefaults, HasDataclass, HasSecret])
-def test_types_whose_changes_nobody_would_see_are_refused(kind: type[BaseModel]) -> None:
+def test_types_with_untracked_changes_are_refused(kind: type[BaseModel]) -> None:
     with StateStore(":memory:") as store:
         with pytest.raises(InvalidError, match="use a dict, list, set or pydantic model") as refused:
             create_state(kind, thread_id="t", store=store)
@@ -873,14 +873,14 @@ def test_types_whose_changes_nobody_would_see_are_refused(kind: type[BaseModel])
         assert store.events().events == []
 
 
-def test_values_that_cannot_change_are_taken() -> None:
+def test_immutable_values_are_accepted() -> None:
     state = create_state(HasFirm)
     state.data.firm = Firm(3)
     assert state.raw == {"firm": {"x": 3}}
     agreed(state)
 
 
-def test_a_change_reaches_the_log_in_one_event_of_the_fields_that_changed() -> None:
+def test_change_of_a_model_is_one_event_of_the_changed_fields() -> None:
     state = plan()
     state.data.steps[0].done = True
     assert [it.version for it in state.history("steps")] == [3, 2]
@@ -888,7 +888,7 @@ def test_a_change_reaches_the_log_in_one_event_of_the_fields_that_changed() -> N
     assert [it.version for it in state.history("tags")] == [2]
 
 
-def test_sets_are_written_when_they_change_and_not_when_others_do() -> None:
+def test_sets_are_written_only_when_they_change() -> None:
     words = {f"word {number}" for number in range(200)}
     state = create_state(Plan(tags=words))
     for number in range(20):

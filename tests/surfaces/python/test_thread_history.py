@@ -79,17 +79,17 @@ def echo(name: str) -> Agent:
 # --- begin
 
 
-def test_a_thread_gets_an_id_when_it_is_given_none(history: ThreadHistory, store: StateStore) -> None:
+def test_history_creates_a_thread_id_when_given_none(history: ThreadHistory, store: StateStore) -> None:
     one, two = history.create_thread(), history.create_thread()
     assert one != two
     assert create_state(dict, thread_id=one, store=store).version == 1
 
 
-def test_a_thread_keeps_the_id_that_it_is_given(history: ThreadHistory) -> None:
+def test_history_keeps_a_given_thread_id(history: ThreadHistory) -> None:
     assert history.create_thread("chat-1") == "chat-1"
 
 
-def test_a_thread_that_is_there_is_found(history: ThreadHistory, store: StateStore) -> None:
+def test_history_finds_an_existing_thread(history: ThreadHistory, store: StateStore) -> None:
     history.create_thread("t", data={"user": "ann"})
     history.append_results("t", [result("a")])
     assert history.create_thread("t", data={"user": "bob"}) == "t"
@@ -97,12 +97,12 @@ def test_a_thread_that_is_there_is_found(history: ThreadHistory, store: StateSto
     assert create_state(dict, thread_id="t", store=store).data == {"user": "ann"}
 
 
-def test_a_network_without_a_history_runs_as_ever() -> None:
+def test_network_without_a_history_still_runs() -> None:
     state = Network([echo("a")]).run(UserMessage(id="1", content="hi"))
     assert told(state.results) == ["a: after 0"]
 
 
-def test_a_run_without_a_thread_begins_one(history: ThreadHistory, store: StateStore) -> None:
+def test_run_without_a_thread_starts_one(history: ThreadHistory, store: StateStore) -> None:
     Network([echo("a")], history).run(UserMessage(id="1", content="hi"))
     threads = {it.stream for it in store.events().events}  # type: ignore[attr-defined]
     assert len(threads) == 1
@@ -111,33 +111,33 @@ def test_a_run_without_a_thread_begins_one(history: ThreadHistory, store: StateS
 # --- load
 
 
-def test_what_was_kept_is_loaded_in_its_order(history: ThreadHistory) -> None:
+def test_history_loads_results_in_their_order(history: ThreadHistory) -> None:
     history.create_thread("t")
     history.append_results("t", [result("a"), result("b")])
     history.append_results("t", [result("c")])
     assert told(history.get("t")) == ["writer: a", "writer: b", "writer: c"]
 
 
-def test_a_thread_that_nobody_started_has_no_results(history: ThreadHistory, store: StateStore) -> None:
+def test_thread_that_was_never_started_has_no_results(history: ThreadHistory, store: StateStore) -> None:
     assert history.get("none") == []
     assert store.events().events == []
 
 
-def test_a_run_loads_what_runs_before_it_said(history: ThreadHistory) -> None:
+def test_run_loads_the_results_of_earlier_runs(history: ThreadHistory) -> None:
     network = Network([echo("a")], history)
     network.run(UserMessage(id="1", content="hi"), "t")
     state = network.run(UserMessage(id="2", content="again"), "t")
     assert told(state.results) == ["user: hi", "a: after 0", "a: after 2"]
 
 
-def test_a_client_that_brings_its_results_is_believed(history: ThreadHistory) -> None:
+def test_history_trusts_results_sent_by_the_client(history: ThreadHistory) -> None:
     network = Network([echo("a")], history)
     network.run(UserMessage(id="1", content="hi"), "t")
     state = network.run(UserMessage(id="2", content="x"), "t", create_state(thread_id="t", results=[result("mine")]))
     assert told(state.results) == ["writer: mine", "a: after 1"]
 
 
-def test_results_come_back_with_their_checksums(history: ThreadHistory) -> None:
+def test_history_loads_results_with_their_checksums(history: ThreadHistory) -> None:
     given = [result("a"), result("b")]
     history.append_results("t", given)
     assert [it.checksum for it in history.get("t")] == [it.checksum for it in given]
@@ -149,7 +149,7 @@ def test_results_come_back_with_their_checksums(history: ThreadHistory) -> None:
 # --- save
 
 
-def test_what_the_user_said_is_a_result_of_the_user(history: ThreadHistory) -> None:
+def test_user_message_is_stored_as_a_result_of_the_user(history: ThreadHistory) -> None:
     assert history.append_user_message("t", UserMessage(id="1", content="hi", client_timestamp=AT))
     (found,) = history.get("t")
     assert found.agent_name == "user"
@@ -158,33 +158,33 @@ def test_what_the_user_said_is_a_result_of_the_user(history: ThreadHistory) -> N
     assert found.id == "1"
 
 
-def test_a_user_s_message_is_kept_once(history: ThreadHistory) -> None:
+def test_user_message_is_stored_once(history: ThreadHistory) -> None:
     assert history.append_user_message("t", {"id": "1", "content": "hi"}) is True
     assert history.append_user_message("t", {"id": "1", "content": "hi"}) is False
     assert history.append_user_message("t", {"id": "2", "content": "hi"}) is True
     assert told(history.get("t")) == ["user: hi", "user: hi"]
 
 
-def test_results_are_kept_once(history: ThreadHistory) -> None:
+def test_results_are_stored_once(history: ThreadHistory) -> None:
     assert history.append_results("t", [result("a"), result("a")]) == 1
     assert history.append_results("t", [result("a"), result("b").export()]) == 1
     assert history.append_results("t", []) == 0
     assert told(history.get("t")) == ["writer: a", "writer: b"]
 
 
-def test_an_agent_s_words_are_no_user_s_message(history: ThreadHistory) -> None:
+def test_agent_message_is_not_stored_as_a_user_message(history: ThreadHistory) -> None:
     history.append_user_message("t", {"id": "1", "content": "hi"})
     assert history.append_results("t", [AgentResult(agent_name="writer", id="1"), result("hi")]) == 2
 
 
-def test_results_may_be_saved_as_they_come_or_at_the_end(history: ThreadHistory) -> None:
+def test_results_may_be_saved_one_by_one_or_at_the_end(history: ThreadHistory) -> None:
     """AgentKit saves at the end of a run; who does both, keeps each once."""
     state = Network([echo("a"), echo("b")], history).run(UserMessage(id="1", content="hi"), "t")
     assert history.append_results("t", state.get_results_from(0)) == 0
     assert told(history.get("t")) == ["user: hi", "a: after 0", "b: after 1"]
 
 
-def test_more_than_one_transaction_takes_is_saved(history: ThreadHistory) -> None:
+def test_history_larger_than_one_transaction_is_saved(history: ThreadHistory) -> None:
     assert history.append_results("t", [result(f"{number}") for number in range(1_001)]) == 1_001
     assert len(history.get("t")) == 1_001
 
@@ -192,7 +192,7 @@ def test_more_than_one_transaction_takes_is_saved(history: ThreadHistory) -> Non
 # --- together
 
 
-def test_a_state_and_a_history_see_the_same_thread(history: ThreadHistory, store: StateStore) -> None:
+def test_state_and_history_see_the_same_thread(history: ThreadHistory, store: StateStore) -> None:
     history.append_user_message("t", {"id": "1", "content": "hi"})
     state = create_state(dict, thread_id="t", store=store)
     state.append_result(result("of the state"))
@@ -203,7 +203,7 @@ def test_a_state_and_a_history_see_the_same_thread(history: ThreadHistory, store
     assert told(history.get("t")) == ["user: hi"]
 
 
-def test_a_history_outlives_its_process(tmp_path: Path) -> None:
+def test_history_outlives_its_process(tmp_path: Path) -> None:
     with ThreadHistory(tmp_path / "state.db") as first:
         Network([echo("a")], first).run(UserMessage(id="1", content="hi"), "t")
     with ThreadHistory(tmp_path / "state.db") as second:
@@ -212,7 +212,7 @@ def test_a_history_outlives_its_process(tmp_path: Path) -> None:
         second.get("t")
 
 
-def test_the_history_stands_in_the_log_with_who_wrote_it(store: StateStore) -> None:
+def test_history_is_recorded_in_the_log_with_its_author(store: StateStore) -> None:
     ThreadHistory(store, agent="network").append_results("t", [result("a")])
     ThreadHistory(store).append_results("t", [result("b"), result("c", "other")])
     ThreadHistory(store).append_results("t", [result("d", "other")])
@@ -225,7 +225,7 @@ def test_the_history_stands_in_the_log_with_who_wrote_it(store: StateStore) -> N
 # --- errors
 
 
-def test_a_run_that_fails_keeps_what_was_said_before(history: ThreadHistory) -> None:
+def test_failed_run_keeps_its_earlier_messages(history: ThreadHistory) -> None:
     def fail(state: State[Any]) -> AgentResult:
         raise RuntimeError("the model is gone")
 
@@ -234,7 +234,7 @@ def test_a_run_that_fails_keeps_what_was_said_before(history: ThreadHistory) -> 
     assert told(history.get("t")) == ["user: hi", "a: after 0"]
 
 
-def test_a_history_that_cannot_write_says_so(history: ThreadHistory, store: StateStore) -> None:
+def test_history_that_cannot_write_raises(history: ThreadHistory, store: StateStore) -> None:
     store.close()
     for call in (
         lambda: history.create_thread("t"),
@@ -258,14 +258,14 @@ def test_a_history_that_cannot_write_says_so(history: ThreadHistory, store: Stat
         "hi",
     ],
 )
-def test_what_is_no_message_of_a_user_is_refused(history: ThreadHistory, store: StateStore, bad: Any) -> None:
+def test_invalid_user_message_is_refused(history: ThreadHistory, store: StateStore, bad: Any) -> None:
     with pytest.raises(InvalidError) as refused:
         history.append_user_message("t", bad)
     assert "\n" not in str(refused.value)
     assert store.events().events == []
 
 
-def test_bad_results_are_refused_all_together(history: ThreadHistory, store: StateStore) -> None:
+def test_invalid_results_are_refused_all_together(history: ThreadHistory, store: StateStore) -> None:
     with pytest.raises(InvalidError) as refused:
         history.append_results("t", [result("a"), {"agent_name": "b", "output": [{"type": "image"}]}])
     assert "\n" not in str(refused.value)
@@ -283,18 +283,18 @@ def test_bad_results_are_refused_all_together(history: ThreadHistory, store: Sta
 # --- edges
 
 
-def test_results_with_nothing_in_them_are_kept(history: ThreadHistory) -> None:
+def test_empty_results_are_stored(history: ThreadHistory) -> None:
     assert history.append_results("t", [AgentResult(agent_name="a", created_at=AT)]) == 1
     assert history.get("t") == [AgentResult(agent_name="a", created_at=AT)]
 
 
-def test_threads_know_nothing_of_each_other(history: ThreadHistory) -> None:
+def test_threads_of_a_history_are_independent(history: ThreadHistory) -> None:
     history.append_results("t", [result("a")])
     history.append_results("t/2", [result("a")])
     assert told(history.get("t")) == told(history.get("t/2")) == ["writer: a"]
 
 
-def test_a_thread_may_begin_with_its_first_result(history: ThreadHistory, store: StateStore) -> None:
+def test_thread_may_begin_with_its_first_result(history: ThreadHistory, store: StateStore) -> None:
     history.append_results("t", [result("a")])
     assert create_state(dict, thread_id="t", store=store).version == 2
 
@@ -302,7 +302,7 @@ def test_a_thread_may_begin_with_its_first_result(history: ThreadHistory, store:
 # --- for coroutines
 
 
-def test_the_hooks_for_coroutines_do_the_same(tmp_path: Path) -> None:
+def test_async_history_hooks_behave_like_the_sync_ones(tmp_path: Path) -> None:
     async def run() -> None:
         async with AsyncStateStore(tmp_path / "state.db") as store:
             history = AsyncThreadHistory(store, agent="network")

@@ -61,13 +61,13 @@ def result(**fields: Any) -> AgentResult:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda it: it["type"])
-def test_a_message_comes_back_as_it_was(message: dict[str, Any]) -> None:
+def test_message_reads_back_unchanged(message: dict[str, Any]) -> None:
     read = MESSAGE.validate_python(message)
     assert read.told() == message
     assert message_of(new_message(read).value) == read
 
 
-def test_fields_may_be_spelled_as_in_agentkit() -> None:
+def test_message_fields_may_be_spelled_as_in_agentkit() -> None:
     spelled = {"type": "text", "role": "assistant", "content": "x", "stopReason": "tool"}
     assert MESSAGE.validate_python(spelled) == TextMessage(role="assistant", content="x", stop_reason="tool")
     assert AgentResult(agentName="a", toolCalls=[], createdAt=AT) == AgentResult(agent_name="a", created_at=AT)  # type: ignore[call-arg]
@@ -91,13 +91,13 @@ def test_fields_may_be_spelled_as_in_agentkit() -> None:
         "hi",
     ],
 )
-def test_what_is_no_message_is_refused(message: Any) -> None:
+def test_invalid_message_is_refused(message: Any) -> None:
     with pytest.raises(ValidationError) as refused:
         MESSAGE.validate_python(message)
     assert "input_value" not in str(refused.value)
 
 
-def test_an_export_is_what_is_kept() -> None:
+def test_exported_message_equals_the_stored_one() -> None:
     exported = result(prompt=[], history=[], raw="{}", id="r-1").export()
     assert exported == {
         "agent_name": "coder",
@@ -121,7 +121,7 @@ def test_an_export_is_what_is_kept() -> None:
     }
 
 
-def test_a_result_comes_back_with_the_same_checksum() -> None:
+def test_result_reads_back_with_the_same_checksum() -> None:
     kept = result_of(new_result(result(raw="x")).value)
     assert kept == result()
     assert kept.checksum == result().checksum == new_result(kept).checksum
@@ -137,7 +137,7 @@ def test_a_result_comes_back_with_the_same_checksum() -> None:
         {"output": [TextMessage(role="assistant", content="hi", stop_reason="stop")]},
     ],
 )
-def test_a_result_of_something_else_has_another_checksum(fields: dict[str, Any]) -> None:
+def test_different_result_has_a_different_checksum(fields: dict[str, Any]) -> None:
     assert result(**fields).checksum != result().checksum
 
 
@@ -152,11 +152,11 @@ def test_a_result_of_something_else_has_another_checksum(fields: dict[str, Any])
         {"created_at": AT.replace(tzinfo=None)},
     ],
 )
-def test_what_is_for_tracing_and_the_zone_of_a_time_change_no_checksum(fields: dict[str, Any]) -> None:
+def test_tracing_fields_and_time_zones_do_not_change_the_checksum(fields: dict[str, Any]) -> None:
     assert result(**fields).checksum == result().checksum
 
 
-def test_what_a_user_said_is_known_by_the_id_of_its_message() -> None:
+def test_user_message_is_identified_by_its_id() -> None:
     first = UserMessage(id="m-1", content="hi").result()
     again = UserMessage(id="m-1", content="hi").result()
     assert first.agent_name == "user"
@@ -167,18 +167,18 @@ def test_what_a_user_said_is_known_by_the_id_of_its_message() -> None:
     assert UserMessage(id="m-1", content="hi", client_timestamp=AT).result().created_at == AT
 
 
-def test_the_default_format_is_output_and_then_tool_calls() -> None:
+def test_default_format_is_output_and_then_tool_calls() -> None:
     assert default_format(result()) == [*result().output, *result().tool_calls]
 
 
-def test_content_in_parts_is_kept_in_parts() -> None:
+def test_message_content_in_parts_is_kept_in_parts() -> None:
     said = TextMessage(role="user", content=[TextContent(text="a"), TextContent(text="b")])
     assert message_of(new_message(said).value) == said
     calls = ToolCallMessage(tools=[CALL])
     assert message_of(new_message(calls).value) == calls
 
 
-def test_an_inference_result_is_an_agent_result() -> None:
+def test_inference_result_is_an_agent_result() -> None:
     assert InferenceResult is AgentResult
 
 
@@ -192,7 +192,7 @@ JSON = st.recursive(
 
 
 @given(content=JSON, text=TEXT, at=st.datetimes(timezones=st.just(UTC)))
-def test_whatever_json_a_tool_answers_comes_back(content: Any, text: str, at: datetime) -> None:
+def test_json_answer_of_a_tool_reads_back_unchanged(content: Any, text: str, at: datetime) -> None:
     given = AgentResult(
         agent_name="a",
         output=[TextMessage(role="assistant", content=text)],

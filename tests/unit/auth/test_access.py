@@ -48,7 +48,7 @@ def allowing(*texts: str) -> Grants:
         ("[ab]?", ["[ab]?"], ["a1"]),
     ],
 )
-def test_only_the_star_is_special_in_a_pattern(pattern: str, fits: list[str], does_not: list[str]) -> None:
+def test_star_is_the_only_wildcard_of_a_pattern(pattern: str, fits: list[str], does_not: list[str]) -> None:
     grants = allowing(f"read:{pattern}")
     assert all(grants.allows("read", name) for name in fits)
     assert not any(grants.allows("read", name) for name in does_not)
@@ -57,7 +57,7 @@ def test_only_the_star_is_special_in_a_pattern(pattern: str, fits: list[str], do
 @given(st.text("ab*", min_size=1, max_size=8), st.text("ab", max_size=10))
 @example("a**b", "ab")
 @example("*a*", "a")
-def test_patterns_match_what_they_say(pattern: str, name: str) -> None:
+def test_grant_patterns_match_names(pattern: str, name: str) -> None:
     def matches(pattern: str, name: str) -> bool:
         if not pattern:
             return not name
@@ -68,14 +68,14 @@ def test_patterns_match_what_they_say(pattern: str, name: str) -> None:
     assert allowing(f"read:{pattern}").allows("read", name) is matches(pattern, name)
 
 
-def test_a_pattern_full_of_stars_takes_no_time() -> None:
+def test_pattern_of_many_stars_matches_in_linear_time() -> None:
     grants = allowing("read:" + "a*" * 250 + "b")
     began = time.perf_counter()
     assert not grants.allows("read", "a" * 512)
     assert time.perf_counter() - began < 1.0
 
 
-def test_write_includes_read_and_admin_everything_and_claim_nothing_else() -> None:
+def test_write_includes_read_and_admin_includes_everything() -> None:
     told = {scope: {it for it in token.SCOPES if allowing(f"{scope}:*").allows(it, "*")} for scope in token.SCOPES}
     reads, writes = {"read-values", "read-claims", "read-threads"}, {"write-values", "write-threads"}
     assert told == {
@@ -92,13 +92,13 @@ def test_write_includes_read_and_admin_everything_and_claim_nothing_else() -> No
     }
 
 
-def test_what_is_needed_is_named() -> None:
+def test_refusal_names_the_missing_grant() -> None:
     with pytest.raises(DeniedError, match="write:build-1") as denied:
         allowing("read:*").require("write", "build-1")
     assert (denied.value.needed, denied.value.code) == ("write:build-1", "denied")
 
 
-def test_events_are_seen_by_what_their_stream_is_about() -> None:
+def test_events_are_visible_by_grants_on_their_stream() -> None:
     streams = ("record:a%20b/k", "record:c/k", "claim:src/x.py", "claim:doc", "agent:ann", "token:ci", "other:x")
 
     def seen(*texts: str) -> list[str]:
@@ -112,7 +112,7 @@ def test_events_are_seen_by_what_their_stream_is_about() -> None:
     assert [stream for stream in streams if EVERYTHING.sees(stream)] == list(streams[:6])
 
 
-def test_events_of_values_claims_and_threads_are_seen_by_grants_of_their_kind() -> None:
+def test_events_of_values_claims_and_threads_need_grants_of_their_kind() -> None:
     streams = ("record:docs-a/k", "claim:docs-a", "thread:docs-a", "agent:ann")
 
     def seen(text: str) -> list[str]:
@@ -125,7 +125,7 @@ def test_events_of_values_claims_and_threads_are_seen_by_grants_of_their_kind() 
     assert seen("metrics:*") == []
 
 
-def test_old_grants_of_names_that_begin_like_a_kind_keep_their_meaning() -> None:
+def test_old_grants_for_names_that_begin_like_a_kind_keep_their_meaning() -> None:
     grants = allowing("read:values:docs-*", "write:threads:x")
     assert grants.allows("read-values", "values:docs-a")
     assert grants.allows("read-claims", "values:docs-a")
@@ -134,7 +134,7 @@ def test_old_grants_of_names_that_begin_like_a_kind_keep_their_meaning() -> None
     assert not grants.allows("write-threads", "x")
 
 
-def test_old_grants_with_a_comma_before_a_new_scope_can_still_be_read() -> None:
+def test_old_grants_with_a_comma_before_a_new_scope_are_still_read() -> None:
     assert allowing("read:a,metrics:b").allows("read-values", "a,metrics:b")
     with pytest.raises(InvalidError, match="is one grant"):
         checked(lambda: IssueToken(name="ci", hash="0" * 64, allow=("read:a,metrics:b",), by="ann"))
@@ -154,7 +154,7 @@ def test_old_grants_with_a_comma_before_a_new_scope_can_still_be_read() -> None:
         ["read:*"] * 65 + [f"read:{n}" for n in range(65)],
     ],
 )
-def test_what_is_no_grant_is_refused(texts: list[str]) -> None:
+def test_invalid_grant_is_refused(texts: list[str]) -> None:
     with pytest.raises(InvalidError, match=r"^allow: "):
         Grants.parse(texts)
 
@@ -274,7 +274,7 @@ def test_each_call_is_open_to_wide_grants_and_closed_to_grants_of_other_kinds(
         call(within(engine, *(f"{scope}:{it}" for scope in others for it in names)))
 
 
-def test_where_a_resource_was_moved_is_told_to_those_who_may_see_it_there(engine: Engine) -> None:
+def test_target_of_a_moved_resource_is_shown_to_callers_who_may_see_it(engine: Engine) -> None:
     engine.claim(engine.requests.claim("src/a.py", "ann"), engine.caller)
     engine.write(engine.requests.release("src/a.py", "ann", outcome="moved", moved_to="hidden/a.py"), engine.caller)
     some, all_ = within(engine, "claim:src/*"), within(engine, "claim:src/*", "read:hidden/*")
@@ -284,12 +284,12 @@ def test_where_a_resource_was_moved_is_told_to_those_who_may_see_it_there(engine
     assert engine.read(all_.status("src/a.py")).body()["moved_to"] == "hidden/b.py"
 
 
-def test_no_call_is_left_out() -> None:
+def test_every_call_has_a_grants_test() -> None:
     calls = {name for name, _ in inspect.getmembers(Requests, inspect.isfunction) if not name.startswith("_")}
     assert calls | {"steady"} == {name for name, _, _ in NEEDS} | FREE.keys()
 
 
-def test_a_bad_argument_is_told_before_what_is_denied(engine: Engine) -> None:
+def test_bad_argument_is_reported_before_a_missing_grant(engine: Engine) -> None:
     calls = within(engine, "read:x")
     for call in (
         lambda: calls.set("n", "k", 1, "", None),
@@ -311,7 +311,7 @@ def test_a_bad_argument_is_told_before_what_is_denied(engine: Engine) -> None:
             call()
 
 
-def test_a_name_is_judged_as_it_is_stored_however_it_is_spelled(engine: Engine) -> None:
+def test_grant_is_checked_against_the_normalised_name(engine: Engine) -> None:
     calls = within(engine, "read:cafe*", "claim:src/*")
     calls.get("cafe", "k")
     with pytest.raises(DeniedError):
@@ -337,7 +337,7 @@ def test_namespaces_that_may_not_be_read_are_not_listed(engine: Engine) -> None:
     assert ([it.namespace for it in rest.namespaces], rest.next_after) == (["c-2"], None)
 
 
-def test_threads_that_may_not_be_read_are_neither_listed_nor_told_as_parents(engine: Engine) -> None:
+def test_unreadable_threads_are_neither_listed_nor_named_as_parents(engine: Engine) -> None:
     for number, name in enumerate(("a-1", "a-2", "b", "c-1", "c-2")):
         parent = "b" if number > 2 else None
         engine.write(engine.requests.thread_start("ann", name, parent=parent), NOBODY)
@@ -353,7 +353,7 @@ def test_threads_that_may_not_be_read_are_neither_listed_nor_told_as_parents(eng
     assert [it.parent for it in engine.read(all_.threads()).threads] == [None, None, None, "b", "b"]
 
 
-def test_claims_that_may_not_be_seen_are_on_no_board(engine: Engine) -> None:
+def test_invisible_claims_are_on_no_board(engine: Engine) -> None:
     for number in range(30):
         for name in ("src", "doc"):
             engine.claim(engine.requests.claim(f"{name}/{number:02}", f"{name}-agent"), engine.caller)
@@ -365,7 +365,7 @@ def test_claims_that_may_not_be_seen_are_on_no_board(engine: Engine) -> None:
     assert [it.agent for it in first.agents] == ["src-agent"]
 
 
-def test_other_workspaces_show_only_what_may_be_seen(tmp_path: Path) -> None:
+def test_other_workspaces_show_only_what_the_caller_may_see(tmp_path: Path) -> None:
     from holdlog.adapters.operating_system.workspaces import find_workspaces
 
     for name in ("one", "two"):
@@ -394,7 +394,7 @@ def verified(verifier: Verifier, text: str) -> str | None:
     return principal and principal.name
 
 
-def test_who_shows_the_token_is_its_principal_with_its_grants(engine: Engine) -> None:
+def test_token_identifies_its_principal_with_its_grants(engine: Engine) -> None:
     text = issue(engine, "ci", "write:build-*", "read:*", space="team", lifetime_seconds=60)
     principal = asyncio.run(Verifier(engine).verify(text))
     assert principal is not None
@@ -404,7 +404,7 @@ def test_who_shows_the_token_is_its_principal_with_its_grants(engine: Engine) ->
     assert 0 < principal.expires_at - engine.requests.now() <= 60_000_000
 
 
-def test_the_text_of_a_token_names_it_and_cannot_be_guessed() -> None:
+def test_token_text_contains_its_name_and_cannot_be_guessed() -> None:
     made = fresh("ci-1")
     assert made.text.startswith("holdlog_ci-1_")
     assert len(made.text.removeprefix("holdlog_ci-1_")) == 43
@@ -412,7 +412,7 @@ def test_the_text_of_a_token_names_it_and_cannot_be_guessed() -> None:
     assert made.text not in made.hash
 
 
-def test_nobody_else_gets_in(engine: Engine) -> None:
+def test_unknown_tokens_are_rejected(engine: Engine) -> None:
     text = issue(engine)
     verifier = Verifier(engine)
     wrong = text[:-1] + ("A" if text[-1] != "A" else "B")
@@ -431,7 +431,7 @@ def test_nobody_else_gets_in(engine: Engine) -> None:
     assert verified(verifier, text) == "token:ci"
 
 
-def test_a_revoked_token_is_out_at_once(engine: Engine) -> None:
+def test_revoked_token_is_rejected_at_once(engine: Engine) -> None:
     text = issue(engine)
     verifier = Verifier(engine)
     assert verified(verifier, text) == "token:ci"
@@ -441,7 +441,7 @@ def test_a_revoked_token_is_out_at_once(engine: Engine) -> None:
     assert (verified(verifier, text), verified(verifier, again)) == (None, "token:ci")
 
 
-def test_another_process_revoking_is_noticed_within_about_a_second(tmp_path: Path) -> None:
+def test_token_revoked_by_another_process_is_rejected_within_about_a_second(tmp_path: Path) -> None:
     with closing(open_holdlog(tmp_path / "s.db")) as here, closing(open_holdlog(tmp_path / "s.db")) as there:
         text = issue(there)
         verifier = Verifier(here)
@@ -452,7 +452,7 @@ def test_another_process_revoking_is_noticed_within_about_a_second(tmp_path: Pat
         assert time.monotonic() - began < 5.0, "1.0 s, and what the machine is late"
 
 
-def test_both_secrets_count_while_they_overlap(engine: Engine) -> None:
+def test_both_secrets_of_a_rotated_token_are_accepted_during_the_overlap(engine: Engine) -> None:
     old = issue(engine)
     verifier = Verifier(engine)
     assert verified(verifier, old) == "token:ci"
@@ -464,7 +464,7 @@ def test_both_secrets_count_while_they_overlap(engine: Engine) -> None:
     assert [verified(verifier, it) for it in (old, new.text, newest.text)] == [None, None, "token:ci"]
 
 
-def test_a_token_ends_to_the_moment_though_it_was_remembered(engine: Engine) -> None:
+def test_cached_token_expires_at_its_exact_time(engine: Engine) -> None:
     now = engine.requests.now
     short = issue(engine, "short", lifetime_seconds=0.4)
     old = issue(engine, "rotated")
@@ -480,7 +480,7 @@ def test_a_token_ends_to_the_moment_though_it_was_remembered(engine: Engine) -> 
     assert [verified(verifier, it) for it in (short, old)] == [None, None]
 
 
-def test_a_store_that_ever_had_a_token_asks_for_one(engine: Engine) -> None:
+def test_store_that_ever_had_a_token_requires_one(engine: Engine) -> None:
     verifier = Verifier(engine)
     assert (verifier.offers_any(), verifier.is_asked_for()) == (False, False)
     issue(engine)
@@ -490,7 +490,7 @@ def test_a_store_that_ever_had_a_token_asks_for_one(engine: Engine) -> None:
     assert Verifier(engine, static="s" * 20).offers_any()
 
 
-def test_what_is_remembered_is_bounded(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_cache_is_bounded(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdlog.adapters.runtime.verifier.MOST_REMEMBERED", 3)
     texts = [issue(engine, f"t{number}") for number in range(8)]
     verifier = Verifier(engine)
@@ -516,7 +516,7 @@ def file_with(folder: Path, text: str, mode: int = 0o600) -> Path:
     return path
 
 
-def test_the_static_token_lets_in_whoever_shows_it(engine: Engine) -> None:
+def test_static_token_authenticates_its_bearer(engine: Engine) -> None:
     verifier = Verifier(engine, static=GOOD)
     principal = asyncio.run(verifier.verify(GOOD))
     assert principal is not None
@@ -524,7 +524,7 @@ def test_the_static_token_lets_in_whoever_shows_it(engine: Engine) -> None:
     assert verified(verifier, GOOD[:-1]) is None
 
 
-def test_it_stands_in_the_environment_or_in_a_file(tmp_path: Path) -> None:
+def test_static_token_comes_from_the_environment_or_a_file(tmp_path: Path) -> None:
     path = file_with(tmp_path, GOOD + "\n")
     assert told_of({}) == (None, [])
     assert told_of({"HOLDLOG_AUTH_TOKEN": GOOD}) == (GOOD, [])
@@ -533,7 +533,7 @@ def test_it_stands_in_the_environment_or_in_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n", " \t\n", "\u00a0"])
-def test_an_empty_one_is_an_error_and_never_no_token(tmp_path: Path, text: str) -> None:
+def test_empty_static_token_is_an_error_and_never_means_no_token(tmp_path: Path, text: str) -> None:
     path = file_with(tmp_path, text)
     for environ, file in (
         ({"HOLDLOG_AUTH_TOKEN": text}, None),
@@ -549,13 +549,13 @@ def test_an_empty_one_is_an_error_and_never_no_token(tmp_path: Path, text: str) 
 @pytest.mark.parametrize(
     "text", [f" {GOOD}", f"{GOOD} ", "two words " + GOOD, f"{GOOD}ä", f"{GOOD}\nmore", f"{GOOD}\t"]
 )
-def test_what_no_header_can_carry_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
+def test_static_token_that_no_header_can_carry_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
     with pytest.raises(InvalidError) as refused:
         told_of({}, file_with(tmp_path, text))
     assert GOOD not in str(refused.value)
 
 
-def test_two_places_for_it_are_one_too_many(tmp_path: Path) -> None:
+def test_static_token_from_two_places_is_refused(tmp_path: Path) -> None:
     path = file_with(tmp_path, GOOD)
     for environ, file in (
         ({"HOLDLOG_AUTH_TOKEN": GOOD}, path),
@@ -566,12 +566,12 @@ def test_two_places_for_it_are_one_too_many(tmp_path: Path) -> None:
             told_of(environ, file)
 
 
-def test_a_missing_file_is_told_in_one_line(tmp_path: Path) -> None:
+def test_missing_token_file_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match=r"--auth-token-file: .* cannot be read"):
         told_of({}, tmp_path / "none")
 
 
-def test_a_file_that_others_can_read_and_a_short_token_are_told(tmp_path: Path) -> None:
+def test_readable_token_file_and_short_static_token_are_reported(tmp_path: Path) -> None:
     text, lines = told_of({}, file_with(tmp_path, "short", mode=0o644))
     assert text == "short"
     assert len(lines) == 2

@@ -110,7 +110,7 @@ def signed_with_the_public_key_as_a_secret() -> str:
     return f"{head}.{base64.urlsafe_b64encode(tag).rstrip(b'=').decode()}"
 
 
-async def test_the_subject_is_the_principal_with_the_grants_of_its_scopes(verifier: Verifier) -> None:
+async def test_jwt_subject_is_the_principal_with_the_grants_of_its_scopes(verifier: Verifier) -> None:
     text = signed(scope="openid holdlog:read:* holdlog:write:build-* profile", sub="auth0|ann", exp=2_000_000_000)
     principal = await verifier.verify(text)
     assert principal is not None
@@ -119,7 +119,7 @@ async def test_the_subject_is_the_principal_with_the_grants_of_its_scopes(verifi
     assert principal.expires_at == 2_000_000_000_000_000
 
 
-async def test_grants_may_stand_in_a_claim_of_their_own(verifier: Verifier) -> None:
+async def test_grants_may_come_from_a_configured_jwt_claim(verifier: Verifier) -> None:
     for claim in (["read:a b", "claim:src/*"], "read:a claim:src/*"):
         principal = await verifier.verify(signed(holdlog=claim, scp=["holdlog:read:x", "other"]))
         assert principal is not None
@@ -127,7 +127,7 @@ async def test_grants_may_stand_in_a_claim_of_their_own(verifier: Verifier) -> N
         assert principal.grants == Grants.parse(["read:x", first, "claim:src/*"])
 
 
-async def test_what_is_no_grant_allows_nothing(verifier: Verifier) -> None:
+async def test_invalid_grants_of_a_jwt_allow_nothing(verifier: Verifier) -> None:
     for claims in ({}, {"scope": "read:* holdlog: holdlog:see:*"}, {"holdlog": {"read": "*"}}, {"holdlog": [7, "x"]}):
         principal = await verifier.verify(signed(**claims))
         assert principal is not None
@@ -135,7 +135,7 @@ async def test_what_is_no_grant_allows_nothing(verifier: Verifier) -> None:
         assert not principal.grants.sees("agent:ann")
 
 
-async def test_a_space_may_stand_in_a_claim(verifier: Verifier) -> None:
+async def test_space_may_come_from_a_jwt_claim(verifier: Verifier) -> None:
     principal = await verifier.verify(signed(holdlog_space="team-1"))
     assert principal is not None
     assert principal.space == "team-1"
@@ -172,15 +172,15 @@ async def test_a_space_may_stand_in_a_claim(verifier: Verifier) -> None:
     ],
     ids=repr,
 )
-async def test_a_token_that_says_the_wrong_thing_is_nobodys(verifier: Verifier, claims: dict[str, Any]) -> None:
+async def test_jwt_with_wrong_claims_is_rejected(verifier: Verifier, claims: dict[str, Any]) -> None:
     assert await verifier.verify(signed(**claims)) is None
 
 
-async def test_one_of_several_audiences_may_be_ours(verifier: Verifier) -> None:
+async def test_one_of_several_jwt_audiences_may_match(verifier: Verifier) -> None:
     assert await verifier.verify(signed(aud=["other", AUDIENCE])) is not None
 
 
-async def test_a_token_that_is_not_signed_by_the_provider_is_nobodys(verifier: Verifier) -> None:
+async def test_jwt_not_signed_by_the_provider_is_rejected(verifier: Verifier) -> None:
     whole = signed()
     head, body, tag = whole.split(".")
     tampered = f"{head}.{encoded({'sub': 'root', 'iss': ISSUER, 'aud': AUDIENCE, 'exp': 2_000_000_000})}.{tag}"
@@ -203,7 +203,7 @@ async def test_a_token_that_is_not_signed_by_the_provider_is_nobodys(verifier: V
     assert await verifier.verify(whole) is not None
 
 
-async def test_an_unknown_key_does_not_make_us_ask_again_and_again(verifier: Verifier, provider: Provider) -> None:
+async def test_unknown_key_does_not_cause_repeated_key_requests(verifier: Verifier, provider: Provider) -> None:
     assert await verifier.verify(signed()) is not None
     for number in range(20):
         assert await verifier.verify(signed(header={"kid": f"other-{number}"})) is None
@@ -214,7 +214,7 @@ async def test_an_unknown_key_does_not_make_us_ask_again_and_again(verifier: Ver
     ("status", "body"),
     [(500, "{}"), (200, "no JSON"), (200, "[]"), (404, ""), (200, "[" * 100_000), (200, '{"keys": 1}')],
 )
-async def test_a_provider_that_fails_is_unavailable_and_not_a_wrong_token(
+async def test_failing_provider_means_unavailable_and_not_a_wrong_token(
     verifier: Verifier, provider: Provider, status: int, body: str
 ) -> None:
     provider.status, provider.body = status, body
@@ -224,7 +224,7 @@ async def test_a_provider_that_fails_is_unavailable_and_not_a_wrong_token(
     assert provider.asked == 1
 
 
-async def test_a_provider_that_never_comes_to_an_end_is_waited_for_no_longer_than_told(
+async def test_slow_provider_is_waited_for_within_the_time_limit(
     verifier: Verifier, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdlog.adapters.auth.jwt.FETCH_SECONDS", 0.2)
@@ -235,7 +235,7 @@ async def test_a_provider_that_never_comes_to_an_end_is_waited_for_no_longer_tha
     provider.drips = False
 
 
-async def test_a_provider_that_is_back_is_asked_again(
+async def test_recovered_provider_is_asked_again(
     provider: Provider, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdlog.adapters.auth.jwt.REFRESH_SECONDS", 0.0)
@@ -247,7 +247,7 @@ async def test_a_provider_that_is_back_is_asked_again(
     assert await verifier.verify(signed()) is not None
 
 
-async def test_a_jwt_ends_to_the_moment_though_it_was_remembered(verifier: Verifier) -> None:
+async def test_cached_jwt_expires_at_its_exact_time(verifier: Verifier) -> None:
     text = signed(exp=time.time() + 1)
     assert await verifier.verify(text) is not None
     deadline = time.monotonic() + 30
@@ -256,7 +256,7 @@ async def test_a_jwt_ends_to_the_moment_though_it_was_remembered(verifier: Verif
     assert await verifier.verify(text) is None
 
 
-async def test_without_jwt_options_no_jwt_lets_anybody_in(engine: Engine, provider: Provider) -> None:
+async def test_jwt_is_rejected_without_jwt_options(engine: Engine, provider: Provider) -> None:
     assert await Verifier(engine).verify(signed()) is None
     assert provider.asked == 0
 
@@ -275,7 +275,7 @@ async def test_without_jwt_options_no_jwt_lets_anybody_in(engine: Engine, provid
         (JwtOptions(ISSUER, AUDIENCE, "https://x/keys", "none"), "--jwt-algorithm"),
     ],
 )
-def test_options_that_cannot_be_right_are_told_in_one_line(options: JwtOptions, named: str) -> None:
+def test_invalid_jwt_options_are_reported_in_one_line(options: JwtOptions, named: str) -> None:
     with pytest.raises(InvalidError) as refused:
         JwtBearers(options)
     assert str(refused.value).startswith(f"{named}: ")

@@ -65,7 +65,7 @@ FILES = [
 
 @pytest.mark.parametrize(("character", "called"), REFUSED.items(), ids=[ascii(it) for it in REFUSED])
 @pytest.mark.parametrize("spelled", ["ann{}", "{}ann", "a{}nn", "{}"])
-def test_a_refusal_names_the_character(character: str, called: str, spelled: str) -> None:
+def test_refusal_of_a_name_names_the_character(character: str, called: str, spelled: str) -> None:
     text = spelled.format(character)
     for rule in (allowed_agent_name, claimable):
         with pytest.raises(ValueError, match=r"^must not contain ") as refused:
@@ -111,7 +111,7 @@ def test_every_command_refuses_an_agent_that_looks_like_another(text: str) -> No
 
 
 @pytest.mark.parametrize("text", ["a\u3164.py", "src/*.py", "custom:merge"])
-def test_a_new_claim_is_refused_under_a_name_that_an_old_one_may_have(text: str) -> None:
+def test_new_claim_is_refused_under_a_name_that_an_old_one_may_have(text: str) -> None:
     for make in (
         lambda: AcquireClaim(resource=text, agent="ann"),
         lambda: AcquireClaim(resource="a", agent="ann", also=(text,)),
@@ -136,7 +136,7 @@ def test_stored_names_that_break_the_rules_load_and_are_released(text: str) -> N
 @example("e\u0301\u0323")
 @example("\u212b")
 @example("\u1100\u1161\u11a8")
-def test_an_accepted_agent_is_its_own_name(text: str) -> None:
+def test_accepted_agent_name_is_already_normalised(text: str) -> None:
     try:
         accepted = allowed_agent_name(text)
     except ValueError:
@@ -147,7 +147,7 @@ def test_an_accepted_agent_is_its_own_name(text: str) -> None:
 
 
 @given(st.text(), st.sampled_from(["", "src/", "custom://", "file://web/", "./", "a\\"]))
-def test_an_accepted_resource_is_its_own_name(text: str, start: str) -> None:
+def test_accepted_resource_name_is_already_normalised(text: str, start: str) -> None:
     try:
         accepted = claimable(start + text)
     except ValueError:
@@ -160,13 +160,13 @@ letters = st.sampled_from("aZéабвαβאب漢あア한\u0301\u0e31\u094d1-_")
 
 
 @given(st.text(letters, min_size=1, max_size=6), st.sampled_from([str.upper, str.lower, str.casefold, str.title]))
-def test_another_case_of_an_accepted_name_is_accepted(text: str, case: object) -> None:
+def test_other_case_of_an_accepted_name_is_accepted(text: str, case: object) -> None:
     assert callable(case)
     allowed_agent_name(case(allowed_agent_name(text)))
 
 
 @given(st.text(), st.text())
-def test_two_accepted_names_that_differ_differ_in_something_visible(one: str, other: str) -> None:
+def test_two_accepted_names_that_differ_differ_visibly(one: str, other: str) -> None:
     """Whatever Unicode calls ignorable or blank is in neither of them."""
     for text in (one, other):
         try:
@@ -192,7 +192,7 @@ def test_two_accepted_names_that_differ_differ_in_something_visible(one: str, ot
         "file://web/\u0430nn.py",
     ],
 )
-def test_a_word_of_several_scripts_is_mixed(text: str) -> None:
+def test_word_of_several_scripts_is_mixed(text: str) -> None:
     assert mixed_scripts(text)
 
 
@@ -204,5 +204,5 @@ def test_a_word_of_several_scripts_is_mixed(text: str) -> None:
         *("नमस्ते", "สมชาย", "🚀ann", "µm", "e\u0301", "ﾊﾝｶｸ", "ａｎｎ", "Отчёт Q3.docx", "№1", "x²"),
     ],
 )
-def test_a_word_of_one_script_or_of_those_written_together_is_not_mixed(text: str) -> None:
+def test_words_of_one_script_or_of_usually_combined_ones_are_not_mixed(text: str) -> None:
     assert not mixed_scripts(text)

@@ -8,7 +8,7 @@ from holdlog.domain.claims.resource import canonical, claimable
 @pytest.mark.parametrize(
     "text", ["src/*.py", "src/**", "*", "a?.py", "src/**/", "file://web/*.py", "./src/*.py", "src\\*.py", "/abs/*.py"]
 )
-def test_a_pattern_is_refused_with_the_folder_and_also_instead(text: str) -> None:
+def test_pattern_is_refused_with_the_folder_and_also_instead(text: str) -> None:
     with pytest.raises(ValueError, match=r"\* or \?") as refused:
         claimable(text)
     assert "src/" in str(refused.value)
@@ -30,7 +30,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("text", [*MALFORMED, "custom: x", "./custom:merge"])
-def test_a_malformed_custom_name_is_refused_with_the_right_form(text: str) -> None:
+def test_malformed_custom_name_is_refused_with_the_right_form(text: str) -> None:
     with pytest.raises(ValueError, match=r"custom://merge$"):
         claimable(text)
 
@@ -49,5 +49,5 @@ FILES = [
 @pytest.mark.parametrize(
     "text", [*FILES, "custom://*.py", "custom://a?", "custom://a//../b", "custom", "a, b.py", "db"]
 )
-def test_other_names_are_accepted(text: str) -> None:
+def test_names_without_patterns_are_accepted(text: str) -> None:
     assert claimable(text) == canonical(text) == text

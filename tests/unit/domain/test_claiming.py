@@ -29,13 +29,13 @@ from tests.support.boards import (
 # --- one holder
 
 
-def test_what_nobody_holds_is_granted() -> None:
+def test_free_resource_is_granted() -> None:
     taken = board().when(take("a.py", by="ann")).then(granted("a.py", to="ann")).taken
     assert (taken.resource, taken.version, taken.already, taken.past) == ("a.py", 1, False, None)
     assert taken.expires_in == LEASE
 
 
-def test_what_another_holds_is_refused_with_all_that_is_known() -> None:
+def test_held_resource_is_refused_with_all_that_is_known() -> None:
     hold = board(held("a.py", by="ann", note="nearly done")).when(take("a.py", by="bob")).refused(BusyError).hold
     assert (hold.resource, hold.held_by, hold.claimed_at, hold.version) == ("a.py", "ann", START, 1)
     assert (hold.expires_in, hold.idle, hold.servers) == (LEASE, 0, ("server of here",))
@@ -43,20 +43,20 @@ def test_what_another_holds_is_refused_with_all_that_is_known() -> None:
     assert (hold.same_name, hold.in_line, hold.shared_by_asker) == (False, False, False)
 
 
-def test_how_long_it_lasts_and_how_long_its_holder_was_silent_is_told() -> None:
+def test_refusal_shows_the_remaining_lease_and_the_silence_of_the_holder() -> None:
     later = board(held("a.py", by="ann")).after(100)
     hold = later.when(take("a.py", by="bob")).refused(BusyError).hold
     assert (hold.expires_in, hold.idle) == (200 * SECOND, 100 * SECOND)
 
 
-def test_claiming_what_one_holds_changes_nothing_and_renews() -> None:
+def test_reclaiming_a_held_resource_only_renews_it() -> None:
     again = board(held("a.py", by="ann")).after(100).when(take("a.py", by="ann")).then()
     assert (again.taken.already, again.taken.version, again.taken.previous_session_ended_at) == (True, 1, None)
     assert again.taken.expires_in == LEASE
     assert again.lease("a.py", of="ann").deadline == again.now + LEASE
 
 
-def test_a_length_that_was_chosen_once_stays_until_another_is_chosen() -> None:
+def test_chosen_lease_duration_is_kept_until_another_is_chosen() -> None:
     chosen = board().when(take("a.py", by="ann", lease=7 * SECOND, explicit=True))
     assert chosen.taken.expires_in == 7 * SECOND
     again = chosen.when(take("a.py", by="ann"))
@@ -64,25 +64,25 @@ def test_a_length_that_was_chosen_once_stays_until_another_is_chosen() -> None:
     assert again.when(take("a.py", by="ann", lease=9 * SECOND, explicit=True)).taken.expires_in == 9 * SECOND
 
 
-def test_a_note_is_for_the_others_and_stays_until_the_next() -> None:
+def test_note_of_a_claim_is_kept_until_the_next_one() -> None:
     noted = board().when(take("a.py", by="ann", note="one hour")).when(take("a.py", by="ann"))
     assert noted.when(take("a.py", by="bob")).refused(BusyError).hold.note == "one hour"
     renewed = noted.when(take("a.py", by="ann", note="ten more minutes"))
     assert renewed.when(take("a.py", by="bob")).refused(BusyError).hold.note == "ten more minutes"
 
 
-def test_names_are_compared_letter_by_letter() -> None:
+def test_resource_names_are_compared_character_by_character() -> None:
     for other in ("anna", "Ann", "an"):
         board(held("a.py", by="ann")).when(take("a.py", by=other)).refused(BusyError)
 
 
-def test_what_is_due_counts_as_free_before_anybody_notices() -> None:
+def test_due_lease_counts_as_free_before_its_expiry_is_recorded() -> None:
     scene = board(held("a.py", by="ann", deadline=START))
     assert scene.holders("a.py") == []
     scene.when(take("a.py", by="bob")).then(granted("a.py", to="bob"))
 
 
-def test_the_cap_counts_what_is_held_and_what_is_asked_for() -> None:
+def test_claim_limit_counts_held_and_requested_resources() -> None:
     scene = board(held("a.py", by="ann"), held("b.py", by="ann"))
     refusal = scene.when(take("c.py", by="ann", most=2)).refused(InvalidError)
     assert str(refusal).startswith(
@@ -100,7 +100,7 @@ def test_the_cap_counts_what_is_held_and_what_is_asked_for() -> None:
     scene.when(take("c.py", by="bob@there", most=1)).then(granted("c.py", to="bob@there"))
 
 
-def test_a_call_names_a_hundred_resources_at_most() -> None:
+def test_call_names_at_most_a_hundred_resources() -> None:
     many = tuple(f"r{number}" for number in range(MAX_RESOURCES))
     assert len(take("a.py", by="ann", also=many[1:])[0].also) == 99
     for field in ("also", "alternatives"):
@@ -113,12 +113,12 @@ def test_a_call_names_a_hundred_resources_at_most() -> None:
 # --- sessions
 
 
-def test_the_same_name_in_another_live_session_is_another_agent() -> None:
+def test_namesake_in_another_live_session_is_another_agent() -> None:
     hold = board(held("a.py", by="ann")).when(take("a.py", by="ann@there")).refused(BusyError).hold
     assert (hold.held_by, hold.same_name) == ("ann", True)
 
 
-def test_a_claim_of_an_ended_session_is_resumed_by_a_claim_of_that_resource() -> None:
+def test_claim_of_an_ended_session_is_resumed_by_claiming_that_resource() -> None:
     scene = board(held("a.py", by="ann@gone")).when(take("a.py", by="ann@there"))
     scene.then(resumed("a.py", by="ann@there", former="ann@gone"))
     assert (scene.taken.already, scene.taken.previous_session_ended_at, scene.taken.version) == (False, START, 2)
@@ -128,28 +128,28 @@ def test_a_claim_of_an_ended_session_is_resumed_by_a_claim_of_that_resource() ->
     scene.when(take("a.py", by="ann@gone")).refused(BusyError)
 
 
-def test_the_same_session_returns_to_its_claim_without_an_event() -> None:
+def test_session_returns_to_its_claim_without_an_event() -> None:
     back = board(held("a.py", by="ann@gone")).when(take("a.py", by="ann@gone")).then()
     assert (back.taken.already, back.taken.previous_session_ended_at, back.losses) == (True, None, [])
 
 
-def test_a_resumed_claim_brings_no_other_claim_back() -> None:
+def test_resumed_claim_restores_no_other_claim() -> None:
     scene = board(held("a.py", by="ann@gone"), held("b.py", by="ann@gone")).when(take("a.py", by="ann@there"))
     assert [it.session for it in scene.leases.values()] == ["gone", "there"]
     scene.when(release(None, by="ann@there")).then(released("a.py", by="ann", grant=2))
 
 
-def test_a_claim_of_an_unrelated_file_brings_nothing_back() -> None:
+def test_claim_of_an_unrelated_file_restores_nothing() -> None:
     scene = board(held("a.py", by="ann@gone")).when(take("b.py", by="ann@there"))
     assert scene.lease("a.py", of="ann").session == "gone"
 
 
-def test_what_covers_a_file_is_not_resumed_by_claiming_the_file() -> None:
+def test_covering_claim_is_not_resumed_by_claiming_a_file_in_it() -> None:
     hold = board(held("src/", by="ann@gone")).when(take("src/a.py", by="ann@there")).refused(BusyError).hold
     assert (hold.former, hold.covered_by) == (True, "src/")
 
 
-def test_a_waiter_resumes_what_its_ended_namesake_leaves() -> None:
+def test_waiter_resumes_what_its_ended_namesake_leaves() -> None:
     scene = board(held("a", by="ann@there"), waits("a", by="ann")).after_the_end_of("there")
     scene.then(resumed("a", by="ann", former="ann@there", ticket=2))
     assert scene.when(take("a", by="ann")).taken.previous_session_ended_at == START
@@ -166,7 +166,7 @@ def test_two_shares_of_ended_sessions_become_one_exclusive_claim() -> None:
     assert len(shared.then(resumed("a", by="ann", former="ann@gone", mode="shared")).holders("a")) == 2
 
 
-def test_an_ended_session_may_be_released_and_used_as_a_guard_by_its_name() -> None:
+def test_claim_of_an_ended_session_may_be_released_and_used_as_a_condition_by_name() -> None:
     scene = board(held("a", by="ann@gone"))
     assert scene.fenced("a", 1, writer="ann") is None
     after = scene.when(release("a", by="ann", outcome="modified"))
@@ -174,7 +174,7 @@ def test_an_ended_session_may_be_released_and_used_as_a_guard_by_its_name() -> N
     assert [(it.session, it.why) for it in after.losses] == [("gone", "released_by_name")]
 
 
-def test_a_session_that_lives_by_its_calls_ends_seventy_seconds_after_the_last() -> None:
+def test_session_kept_alive_by_calls_ends_seventy_seconds_after_the_last() -> None:
     scene = board(held("a", by="ann", server="calls"))
     scene.after(69).when(take("a", by="ann@there")).refused(BusyError)
     taken = scene.after(70).when(take("a", by="ann@there")).taken
@@ -189,7 +189,7 @@ def test_two_callers_without_a_session_are_two_holders() -> None:
     assert (hold.same_name, hold.without_session) == (True, True)
 
 
-def test_a_receipt_identifies_a_holder_without_a_session() -> None:
+def test_receipt_identifies_a_holder_without_a_session() -> None:
     scene = board(held("a", by="ann#r1"))
     taken = scene.when(take("a", by="ann#r1")).taken
     assert (taken.already, taken.receipt) == (True, "r1")
@@ -198,7 +198,7 @@ def test_a_receipt_identifies_a_holder_without_a_session() -> None:
     assert scene.when(release("a", by="ann@there")).refused(NotHolderError).cause == "receipt"
 
 
-def test_a_claim_without_a_session_is_released_by_name_and_its_holder_learns_it() -> None:
+def test_claim_without_a_session_is_released_by_name_and_the_loss_reported() -> None:
     after = board(held("a", by="ann#r1")).when(release("a", by="ann#"))
     after.then(released("a", by="ann", grant=1, released_by_name=True))
     assert [(it.receipt, it.why) for it in after.losses] == [("r1", "released_by_name")]
@@ -213,11 +213,11 @@ def test_releasing_everything_without_a_session_needs_a_receipt() -> None:
     scene.when(release(None, by="ann#r1")).then(released("a", by="ann", grant=1))
 
 
-def test_without_a_session_no_agent_nests_in_another() -> None:
+def test_agents_without_a_session_do_not_nest() -> None:
     board(held("a", by="ann#r1")).when(take("a", by="ann/sub#r1")).refused(BusyError)
 
 
-def test_a_guard_without_a_session_needs_the_receipt() -> None:
+def test_fencing_condition_without_a_session_requires_the_receipt() -> None:
     scene = board(held("a", by="ann#r1"))
     why = scene.fenced("a", 1, writer="ann#")
     assert why is not None
@@ -227,17 +227,17 @@ def test_a_guard_without_a_session_needs_the_receipt() -> None:
     assert scene.fenced("a", 1, writer="ann/sub#", receipt="r1") is not None
 
 
-def test_another_name_gets_nothing_from_a_session_that_is_gone() -> None:
+def test_other_name_gets_nothing_from_an_ended_session() -> None:
     board(held("a.py", by="ann@gone")).when(take("a.py", by="bob")).refused(BusyError)
 
 
-def test_another_principal_is_another_agent_even_when_the_session_is_gone() -> None:
+def test_other_principal_is_another_agent_even_after_the_session_ended() -> None:
     scene = board(held("a.py", by="ann@gone", principal="org"))
     scene.when(take("a.py", by="ann"), principal="other").refused(BusyError)
     assert scene.when(take("a.py", by="ann"), principal="org").taken.previous_session_ended_at == START
 
 
-def test_after_an_end_that_was_noticed_a_lease_lasts_for_the_grace() -> None:
+def test_lease_lasts_for_the_grace_period_after_its_session_ended() -> None:
     scene = board(held("a.py", by="ann"), held("b.py", by="ann", explicit=True)).after_the_end_of("here")
     assert scene.after(59).holders("a.py") == ["ann"]
     later = scene.after(60).then(expired("a.py", of="ann", grant=1, due=START + 60 * SECOND))
@@ -247,27 +247,27 @@ def test_after_an_end_that_was_noticed_a_lease_lasts_for_the_grace() -> None:
 # --- nested names
 
 
-def test_an_ancestor_in_the_same_session_does_not_block() -> None:
+def test_ancestor_in_the_same_session_does_not_block() -> None:
     after = board(held("a.py", by="ann")).when(take("a.py", by="ann/tests")).then(granted("a.py", to="ann/tests"))
     assert after.holders("a.py") == ["ann", "ann/tests"]
     after.when(take("a.py", by="ann/tests/unit")).then(granted("a.py", to="ann/tests/unit"))
 
 
-def test_a_descendant_blocks_its_ancestor() -> None:
+def test_descendant_agent_blocks_its_ancestor() -> None:
     board(held("a.py", by="ann/tests")).when(take("a.py", by="ann")).refused(BusyError)
 
 
-def test_siblings_block_each_other() -> None:
+def test_sibling_agents_block_each_other() -> None:
     board(held("a.py", by="ann/tests")).when(take("a.py", by="ann/docs")).refused(BusyError)
     board(held("a.py", by="ann"), held("a.py", by="ann/tests")).when(take("a.py", by="ann/docs")).refused(BusyError)
 
 
-def test_only_whole_segments_of_a_name_make_an_ancestor() -> None:
+def test_ancestor_names_match_whole_segments_only() -> None:
     board(held("a.py", by="ann")).when(take("a.py", by="ann-2")).refused(BusyError)
     board(held("a.py", by="ann/t")).when(take("a.py", by="ann/tests")).refused(BusyError)
 
 
-def test_an_ancestor_in_another_session_blocks() -> None:
+def test_ancestor_in_another_session_blocks() -> None:
     board(held("a.py", by="ann")).when(take("a.py", by="ann/tests@there")).refused(BusyError)
     board(held("a.py", by="ann@gone")).when(take("a.py", by="ann/tests@there")).refused(BusyError)
 
@@ -278,32 +278,32 @@ def test_an_ancestor_in_another_session_blocks() -> None:
 @pytest.mark.parametrize(
     ("one", "other"), [("src/", "src/a.py"), ("src/a.py", "src/"), ("src/", "src"), ("x/", "x/y/")]
 )
-def test_a_subtree_and_what_is_in_it_block_each_other(one: str, other: str) -> None:
+def test_subtree_and_its_contents_block_each_other(one: str, other: str) -> None:
     hold = board(held(one, by="ann")).when(take(other, by="bob")).refused(BusyError).hold
     assert (hold.resource, hold.covered_by, hold.held_by) == (other, one, "ann")
 
 
-def test_names_that_only_start_alike_do_not_block() -> None:
+def test_similar_resource_prefixes_do_not_block() -> None:
     scene = board(held("src/", by="ann"), held("custom://x/", by="ann"))
     for other in ("src-app", "src-app/a.py", "lib/src/a.py", "custom://xy", "file://web/src/a.py"):
         scene.when(take(other, by="bob")).then(granted(other, to="bob"))
 
 
-def test_ones_own_subtree_does_not_block_what_is_in_it() -> None:
+def test_subtree_of_the_same_holder_does_not_block_its_contents() -> None:
     board(held("src/", by="ann")).when(take("src/a.py", by="ann")).then(granted("src/a.py", to="ann"))
 
 
 # --- modes
 
 
-def test_who_shares_does_not_block_who_shares() -> None:
+def test_shared_claims_do_not_block_each_other() -> None:
     scene = board(held("a.py", by="ann", mode="shared"))
     after = scene.when(take("a.py", by="bob", mode="shared")).then(granted("a.py", to="bob", mode="shared"))
     hold = after.when(take("a.py", by="cleo")).refused(BusyError).hold
     assert (hold.held_by, hold.holders) == ("ann", ("ann", "bob"))
 
 
-def test_who_wants_it_alone_is_blocked_by_who_shares_and_the_other_way_round() -> None:
+def test_shared_and_exclusive_claims_block_each_other() -> None:
     board(held("a.py", by="ann", mode="shared")).when(take("a.py", by="bob")).refused(BusyError)
     board(held("a.py", by="ann")).when(take("a.py", by="bob", mode="shared")).refused(BusyError)
     board(held("src/", by="ann", mode="shared")).when(take("src/a", by="bob", mode="shared")).then(
@@ -311,19 +311,19 @@ def test_who_wants_it_alone_is_blocked_by_who_shares_and_the_other_way_round() -
     )
 
 
-def test_who_shares_with_others_does_not_get_it_alone() -> None:
+def test_shared_holder_does_not_get_it_exclusively_while_others_share() -> None:
     scene = board(held("a.py", by="ann", mode="shared"), held("a.py", by="bob", mode="shared"))
     assert scene.when(take("a.py", by="ann")).refused(BusyError).hold.shared_by_asker
     assert scene.when(take("a.py", by="ann", wait=SECOND)).refused(BusyError).hold.shared_by_asker
 
 
-def test_the_last_one_who_shares_gets_it_alone() -> None:
+def test_last_shared_holder_may_get_it_exclusively() -> None:
     board(held("a.py", by="ann", mode="shared")).when(take("a.py", by="ann")).then(
         granted("a.py", to="ann", instead_of=1)
     )
 
 
-def test_sharing_what_one_had_alone_lets_in_who_waits_to_share() -> None:
+def test_downgrading_to_shared_admits_waiting_shared_claims() -> None:
     scene = board(held("a.py", by="ann"), waits("a.py", by="bob", mode="shared"), waits("a.py", by="cleo"))
     after = scene.when(take("a.py", by="ann", mode="shared")).then(
         granted("a.py", to="ann", mode="shared", instead_of=1),
@@ -345,32 +345,32 @@ def test_several_are_granted_together() -> None:
     assert taken.taken.also == (("b", 1), ("c", 1))
 
 
-def test_several_are_granted_or_none() -> None:
+def test_several_resources_are_granted_together_or_not_at_all() -> None:
     hold = board(held("b", by="bob")).when(take("a", by="ann", also=("b",))).refused(BusyError).hold
     assert (hold.resource, hold.held_by) == ("b", "bob")
 
 
-def test_what_one_has_of_several_already_is_kept() -> None:
+def test_already_held_resources_of_several_are_kept() -> None:
     after = board(held("a", by="ann")).when(take("a", by="ann", also=("b",))).then(granted("b", to="ann"))
     assert (after.taken.version, after.taken.also, after.taken.already) == (1, (("b", 1),), False)
 
 
-def test_the_first_alternative_that_is_free_is_granted_when_the_resource_is_not() -> None:
+def test_first_free_alternative_is_granted_when_the_resource_is_not() -> None:
     scene = board(held("p1", by="bob"), held("p2", by="cleo"))
     after = scene.when(take("p1", by="ann", alternatives=("p2", "p3", "p4"))).then(granted("p3", to="ann"))
     assert after.taken.resource == "p3"
 
 
-def test_the_resource_itself_comes_before_its_alternatives() -> None:
+def test_requested_resource_precedes_its_alternatives() -> None:
     board().when(take("p1", by="ann", alternatives=("p2",))).then(granted("p1", to="ann"))
 
 
-def test_an_alternative_that_one_holds_already_is_renewed() -> None:
+def test_already_held_alternative_is_renewed() -> None:
     after = board(held("p1", by="bob"), held("p2", by="ann")).when(take("p1", by="ann", alternatives=("p2", "p3")))
     assert (after.then().taken.resource, after.taken.already) == ("p2", True)
 
 
-def test_busy_names_the_resource_itself_when_no_alternative_is_free() -> None:
+def test_busy_names_the_requested_resource_when_no_alternative_is_free() -> None:
     scene = board(held("p1", by="bob"), held("p2", by="cleo"))
     hold = scene.when(take("p1", by="ann", alternatives=("p2",))).refused(BusyError).hold
     assert (hold.resource, hold.held_by) == ("p1", "bob")
@@ -382,7 +382,7 @@ def test_busy_names_the_resource_itself_when_no_alternative_is_free() -> None:
 @pytest.mark.parametrize(
     "said", [{"outcome": "modified", "note": "half"}, {"outcome": "moved", "moved_to": "b.py"}, {"outcome": "deleted"}]
 )
-def test_what_was_done_is_handed_to_the_next_holder(said: dict[str, Any]) -> None:
+def test_outcome_of_the_last_holder_is_passed_to_the_next(said: dict[str, Any]) -> None:
     free = board(held("a.py", by="ann")).when(release("a.py", by="ann", **said))
     free.then(released("a.py", by="ann", grant=1, **said))
     assert (free.let.released, free.let.already, free.let.outcome) == ((("a.py", 2),), False, said["outcome"])
@@ -392,7 +392,7 @@ def test_what_was_done_is_handed_to_the_next_holder(said: dict[str, Any]) -> Non
     )
 
 
-def test_what_was_done_last_to_any_of_several_is_handed_on() -> None:
+def test_latest_outcome_of_several_resources_is_passed_on() -> None:
     scene = board(held("one", by="ann"), held("two", by="ann"), held("three", by="ann"))
     scene = (
         scene.when(release("one", by="ann")).after(1).when(release("two", by="ann", outcome="modified", note="half"))
@@ -405,7 +405,7 @@ def test_what_was_done_last_to_any_of_several_is_handed_on() -> None:
     )
 
 
-def test_what_was_done_last_to_what_covers_it_is_handed_on() -> None:
+def test_latest_outcome_of_a_covering_resource_is_passed_on() -> None:
     scene = board(held("src/a.py", by="ann"), ended("src/a.py", of="ann")).after(1).when(take("src/", by="bob"))
     taken = scene.when(release("src/", by="bob", outcome="modified")).when(take("src/a.py", by="cleo")).taken
     assert (taken.past_of, taken.past) == (
@@ -420,54 +420,54 @@ def test_what_was_done_last_to_what_covers_it_is_handed_on() -> None:
     )
 
 
-def test_moved_to_belongs_to_moved() -> None:
+def test_moved_to_is_accepted_with_outcome_moved_only() -> None:
     for said in ({"outcome": "moved"}, {"moved_to": "b.py"}, {"outcome": "deleted", "moved_to": "b.py"}):
         with pytest.raises(ValueError, match="moved_to"):
             ReleaseClaim.model_validate({"resource": "a.py", "agent": "ann", **said})
 
 
-def test_a_stranger_releases_nothing() -> None:
+def test_other_agent_releases_nothing() -> None:
     refusal = board(held("a.py", by="ann")).when(release("a.py", by="bob")).refused(NotHolderError)
     assert (refusal.resource, refusal.held_by, refusal.cause, refusal.reason) == ("a.py", "ann", "agent", None)
 
 
-def test_the_same_name_in_another_live_session_releases_nothing() -> None:
+def test_namesake_in_another_live_session_releases_nothing() -> None:
     scene = board(held("a.py", by="ann"))
     assert scene.when(release("a.py", by="ann@there")).refused(NotHolderError).cause == "session"
     refusal = scene.when(release("a.py", by="ann"), principal="org").refused(NotHolderError)
     assert refusal.cause == "token"
 
 
-def test_neither_ancestor_nor_descendant_releases_for_the_other() -> None:
+def test_ancestors_and_descendants_cannot_release_for_each_other() -> None:
     board(held("a.py", by="ann/tests")).when(release("a.py", by="ann")).refused(NotHolderError)
     board(held("a.py", by="ann")).when(release("a.py", by="ann/tests")).refused(NotHolderError)
 
 
-def test_what_covers_a_resource_is_not_released_with_it() -> None:
+def test_covering_claim_is_not_released_with_its_contents() -> None:
     board(held("src/", by="ann")).when(release("src/a.py", by="ann")).refused(NotFoundError)
 
 
-def test_releasing_twice_changes_nothing_whoever_asks() -> None:
+def test_releasing_twice_changes_nothing_for_any_caller() -> None:
     scene = board(held("a.py", by="ann"), ended("a.py", of="ann"))
     for agent in ("ann", "bob"):
         assert scene.when(release("a.py", by=agent)).then().let.already
 
 
-def test_what_was_never_claimed_is_not_found() -> None:
+def test_release_of_an_unclaimed_resource_is_not_found() -> None:
     assert board().when(release("a.py", by="ann")).refused(NotFoundError).facts == {"resource": "a.py"}
     board().when(force("a.py", by="eve", reason="x")).refused(NotFoundError)
     covered = board(held("src/", by="ann")).when(force("src/a.py", by="eve", reason="x"))
     assert "status names the one that covers it" in str(covered.refused(InvalidError))
 
 
-def test_several_are_released_or_none() -> None:
+def test_several_resources_are_released_together_or_not_at_all() -> None:
     scene = board(held("a", by="ann"), held("b", by="bob"), held("c", by="ann"))
     scene.when(release("a", by="ann", also=("b",))).refused(NotHolderError)
     let = scene.when(release("a", by="ann", also=("c",))).let
     assert let.released == (("a", 2), ("c", 2))
 
 
-def test_without_a_resource_everything_goes_lines_included() -> None:
+def test_release_without_a_resource_ends_all_claims_and_tickets() -> None:
     scene = board(
         held("b", by="ann"), held("a", by="ann"), held("c", by="bob"), waits("c", by="ann"), held("d", by="ann/sub")
     )
@@ -481,17 +481,17 @@ def test_without_a_resource_everything_goes_lines_included() -> None:
     assert after.when(release(None, by="ann")).then().let.already
 
 
-def test_without_a_resource_only_this_sessions_things_go() -> None:
+def test_release_without_a_resource_is_limited_to_this_session() -> None:
     scene = board(held("a", by="ann@there"), held("b", by="ann"), held("c", by="ann@gone"))
     scene.when(release(None, by="ann")).then(released("b", by="ann", grant=1))
 
 
-def test_also_needs_a_resource() -> None:
+def test_also_requires_a_resource() -> None:
     with pytest.raises(ValueError, match="also: needs a resource"):
         ReleaseClaim(agent="ann", also=("a",))
 
 
-def test_a_release_bound_to_a_grant_never_ends_a_later_one() -> None:
+def test_release_bound_to_a_grant_never_ends_a_later_one() -> None:
     scene = board(held("a", by="ann"), ended("a", of="ann"), held("a", by="ann"))
     scene.when(release("a", by="ann", version=1)).refused(NotHolderError)
     scene.when(release("a", by="ann", version=3)).then(released("a", by="ann", grant=3))
@@ -500,7 +500,7 @@ def test_a_release_bound_to_a_grant_never_ends_a_later_one() -> None:
 # --- ends that nobody asked for
 
 
-def test_a_lease_that_ran_out_is_told_to_its_former_holder() -> None:
+def test_expired_lease_is_reported_to_its_former_holder() -> None:
     scene = board(held("a", by="ann")).after(300).then(expired("a", of="ann", grant=1, due=START + LEASE))
     assert scene.losses == [Loss("a", 1, "expired", "ann", None, "here", "server of here", scene.now)]
     assert scene.when(release("a", by="ann")).refused(ExpiredError).held_by is None
@@ -509,11 +509,11 @@ def test_a_lease_that_ran_out_is_told_to_its_former_holder() -> None:
     assert taken.when(release("a", by="ann")).refused(ExpiredError).held_by == "bob"
 
 
-def test_a_late_notice_tells_when_it_was_due() -> None:
+def test_late_notice_of_an_expiry_has_the_time_it_was_due() -> None:
     board(held("a", by="ann")).after(1000).then(expired("a", of="ann", grant=1, due=START + LEASE))
 
 
-def test_what_a_person_took_away_is_told_with_the_reason() -> None:
+def test_claim_taken_away_is_reported_with_the_reason() -> None:
     scene = board(held("a", by="ann")).when(force("a", by="eve", reason="off duty"))
     scene.then(released("a", by="ann", grant=1, forced_by="eve", note="off duty"))
     assert scene.losses == [Loss("a", 1, "forced", "ann", None, "here", "server of here", START, "off duty")]
@@ -524,18 +524,18 @@ def test_what_a_person_took_away_is_told_with_the_reason() -> None:
     assert taken.when(release("a", by="ann")).refused(NotHolderError).held_by == "bob"
 
 
-def test_all_who_share_lose_it_when_it_is_taken_away() -> None:
+def test_all_shared_holders_lose_a_claim_that_is_taken_away() -> None:
     scene = board(held("a", by="ann", mode="shared"), held("a", by="bob", mode="shared"))
     after = scene.when(force("a", by="eve", reason="x"))
     assert (after.holders("a"), [it.agent for it in after.losses]) == ([], ["ann", "bob"])
 
 
-def test_nothing_is_taken_away_where_nobody_holds() -> None:
+def test_nothing_is_taken_away_from_a_free_resource() -> None:
     after = board(held("a", by="ann"), ended("a", of="ann")).when(force("a", by="eve", reason="x")).then()
     assert (after.let.already, after.losses) == (True, [])
 
 
-def test_who_released_in_time_is_told_nothing_of_a_later_end() -> None:
+def test_released_claim_is_not_reported_as_expired_later() -> None:
     scene = board(held("a", by="ann"), ended("a", of="ann"), held("a", by="bob"), ran_out("a", of="bob", version=3))
     assert scene.when(release("a", by="ann")).then().let.already
 
@@ -543,12 +543,12 @@ def test_who_released_in_time_is_told_nothing_of_a_later_end() -> None:
 # --- fencing
 
 
-def test_a_current_claim_of_the_writer_is_no_reason_to_refuse() -> None:
+def test_current_claim_of_the_writer_does_not_block_it() -> None:
     scene = board(held("a", by="ann"))
     assert scene.fenced("a", 1, writer="ann") is None
 
 
-def test_a_fenced_writer_sees_its_own_grant_and_never_its_parents() -> None:
+def test_fenced_writer_sees_its_grant_and_never_that_of_its_parent() -> None:
     scene = board(held("a", by="ann"), held("a", by="ann/sub"))
     why = scene.fenced("a", 1, writer="ann/sub")
     assert why is not None
@@ -558,52 +558,52 @@ def test_a_fenced_writer_sees_its_own_grant_and_never_its_parents() -> None:
     assert (why.current_version, why.held_by, why.is_own) == (None, None, False)
 
 
-def test_a_fenced_writer_learns_how_its_own_claim_ended() -> None:
+def test_fenced_writer_learns_how_its_claim_ended() -> None:
     endings = [ended("a", of="ann"), ran_out("a", of="ann"), ended("a", of="ann", forced_by="eve")]
     found = [board(held("a", by="ann"), ending).fenced("a", 1, writer="ann") for ending in endings]
     assert [why and why.ended for why in found] == ["released", "expired", "forced"]
 
 
 @pytest.mark.parametrize(("version", "writer"), [(2, "ann"), (1, "bob"), (1, "ann@there")])
-def test_only_the_holder_and_only_with_the_version_of_its_grant(version: int, writer: str) -> None:
+def test_only_the_holder_with_the_version_of_its_grant_passes_the_fence(version: int, writer: str) -> None:
     why = board(held("a", by="ann")).fenced("a", version, writer)
     assert why is not None
     assert (why.resource, why.version, why.current_version, why.held_by) == ("a", version, 1, "ann")
 
 
-def test_an_old_grant_is_fenced_whoever_holds_it_now() -> None:
+def test_older_grant_is_fenced_whoever_holds_the_resource_now() -> None:
     scene = board(held("a", by="ann"), ended("a", of="ann"), held("a", by="ann"))
     assert scene.fenced("a", 1, writer="ann") is not None
     assert scene.fenced("a", 3, writer="ann") is None
 
 
-def test_a_lease_that_is_due_is_fenced_before_anybody_notices() -> None:
+def test_due_lease_is_fenced_before_its_expiry_is_recorded() -> None:
     why = board(held("a", by="ann", deadline=START)).fenced("a", 1, writer="ann")
     assert why is not None
     assert (why.current_version, why.held_by, why.reason) == (None, None, None)
 
 
-def test_a_claim_that_was_taken_away_is_fenced_with_the_reason_for_its_holder_alone() -> None:
+def test_claim_taken_away_is_fenced_with_the_reason_for_its_holder_alone() -> None:
     scene = board(held("a", by="ann")).when(force("a", by="eve", reason="off duty"))
     reasons = [why.reason for name in ("ann", "bob") if (why := scene.fenced("a", 1, writer=name))]
     assert reasons == ["off duty", None]
 
 
-def test_a_ticket_is_no_claim() -> None:
+def test_queue_ticket_is_not_a_claim() -> None:
     assert board(held("a", by="ann"), waits("a", by="bob")).fenced("a", 2, writer="bob") is not None
 
 
-def test_what_covers_a_resource_does_not_stand_for_it() -> None:
+def test_covering_claim_is_not_a_claim_of_its_contents() -> None:
     assert board(held("src/", by="ann")).fenced("src/a.py", 1, writer="ann") is not None
 
 
-def test_each_of_those_who_share_is_current() -> None:
+def test_each_shared_holder_is_current() -> None:
     scene = board(held("a", by="ann", mode="shared"), held("a", by="bob", mode="shared"))
     assert scene.fenced("a", 1, writer="ann") is scene.fenced("a", 2, writer="bob") is None
     assert scene.fenced("a", 2, writer="ann") is not None
 
 
-def test_absurd_names_are_no_commands() -> None:
+def test_absurd_names_are_refused_as_commands() -> None:
     for bad in ("", " ", "/", "..", "a/../b", "x" * 513, "ftp://x", "custom://", "a\nb"):
         with pytest.raises(ValueError, match="resource"):
             AcquireClaim(resource=bad, agent="ann")

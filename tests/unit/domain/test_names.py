@@ -58,14 +58,14 @@ def test_characters_that_turn_the_reading_direction_are_refused(character: str) 
 @pytest.mark.parametrize(
     "character", ["\u00ad", "\u200b", "\u2060", "\u2064", "\ufeff", "\ufff9", "\U000e0001", "\U000e0067", "\U000e007f"]
 )
-def test_characters_of_format_are_refused(character: str) -> None:
+def test_characters_of_unicode_category_format_are_refused(character: str) -> None:
     for text in (character, f"a{character}b", f"{character}a", f"a{character}"):
         with pytest.raises(ValueError, match="invisible"):
             name(text)
 
 
 @pytest.mark.parametrize("joiner", ["\u200c", "\u200d"])
-def test_joiners_stand_inside_a_name_only(joiner: str) -> None:
+def test_joiners_are_allowed_inside_a_name_only(joiner: str) -> None:
     assert name(f"\u0645\u06cc{joiner}\u062e") == f"\u0645\u06cc{joiner}\u062e"
     for text in (f"{joiner}a", f"a{joiner}"):
         with pytest.raises(ValueError, match="joiner"):
@@ -87,13 +87,13 @@ def test_joiners_stand_inside_a_name_only(joiner: str) -> None:
         "\u3164 \u3164",
     ],
 )
-def test_a_name_holds_something_visible(text: str) -> None:
+def test_name_contains_something_visible(text: str) -> None:
     with pytest.raises(ValueError, match="visible"):
         name(text)
 
 
 @pytest.mark.parametrize("text", ["❤\ufe0f", "1\ufe0f\u20e3", "\U0001f1e9\U0001f1ea", "क\u094d\u200dष", "\u0301"])
-def test_what_changes_a_visible_character_is_kept(text: str) -> None:
+def test_combining_marks_on_a_visible_character_are_kept(text: str) -> None:
     assert name(text) == text
 
 
@@ -106,7 +106,7 @@ def test_a_lone_surrogate_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "limit"), [(name, MAX_NAME), (agent_name, MAX_AGENT), (label, MAX_AGENT), (note, MAX_NOTE)]
 )
-def test_the_longest_name_is_as_long_as_the_contract_says(rule: type[str], limit: int) -> None:
+def test_longest_name_is_as_long_as_the_contract_allows(rule: type[str], limit: int) -> None:
     assert rule("x" * limit) == "x" * limit
     assert rule("é" * limit) == "é" * limit
     for character in ("x", "é"):
@@ -114,11 +114,11 @@ def test_the_longest_name_is_as_long_as_the_contract_says(rule: type[str], limit
             rule(character * (limit + 1))
 
 
-def test_the_limits_are_those_of_the_contract() -> None:
+def test_limits_of_names_are_those_of_the_contract() -> None:
     assert (MAX_NAME, MAX_AGENT, MAX_NOTE) == (512, 128, 500)
 
 
-def test_the_length_counts_after_composing() -> None:
+def test_length_of_a_name_counts_after_composing() -> None:
     assert name("e\u0301" * MAX_NAME) == "é" * MAX_NAME
     with pytest.raises(ValueError, match="at most"):
         name("\u0958" * MAX_NAME)  # composing excludes it: NFC makes two characters of one
@@ -130,7 +130,7 @@ def test_a_name_of_fifty_million_characters_is_refused() -> None:
 
 
 @given(st.text())
-def test_what_is_a_name_is_its_own_name_and_visible(text: str) -> None:
+def test_valid_name_is_already_normalised_and_visible(text: str) -> None:
     try:
         accepted = name(text)
     except ValueError:
@@ -144,25 +144,25 @@ names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)
 
 
 @given(names, names)
-def test_a_stream_names_one_record(namespace: str, key: str) -> None:
+def test_stream_of_a_record_identifies_it(namespace: str, key: str) -> None:
     kind, _, rest = record_stream(namespace, key).partition(":")
     parts = rest.split("/")
     assert (kind, [unquote(part) for part in parts]) == ("record", [namespace, key])
 
 
 @given(names)
-def test_a_stream_names_one_claim(resource: str) -> None:
+def test_stream_of_a_claim_identifies_it(resource: str) -> None:
     kind, _, rest = claim_stream(resource).partition(":")
     assert (kind, unquote(rest)) == ("claim", resource)
 
 
-def test_streams_read_well() -> None:
+def test_stream_names_are_readable() -> None:
     assert record_stream("a/b", "c d") == "record:a%2Fb/c%20d"
     assert claim_stream("src/a b.py") == "claim:src/a%20b.py"
 
 
 @pytest.mark.parametrize("text", ["/", "//", "/claude", "claude/", "claude//tests"])
-def test_an_agent_has_a_name_on_both_sides_of_a_slash(text: str) -> None:
+def test_agent_needs_a_name_on_both_sides_of_a_slash(text: str) -> None:
     with pytest.raises(ValueError, match="both sides"):
         agent_name(text)
     assert agent_name("claude/tests/1") == "claude/tests/1"

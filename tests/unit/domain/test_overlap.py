@@ -53,18 +53,18 @@ APART = [
 
 
 @pytest.mark.parametrize(("one", "other"), TOGETHER)
-def test_these_overlap_whichever_is_asked_first(one: str, other: str) -> None:
+def test_overlapping_resources_overlap_in_either_order(one: str, other: str) -> None:
     assert overlap(one, other)
     assert overlap(other, one)
 
 
 @pytest.mark.parametrize(("one", "other"), APART)
-def test_these_do_not_overlap(one: str, other: str) -> None:
+def test_disjoint_resources_do_not_overlap(one: str, other: str) -> None:
     assert not overlap(one, other)
     assert not overlap(other, one)
 
 
-def test_what_covers_a_resource_is_named_from_the_root_on() -> None:
+def test_covering_resources_are_listed_from_the_root_on() -> None:
     assert covering("a.py") == ("a.py", "a.py/")
     assert covering("src/deep/a.py") == ("src/", "src/deep/", "src/deep/a.py", "src/deep/a.py/")
     assert covering("src/deep/") == ("src/", "src/deep", "src/deep/")
@@ -86,7 +86,7 @@ def test_names_of_512_characters_are_covered_at_every_depth() -> None:
 
 
 @pytest.mark.parametrize("half", ["custom:/", "file:/", "custom:/x", "file:/etc/hosts", "file:\\\\web", "./custom:/"])
-def test_half_a_scheme_is_refused_for_it_would_cover_all_names_of_the_whole_one(half: str) -> None:
+def test_partial_scheme_is_refused_because_it_covers_every_name_of_it(half: str) -> None:
     with pytest.raises(ValueError, match="custom://<name>"):
         canonical(half)
 
@@ -101,7 +101,7 @@ paths = st.builds(
 
 
 @given(paths, paths)
-def test_covering_names_exactly_what_overlaps_and_is_not_below(one: str, other: str) -> None:
+def test_covering_names_are_the_overlapping_ones_that_are_not_below(one: str, other: str) -> None:
     """Stores look claims up by these names: none may be missing, and none too many."""
     try:
         one, other = canonical(one), canonical(other)

@@ -37,7 +37,7 @@ def ring(happened: Happened) -> list[tuple[str, str, str]]:
 # --- to stand in line
 
 
-def test_who_waits_gets_a_ticket_and_a_place() -> None:
+def test_waiter_gets_a_ticket_and_a_queue_position() -> None:
     scene = (
         board(held("a", by="ann"))
         .when(stand("a", by="bob", note="for a fix"))
@@ -48,23 +48,23 @@ def test_who_waits_gets_a_ticket_and_a_place() -> None:
     assert scene.when(stand("a", by="cleo")).then(queued("a", by="cleo", turn=2)).queued.position == 2
 
 
-def test_who_does_not_wait_gets_no_ticket() -> None:
+def test_caller_that_does_not_wait_gets_no_ticket() -> None:
     board(held("a", by="ann"), waits("a", by="bob")).when(take("a", by="cleo")).refused(BusyError)
 
 
-def test_a_ticket_holds_all_that_is_asked_for() -> None:
+def test_ticket_holds_everything_requested() -> None:
     scene = board(held("a", by="ann"))
     scene.when(stand("a", by="bob", also=("b", "c/"))).then(queued("a", by="bob", turn=1, also=("b", "c/")))
     scene.when(stand("a", by="bob", mode="shared")).then(queued("a", by="bob", turn=1, mode="shared"))
 
 
-def test_the_holder_is_told_who_waits() -> None:
+def test_holder_sees_who_waits() -> None:
     scene = board(held("a", by="ann")).when(stand("a", by="bob", note="for a fix"))
     (waiter,) = scene.when(take("a", by="ann")).taken.waiting
     assert tuple(waiter)[:3] == ("bob", START, "for a fix")
 
 
-def test_a_line_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queue_length_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(taking, "MAX_TICKETS", 2)
     scene = board(held("a", by="ann"), waits("a", by="bob"), waits("a", by="cleo"))
     scene.when(stand("a", by="dora")).refused(UnavailableError)
@@ -74,21 +74,21 @@ def test_a_line_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- to call again
 
 
-def test_who_calls_again_has_its_old_place() -> None:
+def test_waiter_that_calls_again_keeps_its_queue_position() -> None:
     scene = board(held("a", by="ann"), waits("a", by="bob", present=False), waits("a", by="cleo"))
     again = scene.when(stand("a", by="bob")).then()
     assert (again.queued.ticket, again.queued.position) == (2, 1)
     assert again.lease("a", of="bob").waiting_until == START + WAIT
 
 
-def test_who_calls_again_without_waiting_keeps_its_place_for_a_while() -> None:
+def test_waiter_that_calls_again_without_waiting_keeps_its_place_for_a_while() -> None:
     again = board(held("a", by="ann"), waits("a", by="bob")).when(take("a", by="bob")).then()
     assert (again.queued.ticket, again.queued.position) == (2, 1)
     assert (again.lease("a", of="bob").waiting_until, again.lease("a", of="bob").deadline) == (0, START + ABSENCE)
 
 
 @pytest.mark.parametrize("other", [{"mode": "shared"}, {"also": ("b",)}, {"alternatives": ("b",)}])
-def test_who_asks_for_something_else_stands_at_the_end(other: dict[str, Any]) -> None:
+def test_waiter_that_requests_something_else_joins_the_end_of_the_queue(other: dict[str, Any]) -> None:
     scene = board(held("a", by="ann"), waits("a", by="bob"), waits("a", by="cleo"), held("b", by="ann"))
     after = scene.when(stand("a", by="bob", **other)).then(
         unqueued("a", by="bob", ticket=2, why="left"), queued("a", by="bob", turn=4, **other)
@@ -96,32 +96,32 @@ def test_who_asks_for_something_else_stands_at_the_end(other: dict[str, Any]) ->
     assert after.line("a") == ["cleo", "bob"]
 
 
-def test_a_call_that_ended_keeps_its_ticket_for_two_minutes() -> None:
+def test_ticket_of_an_ended_call_is_kept_for_two_minutes() -> None:
     scene = board(held("a", by="ann"), waits("a", by="bob")).when(step_back("a", by="bob", ticket=2)).then()
     assert scene.after(119).line("a") == ["bob"]
     assert scene.after(120).then(unqueued("a", by="bob", ticket=2, why="absent")).line("a") == []
 
 
-def test_nobody_steps_back_for_another() -> None:
+def test_ended_call_leaves_tickets_of_other_waiters_unchanged() -> None:
     scene = board(held("a", by="ann"), waits("a", by="bob"))
     for name, ticket in (("cleo", 2), ("bob@there", 2), ("bob", 7), ("ann", 1)):
         after = scene.when(step_back("a", by=name, ticket=ticket)).then()
         assert after.lease("a", of="bob").waiting_until == START + WAIT
 
 
-def test_a_call_that_did_not_say_that_it_ended_is_over_in_time() -> None:
+def test_unfinished_call_counts_as_ended_in_time() -> None:
     scene = board(held("a", by="ann", deadline=START + 2 * LEASE), waits("a", by="bob")).after(50).then()
     assert scene.lease("a", of="bob").waiting_until == 0
     scene.when(release("a", by="ann")).then(released("a", by="ann", grant=1))
 
 
-def test_a_waiter_leaves_by_releasing() -> None:
+def test_waiter_leaves_the_queue_by_releasing() -> None:
     scene = board(held("a", by="ann"), waits("a", by="bob"), waits("a", by="cleo"))
     after = scene.when(release("a", by="bob")).then(unqueued("a", by="bob", ticket=2, why="left"))
     assert (after.line("a"), after.holders("a")) == (["cleo"], ["ann"])
 
 
-def test_who_waits_in_a_session_that_is_gone_has_its_place_in_the_next() -> None:
+def test_waiter_of_an_ended_session_keeps_its_place_in_the_next() -> None:
     scene = board(held("a", by="ann@there"), waits("a", by="bob")).after_the_end_of("here")
     assert scene.lease("a", of="bob").waiting_until <= scene.now
     again = scene.when(stand("a", by="bob@next")).then()
@@ -138,7 +138,7 @@ def test_release_and_grant_to_the_next_are_one_step() -> None:
     assert (after.holders("a"), after.line("a")) == (["bob"], ["cleo"])
 
 
-def test_every_kind_of_end_serves_the_line() -> None:
+def test_every_kind_of_end_grants_to_the_queue() -> None:
     scene = board(held("a", by="ann", deadline=START + SECOND), waits("a", by="bob"))
     grant = granted("a", to="bob", ticket=2)
     scene.after(1).then(expired("a", of="ann", grant=1, due=START + SECOND), grant)
@@ -151,27 +151,27 @@ def test_every_kind_of_end_serves_the_line() -> None:
     cut.when(stand("a", by="bob")).after(20).then(expired("a", of="ann", grant=1, due=START + 60 * SECOND), grant)
 
 
-def test_who_is_absent_is_overtaken_and_keeps_its_place() -> None:
+def test_absent_waiter_is_overtaken_and_keeps_its_position() -> None:
     scene = board(held("a", by="ann"), waits("a", by="bob", present=False), waits("a", by="cleo"))
     after = scene.when(release("a", by="ann")).then(released("a", by="ann", grant=1), granted("a", to="cleo", ticket=3))
     assert after.line("a") == ["bob"]
     assert after.when(stand("a", by="bob")).queued.position == 1
 
 
-def test_what_is_free_while_all_are_absent_goes_to_whoever_asks() -> None:
+def test_resource_free_while_all_waiters_are_absent_goes_to_any_caller() -> None:
     scene = board(held("a", by="ann"), waits("a", by="bob", present=False)).when(release("a", by="ann"))
     scene.when(take("a", by="cleo")).then(granted("a", to="cleo"))
     scene.when(take("a", by="bob")).then(granted("a", to="bob", ticket=2))
 
 
-def test_nobody_overtakes_who_is_present() -> None:
+def test_present_waiter_is_not_overtaken() -> None:
     scene = board(held("b", by="ann"), waits("a", by="bob", also=("b",)))
     hold = scene.when(take("a", by="cleo")).refused(BusyError).hold
     assert (hold.held_by, hold.in_line, hold.version) == ("bob", True, 1)
     assert scene.when(stand("a", by="cleo")).queued.position == 2
 
 
-def test_those_who_share_are_served_together_up_to_the_one_who_does_not() -> None:
+def test_shared_waiters_are_granted_together_up_to_an_exclusive_one() -> None:
     scene = board(
         held("a", by="ann"),
         waits("a", by="bob", mode="shared"),
@@ -183,12 +183,12 @@ def test_those_who_share_are_served_together_up_to_the_one_who_does_not() -> Non
     assert (after.holders("a"), after.line("a")) == (["bob", "cleo"], ["dora", "eve"])
 
 
-def test_who_waits_alone_is_not_starved_by_those_who_share() -> None:
+def test_exclusive_waiter_is_not_starved_by_shared_ones() -> None:
     scene = board(held("a", by="ann", mode="shared"), waits("a", by="bob"))
     assert scene.when(take("a", by="cleo", mode="shared")).refused(BusyError).hold.in_line
 
 
-def test_who_waits_for_several_is_served_when_all_are_free() -> None:
+def test_waiter_for_several_is_granted_when_all_are_free() -> None:
     scene = board(held("a", by="ann"), held("b", by="bob"), waits("a", by="cleo", also=("b",)))
     first = scene.when(release("a", by="ann")).then(released("a", by="ann", grant=1))
     first.when(release("b", by="bob")).then(
@@ -196,7 +196,7 @@ def test_who_waits_for_several_is_served_when_all_are_free() -> None:
     )
 
 
-def test_who_waits_with_alternatives_is_served_with_the_first_that_is_free() -> None:
+def test_waiter_with_alternatives_gets_the_first_free_one() -> None:
     scene = board(held("p1", by="ann"), held("p2", by="bob"), waits("p1", by="cleo", alternatives=("p2",)))
     after = scene.when(release("p2", by="bob")).then(
         released("p2", by="bob", grant=1),
@@ -208,20 +208,20 @@ def test_who_waits_with_alternatives_is_served_with_the_first_that_is_free() -> 
     assert (collected.resource, collected.already) == ("p2", False)
 
 
-def test_who_claims_is_not_told_of_its_own_place_in_line() -> None:
+def test_claim_response_omits_the_callers_position_in_the_queue() -> None:
     scene = board(held("a", by="ann", mode="shared"), waits("a", by="bob"), waits("a", by="cleo", present=False))
     taken = scene.when(take("a", by="bob", mode="shared")).taken
     assert [it.agent for it in taken.waiting] == ["cleo"]
 
 
-def test_who_got_the_first_of_several_is_told_with_their_release() -> None:
+def test_waiter_granted_the_first_of_several_learns_their_release() -> None:
     scene = board(held("a", by="ann"), held("b", by="ann"), waits("b", by="bob"), held("c", by="ann"))
     assert scene.when(release(None, by="ann")).let.granted_to == "bob"
     assert scene.when(release("a", by="ann", also=("b",))).let.granted_to == "bob"
     assert scene.when(release("a", by="ann", also=("c",))).let.granted_to is None
 
 
-def test_a_subtree_serves_who_waits_inside_and_the_other_way_round() -> None:
+def test_subtree_and_contents_grant_to_each_others_waiters() -> None:
     board(held("src/", by="ann"), waits("src/a", by="bob"), waits("src/b", by="cleo")).when(
         release("src/", by="ann")
     ).then(
@@ -242,7 +242,7 @@ def served(by: str = "ann") -> Happened:
     return board(held("a", by=by), waits("a", by="bob"), waits("a", by="cleo")).when(release("a", by=by, **said))
 
 
-def test_what_comes_out_of_the_line_lasts_30_seconds_until_it_is_collected() -> None:
+def test_grant_from_the_queue_lasts_30_seconds_until_it_is_collected() -> None:
     offered = served()
     assert (offered.lease("a", of="bob").kind, offered.lease("a", of="bob").deadline) == ("offered", START + OFFER)
     collected = offered.after(29).when(take("a", by="bob")).then()
@@ -252,13 +252,13 @@ def test_what_comes_out_of_the_line_lasts_30_seconds_until_it_is_collected() -> 
     assert collected.when(take("a", by="bob")).taken.already
 
 
-def test_an_offer_blocks_others_and_fences_like_a_claim() -> None:
+def test_offer_blocks_others_and_fences_like_a_claim() -> None:
     offered = served()
     assert offered.when(take("a", by="dora")).refused(BusyError).hold.held_by == "bob"
     assert offered.fenced("a", 5, writer="bob") is None
 
 
-def test_an_offer_that_nobody_collects_goes_to_the_next_and_is_no_loss() -> None:
+def test_uncollected_offer_goes_to_the_next_and_is_not_a_loss() -> None:
     late = served().after(30)
     late.then(expired("a", of="bob", grant=5, due=START + OFFER, collected=False), granted("a", to="cleo", ticket=3))
     assert late.losses == []
@@ -266,17 +266,17 @@ def test_an_offer_that_nobody_collects_goes_to_the_next_and_is_no_loss() -> None
     assert taken.past == PastHold("ann", "modified", START, "half", session="here", version=1)
 
 
-def test_who_did_not_collect_is_told_busy_like_anybody() -> None:
+def test_waiter_that_did_not_collect_gets_busy_like_any_other() -> None:
     hold = served().after(30).when(take("a", by="bob")).refused(BusyError).hold
     assert (hold.held_by, hold.same_name) == ("cleo", False)
 
 
-def test_an_offer_may_be_given_back() -> None:
+def test_offer_may_be_released() -> None:
     after = served().when(release("a", by="bob"))
     assert (after.let.granted_to, after.holders("a")) == ("cleo", ["cleo"])
 
 
-def test_what_a_waiter_gets_makes_its_other_tickets_for_the_same_needless() -> None:
+def test_grant_cancels_other_tickets_of_the_waiter_for_that_resource() -> None:
     scene = board(
         held("a", by="ann"), held("b", by="ann"), waits("a", by="bob"), waits("b", by="bob", alternatives=("a",))
     )
@@ -287,29 +287,29 @@ def test_what_a_waiter_gets_makes_its_other_tickets_for_the_same_needless() -> N
 # --- deadlock
 
 
-def test_two_who_would_wait_for_each_other() -> None:
+def test_deadlock_of_two_waiters_is_refused() -> None:
     scene = board(held("a", by="ann"), held("b", by="bob"), waits("b", by="ann"))
     assert ring(scene.when(stand("a", by="bob"))) == [("bob", "b", "a"), ("ann", "a", "b")]
 
 
-def test_three_who_would_wait_for_each_other() -> None:
+def test_deadlock_of_three_waiters_is_refused() -> None:
     scene = board(
         held("a", by="ann"), held("b", by="bob"), held("c", by="cleo"), waits("b", by="ann"), waits("c", by="bob")
     )
     assert ring(scene.when(stand("a", by="cleo"))) == [("cleo", "c", "a"), ("ann", "a", "b"), ("bob", "b", "c")]
 
 
-def test_a_ring_through_subtrees() -> None:
+def test_deadlock_through_subtrees_is_refused() -> None:
     scene = board(held("src/a", by="ann"), held("lib/", by="bob"), waits("lib/x", by="ann"))
     assert ring(scene.when(stand("src/", by="bob"))) == [("bob", "lib/", "src/a"), ("ann", "src/a", "lib/")]
 
 
-def test_a_ring_through_several_resources() -> None:
+def test_deadlock_through_several_resources_is_refused() -> None:
     scene = board(held("a", by="ann"), held("b", by="bob"), waits("x", by="ann", also=("b",)))
     assert ring(scene.when(stand("y", by="bob", also=("a",)))) == [("bob", "b", "a"), ("ann", "a", "b")]
 
 
-def test_alternatives_are_a_ring_only_when_all_of_them_are_stuck() -> None:
+def test_deadlock_with_alternatives_needs_all_of_them_blocked() -> None:
     free = board(held("a", by="ann"), held("b", by="bob"), held("c", by="cleo"), waits("b", by="ann"))
     assert free.when(stand("a", by="bob", alternatives=("c",))).queued.position == 1
     stuck = board(
@@ -318,53 +318,53 @@ def test_alternatives_are_a_ring_only_when_all_of_them_are_stuck() -> None:
     stuck.when(stand("a", by="bob", alternatives=("c",))).refused(DeadlockError)
 
 
-def test_a_waiter_with_a_way_out_closes_no_ring() -> None:
+def test_waiter_with_a_free_alternative_causes_no_deadlock() -> None:
     scene = board(
         held("a", by="ann"), held("b", by="bob"), held("c", by="cleo"), waits("b", by="ann", alternatives=("c",))
     )
     assert scene.when(stand("a", by="bob")).queued.position == 1
 
 
-def test_a_ring_of_those_who_share_and_those_who_do_not() -> None:
+def test_deadlock_of_shared_and_exclusive_waiters_is_refused() -> None:
     scene = board(held("a", by="ann", mode="shared"), held("b", by="bob"), waits("b", by="ann"))
     assert scene.when(take("a", by="bob", mode="shared")).taken.version == 2
     scene.when(stand("a", by="bob")).refused(DeadlockError)
 
 
-def test_who_does_not_wait_closes_no_ring() -> None:
+def test_caller_that_does_not_wait_causes_no_deadlock() -> None:
     scene = board(held("a", by="ann"), held("b", by="bob"), waits("b", by="ann"))
     scene.when(take("a", by="bob")).refused(BusyError)
 
 
-def test_who_is_absent_waits_for_nobody() -> None:
+def test_absent_waiter_causes_no_deadlock() -> None:
     scene = board(held("a", by="ann"), held("b", by="bob"), waits("b", by="ann", present=False))
     waiting = scene.when(stand("a", by="bob"))
     assert waiting.queued.position == 1
     assert ring(waiting.when(stand("b", by="ann"))) == [("ann", "a", "b"), ("bob", "b", "a")]
 
 
-def test_a_chain_is_no_ring() -> None:
+def test_chain_of_waiters_is_not_a_deadlock() -> None:
     scene = board(held("a", by="ann"), held("b", by="bob"), waits("a", by="bob"))
     assert scene.when(stand("b", by="cleo")).queued.position == 1
 
 
-def test_the_same_name_in_another_session_is_another_agent_in_a_ring() -> None:
+def test_namesake_in_another_session_is_another_agent_in_a_deadlock() -> None:
     scene = board(held("a", by="ann"), held("b", by="bob"), waits("b", by="ann@there"))
     assert scene.when(stand("a", by="bob")).queued.position == 1
 
 
-def test_an_earlier_ticket_that_waits_for_the_asker_does_not_block_it() -> None:
+def test_earlier_ticket_that_waits_for_the_caller_does_not_block_it() -> None:
     scene = board(held("b", by="cleo"), waits("a", by="bob", also=("b",)))
     scene.when(take("a", by="cleo")).then(granted("a", to="cleo"))
     scene.when(take("a", by="dora")).refused(BusyError)
 
 
-def test_nor_one_that_waits_for_the_asker_over_others() -> None:
+def test_earlier_ticket_waiting_for_the_caller_through_others_does_not_block_it() -> None:
     scene = board(held("b", by="cleo"), held("c", by="dora"), waits("c", by="cleo"), waits("a", by="bob", also=("b",)))
     scene.when(take("a", by="dora")).then(granted("a", to="dora"))
 
 
-def test_what_a_waiter_gets_besides_must_not_close_a_ring() -> None:
+def test_grant_of_further_resources_must_not_cause_a_deadlock() -> None:
     """Bob waits for what ann holds; were he given what she waits for, neither would ever go on."""
     scene = board(held("a", by="ann"), held("c", by="cleo"), waits("c", by="ann"), waits("a", by="bob"))
     free = scene.when(release("c", by="cleo"))

@@ -33,24 +33,24 @@ from holdlog.domain.claims.resource import canonical
         ("intro.md", "intro.md"),
     ],
 )
-def test_one_resource_has_one_name(given_as: str, becomes: str) -> None:
+def test_one_resource_has_one_spelling(given_as: str, becomes: str) -> None:
     assert canonical(given_as) == becomes
 
 
 @pytest.mark.parametrize("text", ["..", "../a", "a/../b", "a\\..\\b", "a/..", "file://web/../b", "./.."])
-def test_climbing_is_refused_and_told_what_to_do_instead(text: str) -> None:
+def test_climbing_paths_are_refused_with_what_to_do_instead(text: str) -> None:
     with pytest.raises(ValueError, match=r"custom://"):
         canonical(text)
 
 
 @pytest.mark.parametrize("text", ["http://x", "ftp://a/b", "Custom://x", "git+ssh://x", "://x"])
-def test_other_schemes_are_refused(text: str) -> None:
+def test_other_schemes_of_resources_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"custom://<name>"):
         canonical(text)
 
 
 @pytest.mark.parametrize("text", [".", "./", "/", "//", "\\", "file://", "file://.", "custom://"])
-def test_what_names_nothing_is_refused(text: str) -> None:
+def test_invalid_resource_name_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"must"):
         canonical(text)
 
@@ -58,7 +58,7 @@ def test_what_names_nothing_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", " ", " a", "a ", "a\0b", "a\nb", "a\u202eb", "\ud800", "x" * 513, "custom:// x", "./ a"]
 )
-def test_a_resource_is_a_name(text: str) -> None:
+def test_valid_resource_is_a_valid_name(text: str) -> None:
     with pytest.raises(ValueError, match=r"must"):
         canonical(text)
 
@@ -67,7 +67,7 @@ pieces = st.sampled_from(["a", "b.py", ".", "..", "/", "\\", " ", "é", "e\u0301
 
 
 @given(st.lists(pieces, min_size=1, max_size=8).map("".join))
-def test_the_canonical_name_is_its_own_canonical_name(text: str) -> None:
+def test_canonical_resource_name_is_stable(text: str) -> None:
     try:
         once = canonical(text)
     except ValueError:

@@ -89,25 +89,25 @@ def test_a_thread_is_started_with_data_or_without() -> None:
     given().when(start(plan="x", n=1)).then(STARTED, changed(plan="x", n=1))
 
 
-def test_who_starts_a_thread_again_resumes_it_and_changes_nothing() -> None:
+def test_starting_a_thread_again_resumes_it_and_changes_nothing() -> None:
     given(STARTED).when(start(by="bob")).then()
     given(STARTED, changed(a=1)).when(start(a=2, b=3)).then()
 
 
 @pytest.mark.parametrize("command", [append(message("hi")), replace(), replace(result("a")), change_data(a=1)])
-def test_what_was_not_started_takes_nothing(command: ThreadCommand) -> None:
+def test_command_for_a_thread_that_was_not_started_is_refused(command: ThreadCommand) -> None:
     refusal = given().when(command).refused(NotFoundError, "there is no thread t; start it first")
     assert refusal.facts == {"thread_id": "t"}
 
 
-def test_a_fork_is_a_thread_that_begins_with_what_another_held() -> None:
+def test_fork_is_a_thread_that_begins_with_the_items_of_its_parent() -> None:
     copy = Copy({"plan": Json.of("x")}, [message("hi"), result("a")])
     begun = ThreadStarted(parent="p", parent_version=7, by="ann")
     given().when(fork("t", "p", 7), copy=copy).then(begun, changed(plan="x"), said("hi"), found("a"))
     given().when(fork("t", "p", 7), copy=Copy({}, [])).then(begun)
 
 
-def test_a_fork_never_writes_into_a_thread_that_is_there() -> None:
+def test_fork_never_writes_into_an_existing_thread() -> None:
     given(STARTED).when(fork("t", "p", 1), copy=Copy({}, [])).refused(InvalidError, "there is a thread of that name")
 
 
@@ -119,16 +119,16 @@ def test_messages_and_results_are_appended_in_their_order() -> None:
     given(STARTED).when(append(*items)).then(said("hi"), found("a"), said("hi"), found("b"))
 
 
-def test_a_result_that_stands_is_passed_over_and_a_message_never() -> None:
+def test_stored_result_is_skipped_and_a_message_never() -> None:
     given(STARTED).when(append(result("a"), message("hi"), result("b")), checksums="a").then(said("hi"), found("b"))
     given(STARTED).when(append(result("a")), checksums="a").then()
 
 
-def test_a_result_that_comes_twice_in_one_append_is_appended_once() -> None:
+def test_result_repeated_within_one_append_is_appended_once() -> None:
     given(STARTED).when(append(result("a"), result("b"), result("a"))).then(found("a"), found("b"))
 
 
-def test_the_first_of_two_results_with_one_checksum_counts() -> None:
+def test_first_of_two_results_with_one_checksum_is_kept() -> None:
     other = NewResult(value=NULL, agent="other", checksum=checksum("a"))
     given(STARTED).when(append(result("a"), other)).then(found("a"))
     given(STARTED).when(replace(result("a"), other)).then(found("a"))
@@ -137,7 +137,7 @@ def test_the_first_of_two_results_with_one_checksum_counts() -> None:
 # --- to replace results
 
 
-def test_results_that_begin_with_what_stands_are_appended() -> None:
+def test_replacing_results_with_a_continuation_appends_the_rest() -> None:
     given(STARTED).when(replace(*results("ab"))).then(found("a"), found("b"))
     given(STARTED).when(replace(*results("abc")), checksums="ab").then(found("c"))
     given(STARTED).when(replace(*results("ab")), checksums="ab").then()
@@ -145,11 +145,11 @@ def test_results_that_begin_with_what_stands_are_appended() -> None:
 
 
 @pytest.mark.parametrize("wanted", ["b", "ba", "a", "xab", "", "ac"])
-def test_results_that_begin_otherwise_are_cleared_and_appended_anew(wanted: str) -> None:
+def test_replacing_results_with_others_clears_and_appends_them(wanted: str) -> None:
     given(STARTED).when(replace(*results(wanted)), checksums="ab").then(CLEARED, *map(found, wanted))
 
 
-def test_results_that_are_said_twice_stand_once() -> None:
+def test_repeated_results_are_stored_once() -> None:
     given(STARTED).when(replace(*results("aba"))).then(found("a"), found("b"))
     given(STARTED).when(replace(*results("aab")), checksums="ab").then()
 
@@ -157,14 +157,14 @@ def test_results_that_are_said_twice_stand_once() -> None:
 # --- to change data
 
 
-def test_keys_are_written_and_those_that_have_a_value_deleted_at_once() -> None:
+def test_keys_are_written_and_existing_ones_deleted_in_one_change() -> None:
     given(STARTED).when(change_data(None, "b", "c", a=1), keys="b").then(changed("b", a=1))
     given(STARTED).when(change_data(None, "b", "b"), keys="b").then(changed("b"))
     given(STARTED).when(change_data(None, "c")).then()
     given(STARTED).when(change_data()).then()
 
 
-def test_a_change_of_what_somebody_else_changed_is_refused_and_told_which_keys() -> None:
+def test_change_of_concurrently_changed_data_is_refused_with_its_keys() -> None:
     past = (STARTED, changed(a=1), said("hi"), changed(b=1))
     given(*past).when(change_data(4, a=2)).then(changed(a=2))
     given(*past).when(change_data(None, a=2)).then(changed(a=2))
@@ -183,7 +183,7 @@ def test_before_the_first_change_the_data_version_is_zero() -> None:
     given(STARTED, said("hi")).when(change_data(2, a=1)).refused(DataConflictError, "expected data version 2, found 0")
 
 
-def test_a_refusal_names_no_value() -> None:
+def test_refusal_about_thread_data_contains_no_value() -> None:
     past = given(STARTED, changed(a="secret"))
     refusal = past.when(change_data(0, a="mine"), since="a").refused(DataConflictError, "thread t")
     for told in (str(refusal), repr(refusal), repr(refusal.detail)):
@@ -194,7 +194,7 @@ def test_a_refusal_names_no_value() -> None:
 # --- what it then is
 
 
-def test_a_thread_knows_who_began_it_and_who_changed_it_last() -> None:
+def test_thread_records_who_started_and_who_last_changed_it() -> None:
     state = after(ThreadStarted(parent="p", parent_version=3, by="ann"), said("hi", by="bob"))
     assert state._asdict() == Thread("t")._asdict() | {
         "version": 2,
@@ -209,12 +209,12 @@ def test_a_thread_knows_who_began_it_and_who_changed_it_last() -> None:
     }
 
 
-def test_results_that_were_cleared_are_not_counted_and_messages_are() -> None:
+def test_cleared_results_are_not_counted_and_messages_are() -> None:
     state = after(STARTED, said("hi"), found("a"), found("b"), CLEARED, found("a"))
     assert (state.messages, state.results, state.cleared, state.version) == (1, 1, 5, 6)
 
 
-def test_the_data_version_is_that_of_the_event_that_changed_data_last() -> None:
+def test_data_version_is_that_of_the_last_event_that_changed_data() -> None:
     assert after(STARTED).data_version == 0
     assert after(STARTED, changed(a=1), said("hi"), changed("a"), said("ho")).data_version == 4
 
@@ -222,7 +222,7 @@ def test_the_data_version_is_that_of_the_event_that_changed_data_last() -> None:
 # --- rows
 
 
-def test_every_event_but_the_first_leads_to_itself_by_rows_of_its_kind() -> None:
+def test_every_later_thread_event_has_detail_rows_of_its_kind() -> None:
     assert details(after(STARTED), STARTED, 5) == []
     told = [details(Thread("t", version=7), it, 5) for it in (said("hi"), found("a"), CLEARED)]
     assert told == [
@@ -232,7 +232,7 @@ def test_every_event_but_the_first_leads_to_itself_by_rows_of_its_kind() -> None
     ]
 
 
-def test_a_change_of_data_has_a_row_for_each_key_and_its_value() -> None:
+def test_change_of_data_has_a_row_for_each_key_and_its_value() -> None:
     assert details(Thread("t", version=7), changed("b", a=[1]), 5) == [
         (ITEMS, ("t", "data", 7, "a", 5)),
         (ITEMS, ("t", "data", 7, "b", 5)),
@@ -241,7 +241,7 @@ def test_a_change_of_data_has_a_row_for_each_key_and_its_value() -> None:
     ]
 
 
-def test_what_was_redacted_reads_as_null_under_each_key() -> None:
+def test_redacted_data_reads_as_null_under_each_key() -> None:
     assert changed(a=1, b=2).model_copy(update={"value": NULL}).values() == {"a": NULL, "b": NULL}
 
 
@@ -249,18 +249,18 @@ def test_what_was_redacted_reads_as_null_under_each_key() -> None:
 
 
 @pytest.mark.parametrize("key", ["", " ", " a", "a\0b", "x" * 513])
-def test_keys_are_names(key: str) -> None:
+def test_thread_keys_must_be_names(key: str) -> None:
     for more in ({"written": {key: NULL}}, {"deleted": (key,)}):
         with pytest.raises(ValidationError):
             ChangeData(thread="t", by="ann", **more)  # type: ignore[arg-type]
 
 
-def test_a_key_is_not_written_and_deleted_at_once() -> None:
+def test_key_cannot_be_written_and_deleted_in_one_change() -> None:
     with pytest.raises(ValidationError, match="names a key that is written, too"):
         change_data(None, "a", a=1)
 
 
-def test_a_key_that_is_spelled_in_two_ways_is_one() -> None:
+def test_key_in_two_spellings_is_one_key() -> None:
     command = ChangeData(thread="t", written={"e\u0301": NULL, "\u00e9": Json.of(1)}, by="ann")
     given(STARTED).when(command).then(ThreadDataChanged(value=Json('{"é":1}'), written=("é",), by="ann"))
     with pytest.raises(ValidationError, match="written, too"):
@@ -268,12 +268,12 @@ def test_a_key_that_is_spelled_in_two_ways_is_one() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "A" * 32, "a" * 31, "g" * 32, f"{'a' * 32}\n"])
-def test_a_checksum_is_what_md5_gives(wrong: str) -> None:
+def test_checksum_of_a_result_is_an_md5_digest(wrong: str) -> None:
     with pytest.raises(ValidationError):
         NewResult(value=NULL, agent="writer", checksum=wrong)
 
 
-def test_there_is_a_limit_on_everything() -> None:
+def test_every_part_of_a_thread_has_a_limit() -> None:
     one = message("hi")
     Append(thread="t", items=(one,) * MAX_APPENDED, by="ann")
     for items in ((), (one,) * (MAX_APPENDED + 1)):

@@ -44,17 +44,17 @@ def mixed(levels: int) -> Any:
 
 
 @given(json_values)
-def test_every_json_value_comes_back_as_it_went_in(value: Any) -> None:
+def test_every_json_value_reads_back_unchanged(value: Any) -> None:
     assert repr(Json.of(value).value) == repr(value)
 
 
 @given(json_values)
-def test_the_text_is_json_that_says_the_same(value: Any) -> None:
+def test_encoded_value_is_equivalent_json(value: Any) -> None:
     assert repr(json.loads(Json.of(value).text)) == repr(value)
 
 
 @given(json_of(plain))
-def test_the_text_is_compact(value: Any) -> None:
+def test_encoded_value_is_compact_json(value: Any) -> None:
     """But for floats, which have more than one shortest text."""
     assert Json.of(value).text == json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
@@ -89,11 +89,11 @@ def test_the_text_is_compact(value: Any) -> None:
         [None, True, False],
     ],
 )
-def test_values_that_others_change_come_back_as_they_went_in(value: Any) -> None:
+def test_values_that_other_codecs_change_read_back_unchanged(value: Any) -> None:
     assert repr(Json.of(value).value) == repr(value)
 
 
-def test_a_whole_number_stays_whole_and_a_float_stays_a_float() -> None:
+def test_integers_stay_integers_and_floats_stay_floats() -> None:
     assert [type(number) for number in Json.of([1, 1.0, True]).value] == [int, float, bool]
 
 
@@ -118,17 +118,17 @@ def test_a_value_may_be_nested_100_levels_deep(build: Any) -> None:
 
 @pytest.mark.parametrize("build", [lists, objects, mixed])
 @pytest.mark.parametrize("levels", [101, 254, 255, 256, 300, 900, 20_000])
-def test_a_value_that_is_nested_deeper_is_refused_and_told_so(build: Any, levels: int) -> None:
+def test_value_nested_too_deeply_is_refused_with_the_limit(build: Any, levels: int) -> None:
     with pytest.raises(ValueError, match="100 levels"):
         Json.of(build(levels))
 
 
-def test_brackets_in_strings_are_no_nesting() -> None:
+def test_brackets_in_strings_do_not_count_as_nesting() -> None:
     assert Json.of(["[" * 150, '"[' * 150, "\\" * 151 + "[{" * 150]).value[0] == "[" * 150
     assert len(Json.of([[]] * 200).value) == 200
 
 
-def test_a_value_that_holds_itself_is_refused() -> None:
+def test_value_that_contains_itself_is_refused() -> None:
     loop: list[Any] = []
     loop.append(loop)
     circle: dict[str, Any] = {}
@@ -138,7 +138,7 @@ def test_a_value_that_holds_itself_is_refused() -> None:
             Json.of(value)
 
 
-def test_a_value_that_stands_twice_in_another_is_no_loop() -> None:
+def test_value_used_twice_in_another_is_not_a_cycle() -> None:
     shared = {"a": 1}
     assert Json.of([shared, shared]).value == [{"a": 1}, {"a": 1}]
 
@@ -146,43 +146,43 @@ def test_a_value_that_stands_twice_in_another_is_no_loop() -> None:
 @pytest.mark.parametrize(
     "value", [{1: "a"}, {1: "a", "1": "b"}, {None: 1}, {True: 1}, {1.5: 1}, {"a": {2: 3}}, {(): 1}]
 )
-def test_keys_that_are_no_strings_are_refused(value: Any) -> None:
+def test_keys_that_are_not_strings_are_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="keys of an object must be strings"):
         Json.of(value)
 
 
 @pytest.mark.parametrize("value", [b"a", (1, 2), {1}, object(), 1j, bytearray(b"x"), range(3), [b"a"], {"a": (1,)}])
-def test_objects_that_json_does_not_know_are_refused(value: Any) -> None:
+def test_objects_without_a_json_form_are_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="must be JSON"):
         Json.of(value)
 
 
-def test_a_number_with_more_digits_than_python_reads_is_refused() -> None:
+def test_number_with_more_digits_than_python_reads_is_refused() -> None:
     with pytest.raises(ValueError, match="digits"):
         Json.of(10**5000)
 
 
-def test_a_refusal_never_holds_the_value() -> None:
+def test_refusal_of_a_value_never_contains_it() -> None:
     for value in ({"secret": b"secret"}, {"secret": float("nan")}, ["secret\ud800"], {("secret",): 1}):
         with pytest.raises(ValueError, match=r".") as refusal:
             Json.of(value)
         assert "secret" not in str(refusal.value)
 
 
-def test_the_value_is_a_fresh_copy_each_time() -> None:
+def test_value_is_a_fresh_copy_each_time() -> None:
     kept = Json.of({"a": [1]})
     kept.value["a"].append(2)
     assert kept.value == {"a": [1]}
 
 
-def test_changing_the_original_later_changes_nothing() -> None:
+def test_changing_the_original_later_does_not_change_the_value() -> None:
     original = {"a": [1]}
     kept = Json.of(original)
     original["a"].append(2)
     assert kept.value == {"a": [1]}
 
 
-def test_equal_values_are_equal() -> None:
+def test_equal_values_have_equal_encodings() -> None:
     assert Json.of([1]) == Json.of([1])
     assert hash(Json.of([1])) == hash(Json.of([1]))
     assert Json.of([1]) != Json.of([1.0])
@@ -190,7 +190,7 @@ def test_equal_values_are_equal() -> None:
     assert Json.of(Json.of([1])) == Json.of([1])
 
 
-def test_a_command_checks_its_value_and_writes_it_as_json() -> None:
+def test_command_checks_its_value_and_encodes_it_as_json() -> None:
     command = Set(namespace="n", key="k", value=Json.of({"a": 1}))
     assert json.loads(command.model_dump_json())["value"] == {"a": 1}
     with pytest.raises(ValueError, match="must be JSON"):

@@ -57,40 +57,40 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_the_option_wins_over_the_environment_and_both_over_a_repository(home: Path):
+def test_option_overrides_the_environment_and_both_override_the_repository(home: Path):
     repo = repository(home / "repo")
     assert found(repo, home, "a.db", HOLDLOG_DB="b.db") == repo / "a.db"
     assert found(repo, home, HOLDLOG_DB="b.db") == repo / "b.db"
     assert found(repo, home, HOLDLOG_DB="") == repo / ".git/holdlog/state.db"
 
 
-def test_a_named_file_may_start_at_the_home_folder(home: Path):
+def test_named_store_file_may_start_at_the_home_folder(home: Path):
     assert found(home.parent, home, "~/deep/state.db") == home / "deep/state.db"
     assert "names no user" in refusal(home, home, "~nobody-of-this-name/state.db")
 
 
-def test_links_to_one_file_give_one_path(home: Path):
+def test_links_to_one_store_file_give_one_path(home: Path):
     (home / "alias").symlink_to(folder(home / "real"))
     assert found(home, home, "alias/../alias/state.db") == home / "real/state.db"
 
 
-def test_a_folder_is_refused_with_the_file_to_name_instead(home: Path):
+def test_folder_in_place_of_a_store_is_refused_with_the_file_to_name(home: Path):
     assert refusal(home, home, str(home)) == f"--db {home} is a folder; name a file in it: {home}/state.db"
     assert "is a folder" in refusal(home, home, "not/there/yet/")
     assert refusal(home, home, HOLDLOG_DB=".").startswith("HOLDLOG_DB ")
 
 
 @pytest.mark.parametrize("text", ["", "  ", "a\0b", "a\nb", "a\x1bb", "x" * 5000, "/dev/null"])
-def test_what_cannot_be_a_database_is_refused_in_one_line(home: Path, text: str):
+def test_impossible_store_location_is_refused_in_one_line(home: Path, text: str):
     assert "name a" in refusal(home, home, text)
 
 
-def test_a_loop_of_links_is_refused(home: Path):
+def test_loop_of_links_to_a_store_is_refused(home: Path):
     (home / "loop").symlink_to(home / "loop")
     assert "--db" in refusal(home, home, "loop")
 
 
-def test_every_folder_of_a_repository_has_its_one_store(home: Path):
+def test_every_folder_of_a_repository_finds_its_one_store(home: Path):
     repo = repository(home / "repo")
     store = repo / ".git/holdlog/state.db"
     assert found(repo, home) == store
@@ -99,7 +99,7 @@ def test_every_folder_of_a_repository_has_its_one_store(home: Path):
     assert not store.parent.exists()
 
 
-def test_a_repository_without_a_commit_counts(home: Path):
+def test_repository_without_a_commit_counts(home: Path):
     git(folder(home / "new"), "init", "--quiet")
     assert found(home / "new", home) == home / "new/.git/holdlog/state.db"
 
@@ -118,32 +118,32 @@ def test_worktrees_of_a_bare_repository_share_its_store(home: Path):
     assert found(repo, home) == repo / ".git/holdlog/state.db"
 
 
-def test_a_repository_whose_git_folder_stands_elsewhere_is_found(home: Path):
+def test_repository_with_a_separate_git_folder_is_found(home: Path):
     git(folder(home / "work"), "init", "--quiet", "--separate-git-dir", "../elsewhere")
     assert found(home / "work", home) == home / "elsewhere/holdlog/state.db"
 
 
-def test_a_submodule_has_its_own_store(home: Path):
+def test_submodule_has_a_separate_store(home: Path):
     repo, part = repository(home / "repo"), repository(home / "part")
     git(repo, "submodule", "--quiet", "add", str(part), "sub")
     assert found(repo / "sub", home) == repo / ".git/modules/sub/holdlog/state.db"
 
 
-def test_a_git_hook_finds_the_store_that_everybody_finds(home: Path):
+def test_git_hook_finds_the_store_of_its_repository(home: Path):
     repo, other = repository(home / "repo"), repository(home / "other")
     assert found(repo, home, GIT_DIR=str(other / ".git"), GIT_COMMON_DIR=str(other / ".git")) == (
         repo / ".git/holdlog/state.db"
     )
 
 
-def test_a_git_folder_that_is_no_repository_is_passed_over(home: Path):
+def test_git_folder_that_is_not_a_repository_is_skipped(home: Path):
     repo = repository(home / "repo")
     inner = folder(repo / "inner")
     folder(inner / ".git")
     assert found(inner, home) == repo / ".git/holdlog/state.db"
 
 
-def test_a_repository_seen_through_a_link_is_the_same(home: Path):
+def test_repository_reached_through_a_link_is_the_same(home: Path):
     repo = repository(home / "repo")
     (home / "alias").symlink_to(folder(repo / "src"))
     assert found(home / "alias", home) == repo / ".git/holdlog/state.db"
@@ -152,7 +152,7 @@ def test_a_repository_seen_through_a_link_is_the_same(home: Path):
 @pytest.mark.parametrize(
     "content", [b"gitdir: /gone/nowhere\n", b"gitdir: \n", b"rubbish\n", b"", b"gitdir: a\0b", b"x" * 99_999]
 )
-def test_a_git_file_that_leads_nowhere_is_named_and_not_quoted(home: Path, content: bytes):
+def test_broken_git_file_is_named_and_its_content_not_quoted(home: Path, content: bytes):
     entry = folder(home / "work") / ".git"
     entry.write_bytes(content)
     message = refusal(home / "work", home)
@@ -161,50 +161,50 @@ def test_a_git_file_that_leads_nowhere_is_named_and_not_quoted(home: Path, conte
     assert "nowhere" not in message
 
 
-def test_a_worktree_that_git_has_forgotten_is_refused(home: Path):
+def test_worktree_that_git_has_forgotten_is_refused(home: Path):
     repo = repository(home / "repo")
     git(repo, "worktree", "add", "--quiet", "../tree")
     (repo / ".git/worktrees/tree/commondir").write_text("../../gone\n")
     assert "leads to no git repository" in refusal(home / "tree", home)
 
 
-def test_the_project_of_the_host_comes_before_the_working_folder(home: Path):
+def test_project_folder_of_the_host_overrides_the_working_folder(home: Path):
     repo, other = repository(home / "repo"), repository(home / "other")
     assert found(other, home, CLAUDE_PROJECT_DIR=str(repo)) == repo / ".git/holdlog/state.db"
 
 
 @pytest.mark.parametrize("project", ["", "/of/another/machine", "a\0b"])
-def test_a_project_that_is_not_here_leaves_the_working_folder(home: Path, project: str):
+def test_missing_project_folder_falls_back_to_the_working_folder(home: Path, project: str):
     repo = repository(home / "repo")
     assert found(repo, home, CLAUDE_PROJECT_DIR=project) == repo / ".git/holdlog/state.db"
 
 
-def test_the_nearest_folder_of_ours_is_taken_without_git(home: Path):
+def test_nearest_holdlog_folder_is_used_without_git(home: Path):
     folder(home / "project/.holdlog")
     folder(home / "project/part/.holdlog")
     assert found(folder(home / "project/part/deep"), home) == home / "project/part/.holdlog/state.db"
     assert found(home / "project", home) == home / "project/.holdlog/state.db"
 
 
-def test_a_repository_comes_before_a_nearer_folder_of_ours(home: Path):
+def test_repository_overrides_a_nearer_holdlog_folder(home: Path):
     repo = repository(home / "repo")
     folder(repo / "part/.holdlog")
     assert found(repo / "part", home) == repo / ".git/holdlog/state.db"
 
 
-def test_a_file_with_the_name_of_our_folder_is_passed_over(home: Path):
+def test_file_named_like_the_holdlog_folder_is_skipped(home: Path):
     (folder(home / "project") / ".holdlog").write_text("")
     assert found(home / "project", home) == home / ".local/state/holdlog/state.db"
 
 
-def test_everything_else_is_in_the_state_folder_of_the_user(home: Path, tmp_path: Path):
+def test_store_outside_projects_is_in_the_state_folder_of_the_user(home: Path, tmp_path: Path):
     plain = folder(home / "plain")
     assert found(plain, home) == home / ".local/state/holdlog/state.db"
     assert found(plain, home, XDG_STATE_HOME=str(tmp_path / "xdg")) == tmp_path / "xdg/holdlog/state.db"
     assert found(plain, home, XDG_STATE_HOME="relative") == home / ".local/state/holdlog/state.db"
 
 
-def test_the_home_folder_and_the_root_are_nobodys_project(home: Path):
+def test_home_folder_and_root_are_not_projects(home: Path):
     repository(home)
     folder(home / ".holdlog")
     state = home / ".local/state/holdlog/state.db"
@@ -213,18 +213,18 @@ def test_the_home_folder_and_the_root_are_nobodys_project(home: Path):
     assert found(Path("/"), home) == state
 
 
-def test_a_repository_in_a_folder_above_the_home_folder_still_counts(home: Path):
+def test_repository_above_the_home_folder_counts(home: Path):
     repository(home.parent)
     assert found(folder(home / "plain"), home) == home.parent / ".git/holdlog/state.db"
 
 
-def test_a_home_folder_that_is_a_bare_repository_is_passed_over(home: Path):
+def test_home_folder_that_is_a_bare_repository_is_skipped(home: Path):
     git(home, "init", "--quiet", "--bare")
     (folder(home / "plain") / ".git").write_text("gitdir: ..\n")
     assert found(home / "plain", home) == home / ".local/state/holdlog/state.db"
 
 
-def test_the_folder_in_a_repository_is_for_its_owner_only(home: Path):
+def test_holdlog_folder_in_a_repository_is_private(home: Path):
     store = found(repository(home / "repo"), home)
     prepare_folder(store)
     prepare_folder(store)
@@ -232,14 +232,14 @@ def test_the_folder_in_a_repository_is_for_its_owner_only(home: Path):
     assert list(store.parent.iterdir()) == []
 
 
-def test_the_state_folder_is_made_as_a_whole(home: Path):
+def test_state_folder_is_created_with_its_parents(home: Path):
     environ = {"HOME": str(home)}
     store = find_store(None, environ, folder(home / "plain"))
     prepare_folder(store, environ)
     assert [mode(home / part) for part in (".local", ".local/state", ".local/state/holdlog")] == [0o700] * 3
 
 
-def test_our_folder_keeps_itself_out_of_git_and_its_mode(home: Path):
+def test_holdlog_folder_keeps_its_gitignore_and_mode(home: Path):
     ours = folder(home / "project/.holdlog")
     ours.chmod(0o755)
     prepare_folder(ours / "state.db")
@@ -250,7 +250,7 @@ def test_our_folder_keeps_itself_out_of_git_and_its_mode(home: Path):
     assert (ours / ".gitignore").read_text() == "!notes\n"
 
 
-def test_only_the_last_folder_of_a_named_file_is_made(home: Path):
+def test_only_the_last_folder_of_a_named_file_is_created(home: Path):
     prepare_folder(home / "new/state.db")
     assert mode(home / "new") == 0o700
     with pytest.raises(LocationError) as refused:
@@ -259,18 +259,18 @@ def test_only_the_last_folder_of_a_named_file_is_made(home: Path):
     assert not (home / "one").exists()
 
 
-def test_a_file_in_the_place_of_a_folder_is_refused(home: Path):
+def test_file_in_place_of_the_store_folder_is_refused(home: Path):
     (home / "file").write_text("")
     with pytest.raises(LocationError, match="is not a folder"):
         prepare_folder(home / "file/state.db")
 
 
-def test_a_folder_that_cannot_be_made_is_refused():
+def test_store_folder_that_cannot_be_created_is_refused():
     with pytest.raises(LocationError, match="cannot be prepared"):
         prepare_folder(Path("/proc/holdlog/state.db"))
 
 
-def test_a_network_file_system_is_refused_with_the_way_out(home: Path):
+def test_network_file_system_is_refused_with_a_remedy(home: Path):
     with pytest.raises(LocationError) as refused:
         require_local(home / "state.db", "nfs4")
     assert one_line(refused.value) == (
@@ -279,7 +279,7 @@ def test_a_network_file_system_is_refused_with_the_way_out(home: Path):
     )
 
 
-def test_a_local_disk_is_accepted(home: Path):
+def test_local_disk_is_accepted(home: Path):
     require_local(home / "state.db", "ext4")
     require_local(home / "state.db", "")
 
@@ -298,7 +298,7 @@ def test_a_local_disk_is_accepted(home: Path):
         (Path("/a:b@c/state.db"), "/a:b@c/state.db"),
     ],
 )
-def test_a_store_is_told_without_its_password(place: Path | str, told: str) -> None:
+def test_store_is_displayed_without_its_password(place: Path | str, told: str) -> None:
     assert without_password(place) == told
 
 
@@ -310,5 +310,5 @@ def test_a_store_is_told_without_its_password(place: Path | str, told: str) -> N
         ("host=/run/x&schema=s", "host=%2Frun%2Fx"),
     ],
 )
-def test_the_options_of_a_database_reach_libpq_as_they_were_written(given: str, kept: str) -> None:
+def test_options_of_a_database_url_reach_libpq_unchanged(given: str, kept: str) -> None:
     assert database_target(f"postgresql://ann@h/d?{given}").url == f"postgresql://ann@h/d?{kept}"

@@ -90,12 +90,12 @@ def owner(inode: int, *devices: tuple[int, int], offset: int | None = None) -> i
     return host.owner_among(list(host.parse_locks(LOCKS)), inode, devices, offset)
 
 
-def test_now_is_the_wall_clock_in_microseconds():
+def test_current_time_is_the_wall_clock_in_microseconds():
     before = time.time_ns() // 1000
     assert before <= host.now() <= time.time_ns() // 1000
 
 
-def test_the_steady_clock_has_one_value_in_all_processes():
+def test_steady_clock_is_the_same_in_all_processes():
     before = host.steady()
     with process("from holdlog.adapters.operating_system.platform import steady; print(steady())") as child:
         there = float(says(child))
@@ -103,12 +103,12 @@ def test_the_steady_clock_has_one_value_in_all_processes():
 
 
 @linux
-def test_the_boot_id_is_the_kernels():
+def test_boot_id_is_that_of_the_kernel():
     assert len(host.boot_id()) == 36
     assert host.boot_id() == host.boot_id()
 
 
-def test_the_deepest_mount_above_a_path_holds_it():
+def test_mount_of_a_path_is_the_deepest_one_above_it():
     assert kind_of("/etc/passwd") == "ext4"
     assert kind_of("/dev/shm/x/y") == "tmpfs"
     assert kind_of("/dev/shmoo") == "ext4"
@@ -118,28 +118,28 @@ def test_octal_escapes_of_mount_points_are_decoded():
     assert kind_of("/home/ann/team share\t\\#/state.db") == "nfs4"
 
 
-def test_the_device_tells_which_of_two_mounts_is_on_top():
+def test_device_number_decides_between_stacked_mounts():
     assert kind_of("/mnt/hidden/state.db", device=(8, 17)) == "xfs"
     assert kind_of("/mnt/hidden/state.db", device=(0, 60)) == "nfs"
 
 
-def test_the_later_mount_of_one_point_is_on_top():
+def test_later_mount_of_one_point_is_on_top():
     assert kind_of("/auto/state.db") == "cifs"
 
 
-def test_a_device_that_no_mount_has_leaves_the_deepest():
+def test_mount_of_an_unknown_device_is_the_deepest_one():
     assert kind_of("/work/state.db", device=(0, 99)) == "btrfs"
 
 
-def test_a_single_file_can_be_a_mount_point():
+def test_single_file_can_be_a_mount_point():
     assert kind_of("/jail/one.db", device=(254, 0)) == "ext4"
 
 
-def test_no_mount_table_gives_no_answer():
+def test_missing_mount_table_gives_no_answer():
     assert host.mount_of("/x", None, host.parse_mountinfo("")) is None
 
 
-def test_what_mount_prints_on_macos_is_understood():
+def test_macos_mount_output_is_parsed():
     text = (
         "/dev/disk3s1s1 on / (apfs, sealed, local, read-only, journaled)\n"
         "//ann@files/team on /Volumes/team (new) (smbfs, nodev, nosuid, mounted by ann)\n"
@@ -156,54 +156,54 @@ def test_what_mount_prints_on_macos_is_understood():
 @pytest.mark.parametrize(
     "kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "fuse.sshfs", "fuse.vmhgfs-fuse", "drvfs", "NFS", "ceph"]
 )
-def test_a_type_that_other_kernels_may_share_is_a_network(kind: str):
+def test_ambiguous_file_system_type_counts_as_network(kind: str):
     assert host.is_network(kind)
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "apfs", "fuseblk", "NTFS", ""])
-def test_a_local_or_unknown_type_is_no_network(kind: str):
+def test_local_or_unknown_file_system_type_is_not_network(kind: str):
     assert not host.is_network(kind)
 
 
 @linux
-def test_a_missing_file_is_on_the_file_system_of_its_nearest_parent(tmp_path: Path):
+def test_missing_file_is_on_the_file_system_of_its_nearest_parent(tmp_path: Path):
     assert host.file_system(tmp_path / "not" / "yet" / "state.db") == host.file_system(tmp_path) != ""
     assert host.file_system(Path("/proc/self/nothing")) == "proc"
 
 
-def test_a_path_that_cannot_be_has_no_file_system():
+def test_path_that_cannot_exist_has_no_file_system():
     assert host.file_system(Path("nul\0byte")) == ""
 
 
-def test_the_writer_at_a_byte_is_found_and_neither_readers_nor_waiters():
+def test_writer_at_a_byte_is_found_and_not_readers_or_waiters():
     assert owner(5000, DISK, offset=WAL_WRITE_LOCK) == 200
     assert owner(5000, DISK, offset=124) is None
     assert owner(5000, DISK, offset=121) is None
 
 
-def test_a_lock_to_the_end_of_the_file_covers_all_that_follows():
+def test_lock_to_the_end_of_the_file_covers_all_that_follows():
     assert owner(5000, SUBVOLUME, offset=WAL_WRITE_LOCK) == 600
     assert owner(5000, SUBVOLUME, offset=99) is None
 
 
-def test_a_flock_counts_only_without_an_offset_and_an_exclusive_one_first():
+def test_flock_counts_only_without_an_offset_and_exclusive_ones_first():
     assert owner(6000, DISK) == 500
     assert owner(6000, DISK, offset=WAL_WRITE_LOCK) is None
 
 
-def test_the_first_device_that_knows_the_inode_decides():
+def test_first_device_that_knows_the_inode_decides():
     assert owner(5000, (0, 0x99), SUBVOLUME, offset=WAL_WRITE_LOCK) == 600
     assert owner(5000, DISK, SUBVOLUME, offset=WAL_WRITE_LOCK) == 200
     assert owner(5000, (0, 0x99)) is None
 
 
-def test_a_pid_of_another_namespace_is_unknown():
+def test_pid_of_another_namespace_is_unknown():
     assert owner(7000, DISK) is None
     assert owner(8000, DISK, offset=WAL_WRITE_LOCK) is None
 
 
 @linux
-def test_the_process_that_holds_a_flock_is_named_until_it_ends(tmp_path: Path):
+def test_process_that_holds_a_flock_is_named_until_it_ends(tmp_path: Path):
     gate = tmp_path / "state.db.gate"
     with process(HOLD_FLOCK, gate) as child:
         assert says(child) == "held"
@@ -215,7 +215,7 @@ def test_the_process_that_holds_a_flock_is_named_until_it_ends(tmp_path: Path):
 
 
 @linux
-def test_the_process_that_writes_to_sqlite_is_named_until_it_commits(tmp_path: Path):
+def test_process_that_writes_to_sqlite_is_named_until_it_commits(tmp_path: Path):
     db, shm = tmp_path / "state.db", tmp_path / "state.db-shm"
     with sqlite3.connect(db) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
@@ -230,7 +230,7 @@ def test_the_process_that_writes_to_sqlite_is_named_until_it_commits(tmp_path: P
 
 
 @linux
-def test_asking_for_the_owner_keeps_this_processs_own_locks(tmp_path: Path):
+def test_looking_up_a_lock_owner_keeps_the_locks_of_this_process(tmp_path: Path):
     db, shm = tmp_path / "state.db", tmp_path / "state.db-shm"
     connection = sqlite3.connect(db, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
@@ -241,7 +241,7 @@ def test_asking_for_the_owner_keeps_this_processs_own_locks(tmp_path: Path):
     connection.close()
 
 
-def test_a_file_that_is_not_there_has_no_owner(tmp_path: Path):
+def test_missing_file_has_no_lock_owner(tmp_path: Path):
     assert host.lock_owner(tmp_path / "nothing") is None
     assert host.lock_owner(Path("nul\0byte")) is None
 
@@ -253,7 +253,7 @@ def test_processes_of_one_machine_share_the_network_namespace():
 
 
 @linux
-def test_a_process_cannot_smuggle_control_characters_into_its_name():
+def test_process_name_cannot_contain_control_characters():
     script = "open('/proc/self/comm', 'w').write('a\\n\\x1b[31mb\\u202ec'); print('ready', flush=True); input()"
     with process(script) as child:
         assert says(child) == "ready"
@@ -262,6 +262,6 @@ def test_a_process_cannot_smuggle_control_characters_into_its_name():
 
 
 @linux
-def test_a_pid_that_is_none_has_no_name():
+def test_unknown_pid_has_no_process_name():
     assert host.process_name(0) is None
     assert host.process_name(-1) is None

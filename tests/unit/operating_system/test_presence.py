@@ -62,7 +62,7 @@ def files(path: Path) -> list[Path]:
     return sorted(path.with_name("state.db.sessions").iterdir())
 
 
-def test_a_server_is_connected_until_it_says_goodbye(path: Path) -> None:
+def test_server_is_connected_until_it_disconnects(path: Path) -> None:
     presence = announce(path, "s-1", "mcp stdio")
     found = connected(path)
     assert [(one.session, one.pid, one.what) for one in found] == [("s-1", os.getpid(), "mcp stdio")]
@@ -73,7 +73,7 @@ def test_a_server_is_connected_until_it_says_goodbye(path: Path) -> None:
     assert connected(path) == []
 
 
-def test_a_killed_server_is_not_connected_and_its_file_is_cleared_away(path: Path) -> None:
+def test_killed_server_is_not_connected_and_its_file_is_removed(path: Path) -> None:
     with process(ANNOUNCE, str(path), "s-1") as server:
         assert [one.pid for one in connected(path)] == [server.pid]
         server.kill()
@@ -82,7 +82,7 @@ def test_a_killed_server_is_not_connected_and_its_file_is_cleared_away(path: Pat
         assert files(path) == []
 
 
-def test_a_new_server_clears_away_what_dead_ones_left(path: Path) -> None:
+def test_new_server_removes_files_of_dead_ones(path: Path) -> None:
     with process(ANNOUNCE, str(path), "s-1") as server:
         server.kill()
         server.wait()
@@ -92,14 +92,14 @@ def test_a_new_server_clears_away_what_dead_ones_left(path: Path) -> None:
         presence.close()
 
 
-def test_looking_never_ends_a_presence(path: Path) -> None:
+def test_reading_presence_never_ends_one(path: Path) -> None:
     with process(ANNOUNCE, str(path), "s-1") as server:
         for _ in range(50):
             assert [one.pid for one in connected(path)] == [server.pid]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-def test_a_forked_child_neither_keeps_nor_ends_its_parents_presence(path: Path) -> None:
+def test_forked_child_neither_keeps_nor_ends_the_presence_of_its_parent(path: Path) -> None:
     with process(ANNOUNCE_AND_FORK, str(path)) as parent:
         assert parent.stdin is not None
         assert parent.stdout is not None
@@ -119,7 +119,7 @@ def test_one_session_may_have_several_servers(path: Path) -> None:
         presence.close()
 
 
-def test_the_client_is_told_when_it_is_known(path: Path) -> None:
+def test_client_name_is_shown_when_known(path: Path) -> None:
     presence = announce(path, "s-1", "mcp stdio, client yet unknown")
     presence.tell("mcp stdio: claude")
     assert [one.what for one in connected(path)] == ["mcp stdio: claude"]
@@ -129,7 +129,7 @@ def test_the_client_is_told_when_it_is_known(path: Path) -> None:
 @pytest.mark.parametrize(
     "session", ["../../escape", "a/b", ".", "", "🦊" * 200, "\1" * 200, "x" * 4000, "nul\0", 'quo"te']
 )
-def test_any_session_has_a_file_of_its_own_in_the_folder(path: Path, session: str) -> None:
+def test_every_session_has_a_presence_file_in_the_folder(path: Path, session: str) -> None:
     presence = announce(path, session, "🦊" * MAX_BYTES)
     assert [one.session for one in connected(path)] == [session[:MAX_TEXT]]
     assert [file.parent for file in files(path)] == [path.with_name("state.db.sessions")]
@@ -138,7 +138,7 @@ def test_any_session_has_a_file_of_its_own_in_the_folder(path: Path, session: st
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff", b"[]", b"{}", b'{"pid": "x"}', b"null", b"[" * 100_000])
-def test_a_file_that_says_nothing_still_stands_for_somebody(path: Path, text: bytes) -> None:
+def test_empty_presence_file_still_counts(path: Path, text: bytes) -> None:
     presence = announce(path, "s-1", "mcp stdio")
     [file] = files(path)
     file.write_bytes(text)  # another file's lock is untouched: flock belongs to the open file description
@@ -146,7 +146,7 @@ def test_a_file_that_says_nothing_still_stands_for_somebody(path: Path, text: by
     presence.close()
 
 
-def test_the_files_are_for_the_owner_alone(path: Path) -> None:
+def test_presence_files_are_private(path: Path) -> None:
     before = os.umask(0)
     try:
         presence = announce(path, "s-1", "mcp stdio")
@@ -159,19 +159,19 @@ def test_the_files_are_for_the_owner_alone(path: Path) -> None:
     presence.close()
 
 
-def test_the_store_itself_is_not_touched(path: Path) -> None:
+def test_presence_does_not_touch_the_store(path: Path) -> None:
     presence = announce(path, "s-1", "mcp stdio")
     connected(path)
     presence.close()
     assert not path.exists()
 
 
-def test_nobody_is_connected_where_nothing_is(path: Path) -> None:
+def test_missing_store_has_no_presence(path: Path) -> None:
     assert connected(path) == []
     assert list(path.parent.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made_is_told_in_one_line(path: Path) -> None:
+def test_presence_folder_that_cannot_be_created_is_reported_in_one_line(path: Path) -> None:
     path.with_name("state.db.sessions").touch(0o600)
     with pytest.raises(StoreError, match="cannot be written"):
         announce(path, "s-1", "mcp stdio")

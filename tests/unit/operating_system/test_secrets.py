@@ -11,14 +11,14 @@ from holdlog.adapters.operating_system.secrets import LONGEST, secret
 from holdlog.domain.refusals import InvalidError
 
 
-def test_a_variable_is_taken_as_it_stands() -> None:
+def test_secret_in_a_variable_is_used_unchanged() -> None:
     assert secret({"HOLDLOG_X": " a b "}, "HOLDLOG_X") == " a b "
     assert secret({"HOLDLOG_X": ""}, "HOLDLOG_X") is None
     assert secret({}, "HOLDLOG_X") is None
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
-def test_a_file_is_taken_without_its_line_end(tmp_path: Path, end: str) -> None:
+def test_secret_in_a_file_is_read_without_its_line_end(tmp_path: Path, end: str) -> None:
     file = tmp_path / "secret"
     file.write_bytes(b" t\xc3\xb6ken " + end.encode())
     assert secret({"HOLDLOG_X_FILE": str(file)}, "HOLDLOG_X") == " töken "
@@ -35,7 +35,7 @@ def test_a_file_is_taken_without_its_line_end(tmp_path: Path, end: str) -> None:
         (None, "cannot be read"),
     ],
 )
-def test_a_file_that_cannot_be_meant_is_told_in_a_line(tmp_path: Path, content: bytes | None, says: str) -> None:
+def test_unusable_secret_file_is_reported_in_one_line(tmp_path: Path, content: bytes | None, says: str) -> None:
     file = tmp_path / "secret"
     if content is not None:
         file.write_bytes(content)
@@ -45,12 +45,12 @@ def test_a_file_that_cannot_be_meant_is_told_in_a_line(tmp_path: Path, content: 
     assert "SECRET" not in str(refusal.value)
 
 
-def test_two_answers_to_one_question_are_refused(tmp_path: Path) -> None:
+def test_secret_from_two_sources_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="both set"):
         secret({"HOLDLOG_X": "a", "HOLDLOG_X_FILE": str(tmp_path / "b")}, "HOLDLOG_X")
 
 
-def test_the_store_and_the_token_of_nats_may_stand_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_and_nats_token_may_come_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url, token = tmp_path / "url", tmp_path / "token"
     url.write_text("postgresql://ann:SECRET@db/team\n")
     token.write_text("t0ken\n")
@@ -63,7 +63,7 @@ def test_the_store_and_the_token_of_nats_may_stand_in_files(tmp_path: Path, monk
     assert nats_options("nats://one", {"HOLDLOG_NATS_TOKEN_FILE": str(token)}).token == "t0ken"
 
 
-def test_a_command_tells_of_a_missing_file_in_one_line(
+def test_missing_secret_file_of_a_command_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("HOLDLOG_DB", raising=False)
@@ -75,6 +75,6 @@ def test_a_command_tells_of_a_missing_file_in_one_line(
     assert "HOLDLOG_DB_FILE" in told.err
 
 
-def test_a_home_that_nobody_has_is_told_in_a_line() -> None:
+def test_missing_home_of_a_secret_file_is_reported_in_one_line() -> None:
     with pytest.raises(InvalidError, match="HOLDLOG_X_FILE: ~nobody-at-all/x cannot be read"):
         secret({"HOLDLOG_X_FILE": "~nobody-at-all/x"}, "HOLDLOG_X")

@@ -78,12 +78,12 @@ def refusal(known: Workspaces, text: str) -> str:
     return str(refused.value)
 
 
-def test_a_path_is_named_from_the_root_of_the_workspace(repo: Path):
+def test_path_is_named_from_the_root_of_the_workspace(repo: Path):
     for text in ("src/main.py", "./src//main.py", "src\\main.py", repo / "src/main.py", f"file://{repo}/src/main.py"):
         assert canonical(repo, text) == "src/main.py"
 
 
-def test_a_path_is_read_from_the_folder_where_the_agent_works(repo: Path):
+def test_path_is_read_from_the_working_folder_of_the_agent(repo: Path):
     backend = folder(repo / "backend")
     assert canonical(backend, "x.py") == "backend/x.py"
     assert canonical(backend, "api/") == "backend/api/"
@@ -91,18 +91,18 @@ def test_a_path_is_read_from_the_folder_where_the_agent_works(repo: Path):
     assert canonical(backend, "file://main/x.py") == "x.py"
 
 
-def test_the_project_of_the_host_comes_before_the_working_folder(repo: Path, home: Path):
+def test_project_folder_of_the_host_overrides_the_working_folder_for_paths(repo: Path, home: Path):
     assert spaces(home, CLAUDE_PROJECT_DIR=str(folder(repo / "web"))).canonical("x.py") == "web/x.py"
 
 
-def test_a_trailing_slash_is_kept(repo: Path):
+def test_trailing_slash_of_a_path_is_kept(repo: Path):
     folder(repo / "src")
     link(repo / "alias", "src")
     for text in ("src/", "src\\", repo.as_posix() + "/src/", "file://main/src/", "alias/"):
         assert canonical(repo, text) == "src/"
 
 
-def test_names_that_are_no_paths_are_left_alone(repo: Path):
+def test_names_that_are_not_paths_are_left_alone(repo: Path):
     for text in ("custom://deploy", "custom://a//../b", "custom://src/main.py"):
         assert canonical(folder(repo / "src"), text) == text
 
@@ -118,7 +118,7 @@ def test_every_worktree_is_a_workspace(repo: Path):
     assert canonical(tree / "deep", "x.py") == "file://feature/deep/x.py"
 
 
-def test_a_worktree_inside_the_main_worktree_has_its_own_files(repo: Path):
+def test_worktree_inside_the_main_worktree_has_separate_files(repo: Path):
     tree = worktree(repo, ".worktrees/feature")
     for text in (".worktrees/feature/x.py", tree / "x.py", "file://main/.worktrees/feature/x.py"):
         assert canonical(repo, text) == "file://feature/x.py"
@@ -126,7 +126,7 @@ def test_a_worktree_inside_the_main_worktree_has_its_own_files(repo: Path):
     assert canonical(repo, ".worktrees/feature2/x.py") == ".worktrees/feature2/x.py"
 
 
-def test_the_name_of_a_worktree_is_that_of_its_git_folder(repo: Path, home: Path):
+def test_name_of_a_worktree_is_that_of_its_git_folder(repo: Path, home: Path):
     folder(home / "elsewhere")
     worktree(repo, "../one/tree")
     worktree(repo, "../two/tree")
@@ -136,7 +136,7 @@ def test_the_name_of_a_worktree_is_that_of_its_git_folder(repo: Path, home: Path
 @pytest.mark.parametrize(
     ("kept_as", "spoken"), [("a b", "a%20b"), ("50%", "50%25"), ("caf\u00e9", "caf%C3%A9"), ("a#b?", "a%23b%3F")]
 )
-def test_a_name_that_no_uri_can_hold_is_percent_encoded(repo: Path, home: Path, kept_as: str, spoken: str):
+def test_name_that_no_uri_can_contain_is_percent_encoded(repo: Path, home: Path, kept_as: str, spoken: str):
     tree = worktree(repo, "../tree")
     entry = (repo / ".git/worktrees/tree").rename(repo / ".git/worktrees" / kept_as)
     (tree / ".git").write_text(f"gitdir: {entry}\n")
@@ -144,7 +144,7 @@ def test_a_name_that_no_uri_can_hold_is_percent_encoded(repo: Path, home: Path, 
     assert canonical(repo, f"file://{spoken}/x.py") == f"file://{spoken}/x.py"
 
 
-def test_a_linked_worktree_cannot_take_the_name_of_the_default(repo: Path, home: Path):
+def test_linked_worktree_cannot_take_the_name_of_the_default(repo: Path, home: Path):
     tree = worktree(repo, "../main")
     assert canonical(repo, tree / "x.py") == "file://worktrees%2Fmain/x.py"
     assert canonical(tree, "x.py") == "file://worktrees%2Fmain/x.py"
@@ -157,7 +157,7 @@ def test_percent_encoding_of_paths_is_not_decoded(repo: Path):
     assert canonical(repo, "100%.md") == "100%.md"
 
 
-def test_a_bare_repository_has_no_default(home: Path):
+def test_bare_repository_has_no_default_workspace(home: Path):
     trunk, side = worktree(bare(home), "../trunk"), worktree(home / "bare.git", "../main")
     assert canonical(trunk, "x.py") == "file://trunk/x.py"
     assert canonical(trunk, side / "x.py") == "file://main/x.py"
@@ -165,7 +165,7 @@ def test_a_bare_repository_has_no_default(home: Path):
     assert spaces(trunk).elsewhere("file://trunk/x.py") == [("main", "file://main/x.py")]
 
 
-def test_the_folder_around_a_bare_repository_is_no_workspace(home: Path):
+def test_folder_around_a_bare_repository_is_not_a_workspace(home: Path):
     project = folder(home / "project")
     bare(home, "project/.git")
     tree = worktree(project, "trunk")
@@ -173,7 +173,7 @@ def test_the_folder_around_a_bare_repository_is_no_workspace(home: Path):
     assert OUTSIDE in refusal(spaces(project), "notes.md")
 
 
-def test_a_main_worktree_whose_git_folder_stands_elsewhere_is_the_default(home: Path, repo: Path):
+def test_main_worktree_with_a_separate_git_folder_is_the_default(home: Path, repo: Path):
     git(folder(home / "work"), "init", "--quiet", "--separate-git-dir", "../elsewhere")
     assert canonical(home / "work", "x.py") == "x.py"
     git(repo, "submodule", "--quiet", "add", str(repository(home / "part")), "sub")
@@ -183,7 +183,7 @@ def test_a_main_worktree_whose_git_folder_stands_elsewhere_is_the_default(home: 
 
 
 @pytest.mark.parametrize("damage", ["missing root", "no gitdir", "rubbish", "another repository"])
-def test_a_broken_worktree_is_skipped(repo: Path, home: Path, damage: str):
+def test_broken_worktree_is_skipped(repo: Path, home: Path, damage: str):
     tree, whole = worktree(repo, "../tree"), worktree(repo, "../whole")
     entry = repo / ".git/worktrees/tree"
     match damage:
@@ -200,17 +200,17 @@ def test_a_broken_worktree_is_skipped(repo: Path, home: Path, damage: str):
     assert canonical(repo, whole / "x.py") == "file://whole/x.py"
 
 
-def test_a_worktree_that_was_moved_by_hand_still_knows_itself(repo: Path, home: Path):
+def test_worktree_moved_by_hand_still_identifies_itself(repo: Path, home: Path):
     moved = worktree(repo, "../tree").rename(home / "moved")
     assert canonical(moved, "x.py") == "file://tree/x.py"
 
 
-def test_a_repository_that_is_broken_counts_as_none(home: Path):
+def test_broken_repository_does_not_count(home: Path):
     (folder(home / "work") / ".git").write_text("gitdir: /gone\n")
     assert canonical(home / "work", "./x.py") == "x.py"
 
 
-def test_a_worktree_that_is_added_later_is_noticed(repo: Path, home: Path):
+def test_worktree_added_later_is_noticed(repo: Path, home: Path):
     known = spaces(repo)
     assert known.canonical(".trees/one/x.py") == ".trees/one/x.py"
     for name in ("one", "two"):
@@ -223,7 +223,7 @@ def test_a_worktree_that_is_added_later_is_noticed(repo: Path, home: Path):
     assert known.canonical(str(home / "three/x.py")) == "file://two/x.py"
 
 
-def test_a_worktree_that_git_is_still_making_is_noticed_when_it_is_whole(repo: Path):
+def test_worktree_that_git_is_still_creating_is_noticed_when_complete(repo: Path):
     tree = worktree(repo, "sub/tree")
     entry = repo / ".git/worktrees/tree"
     backlink = (entry / "gitdir").rename(repo / ".git/later")
@@ -233,7 +233,7 @@ def test_a_worktree_that_git_is_still_making_is_noticed_when_it_is_whole(repo: P
     assert known.canonical(str(tree / "x.py")) == known.canonical("sub/tree/x.py") == "file://tree/x.py"
 
 
-def test_the_same_path_elsewhere(repo: Path):
+def test_claim_response_names_the_same_path_elsewhere(repo: Path):
     worktree(repo, "../one")
     worktree(repo, "../two")
     known = spaces(repo)
@@ -242,12 +242,12 @@ def test_the_same_path_elsewhere(repo: Path):
     assert known.elsewhere("custom://deploy") == known.elsewhere("file://gone/x.py") == known.elsewhere("/x.py") == []
 
 
-def test_what_is_too_long_for_another_workspace_is_not_looked_for_there(repo: Path):
+def test_path_too_long_for_another_workspace_is_not_looked_up_there(repo: Path):
     worktree(repo, "../one")
     assert spaces(repo).elsewhere("x" * 512) == []
 
 
-def test_a_folder_that_exists_is_known_by_its_name(repo: Path):
+def test_existing_folder_is_recognised_by_its_name(repo: Path):
     tree = worktree(repo, "../one")
     folder(repo / "src")
     folder(tree / "lib")
@@ -260,11 +260,11 @@ def test_a_folder_that_exists_is_known_by_its_name(repo: Path):
     assert not spaces(folder(repo.parent / "plain")).is_folder("src")
 
 
-def test_a_single_workspace_has_no_elsewhere(repo: Path):
+def test_single_workspace_has_no_elsewhere(repo: Path):
     assert spaces(repo).elsewhere("x.py") == []
 
 
-def test_claims_across_worktrees_share_the_bare_names(repo: Path, home: Path):
+def test_claims_across_worktrees_share_bare_names(repo: Path, home: Path):
     tree = worktree(repo, "../feature")
     for start in (repo, tree):
         known = spaces(start, f"docs={folder(home / 'docs')}", across=True)
@@ -279,7 +279,7 @@ def test_worktrees_of_a_bare_repository_can_share_names_too(home: Path):
     assert known.canonical("x.py") == known.canonical(str(two / "x.py")) == "x.py"
 
 
-def test_without_git_the_folder_with_our_folder_is_the_workspace(home: Path):
+def test_folder_that_contains_the_holdlog_folder_is_the_workspace_without_git(home: Path):
     folder(home / "project/.holdlog")
     deep = folder(home / "project/part")
     assert canonical(deep, "x.py") == canonical(home, home / "project/part/x.py").removeprefix(f"{home}/project/")
@@ -287,7 +287,7 @@ def test_without_git_the_folder_with_our_folder_is_the_workspace(home: Path):
     assert OUTSIDE in refusal(spaces(deep), str(home / "x.py"))
 
 
-def test_without_any_workspace_paths_stay_as_they_are(home: Path):
+def test_paths_stay_unchanged_without_a_workspace(home: Path):
     link(home / "plain/link.py", "real.py")
     for text in ("./src//x.py", "link.py", "/etc/hosts", "C:\\x", "src/", "custom://x"):
         assert canonical(home / "plain", text) == resource.canonical(text)
@@ -297,7 +297,7 @@ def test_without_any_workspace_paths_stay_as_they_are(home: Path):
     assert spaces(home / "plain").elsewhere("x.py") == []
 
 
-def test_the_home_folder_is_nobodys_workspace(home: Path):
+def test_home_folder_is_not_a_workspace(home: Path):
     repository(home)
     folder(home / ".holdlog")
     tree = worktree(home, "../tree")
@@ -307,7 +307,7 @@ def test_the_home_folder_is_nobodys_workspace(home: Path):
     assert OUTSIDE in refusal(known, str(home / "x.py"))
 
 
-def test_a_named_folder_is_a_workspace(repo: Path, home: Path):
+def test_named_folder_is_a_workspace(repo: Path, home: Path):
     docs = folder(home / "docs")
     for option in (f"docs={docs}", "docs=../docs", "docs=~/docs"):
         known = spaces(repo, option, HOME=str(home))
@@ -316,12 +316,12 @@ def test_a_named_folder_is_a_workspace(repo: Path, home: Path):
     assert spaces(docs, f"docs={docs}").canonical("x.md") == "file://docs/x.md"
 
 
-def test_a_named_folder_inside_a_workspace_is_one_of_its_own(repo: Path):
+def test_named_folder_inside_a_workspace_is_a_separate_one(repo: Path):
     folder(repo / "web")
     assert spaces(repo, "web=web").canonical("web/x.ts") == "file://web/x.ts"
 
 
-def test_naming_renames(repo: Path):
+def test_naming_a_workspace_renames_it(repo: Path):
     tree = worktree(repo, "../feature")
     known = spaces(repo, f"core={repo}", f"tree={tree}")
     assert known.canonical("file://core/x.py") == "x.py"
@@ -330,7 +330,7 @@ def test_naming_renames(repo: Path):
     assert "a known workspace (core, tree);" in refusal(known, "file://feature/x.py")
 
 
-def test_a_given_name_comes_before_that_of_a_worktree(repo: Path, home: Path):
+def test_given_name_overrides_that_of_a_worktree(repo: Path, home: Path):
     tree = worktree(repo, "../feature")
     known = spaces(repo, f"feature={folder(home / 'other')}")
     assert known.canonical("file://feature/x") == known.canonical(str(home / "other/x")) == "file://feature/x"
@@ -353,7 +353,7 @@ NO_FOLDERS = [
 
 
 @pytest.mark.parametrize("option", [*NO_NAMES, *NO_FOLDERS])
-def test_a_workspace_that_cannot_be_is_refused_in_one_line(repo: Path, option: str):
+def test_impossible_workspace_is_refused_in_one_line(repo: Path, option: str):
     folder(repo / "web")
     (repo / "file.txt").touch()
     with pytest.raises(InvalidError, match="--workspace: ") as refused:
@@ -361,13 +361,13 @@ def test_a_workspace_that_cannot_be_is_refused_in_one_line(repo: Path, option: s
     assert str(refused.value).isprintable()
 
 
-def test_two_folders_cannot_have_one_name_and_home_cannot_have_any(repo: Path, home: Path):
+def test_workspace_names_are_unique_and_exclude_home(repo: Path, home: Path):
     for named, environ in ((["a=.", "a=.."], {}), (["a=~"], {"HOME": str(home)})):
         with pytest.raises(InvalidError, match="--workspace: must not"):
             spaces(repo, *named, **environ)
 
 
-def test_what_lies_outside_is_refused_with_the_way_out(repo: Path, home: Path):
+def test_path_outside_every_workspace_is_refused_with_a_remedy(repo: Path, home: Path):
     for text in ("/etc/hosts", str(home / "x"), f"{repo}2/x", "C:\\Users\\ann\\x.py", "c:/x", "\\\\server\\share\\x"):
         assert "custom://<name>" in refusal(spaces(repo), text)
     for text in (
@@ -381,26 +381,26 @@ def test_what_lies_outside_is_refused_with_the_way_out(repo: Path, home: Path):
         assert OUTSIDE in refusal(spaces(repo), text)
 
 
-def test_an_unknown_workspace_is_refused_with_the_names_that_are_known(repo: Path):
+def test_unknown_workspace_is_refused_with_the_known_names(repo: Path):
     for text in ("file://web/x.py", "file://Main/x.py", "file://web", "file://localhost/etc/hosts"):
         message = refusal(spaces(repo), text)
         assert "a known workspace (main);" in message
         assert "web" not in message
 
 
-def test_climbing_is_refused_everywhere(repo: Path):
+def test_climbing_out_of_a_workspace_is_refused(repo: Path):
     for text in ("..", "a/../b", "a\\..\\b", "file://main/../x", "file://../x", f"{repo}/../repo/x", "file:///a/../b"):
         assert "custom://" in refusal(spaces(repo), text)
 
 
-def test_a_workspace_itself_is_no_resource(repo: Path):
+def test_workspace_itself_is_not_a_resource(repo: Path):
     link(repo / "self", ".")
     for text in (".", "./", "/", str(repo), f"{repo}/", "file://main", "file://main/", f"file://{repo}", "self/"):
         assert refusal(spaces(repo), text) in (ROOT_ITSELF, OUTSIDE)
     assert canonical(repo, "self/self/x.py") == "x.py"
 
 
-def test_links_lead_to_the_file_they_mean(repo: Path):
+def test_links_resolve_to_the_file_they_mean(repo: Path):
     (folder(repo / "src") / "real.py").touch()
     link(repo / "link.py", "src/real.py")
     link(repo / "second.py", "link.py")
@@ -418,7 +418,7 @@ def test_links_are_followed_for_files_that_do_not_exist_yet(repo: Path):
     assert canonical(repo, "later.py") == "src/not/there.py"
 
 
-def test_a_link_that_leads_outside_keeps_its_name(repo: Path, home: Path):
+def test_link_that_leads_outside_keeps_its_name(repo: Path, home: Path):
     link(folder(repo / "src") / "out", folder(home / "outside"))
     link(repo / "alias", "src")
     link(repo / "dangling", "/gone/for/good")
@@ -431,7 +431,7 @@ def test_a_link_that_leads_outside_keeps_its_name(repo: Path, home: Path):
     assert canonical(repo, f"root{repo}/alias/out/x.py") == "src/out/x.py"
 
 
-def test_a_link_into_another_workspace_belongs_to_that_one(repo: Path):
+def test_link_into_another_workspace_belongs_to_that_one(repo: Path):
     tree = worktree(repo, "../feature")
     link(repo / "shared", tree / "lib")
     link(tree / "back.py", repo / "x.py")
@@ -439,7 +439,7 @@ def test_a_link_into_another_workspace_belongs_to_that_one(repo: Path):
     assert canonical(tree, "back.py") == "x.py"
 
 
-def test_a_root_may_be_reached_through_a_link(repo: Path, home: Path):
+def test_workspace_root_may_be_reached_through_a_link(repo: Path, home: Path):
     alias = link(home / "alias", repo)
     link(repo / "out", "/etc")
     for start in (repo, alias):
@@ -449,7 +449,7 @@ def test_a_root_may_be_reached_through_a_link(repo: Path, home: Path):
         assert refusal(spaces(start), str(alias)) == ROOT_ITSELF
 
 
-def test_a_loop_of_links_keeps_its_name(repo: Path):
+def test_loop_of_links_in_a_path_keeps_its_name(repo: Path):
     link(repo / "a", "b")
     link(repo / "b", "a")
     link(repo / "own", "own/x")
@@ -469,7 +469,7 @@ def test_case_is_folded_where_the_file_system_folds_it(repo: Path):
     assert canonical(repo, "README.md") == "README.md"
 
 
-def test_folding_twice_is_folding_once(repo: Path):
+def test_folding_case_twice_equals_folding_it_once(repo: Path):
     known = spaces(repo, folds=True)
     for start in range(0x20, 0x30000, 0x40):
         text = "".join(chr(code) for code in range(start, start + 0x40) if chr(code).isalpha())
@@ -479,7 +479,7 @@ def test_folding_twice_is_folding_once(repo: Path):
                 assert known.canonical(once) == once
 
 
-def test_whether_case_folds_is_seen_without_writing(repo: Path, home: Path):
+def test_case_folding_is_detected_without_writing(repo: Path, home: Path):
     empty = folder(home / "empty")
     before = sorted(repo.iterdir())
     sensitive = not Path(str(home).swapcase()).exists() and not (repo / ".GIT").exists()
@@ -503,17 +503,17 @@ TOO_LONG = ["x" * 513, "a/" * 10_000, "/a" * 10_000, "file://main" + "/a" * 10_0
 
 
 @pytest.mark.parametrize("text", [*NO_NAME, *NO_PATH, *TOO_LONG], ids=lambda text: ascii(text[:20]))
-def test_hostile_names_are_refused_in_one_line(repo: Path, text: str):
+def test_hostile_paths_are_refused_in_one_line(repo: Path, text: str):
     refusal(spaces(repo), text)
 
 
-def test_long_and_odd_names_are_names(repo: Path):
+def test_long_and_unusual_names_are_accepted(repo: Path):
     for text in ("a/" * 256, "x" * 512, "my file.py", "a%b", "\u540d\u524d/\U0001f600.md", "-x", "a:b", "...", "a..b"):
         assert canonical(repo, text) == text
     assert "512" in refusal(spaces(folder(repo / "deep")), "x" * 508)
 
 
-def test_a_link_to_what_has_no_name_is_refused(repo: Path):
+def test_link_to_an_unnameable_file_is_refused(repo: Path):
     link(repo / "raw", os.fsdecode(b"\xff"))
     link(repo / "line", "a\nb")
     assert "surrogate" in refusal(spaces(repo), "raw")
@@ -547,7 +547,7 @@ places = st.sampled_from(["", "{root}/", "{root}/../", "file://main/", "file://t
 
 @settings(max_examples=400, deadline=None)
 @given(place=places, path=st.lists(pieces, max_size=9).map("".join) | st.lists(pieces, max_size=5).map("/".join))
-def test_the_canonical_name_is_its_own_canonical_name(crooked: Path, place: str, path: str):
+def test_canonical_path_name_is_stable(crooked: Path, place: str, path: str):
     known = spaces(crooked)
     try:
         once = known.canonical(place.replace("{root}", str(crooked)) + path)
@@ -575,7 +575,7 @@ def files(repo: Path) -> Path:
         *("a.py:10, b.py", "file://main/a.py, b.py"),
     ],
 )
-def test_a_list_is_refused_where_its_first_part_exists(files: Path, text: str):
+def test_list_of_paths_is_refused_where_its_first_part_exists(files: Path, text: str):
     with pytest.raises(ValueError, match=r"^must name one file: .* also$"):
         spaces(files).claimable(text)
     with pytest.raises(ValueError, match="also"):
@@ -583,7 +583,7 @@ def test_a_list_is_refused_where_its_first_part_exists(files: Path, text: str):
 
 
 @pytest.mark.parametrize("lines", [":10-20", ":10", "#L10", "#L10-L20", "#L10-20", ":10:5", ":L10-L20", "#L1C2-L3C4"])
-def test_a_line_range_is_refused_where_its_file_exists(files: Path, lines: str):
+def test_line_range_is_refused_where_its_file_exists(files: Path, lines: str):
     for known, name in (
         (spaces(files), "src/parser.py"),
         (spaces(files), f"{files}/src/parser.py"),
@@ -596,12 +596,12 @@ def test_a_line_range_is_refused_where_its_file_exists(files: Path, lines: str):
 
 
 @pytest.mark.parametrize("text", ["new.py, b.py", "new.py:10", "new.py#L10", "#L10", "app/[id]/page.tsx", "a.py, b.py"])
-def test_what_exists_or_whose_first_part_does_not_is_accepted(files: Path, text: str):
+def test_existing_path_that_resembles_a_list_or_line_range_is_accepted(files: Path, text: str):
     (files / "a.py, b.py").touch()
     assert spaces(files).claimable(text) == text
 
 
-def test_a_list_or_line_range_is_looked_for_in_its_own_worktree(files: Path):
+def test_list_or_line_range_is_looked_up_in_its_worktree(files: Path):
     tree = worktree(files, "../one")
     known = spaces(files)
     assert known.claimable("file://one/a.py, b.py") == "file://one/a.py, b.py"
@@ -612,7 +612,7 @@ def test_a_list_or_line_range_is_looked_for_in_its_own_worktree(files: Path):
         spaces(tree).claimable("a.py, b.py")
 
 
-def test_without_a_workspace_no_file_is_looked_for(home: Path):
+def test_no_file_is_looked_up_without_a_workspace(home: Path):
     (plain := folder(home / "plain")).joinpath("a.py").touch()
     assert spaces(plain).claimable("a.py, b.py") == "a.py, b.py"
 
@@ -629,12 +629,12 @@ def test_without_a_workspace_no_file_is_looked_for(home: Path):
         ("./", "a file or a folder"),
     ],
 )
-def test_a_name_that_protects_nothing_is_refused_in_a_workspace(files: Path, text: str, reason: str):
+def test_name_that_protects_nothing_is_refused_in_a_workspace(files: Path, text: str, reason: str):
     with pytest.raises(ValueError, match=re.escape(reason)):
         spaces(files).claimable(text)
 
 
-def test_the_folders_above_a_workspace_may_have_any_name(home: Path):
+def test_folders_above_a_workspace_may_have_any_name(home: Path):
     root = repository(home / "what? ❤\ufe0f")
     known = spaces(root)
     assert known.claimable(f"{root}/src/a.py") == known.claimable("src/a.py") == "src/a.py"
@@ -648,7 +648,7 @@ def test_existing_claims_keep_their_names_in_a_workspace(files: Path):
 
 
 @pytest.mark.parametrize("text", ["merge", "./merge", "feature/login", "gone/deep/", "gone/a.py", "file://main/merge"])
-def test_a_path_is_missing_where_its_folder_is_or_where_it_is_a_bare_word(files: Path, text: str):
+def test_path_is_missing_where_its_folder_is_or_where_it_is_a_bare_word(files: Path, text: str):
     known = spaces(files)
     assert known.is_missing(known.canonical(text), text)
 
@@ -668,12 +668,12 @@ def test_a_path_is_missing_where_its_folder_is_or_where_it_is_a_bare_word(files:
         "src/parser.py",
     ],
 )
-def test_a_path_that_exists_or_is_about_to_is_not_missing(files: Path, text: str):
+def test_existing_or_planned_path_is_not_missing(files: Path, text: str):
     known = spaces(files)
     assert not known.is_missing(known.canonical(text), text)
 
 
-def test_a_bare_word_is_missing_from_wherever_it_is_read(files: Path):
+def test_bare_word_is_missing_wherever_it_is_read_from(files: Path):
     known = spaces(files / "src")
     assert known.canonical("merge") == "src/merge"
     assert known.is_missing("src/merge", "merge")
@@ -681,13 +681,13 @@ def test_a_bare_word_is_missing_from_wherever_it_is_read(files: Path):
     assert not known.is_missing("src/parser.py", "parser.py")
 
 
-def test_nothing_is_missing_without_a_workspace_or_outside_of_all(home: Path, files: Path):
+def test_no_path_is_missing_without_or_outside_a_workspace(home: Path, files: Path):
     assert not spaces(folder(home / "plain")).is_missing("merge", "merge")
     assert not spaces(files).is_missing("file://gone/merge", "merge")
     assert not spaces(files).is_missing("/etc/merge", "/etc/merge")
 
 
-def test_what_exists_in_one_of_the_worktrees_that_share_names_is_not_missing(files: Path):
+def test_path_in_one_of_the_worktrees_that_share_names_is_not_missing(files: Path):
     tree = worktree(files, "../one")
     folder(tree / "feature")
     known = spaces(files, across=True)

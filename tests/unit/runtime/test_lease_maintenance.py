@@ -65,7 +65,7 @@ def held(store: MemoryStore) -> ClaimAcquired:
     return claim(store, lease=300 * SECOND, explicit=True)
 
 
-def test_a_grant_is_kept_also_when_it_comes_just_as_the_thread_goes_to_sleep(
+def test_grant_is_renewed_even_if_it_arrives_as_the_thread_falls_asleep(
     upkeep: LeaseMaintenance, clock: WatchedClock
 ) -> None:
     for _ in range(3_000):
@@ -77,7 +77,7 @@ def test_a_grant_is_kept_also_when_it_comes_just_as_the_thread_goes_to_sleep(
         upkeep.stop_keeping("a", 1)
 
 
-def test_sessions_that_come_while_leases_are_renewed_end_no_renewals(
+def test_sessions_added_during_a_renewal_stop_no_renewals(
     upkeep: LeaseMaintenance, store: MemoryStore, clock: WatchedClock
 ) -> None:
     held(store)
@@ -89,7 +89,7 @@ def test_sessions_that_come_while_leases_are_renewed_end_no_renewals(
     until(lambda: left(store, clock) == 300)
 
 
-def test_a_session_that_calls_again_after_the_idle_limit_is_renewed_again(
+def test_session_that_calls_again_after_the_idle_limit_is_renewed_again(
     upkeep: LeaseMaintenance, store: MemoryStore, clock: WatchedClock
 ) -> None:
     held(store)
@@ -101,7 +101,7 @@ def test_a_session_that_calls_again_after_the_idle_limit_is_renewed_again(
     until(lambda: left(store, clock) == 300)
 
 
-def test_ctrl_c_as_the_thread_is_about_to_start_costs_nothing(
+def test_ctrl_c_as_the_maintenance_thread_starts_loses_no_renewal(
     upkeep: LeaseMaintenance, store: MemoryStore, clock: WatchedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = held(store)

@@ -50,14 +50,14 @@ def free(reader: Reader) -> Claim:
     return reader.claim("a.md")
 
 
-async def test_many_who_ask_the_same_cost_a_few_journeys_and_questions() -> None:
+async def test_many_identical_reads_cost_few_round_trips_and_queries() -> None:
     store = Journeys()
     looks = ReadBatcher(store)
     assert await asyncio.gather(*(looks.take(free) for _ in range(1_000))) == [FREE] * 1_000
     assert store.asked == store.made <= 1_000 // 64 + THREADS
 
 
-async def test_a_question_may_name_its_arguments() -> None:
+async def test_batched_query_may_name_its_arguments() -> None:
     store = Journeys()
     run(store, threads.start())
     run(store, threads.append(threads.message(1), threads.message(2)))
@@ -77,7 +77,7 @@ async def test_a_question_may_name_its_arguments() -> None:
     ]
 
 
-async def test_a_look_that_is_refused_refuses_nobody_else() -> None:
+async def test_refused_read_refuses_no_other_of_its_batch() -> None:
     def refused(reader: Reader) -> Claim:
         raise InvalidError("key: is not right")
 
@@ -89,7 +89,7 @@ async def test_a_look_that_is_refused_refuses_nobody_else() -> None:
     assert isinstance(second, InvalidError)
 
 
-async def test_everybody_learns_that_the_store_is_lost_and_the_next_one_tries_again() -> None:
+async def test_lost_store_fails_every_read_of_the_batch_and_the_next_retries() -> None:
     store = Journeys()
     store.lost = True
     looks = ReadBatcher(store)
@@ -99,7 +99,7 @@ async def test_everybody_learns_that_the_store_is_lost_and_the_next_one_tries_ag
     assert await looks.take(free) == FREE
 
 
-async def test_a_look_that_fails_by_a_bug_ends_and_so_do_those_that_come_later() -> None:
+async def test_read_that_fails_by_a_bug_ends_and_so_do_later_ones() -> None:
     def broken(reader: Reader) -> Claim:
         raise ZeroDivisionError
 
@@ -109,7 +109,7 @@ async def test_a_look_that_fails_by_a_bug_ends_and_so_do_those_that_come_later()
     assert await looks.take(free) == FREE
 
 
-async def test_who_asks_while_others_look_gets_a_snapshot_of_its_own_later() -> None:
+async def test_read_that_arrives_during_a_batch_gets_a_later_snapshot() -> None:
     store = Journeys()
     store.open.clear()
     looks = ReadBatcher(store)
@@ -126,7 +126,7 @@ async def test_who_asks_while_others_look_gets_a_snapshot_of_its_own_later() -> 
     await asyncio.gather(*asked)
 
 
-async def test_who_is_cancelled_takes_nobody_along() -> None:
+async def test_cancelled_read_cancels_no_other_of_its_batch() -> None:
     store = Journeys()
     store.open.clear()
     looks = ReadBatcher(store)
