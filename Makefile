@@ -68,7 +68,7 @@ inspector: $(UV_FILE) ## the official MCP Inspector, strict, in both eras
 	@$(UV) run --group conformance python -m tests.conformance.inspector
 
 screenshot: $(UV_FILE) ## docs/page.png, the page of a real server, anew (needs chromium)
-	$(UV) run python -m tests.browser.screenshot
+	$(UV) run python -m tests.surfaces.browser.screenshot
 
 .uv/bin/uv:
 	@rm -rf .uv

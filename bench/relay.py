@@ -22,7 +22,7 @@ from holdlog.adapters.runtime.engine import Engine
 from holdlog.domain.message import NOBODY
 from holdlog.domain.record import Set, Transact
 from holdlog.domain.value import Json
-from tests.servers import nats_server
+from tests.support.servers import nats_server
 
 GROUP = "relay"
 AT_ONCE: Final = 100

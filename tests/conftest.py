@@ -37,7 +37,7 @@ def postgres(postgres_server: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def shared_postgres(postgres_server: str) -> Iterator[str]:
-    """The URL of a store that the examples of a file share; `tests.postgres.empty` makes it as new."""
+    """The URL of a store that the examples of a file share; `tests.support.postgres.empty` makes it as new."""
     with fresh_schema(postgres_server) as url:
         open_postgres(url).close()
         yield url

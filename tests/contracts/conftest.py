@@ -11,8 +11,8 @@ from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.domain.ports import Store
-from tests.clock import Clock
-from tests.slow import slow
+from tests.support.clock import Clock
+from tests.support.slow import slow
 
 IN_A_FILE_IN_TIME = pytest.mark.parametrize("place", ["sqlite", *slow("memory", "postgres")], indirect=True)
 """Where what is tested is above the store and takes long: with the other stores in `make slow`."""

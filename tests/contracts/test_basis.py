@@ -24,11 +24,11 @@ from holdlog.domain.ports import Store
 from holdlog.domain.record import FencingCondition, Merge, Transact, ValueWritten
 from holdlog.domain.refusals import StoreError
 from holdlog.domain.value import Json
-from tests.clock import SECOND, Clock
-from tests.commands import PATIENCE, change, clear, did, drop, put, require_chained, rows, run, whole_log, write
-from tests.kinds import InDatabase, InFile, Kind
-from tests.older import format_1
-from tests.threads import append, change_data, message, start
+from tests.support.clock import SECOND, Clock
+from tests.support.commands import PATIENCE, change, clear, did, drop, put, require_chained, rows, run, whole_log, write
+from tests.support.kinds import InDatabase, InFile, Kind
+from tests.support.older import format_1
+from tests.support.threads import append, change_data, message, start
 
 ANN = Caller(session="s-1", principal="token:ci", reason="because of issue 7", request_id="r-1")
 
@@ -106,7 +106,7 @@ def test_an_event_of_a_claim_relies_on_nothing(store: Store) -> None:
     assert basis(store) == (None, None, False, ())
 
 
-def test_the_clock_is_recorded_where_the_time_of_the_event_is_not_its(store: Store, clock: Clock) -> None:
+def test_clock_is_recorded_when_it_differs_from_the_event_time(store: Store, clock: Clock) -> None:
     clock.now = 1_000_000 * SECOND
     write(store, "k", 1)
     assert newest(store).clock is None
@@ -120,7 +120,7 @@ def test_the_clock_is_recorded_where_the_time_of_the_event_is_not_its(store: Sto
     require_chained(store)
 
 
-def test_the_record_knows_who_was_authenticated_when_it_was_written(store: Store, clock: Clock) -> None:
+def test_record_keeps_the_principal_that_was_authenticated_at_the_write(store: Store, clock: Clock) -> None:
     change(store, put("k", 1, ttl=5), caller=Caller(principal="token:ci"))
     change(store, put("gone", 1), caller=Caller(principal="token:ci"))
     change(store, drop("gone"), caller=Caller(principal="eva"))
@@ -148,7 +148,7 @@ def test_a_request_is_kept_by_principal_session_and_id(store: Store) -> None:
 # --- older events
 
 
-def test_what_an_event_of_format_1_relied_on_was_not_recorded(store: Store) -> None:
+def test_reliance_of_an_event_of_format_1_was_not_recorded(store: Store) -> None:
     with format_1():
         change(store, put("k", 1, 0), caller=ANN)
     envelope = newest(store)
@@ -236,7 +236,7 @@ def test_new_columns_of_an_event_of_format_1_are_found_and_not_read(kind: Kind, 
     assert (envelope.operation, envelope.based_on, envelope.forced, envelope.guard) == (None, None, None, None)
 
 
-def test_an_event_of_a_newer_format_is_an_error_for_whoever_reads_it(kind: Kind) -> None:
+def test_reading_an_event_of_a_newer_format_is_an_error(kind: Kind) -> None:
     kind.doctored("UPDATE stored_events SET format = 3 WHERE POSITION = 2")
     with engine(kind) as store:
         with pytest.raises(StoreError, match="record:n/k@1 has format 3; a newer holdlog"):
@@ -244,7 +244,7 @@ def test_an_event_of_a_newer_format_is_an_error_for_whoever_reads_it(kind: Kind)
         assert write(store, "k", 3) == 2
 
 
-def test_fencing_conditions_that_are_not_json_are_an_error_for_whoever_reads_them(kind: Kind) -> None:
+def test_reading_fencing_conditions_that_are_not_json_is_an_error(kind: Kind) -> None:
     kind.doctored("UPDATE stored_events SET guard = '[' WHERE POSITION = 2")
     with engine(kind) as store, pytest.raises(StoreError, match="record:n/k@1 cannot be read"):
         whole_log(store)
@@ -269,7 +269,7 @@ def a_guarded_write() -> Recorded[Event]:
     return Recorded[Event](envelope=envelope, event=event)
 
 
-def test_an_event_tells_what_the_write_relied_on() -> None:
+def test_event_answer_shows_what_the_write_relied_on() -> None:
     found = event_view(a_guarded_write()).model_dump()
     assert (found["operation"], found["based_on"]) == ("set", 1)
     assert "forced" not in found
@@ -279,7 +279,7 @@ def test_an_event_tells_what_the_write_relied_on() -> None:
     ]
 
 
-def test_claims_that_the_caller_may_not_see_are_left_out_of_what_a_write_relied_on() -> None:
+def test_claims_hidden_from_the_caller_are_left_out_of_what_a_write_relied_on() -> None:
     recorded = a_guarded_write()
     found = event_view(
         recorded, SPELLED.__getitem__, lambda stream: stream in ("record:n/k", "claim:a.py")
@@ -288,14 +288,14 @@ def test_claims_that_the_caller_may_not_see_are_left_out_of_what_a_write_relied_
     assert "guard" not in event_view(recorded, None, sees("read:n")).model_dump()
 
 
-def test_a_message_over_nats_tells_what_the_write_relied_on() -> None:
+def test_nats_message_contains_what_the_write_relied_on() -> None:
     found = json.loads(payload.text_of("x", a_guarded_write()))["data"]
     assert (found["operation"], found["based_on"], found["value"]) == ("set", 1, 1)
     assert [it["resource"] for it in found["guard"]] == ["a.py", "secret.py"]
     assert "guard" not in json.loads(payload.text_of("x", a_guarded_write(), lists=False))["data"]
 
 
-def test_the_library_shows_what_a_write_relied_on_and_not_what_was_not_recorded(place: str) -> None:
+def test_library_shows_what_a_write_relied_on_if_it_was_recorded(place: str) -> None:
     with StateStore(place) as store:
         with format_1():
             store.set("n", "k", 0, updated_by="ann")

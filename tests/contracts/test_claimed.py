@@ -26,7 +26,7 @@ from holdlog import (
     StoreError,
 )
 from holdlog.domain.claims.lease import Lease
-from tests.commands import PATIENCE, aside, until
+from tests.support.commands import PATIENCE, aside, until
 
 
 class Awaited:
@@ -100,7 +100,7 @@ def require_renewed(state: Library, resource: str) -> None:
 # --- a block
 
 
-def test_a_block_holds_its_resource_and_lets_go_of_it(state: Library) -> None:
+def test_claimed_block_holds_its_resource_and_releases_it(state: Library) -> None:
     with state.claimed("./src//a.py", agent="ann") as claim:
         assert (claim.resource, claim.version, claim.position) == ("src/a.py", 1, 1)
         assert claim.answer.status == "claimed"
@@ -110,13 +110,13 @@ def test_a_block_holds_its_resource_and_lets_go_of_it(state: Library) -> None:
     assert state.claim("src/a.py", agent="ben").previous_outcome == "released"
 
 
-def test_a_block_that_raises_lets_go_too(state: Library) -> None:
+def test_claimed_block_that_raises_releases_its_resource(state: Library) -> None:
     with pytest.raises(KeyError, match="mine"), state.claimed("a.md", agent="ann"):
         raise KeyError("mine")
     assert holder(state, "a.md") is None
 
 
-def test_the_next_holder_is_told_what_was_done(state: Library) -> None:
+def test_next_holder_sees_the_outcome_of_the_last_claimed_block(state: Library) -> None:
     with state.claimed("a.md", agent="ann", note="five minutes") as claim:
         assert state.status("a.md").holder_note == "five minutes"
         claim.outcome, claim.note = "modified", "tests are red"
@@ -132,14 +132,14 @@ def test_the_next_holder_is_told_what_was_done(state: Library) -> None:
     assert (again.previous_outcome, again.moved_to) == ("moved", "b.md")
 
 
-def test_several_resources_are_held_together(state: Library) -> None:
+def test_claimed_block_holds_several_resources_together(state: Library) -> None:
     with state.claimed("a.md", agent="ann", also=["b.md", "c/"]) as claim:
         assert [item["resource"] for item in claim.guard] == ["a.md", "b.md", "c/"]
         assert [holder(state, name) for name in ("a.md", "b.md", "c/x.py")] == ["ann"] * 3
     assert [holder(state, name) for name in ("a.md", "b.md", "c/x.py")] == [None] * 3
 
 
-def test_blocks_share_in_shared_mode(state: Library) -> None:
+def test_claimed_blocks_share_a_resource_in_shared_mode(state: Library) -> None:
     with state.claimed("a.md", agent="ann", mode="shared"), state.claimed("a.md", agent="ben", mode="shared"):
         assert state.status("a.md").holders == ["ann", "ben"]
 
@@ -147,7 +147,7 @@ def test_blocks_share_in_shared_mode(state: Library) -> None:
 # --- not granted
 
 
-def test_what_another_holds_is_busy_and_stays_as_it_was(state: Library) -> None:
+def test_claimed_block_on_a_held_resource_is_busy_and_changes_nothing(state: Library) -> None:
     version = state.claim("a.md", agent="ben").version
     with pytest.raises(BusyError, match="ben") as busy, state.claimed("b.md", agent="ann", also=["a.md"]):
         raise AssertionError("must not run")
@@ -156,7 +156,7 @@ def test_what_another_holds_is_busy_and_stays_as_it_was(state: Library) -> None:
     assert state.status("a.md", version).current
 
 
-def test_to_wait_for_each_other_is_a_deadlock(state: Library) -> None:
+def test_two_claimed_blocks_that_wait_for_each_other_are_a_deadlock(state: Library) -> None:
     state.claim("a.md", agent="ben")
     with state.claimed("b.md", agent="ann"):
         waits = state._requests.claim("b.md", "ben", wait_seconds=30).command
@@ -166,7 +166,7 @@ def test_to_wait_for_each_other_is_a_deadlock(state: Library) -> None:
         assert holder(state, "b.md") == "ann"
 
 
-def test_a_block_stands_in_line_for_longer_than_one_call_may(kind: Callable[..., Library], place: str) -> None:
+def test_claimed_block_queues_for_longer_than_one_call_may(kind: Callable[..., Library], place: str) -> None:
     state = kind(place, settings=Settings(max_wait=0.01))
     state.claim("a.md", agent="ben")
 
@@ -192,13 +192,13 @@ def test_a_block_stands_in_line_for_longer_than_one_call_may(kind: Callable[...,
     state.close()
 
 
-def test_a_block_that_does_not_get_it_in_time_is_busy(state: Library) -> None:
+def test_claimed_block_raises_busy_when_its_wait_times_out(state: Library) -> None:
     state.claim("a.md", agent="ben")
     with pytest.raises(BusyError, match="ben"), state.claimed("a.md", agent="ann", wait_seconds=0.05):
         raise AssertionError("must not run")
 
 
-def test_a_block_that_does_not_get_it_in_time_leaves_the_line_and_lets_go_of_nothing_else(state: Library) -> None:
+def test_claimed_block_that_times_out_leaves_the_queue_and_releases_nothing_else(state: Library) -> None:
     state.claim("a.md", agent="ben")
     state.claim("b.md", agent="ann")
     with pytest.raises(BusyError), state.claimed("a.md", agent="ann", also=["b.md", "c.md"], wait_seconds=0.05):
@@ -224,7 +224,7 @@ def test_a_block_that_does_not_get_it_in_time_leaves_the_line_and_lets_go_of_not
         ({"agent": "ann", "also": [f"{n}.md" for n in range(1_000)]}, "also"),
     ],
 )
-def test_a_bad_argument_is_refused_before_anything_is_claimed(
+def test_claimed_block_refuses_a_bad_argument_before_it_claims_anything(
     state: Library, named: dict[str, Any], which: str
 ) -> None:
     with pytest.raises(InvalidError, match=which), state.claimed("a.md", **named):
@@ -232,7 +232,7 @@ def test_a_bad_argument_is_refused_before_anything_is_claimed(
     assert holder(state, "a.md") is None
 
 
-def test_a_bad_outcome_is_refused_where_it_is_set(state: Library) -> None:
+def test_claimed_block_refuses_a_bad_outcome_where_it_is_set(state: Library) -> None:
     with state.claimed("a.md", agent="ann") as claim:
         with pytest.raises(InvalidError, match="outcome"):
             claim.outcome = "burnt"
@@ -249,7 +249,7 @@ def test_a_bad_outcome_is_refused_where_it_is_set(state: Library) -> None:
 # --- lost
 
 
-def test_a_guarded_write_works_while_the_claim_does(state: Library) -> None:
+def test_guarded_write_in_a_claimed_block_succeeds_while_the_claim_is_held(state: Library) -> None:
     with state.claimed("a.md", agent="ann", also=["b.md"]) as claim:
         assert state.set("n", "k", 1, updated_by="ann", guard=claim.guard).version == 1
         with pytest.raises(FencedError):
@@ -266,14 +266,14 @@ def test_a_lost_claim_fences_its_writes_and_the_end_of_its_block(state: Library)
     assert (lost.value.resource, lost.value.version, lost.value.reason) == ("a.md", 1, "it hangs")
 
 
-def test_a_lost_claim_is_told_also_when_others_came_and_went(state: Library) -> None:
+def test_lost_claim_is_reported_even_after_others_held_and_released_it(state: Library) -> None:
     with pytest.raises(FencedError), state.claimed("a.md", agent="ann"):
         force(state, "a.md")
         state.claim("a.md", agent="ben")
         state.release("a.md", agent="ben")
 
 
-def test_what_the_next_holder_has_stays_its_own(state: Library) -> None:
+def test_claimed_block_that_lost_its_claim_leaves_the_next_holder_alone(state: Library) -> None:
     with pytest.raises(FencedError) as lost, state.claimed("a.md", agent="ann", also=["b.md"]):
         force(state, "a.md")
         version = state.claim("a.md", agent="ben").version
@@ -282,27 +282,27 @@ def test_what_the_next_holder_has_stays_its_own(state: Library) -> None:
     assert holder(state, "b.md") is None
 
 
-def test_what_the_agent_claimed_anew_is_not_the_block_s_to_release(state: Library) -> None:
+def test_claimed_block_does_not_release_what_its_agent_claimed_again(state: Library) -> None:
     with pytest.raises(FencedError), state.claimed("a.md", agent="ann"):
         force(state, "a.md")
         version = state.claim("a.md", agent="ann").version
     assert state.status("a.md", version).current
 
 
-def test_the_exception_of_the_block_goes_before_that_of_the_loss(state: Library) -> None:
+def test_exception_of_a_claimed_block_precedes_that_of_the_loss(state: Library) -> None:
     with pytest.raises(KeyError), state.claimed("a.md", agent="ann"):
         force(state, "a.md")
         raise KeyError
 
 
-def test_who_releases_inside_the_block_has_lost_nothing(state: Library) -> None:
+def test_release_inside_a_claimed_block_is_not_a_loss(state: Library) -> None:
     with state.claimed("a.md", agent="ann"):
         assert state.release("a.md", agent="ann", outcome="modified").status == "released"
         state.claim("a.md", agent="ben")
     assert holder(state, "a.md") == "ben"
 
 
-def test_a_store_that_is_closed_inside_the_block_is_told(kind: Callable[..., Library], tmp_path: Path) -> None:
+def test_closing_the_store_inside_a_claimed_block_is_reported(kind: Callable[..., Library], tmp_path: Path) -> None:
     store = kind(str(tmp_path / "state.db"))
     with pytest.raises(StoreError, match="closed"), store.claimed("a.md", agent="ann"):
         store._engine.close()
@@ -311,7 +311,7 @@ def test_a_store_that_is_closed_inside_the_block_is_told(kind: Callable[..., Lib
 # --- an agent that holds it already
 
 
-def test_what_the_agent_held_before_stays_held(state: Library) -> None:
+def test_claimed_block_keeps_a_claim_the_agent_held_before(state: Library) -> None:
     state.claim("a.md", agent="ann")
     with state.claimed("a.md", agent="ann") as claim:
         assert claim.answer.status == "already_claimed"
@@ -319,7 +319,7 @@ def test_what_the_agent_held_before_stays_held(state: Library) -> None:
     assert holder(state, "a.md") == "ann"
 
 
-def test_an_inner_block_leaves_the_claim_to_the_outer_one(state: Library) -> None:
+def test_inner_claimed_block_leaves_the_claim_to_the_outer_one(state: Library) -> None:
     with state.claimed("a.md", agent="ann") as outer:
         with state.claimed("a.md", agent="ann") as inner:
             assert inner.guard == outer.guard
@@ -328,7 +328,7 @@ def test_an_inner_block_leaves_the_claim_to_the_outer_one(state: Library) -> Non
     assert holder(state, "a.md") is None
 
 
-def test_an_inner_block_lets_go_of_what_it_added(state: Library) -> None:
+def test_inner_claimed_block_releases_what_it_added(state: Library) -> None:
     with state.claimed("a.md", agent="ann"):
         with state.claimed("a.md", agent="ann", also=["b.md"]) as claim:
             assert len(claim.guard) == 2
@@ -338,7 +338,7 @@ def test_an_inner_block_lets_go_of_what_it_added(state: Library) -> None:
         assert (holder(state, "a.md"), holder(state, "c.md")) == ("ann", None)
 
 
-def test_an_inner_block_tells_that_the_outer_claim_was_lost(state: Library) -> None:
+def test_inner_claimed_block_reports_that_the_outer_claim_was_lost(state: Library) -> None:
     with (
         pytest.raises(FencedError, match="version 1"),
         state.claimed("a.md", agent="ann"),
@@ -351,7 +351,7 @@ def test_an_inner_block_tells_that_the_outer_claim_was_lost(state: Library) -> N
 # --- renewed in the background
 
 
-def test_a_block_outlives_its_lease(state: Library) -> None:
+def test_claimed_block_outlives_its_lease(state: Library) -> None:
     with state.claimed("a.md", agent="ann", also=["b.md"], lease_seconds=1):
         require_renewed(state, "a.md")
         require_renewed(state, "b.md")
@@ -361,7 +361,7 @@ def test_a_block_outlives_its_lease(state: Library) -> None:
     assert not state._engine.lease_maintenance._grants
 
 
-def test_what_was_only_claimed_is_renewed_inside_a_block(state: Library) -> None:
+def test_claim_made_before_a_claimed_block_is_renewed_inside_it(state: Library) -> None:
     state.claim("a.md", agent="ann", lease_seconds=1)
     with state.claimed("a.md", agent="ann"):
         require_renewed(state, "a.md")
@@ -370,7 +370,7 @@ def test_what_was_only_claimed_is_renewed_inside_a_block(state: Library) -> None
 # --- threads, coroutines, cancellations
 
 
-def test_blocks_in_threads_exclude_each_other(place: str) -> None:
+def test_claimed_blocks_in_threads_exclude_each_other(place: str) -> None:
     inside: list[str] = []
     with StateStore(place) as store, ThreadPoolExecutor(8) as pool:
         store.set("n", "count", 0, updated_by="ann")
@@ -389,7 +389,7 @@ def test_blocks_in_threads_exclude_each_other(place: str) -> None:
         assert store.status("a.md").status == "available"
 
 
-async def test_blocks_in_coroutines_exclude_each_other(place: str) -> None:
+async def test_claimed_blocks_in_coroutines_exclude_each_other(place: str) -> None:
     inside: list[str] = []
     async with AsyncStateStore(place) as store:
 
@@ -405,7 +405,7 @@ async def test_blocks_in_coroutines_exclude_each_other(place: str) -> None:
         assert (await store.status("a.md")).status == "available"
 
 
-async def test_a_cancelled_block_lets_go(place: str) -> None:
+async def test_cancelled_claimed_block_releases_its_resource(place: str) -> None:
     async with AsyncStateStore(place) as store:
         entered = asyncio.Event()
 
@@ -422,7 +422,7 @@ async def test_a_cancelled_block_lets_go(place: str) -> None:
         assert (await store.status("a.md")).status == "available"
 
 
-async def test_a_block_that_is_cancelled_in_line_leaves_the_line(place: str) -> None:
+async def test_claimed_block_that_is_cancelled_while_queued_leaves_the_queue(place: str) -> None:
     async with AsyncStateStore(place) as store:
         await store.claim("a.md", agent="ben")
         block = store.claimed("a.md", agent="ann", wait_seconds=60)
@@ -439,7 +439,7 @@ async def test_a_block_that_is_cancelled_in_line_leaves_the_line(place: str) -> 
         assert not in_line()
 
 
-async def test_a_block_cancelled_while_it_is_granted_holds_nothing(place: str) -> None:
+async def test_claimed_block_cancelled_while_it_is_granted_holds_nothing(place: str) -> None:
     async with AsyncStateStore(place) as store:
         for _ in range(50):
             task = asyncio.ensure_future(store.claimed("a.md", agent="ann").__aenter__())
@@ -450,7 +450,7 @@ async def test_a_block_cancelled_while_it_is_granted_holds_nothing(place: str) -
             assert (await store.status("a.md")).status == "available"
 
 
-async def test_a_claim_cancelled_while_it_gets_its_ticket_is_served_no_more(place: str) -> None:
+async def test_claim_cancelled_while_it_gets_its_ticket_is_never_granted(place: str) -> None:
     """Or the resource would wait for it, free, while nobody comes."""
     async with AsyncStateStore(place) as store:
         await store.claim("a.md", agent="ben")
@@ -473,7 +473,7 @@ async def test_a_claim_cancelled_while_it_gets_its_ticket_is_served_no_more(plac
         assert (await store.claim("a.md", agent="cleo")).status == "claimed"
 
 
-async def test_a_claim_cancelled_right_behind_its_ticket_is_served_no_more(
+async def test_claim_cancelled_right_after_it_got_its_ticket_is_never_granted(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While it is asked whether the holder's process lives, which a database answers in a thread."""
@@ -500,7 +500,7 @@ async def test_a_claim_cancelled_right_behind_its_ticket_is_served_no_more(
         )
 
 
-def test_a_block_interrupted_in_line_leaves_the_line(place: str) -> None:
+def test_claimed_block_interrupted_while_queued_leaves_the_queue(place: str) -> None:
     with StateStore(place) as store, ThreadPoolExecutor(1) as pool:
         store.claim("a.md", agent="ben")
 

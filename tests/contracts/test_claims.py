@@ -25,14 +25,14 @@ from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import FencingCondition, Transact
 from holdlog.domain.refusals import BusyError, DeadlockError, ExpiredError, FencedError, InvalidError, NotHolderError
-from tests.claim_calls import HOUR, by, claim, holder, left, refused, wait, writes
-from tests.clock import Clock
-from tests.commands import PATIENCE, run, whole_log
+from tests.support.claim_calls import HOUR, by, claim, holder, left, refused, wait, writes
+from tests.support.clock import Clock
+from tests.support.commands import PATIENCE, run, whole_log
 
 # --- the end of a lease
 
 
-def test_a_lease_ends_when_it_is_due_and_reads_see_it_at_once(store: Store, clock: Clock) -> None:
+def test_lease_expires_when_it_is_due_and_reads_see_it_at_once(store: Store, clock: Clock) -> None:
     claim(store)
     clock.pass_by(299.999999)
     assert holder(store, clock) == "ann"
@@ -53,7 +53,9 @@ def test_a_lease_ends_when_it_is_due_and_reads_see_it_at_once(store: Store, cloc
     ],
     ids=["claim", "claim of the subtree", "sweep", "release", "guard"],
 )
-def test_whoever_notices_the_end_tells_when_it_was(store: Store, clock: Clock, command: AnyCommand) -> None:
+def test_expiry_noticed_late_is_reported_with_the_time_it_was_due(
+    store: Store, clock: Clock, command: AnyCommand
+) -> None:
     taken = claim(store, lease=10 * SECOND)
     due = clock() + 10 * SECOND
     clock.pass_by(25)
@@ -65,14 +67,14 @@ def test_whoever_notices_the_end_tells_when_it_was(store: Store, clock: Clock, c
     assert ended == [ClaimExpired(agent="ann", grant=taken.version, due=due)]
 
 
-def test_a_sweep_says_whether_there_was_anything_to_end(store: Store, clock: Clock) -> None:
+def test_sweep_reports_whether_it_expired_anything(store: Store, clock: Clock) -> None:
     claim(store)
     assert run(store, Sweep()) == SweepOutcome(False)
     clock.pass_by(300)
     assert [run(store, Sweep()), run(store, Sweep())] == [SweepOutcome(True), SweepOutcome(False)]
 
 
-def test_who_lost_a_claim_is_told_once(store: Store, clock: Clock) -> None:
+def test_lost_claim_is_reported_to_its_holder_once(store: Store, clock: Clock) -> None:
     taken = claim(store)
     clock.pass_by(300)
     run(store, Sweep())
@@ -101,7 +103,7 @@ def test_a_thousand_leases_that_are_due_at_once_all_end(store: Store, clock: Clo
 @pytest.mark.parametrize(
     "command", [writes(), AcquireClaim(resource="b", agent="ann"), ReleaseClaim(resource="b", agent="ann")]
 )
-def test_whatever_names_the_agent_renews_what_it_holds(store: Store, clock: Clock, command: AnyCommand) -> None:
+def test_every_call_that_names_the_agent_renews_its_claims(store: Store, clock: Clock, command: AnyCommand) -> None:
     claim(store)
     claim(store, "b")
     clock.pass_by(200)
@@ -113,14 +115,14 @@ def test_whatever_names_the_agent_renews_what_it_holds(store: Store, clock: Cloc
     ("agent", "caller"),
     [("ann", by("s2")), ("bob", by()), ("ann/x", by()), ("ann", Caller(session="s1", principal="org", server="v1"))],
 )
-def test_nobody_else_renews_it(store: Store, clock: Clock, agent: str, caller: Caller) -> None:
+def test_calls_of_other_agents_renew_no_claim(store: Store, clock: Clock, agent: str, caller: Caller) -> None:
     claim(store)
     clock.pass_by(200)
     run(store, writes(agent), caller)
     assert left(store, clock) == 100
 
 
-def test_what_is_due_is_not_revived(store: Store, clock: Clock) -> None:
+def test_expired_claim_is_not_revived_by_a_call(store: Store, clock: Clock) -> None:
     claim(store)
     clock.pass_by(300)
     run(store, writes(), by())
@@ -130,7 +132,7 @@ def test_what_is_due_is_not_revived(store: Store, clock: Clock) -> None:
     assert holder(store, clock) == "bob"
 
 
-def test_a_claim_again_after_the_end_is_a_new_grant(store: Store, clock: Clock) -> None:
+def test_claim_after_expiry_is_a_new_grant(store: Store, clock: Clock) -> None:
     first = claim(store)
     clock.pass_by(300)
     again = claim(store)
@@ -140,7 +142,7 @@ def test_a_claim_again_after_the_end_is_a_new_grant(store: Store, clock: Clock) 
     assert again.past.outcome == "expired"
 
 
-def test_the_last_end_of_what_covers_it_is_handed_on(store: Store, clock: Clock) -> None:
+def test_last_outcome_of_a_covering_resource_is_passed_to_the_next_holder(store: Store, clock: Clock) -> None:
     for resource in ("src/a.py", "src/"):
         claim(store, resource)
         clock.pass_by(1)
@@ -149,7 +151,7 @@ def test_the_last_end_of_what_covers_it_is_handed_on(store: Store, clock: Clock)
 
 
 @pytest.mark.parametrize("hours", [1, -1, 24 * 365])
-def test_a_wall_clock_that_is_set_ends_nothing_and_renews_nothing(store: Store, clock: Clock, hours: int) -> None:
+def test_changing_the_wall_clock_ends_and_renews_no_claim(store: Store, clock: Clock, hours: int) -> None:
     claim(store)
     clock.pass_by(100)
     clock.move(hours * HOUR)
@@ -159,7 +161,7 @@ def test_a_wall_clock_that_is_set_ends_nothing_and_renews_nothing(store: Store, 
     assert holder(store, clock) is None
 
 
-def test_a_machine_that_sleeps_ends_nothing(store: Store, clock: Clock) -> None:
+def test_suspending_the_machine_ends_no_claim(store: Store, clock: Clock) -> None:
     wait_for = claim(store)
     clock.move(8 * HOUR)  # the steady clock stands still
     run(store, Sweep())
@@ -171,7 +173,7 @@ def test_a_machine_that_sleeps_ends_nothing(store: Store, clock: Clock) -> None:
 # --- sessions that end
 
 
-def test_a_server_that_ended_leaves_its_claims_for_the_grace(store: Store, clock: Clock) -> None:
+def test_claims_of_an_ended_server_last_for_the_grace_period(store: Store, clock: Clock) -> None:
     claim(store)
     claim(store, "told", explicit=True, lease=300 * SECOND)
     assert run(store, Sweep(ended=("v1",))) == SweepOutcome(True)
@@ -181,7 +183,7 @@ def test_a_server_that_ended_leaves_its_claims_for_the_grace(store: Store, clock
     assert [holder(store, clock), holder(store, clock, "told")] == [None, "ann"]
 
 
-def test_an_ended_session_leaves_its_claim_to_a_claim_of_that_resource_only(store: Store, clock: Clock) -> None:
+def test_claim_of_an_ended_session_is_resumed_only_by_claiming_that_resource(store: Store, clock: Clock) -> None:
     first = claim(store)
     with pytest.raises(BusyError) as refused:
         claim(store, caller=by("s2"))
@@ -201,7 +203,7 @@ def test_an_ended_session_leaves_its_claim_to_a_claim_of_that_resource_only(stor
     assert [(it.resource, it.version, it.why) for it in told.losses] == [("a", first.version, "resumed")]
 
 
-def test_a_session_that_returns_has_all_that_it_had(store: Store, clock: Clock) -> None:
+def test_session_that_returns_has_all_its_claims_again(store: Store, clock: Clock) -> None:
     claim(store)
     claim(store, "b")
     run(store, Sweep(ended=("v1",)))
@@ -212,7 +214,7 @@ def test_a_session_that_returns_has_all_that_it_had(store: Store, clock: Clock) 
     assert (left(store, clock), left(store, clock, "b")) == (300, 300)
 
 
-def test_a_session_that_lives_by_its_calls_ends_when_it_makes_none(store: Store, clock: Clock) -> None:
+def test_session_kept_alive_by_calls_ends_when_calls_stop(store: Store, clock: Clock) -> None:
     calls = by("c1", server=BY_CALLS)
     claim(store, caller=calls)
     clock.pass_by(60)
@@ -231,7 +233,7 @@ def test_a_session_that_lives_by_its_calls_ends_when_it_makes_none(store: Store,
     assert resumed.previous_session_ended_at == last + 60 * SECOND
 
 
-def test_a_call_from_before_its_end_does_not_bring_a_session_back(store: Store, clock: Clock) -> None:
+def test_call_made_before_a_session_ended_does_not_revive_the_session(store: Store, clock: Clock) -> None:
     claim(store, caller=by("c1", server=BY_CALLS))
     called_at = clock.steady()
     clock.pass_by(1)
@@ -245,7 +247,7 @@ def test_a_call_from_before_its_end_does_not_bring_a_session_back(store: Store, 
         assert [lease.server for lease in reader.leases.of(["a"])] == [BY_CALLS]
 
 
-def test_a_waiter_whose_process_died_is_passed_over_though_its_session_lives_on(store: Store) -> None:
+def test_waiter_whose_process_died_is_passed_over_while_its_session_lives(store: Store) -> None:
     claim(store)
     run(store, AcquireClaim(resource="a", agent="bob", wait=30 * SECOND), by("shared", server="v2"))
     run(store, AcquireClaim(resource="a", agent="cat", wait=30 * SECOND), by("s3", server="v3"))
@@ -265,7 +267,7 @@ def test_a_repeated_claim_keeps_its_session_alive(store: Store, clock: Clock) ->
         claim(store, caller=by("c2", server=BY_CALLS))
 
 
-def test_a_session_that_its_client_ends_leaves_its_leases_as_they_are(store: Store, clock: Clock) -> None:
+def test_session_ended_by_its_client_keeps_its_leases_as_they_are(store: Store, clock: Clock) -> None:
     calls = by("c1", server=BY_CALLS)
     claim(store, caller=calls)
     run(store, EndSession(session="c1"), Caller(principal="token:other"))
@@ -276,7 +278,7 @@ def test_a_session_that_its_client_ends_leaves_its_leases_as_they_are(store: Sto
     assert claim(store, caller=by("c2", server=BY_CALLS)).previous_session_ended_at == clock()
 
 
-def test_a_server_that_starts_again_adopts_its_session(store: Store, clock: Clock) -> None:
+def test_restarted_server_adopts_its_session(store: Store, clock: Clock) -> None:
     claim(store)
     run(store, Sweep(ended=("v1",)))
     run(store, Renew(server="v9", sessions=(("s1", clock.steady()),)))
@@ -314,7 +316,7 @@ def test_a_loss_without_a_session_is_kept_for_the_receipt(store: Store, clock: C
 # --- receipts
 
 
-def test_a_caller_without_a_session_is_known_by_its_receipt_alone(store: Store) -> None:
+def test_caller_without_a_session_is_identified_by_its_receipt_alone(store: Store) -> None:
     first = claim(store, caller=NOBODY, new_receipt="r1")
     assert first.receipt == "r1"
     again = claim(store, caller=NOBODY, receipt="r1", new_receipt="r2")
@@ -330,14 +332,14 @@ def test_a_caller_without_a_session_is_known_by_its_receipt_alone(store: Store) 
     assert [resource for resource, _ in let.released] == ["a", "b"]
 
 
-def test_a_receipt_that_nobody_was_given_identifies_nobody(store: Store) -> None:
+def test_unissued_receipt_identifies_nobody(store: Store) -> None:
     taken = claim(store, caller=NOBODY, receipt="made up", new_receipt="r1")
     assert taken.receipt == "r1"
     with pytest.raises(BusyError):
         claim(store, caller=NOBODY, receipt="made up", new_receipt="r2")
 
 
-def test_a_receipt_is_for_its_name_and_principal_alone(store: Store) -> None:
+def test_receipt_is_valid_for_its_name_and_principal_alone(store: Store) -> None:
     claim(store, caller=NOBODY, new_receipt="r1")
     for agent, caller in (("bob", NOBODY), ("ann", Caller(principal="token:ci"))):
         with pytest.raises(BusyError):
@@ -346,7 +348,7 @@ def test_a_receipt_is_for_its_name_and_principal_alone(store: Store) -> None:
             run(store, ReleaseClaim(resource="a", agent=agent, receipt="r1"), caller)
 
 
-def test_a_receipt_that_is_not_the_holders_releases_nothing(store: Store, clock: Clock) -> None:
+def test_wrong_receipt_releases_nothing(store: Store, clock: Clock) -> None:
     """Such as that of a claim that expired before a namesake got the resource: its bearer is not that holder."""
     claim(store, caller=NOBODY, new_receipt="r1")
     clock.pass_by(300)
@@ -363,7 +365,7 @@ def test_a_receipt_that_is_not_the_holders_releases_nothing(store: Store, clock:
     assert run(store, ReleaseClaim(agent="ann", receipt="r1"), NOBODY) == ReleaseOutcome((), already=True)
 
 
-def test_a_receipt_that_is_not_the_waiters_leaves_its_place(store: Store) -> None:
+def test_wrong_receipt_leaves_the_waiter_in_the_queue(store: Store) -> None:
     claim(store)
     assert isinstance(
         run(store, AcquireClaim(resource="a", agent="bob", wait=SECOND, new_receipt="r1"), NOBODY), Queued
@@ -374,7 +376,7 @@ def test_a_receipt_that_is_not_the_waiters_leaves_its_place(store: Store) -> Non
         assert len(reader.claim("a").line) == 1
 
 
-def test_a_turn_in_the_queue_is_collected_with_the_receipt(store: Store) -> None:
+def test_queued_grant_is_collected_with_the_receipt(store: Store) -> None:
     claim(store)
     waits = AcquireClaim(resource="a", agent="bob", wait=30 * SECOND, new_receipt="r1")
     queued = run(store, waits, NOBODY)
@@ -386,7 +388,7 @@ def test_a_turn_in_the_queue_is_collected_with_the_receipt(store: Store) -> None
     assert claim(store, agent="bob", caller=NOBODY, receipt="r1", new_receipt="r3").receipt == "r1"
 
 
-def test_in_a_copy_of_the_log_without_leases_claims_last_for_the_grace(store: Store, clock: Clock) -> None:
+def test_claims_last_for_the_grace_period_in_a_copy_of_the_log_without_leases(store: Store, clock: Clock) -> None:
     claim(store)
     wait(store, "a", "bob")
     with store.transaction(time.monotonic() + PATIENCE) as transaction:
@@ -404,7 +406,7 @@ def test_in_a_copy_of_the_log_without_leases_claims_last_for_the_grace(store: St
 # --- requests that are repeated
 
 
-def test_a_repeated_claim_answers_as_the_first_did(store: Store, clock: Clock) -> None:
+def test_repeated_claim_request_gets_the_first_response(store: Store, clock: Clock) -> None:
     first = claim(store, caller=by(request_id="r1"))
     clock.pass_by(10)
     again = claim(store, caller=by(request_id="r1"))
@@ -415,7 +417,7 @@ def test_a_repeated_claim_answers_as_the_first_did(store: Store, clock: Clock) -
         claim(store, "b", caller=by(request_id="r1"))
 
 
-def test_a_repeated_release_answers_as_the_first_did_and_takes_nothing_from_the_next(store: Store) -> None:
+def test_repeated_release_gets_the_first_response_and_spares_the_next_holder(store: Store) -> None:
     claim(store)
     let = ReleaseClaim(resource="a", agent="ann", outcome="modified")
     first = run(store, let, by(request_id="r1"))
@@ -425,7 +427,7 @@ def test_a_repeated_release_answers_as_the_first_did_and_takes_nothing_from_the_
     assert claim(store).already
 
 
-def test_busy_and_queued_are_not_remembered(store: Store) -> None:
+def test_busy_and_queued_responses_are_not_remembered(store: Store) -> None:
     claim(store)
     with pytest.raises(BusyError):
         claim(store, agent="bob", caller=by(request_id="r1"))
@@ -437,7 +439,7 @@ def test_busy_and_queued_are_not_remembered(store: Store) -> None:
     assert not claim(store, agent="bob", caller=by(request_id="r1")).already
 
 
-def test_a_claim_that_waited_is_repeated_by_the_call_that_waits(store: Store) -> None:
+def test_queued_claim_response_is_repeated_for_the_original_waiting_call(store: Store) -> None:
     """It was granted to the look at the end of its wait, which waits no more."""
     claim(store)
     waits = AcquireClaim(resource="a", agent="bob", wait=30 * SECOND)
@@ -450,7 +452,7 @@ def test_a_claim_that_waited_is_repeated_by_the_call_that_waits(store: Store) ->
         run(store, AcquireClaim(resource="b", agent="bob", wait=30 * SECOND), by(request_id="r1"))
 
 
-def test_a_request_id_of_a_claim_is_for_its_session_alone(store: Store) -> None:
+def test_request_id_of_a_claim_is_valid_in_its_session_alone(store: Store) -> None:
     first = claim(store, caller=by(request_id="r1"))
     with pytest.raises(BusyError):
         claim(store, caller=by("s2", request_id="r1"))
@@ -459,7 +461,7 @@ def test_a_request_id_of_a_claim_is_for_its_session_alone(store: Store) -> None:
         run(store, ReleaseClaim(resource="a", agent="ann"), by("s2", request_id="r1"))
 
 
-def test_a_repeated_claim_that_has_ended_is_refused(store: Store, clock: Clock) -> None:
+def test_repeated_claim_request_is_refused_once_its_claim_has_ended(store: Store, clock: Clock) -> None:
     claim(store, caller=by(request_id="r1"))
     clock.pass_by(300)
     with pytest.raises(ExpiredError) as refused:
@@ -471,7 +473,7 @@ def test_a_repeated_claim_that_has_ended_is_refused(store: Store, clock: Clock) 
     assert refused.value.held_by == "bob"
 
 
-def test_claims_without_a_session_are_not_remembered(store: Store) -> None:
+def test_claim_requests_without_a_session_are_not_remembered(store: Store) -> None:
     claim(store, caller=Caller(request_id="r1"), new_receipt="r1")
     with pytest.raises(BusyError):
         claim(store, caller=Caller(request_id="r1"), new_receipt="r2")
@@ -480,7 +482,7 @@ def test_claims_without_a_session_are_not_remembered(store: Store) -> None:
 # --- the line
 
 
-def test_what_comes_out_of_the_line_has_the_position_of_its_grant(store: Store) -> None:
+def test_grant_from_the_queue_has_its_own_position(store: Store) -> None:
     """Not that of its ticket: sinks outside the store compare positions, and the one before must have the lower one."""
     claim(store)
     wait(store, "a", "bob")
@@ -491,7 +493,7 @@ def test_what_comes_out_of_the_line_has_the_position_of_its_grant(store: Store) 
     assert taken.position == granted.envelope.position == 5
 
 
-def test_who_waits_twice_for_the_same_is_given_one(store: Store, clock: Clock) -> None:
+def test_waiting_twice_for_one_resource_yields_one_grant(store: Store, clock: Clock) -> None:
     claim(store, also=("d",))
     wait(store, "d", "bob")
     run(store, AcquireClaim(resource="a", agent="bob", alternatives=("d",), wait=30 * SECOND), by())
@@ -499,7 +501,7 @@ def test_who_waits_twice_for_the_same_is_given_one(store: Store, clock: Clock) -
     assert [holder(store, clock, it) for it in ("d", "a")] == ["bob", None]
 
 
-def test_a_waiter_is_served_when_a_later_one_makes_room(store: Store, clock: Clock) -> None:
+def test_waiter_is_granted_when_a_later_one_leaves_the_queue(store: Store, clock: Clock) -> None:
     claim(store, "a/b", agent="x/1")
     claim(store, "a", agent="y")
     for agent, resource, also in (("x", "a/", ()), ("x/1", "a", ("a/b",))):
@@ -508,7 +510,7 @@ def test_a_waiter_is_served_when_a_later_one_makes_room(store: Store, clock: Clo
     assert holder(store, clock, "a/") == "x"
 
 
-def test_a_resumed_claim_lets_the_sub_agents_of_its_session_in(store: Store, clock: Clock) -> None:
+def test_resumed_claim_admits_sub_agents_of_its_session(store: Store, clock: Clock) -> None:
     claim(store, agent="x", caller=by("s2"))
     wait(store, "a", "x/1")
     run(store, Sweep(ended=("v2",)))
@@ -517,7 +519,7 @@ def test_a_resumed_claim_lets_the_sub_agents_of_its_session_in(store: Store, clo
         assert [grant.agent for grant in reader.claim("a").grants] == ["x", "x/1"]
 
 
-def test_a_waiter_resumes_what_an_ended_session_of_its_name_left(store: Store) -> None:
+def test_waiter_resumes_the_claim_of_an_ended_session_of_its_name(store: Store) -> None:
     claim(store, caller=by("s2"))
     wait(store, "a", "ann")
     run(store, Sweep(ended=("v2",)))
@@ -529,14 +531,14 @@ def test_a_waiter_resumes_what_an_ended_session_of_its_name_left(store: Store) -
 
 
 @pytest.mark.parametrize("resource", ["a/", "custom://a/", "custom://a//", "custom://a///", "custom:////a//"])
-def test_a_subtree_has_one_holder_however_many_slashes_its_name_ends_with(store: Store, resource: str) -> None:
+def test_subtree_has_one_holder_for_any_number_of_trailing_slashes(store: Store, resource: str) -> None:
     claim(store, resource)
     with pytest.raises(BusyError):
         claim(store, resource, agent="bob")
     assert claim(store, resource).already
 
 
-def test_a_resumed_claim_that_would_close_a_ring_is_refused(store: Store) -> None:
+def test_resuming_a_claim_that_would_deadlock_is_refused(store: Store) -> None:
     claim(store, "x", caller=by("s2"))
     claim(store, "y", "bob")
     wait(store, "y", "ann")
@@ -548,7 +550,7 @@ def test_a_resumed_claim_that_would_close_a_ring_is_refused(store: Store) -> Non
         assert sorted((it.agent, it.holds, it.waits_for) for it in ring.cycle) == [("ann", "x", "y"), ("bob", "y", "x")]
 
 
-def test_a_claim_taken_back_from_an_ended_session_leaves_no_silent_deadlock(store: Store) -> None:
+def test_claim_taken_back_from_an_ended_session_leaves_no_silent_deadlock(store: Store) -> None:
     claim(store, "a/b", "x/1", caller=by("s2"))
     claim(store, "a", "x/2")
     wait(store, "a", "x/1")
@@ -559,14 +561,14 @@ def test_a_claim_taken_back_from_an_ended_session_leaves_no_silent_deadlock(stor
         assert [it.session for it in reader.leases.of(["a/b"])] == ["s2"]
 
 
-def test_a_holder_is_told_of_the_first_in_line(store: Store) -> None:
+def test_holder_sees_the_first_waiter_of_the_queue(store: Store) -> None:
     claim(store)
     for number in range(25):
         wait(store, "a", f"w{number}")
     assert [it.agent for it in claim(store).waiting] == [f"w{number}" for number in range(20)]
 
 
-def test_who_is_offered_what_it_cannot_use_gets_what_is_free(store: Store) -> None:
+def test_waiter_offered_an_unusable_resource_gets_a_free_one(store: Store) -> None:
     claim(store, "d", agent="bob", mode="shared")
     claim(store, "d/", agent="cleo", mode="shared")
     claim(store, "e", agent="cleo")

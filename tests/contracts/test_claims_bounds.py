@@ -16,13 +16,13 @@ from holdlog.domain.claims.lease import SECOND, Lease
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import ClaimChange, Store
 from holdlog.domain.refusals import BusyError, InvalidError, UnavailableError
-from tests.claim_calls import HOUR, by, claim, refused
-from tests.clock import Clock
-from tests.commands import PATIENCE, run
 from tests.contracts.conftest import STORE_IN_A_FILE_IN_TIME
+from tests.support.claim_calls import HOUR, by, claim, refused
+from tests.support.clock import Clock
+from tests.support.commands import PATIENCE, run
 
 
-def test_a_session_may_hold_so_many_and_no_more(store: Store) -> None:
+def test_number_of_claims_per_session_is_limited(store: Store) -> None:
     for number in range(3):
         claim(store, f"r{number}", most=3)
     assert claim(store, "r0", most=3).already
@@ -37,7 +37,7 @@ def test_a_session_may_hold_so_many_and_no_more(store: Store) -> None:
     claim(store, "r4", most=3)
 
 
-def test_nor_may_a_session_wait_for_more_than_that(store: Store) -> None:
+def test_number_of_queue_tickets_per_session_is_limited(store: Store) -> None:
     claim(store, "r0", most=2)
     for resource in ("r1", "r2", "r3"):
         claim(store, resource, agent="bob", caller=by("s2"))
@@ -69,7 +69,7 @@ def test_one_call_names_a_hundred_resources_at_most() -> None:
 
 
 @STORE_IN_A_FILE_IN_TIME
-def test_a_line_that_is_full_takes_nobody_more_for_now(store: Store) -> None:
+def test_full_queue_refuses_further_waiters(store: Store) -> None:
     claim(store)
     with store.transaction(time.monotonic() + PATIENCE) as transaction:
         for turn in range(1, MAX_TICKETS + 1):
@@ -103,7 +103,7 @@ def fill(store: Store, resources: list[str], principal: str | None = "token:fill
         )
 
 
-def test_beside_ten_thousand_live_claims_only_those_that_bear_on_it_are_loaded(store: Store, clock: Clock) -> None:
+def test_claim_among_ten_thousand_loads_only_related_claims(store: Store, clock: Clock) -> None:
     fill(store, [f"src/{number // 100}/{number}.py" for number in range(10_000)])
     with store.reader() as reader:
         boards = {
@@ -116,7 +116,7 @@ def test_beside_ten_thousand_live_claims_only_those_that_bear_on_it_are_loaded(s
     }
 
 
-def test_beside_ten_thousand_live_claims_the_database_does_as_much_as_beside_none(tmp_path: Path) -> None:
+def test_claim_among_ten_thousand_costs_the_database_no_more_than_alone(tmp_path: Path) -> None:
     clock = Clock()
     steps = {}
     for number in (0, 10_000):

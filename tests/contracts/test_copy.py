@@ -29,8 +29,9 @@ from holdlog.domain.envelope import payload_hash
 from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Refusal, Store
 from holdlog.projections.fold import VIEWS
-from tests.claim_calls import by
-from tests.commands import (
+from tests.conftest import fresh_schema
+from tests.support.claim_calls import by
+from tests.support.commands import (
     drop,
     noted_refusals,
     put,
@@ -41,8 +42,7 @@ from tests.commands import (
     transact,
     until,
 )
-from tests.conftest import fresh_schema
-from tests.places import Place, Somewhere, engine, places, stands
+from tests.support.places import Place, Somewhere, engine, places, stands
 
 PAIRS = list(itertools.product(["file", "schema"], repeat=2))
 KINDS = ["file", "schema"]
@@ -111,7 +111,7 @@ def line_of(refusal: BaseException) -> str:
 # --- what a copy has
 
 
-def test_a_copy_has_every_event_at_its_place_and_all_views(pair: tuple[Place, Place]) -> None:
+def test_copy_has_every_event_at_its_position_and_all_views(pair: tuple[Place, Place]) -> None:
     source, target = pair
     fill(source)
     report = copy(source, target)
@@ -132,7 +132,7 @@ def test_a_store_without_events_can_be_copied(pair: tuple[Place, Place]) -> None
         assert rows(store) == []
 
 
-def test_the_copy_goes_on_where_the_source_was(pair: tuple[Place, Place]) -> None:
+def test_copy_continues_at_the_position_of_its_source(pair: tuple[Place, Place]) -> None:
     source, target = pair
     fill(source)
     copy(source, target)
@@ -144,7 +144,7 @@ def test_the_copy_goes_on_where_the_source_was(pair: tuple[Place, Place]) -> Non
         require_views_equal_the_log(theirs)
 
 
-def test_redacted_values_stay_out_and_verify(somewhere: Somewhere) -> None:
+def test_redacted_values_stay_redacted_in_a_copy_that_verifies(somewhere: Somewhere) -> None:
     source, between, target = (somewhere(it) for it in ("file", "schema", "file"))
     fill(source)
     with engine(source) as store, store.transaction(time.monotonic() + 10) as transaction:
@@ -176,7 +176,7 @@ def test_a_repeated_request_gets_its_first_answer_in_the_copy(pair: tuple[Place,
 
 
 @pytest.mark.parametrize("seal", [False, True])
-def test_a_claim_has_the_time_that_it_had_left_and_no_more(pair: tuple[Place, Place], seal: bool) -> None:
+def test_claim_in_a_copy_has_the_remaining_time_it_had(pair: tuple[Place, Place], seal: bool) -> None:
     source, target = pair
     with StateStore(source) as store:
         store.claim("a", agent="ann", lease_seconds=500)
@@ -195,7 +195,7 @@ def test_a_claim_has_the_time_that_it_had_left_and_no_more(pair: tuple[Place, Pl
     assert all(it.ended_at for it, _ in after.values()), "no session of the source is one of the copy"
 
 
-def test_time_stands_still_for_claims_between_the_seal_and_the_copy(
+def test_leases_do_not_run_between_the_seal_and_the_copy(
     pair: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = pair
@@ -216,7 +216,7 @@ def test_time_stands_still_for_claims_between_the_seal_and_the_copy(
     assert 100 - counted - CLOCKS_DIFFER_BY < left < 100
 
 
-def test_the_holder_comes_back_and_nobody_else_is_let_in(pair: tuple[Place, Place]) -> None:
+def test_holder_returns_to_its_claim_in_the_copy_and_others_stay_blocked(pair: tuple[Place, Place]) -> None:
     source, target = pair
     with StateStore(source) as store:
         claimed = store.claim("src/", agent="ann", lease_seconds=100)
@@ -231,7 +231,7 @@ def test_the_holder_comes_back_and_nobody_else_is_let_in(pair: tuple[Place, Plac
         assert store.claim("src/a.py", agent="eve").status == "claimed"
 
 
-def test_who_stood_in_line_has_its_place_in_the_copy(pair: tuple[Place, Place]) -> None:
+def test_waiter_keeps_its_queue_position_in_the_copy(pair: tuple[Place, Place]) -> None:
     source, target = pair
     with engine(source) as store:
         run(store, AcquireClaim(resource="a", agent="ann"), by("s1"))
@@ -246,7 +246,7 @@ def test_who_stood_in_line_has_its_place_in_the_copy(pair: tuple[Place, Place]) 
             assert [it.agent for it in reader.claim("a").grants] == ["bob"]
 
 
-def test_what_was_lost_is_told_in_the_copy(pair: tuple[Place, Place]) -> None:
+def test_losses_are_reported_in_the_copy(pair: tuple[Place, Place]) -> None:
     source, target = pair
     with engine(source) as store, store.transaction(time.monotonic() + 10) as transaction:
         lost = Lease("a", 1, "held", "ann", None, "s1", "v1", 0, 0).lost("forced", transaction.at, "lunch")
@@ -260,7 +260,7 @@ def test_what_was_lost_is_told_in_the_copy(pair: tuple[Place, Place]) -> None:
 # --- whose id
 
 
-def test_a_copy_has_an_id_of_its_own(pair: tuple[Place, Place]) -> None:
+def test_copy_has_its_own_store_id(pair: tuple[Place, Place]) -> None:
     source, target = pair
     fill(source)
     report = copy(source, target)
@@ -270,7 +270,7 @@ def test_a_copy_has_an_id_of_its_own(pair: tuple[Place, Place]) -> None:
         store.set("n", "k", 1, updated_by="ann")
 
 
-def test_a_sealed_copy_is_the_store(pair: tuple[Place, Place]) -> None:
+def test_sealed_copy_keeps_the_store_id(pair: tuple[Place, Place]) -> None:
     source, target = pair
     fill(source)
     with engine(source) as store, store.transaction(time.monotonic() + 10) as transaction:
@@ -284,7 +284,7 @@ def test_a_sealed_copy_is_the_store(pair: tuple[Place, Place]) -> None:
         store.set("n", "k", 1, updated_by="ann")
 
 
-def test_an_id_is_given_once(pair: tuple[Place, Place], somewhere: Somewhere) -> None:
+def test_store_id_is_given_to_one_copy_only(pair: tuple[Place, Place], somewhere: Somewhere) -> None:
     source, target = pair
     fill(source)
     copy(source, target, seal=True)
@@ -296,7 +296,7 @@ def test_an_id_is_given_once(pair: tuple[Place, Place], somewhere: Somewhere) ->
     assert not copy(source, fourth).kept_id
 
 
-def test_what_is_sealed_and_went_nowhere_may_go_elsewhere(
+def test_sealed_store_without_a_target_may_move_elsewhere(
     pair: tuple[Place, Place], somewhere: Somewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = pair
@@ -319,7 +319,7 @@ def _full(*_: object) -> None:
     raise UnavailableError("the disk is full")
 
 
-def test_moved_again_and_again_it_stays_the_same_store(somewhere: Somewhere) -> None:
+def test_store_moved_several_times_stays_the_same_store(somewhere: Somewhere) -> None:
     stops = [somewhere(kind) for kind in ("file", "schema", "file", "schema", "schema", "file")]
     fill(stops[0])
     ids = {copy(source, target, seal=True).store_id for source, target in itertools.pairwise(stops)}
@@ -329,7 +329,7 @@ def test_moved_again_and_again_it_stays_the_same_store(somewhere: Somewhere) -> 
         assert views(first) == views(last)
 
 
-def test_the_same_move_again_says_that_it_is_done(pair: tuple[Place, Place]) -> None:
+def test_repeating_a_finished_move_reports_that_it_is_done(pair: tuple[Place, Place]) -> None:
     source, target = pair
     fill(source)
     first = copy(source, target, seal=True)
@@ -340,7 +340,7 @@ def test_the_same_move_again_says_that_it_is_done(pair: tuple[Place, Place]) -> 
         assert store.get("n", "k").value == "news"
 
 
-def test_an_answer_that_was_lost_after_the_move_is_learnt_by_moving_again(
+def test_lost_response_of_a_move_is_recovered_by_moving_again(
     pair: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = pair
@@ -360,7 +360,7 @@ def _then_interrupted(publish: Any) -> Any:
     return interrupted
 
 
-def test_what_was_moved_and_is_gone_is_not_made_anew_under_its_id(somewhere: Somewhere) -> None:
+def test_moved_store_that_was_deleted_is_not_recreated_under_its_id(somewhere: Somewhere) -> None:
     source, target = somewhere("schema"), somewhere("file")
     fill(source)
     copy(source, target, seal=True)
@@ -374,7 +374,7 @@ def test_what_was_moved_and_is_gone_is_not_made_anew_under_its_id(somewhere: Som
 # --- a sealed source
 
 
-def test_nothing_is_written_to_a_sealed_store(source: Place, somewhere: Somewhere) -> None:
+def test_sealed_store_refuses_every_write(source: Place, somewhere: Somewhere) -> None:
     with StateStore(source) as store:
         store.claim("src/", agent="ann", request_id="c1")
         copy(source, somewhere("file"), seal=True)
@@ -402,7 +402,7 @@ def test_nothing_is_written_to_a_sealed_store(source: Place, somewhere: Somewher
             store.watch("n", "a", since_version=1, timeout_seconds=0.1)
 
 
-def test_the_doctor_tells_that_a_store_is_sealed(source: Place, somewhere: Somewhere) -> None:
+def test_doctor_reports_a_sealed_store(source: Place, somewhere: Somewhere) -> None:
     target = somewhere("file")
     assert "seal" not in {finding.name for finding in examine(source)}
     copy(source, target, seal=True)
@@ -419,7 +419,7 @@ def everything(place: Place) -> Any:
         return [sorted(map(repr, reader.connection.execute(f"SELECT * FROM {name}").fetchall())) for name in names]
 
 
-def test_builds_that_know_no_seals_are_refused_by_the_database(source: Place, somewhere: Somewhere) -> None:
+def test_database_refuses_writes_of_builds_that_know_no_seals(source: Place, somewhere: Somewhere) -> None:
     """`run` does what their writers do: it asks nothing, and appends."""
     with engine(source) as store:
         run(store, AcquireClaim(resource="a", agent="ann"), by("s1"))
@@ -454,7 +454,7 @@ def test_a_seal_survives_a_reboot(somewhere: Somewhere, monkeypatch: pytest.Monk
     assert 490 < leases(target)["src/"][1] <= 500
 
 
-def test_who_keeps_leases_in_a_sealed_store_rests(source: Place, somewhere: Somewhere) -> None:
+def test_lease_maintenance_pauses_in_a_sealed_store(source: Place, somewhere: Somewhere) -> None:
     holdlog = open_holdlog(source)
     try:
         holdlog.keep_sessions()
@@ -477,7 +477,7 @@ def test_who_keeps_leases_in_a_sealed_store_rests(source: Place, somewhere: Some
         holdlog.close()
 
 
-def test_a_source_that_is_not_sound_is_not_sealed(source: Place, somewhere: Somewhere) -> None:
+def test_damaged_source_is_not_sealed(source: Place, somewhere: Somewhere) -> None:
     tamper(source, "UPDATE stored_events SET at = at + 1")
     with pytest.raises(StoreError, match="does not verify"):
         copy(source, target := somewhere("file"), seal=True)
@@ -485,7 +485,7 @@ def test_a_source_that_is_not_sound_is_not_sealed(source: Place, somewhere: Some
     assert meta(source, SEAL) is None
 
 
-def test_events_that_nobody_knows_are_not_copied(source: Place, somewhere: Somewhere) -> None:
+def test_events_of_unknown_kinds_are_not_copied(source: Place, somewhere: Somewhere) -> None:
     tamper(source, "UPDATE stored_events SET originator_version = 2")
     for kind in KINDS:
         with pytest.raises(StoreError):
@@ -503,7 +503,7 @@ def tamper(place: Place, statement: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_target_where_something_stands_is_refused_and_the_source_is_not_sealed(
+def test_occupied_target_is_refused_and_the_source_is_not_sealed(
     source: Place, somewhere: Somewhere, kind: str
 ) -> None:
     target = somewhere(kind)
@@ -517,7 +517,7 @@ def test_a_target_where_something_stands_is_refused_and_the_source_is_not_sealed
     assert meta(source, SEAL) is None
 
 
-def test_the_tables_of_others_are_left_alone(source: Place, somewhere: Somewhere) -> None:
+def test_copy_leaves_tables_of_other_programs_alone(source: Place, somewhere: Somewhere) -> None:
     import psycopg
 
     target = str(somewhere("schema"))
@@ -531,7 +531,7 @@ def test_the_tables_of_others_are_left_alone(source: Place, somewhere: Somewhere
     assert copy(source, target).events == 1  # a schema without any is as good as none
 
 
-def test_the_log_of_another_file_is_not_applied_to_the_copy(source: Place, somewhere: Somewhere) -> None:
+def test_write_ahead_log_of_another_file_is_not_applied_to_the_copy(source: Place, somewhere: Somewhere) -> None:
     target = somewhere("file")
     assert isinstance(target, Path)
     target.with_name(target.name + "-wal").write_bytes(b"left")
@@ -539,7 +539,7 @@ def test_the_log_of_another_file_is_not_applied_to_the_copy(source: Place, somew
         copy(source, target)
 
 
-def test_the_file_of_a_copy_is_its_owners_alone_and_nothing_lies_beside_it(source: Place, tmp_path: Path) -> None:
+def test_copied_file_is_private_and_no_side_file_remains(source: Place, tmp_path: Path) -> None:
     target = tmp_path / "new" / "state.db"
     target.parent.mkdir()
     target.with_name("state.db.copying").write_bytes(b"of one that was killed")
@@ -549,7 +549,7 @@ def test_the_file_of_a_copy_is_its_owners_alone_and_nothing_lies_beside_it(sourc
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_arrives_otherwise_than_it_was_sent_is_no_copy(
+def test_copy_that_differs_from_its_source_is_discarded(
     source: Place, somewhere: Somewhere, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for target_kind in (FileTarget, DatabaseCopyTarget):
@@ -566,13 +566,13 @@ def _losing_one(put_rows: Any) -> Any:
     return losing
 
 
-def test_a_copy_to_itself_is_refused(source: Place) -> None:
+def test_copying_a_store_to_itself_is_refused(source: Place) -> None:
     with pytest.raises(StoreError, match="same store"):
         copy(source, source)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_source_that_is_not_there_is_not_made(somewhere: Somewhere, kind: str) -> None:
+def test_copying_a_missing_source_does_not_create_it(somewhere: Somewhere, kind: str) -> None:
     source, target = somewhere(kind), somewhere("file")
     with pytest.raises(StoreError, match="there is no store at"):
         copy(source, target)
@@ -581,7 +581,7 @@ def test_a_source_that_is_not_there_is_not_made(somewhere: Somewhere, kind: str)
 
 
 @pytest.mark.parametrize("place", [":memory:", "mysql://h/d", "postgresql://h:0/d"])
-def test_places_of_other_kinds_are_refused(source: Place, somewhere: Somewhere, place: str) -> None:
+def test_invalid_copy_locations_are_refused(source: Place, somewhere: Somewhere, place: str) -> None:
     with pytest.raises(StoreError):
         copy(source, place)
     with pytest.raises(StoreError):
@@ -591,7 +591,7 @@ def test_places_of_other_kinds_are_refused(source: Place, somewhere: Somewhere, 
 # --- in between
 
 
-def test_the_copy_is_of_one_moment_while_others_write(pair: tuple[Place, Place], monkeypatch: Any) -> None:
+def test_copy_is_of_one_moment_while_others_write(pair: tuple[Place, Place], monkeypatch: Any) -> None:
     source, target = pair
     with StateStore(source) as store:
         for number in range(30):
@@ -611,13 +611,15 @@ def test_the_copy_is_of_one_moment_while_others_write(pair: tuple[Place, Place],
         assert store.get("n", "k0").value == 0
 
 
-def test_pages_end_with_what_memory_should_hold() -> None:
+def test_copy_pages_are_limited_by_bytes() -> None:
     small, large = (1, "s", b"x" * 10), (2, "s", "x" * (carried.PAGE_CHARACTERS // 2))
     assert [len(page) for page in carried.pages([small] * (carried.PAGE_ROWS + 1))] == [carried.PAGE_ROWS, 1]
     assert [len(page) for page in carried.pages([large] * 5)] == [2, 2, 1]
 
 
-def test_the_source_may_keep_a_copy_waiting(pair: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copy_may_pause_longer_than_the_idle_limit_of_servers(
+    pair: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Transactions of servers end when nothing is heard of them; those of a copy may rest."""
     monkeypatch.setattr("holdlog.adapters.stores.postgres.connection.STOPPED_SECONDS", 1)
     source, target = pair
@@ -635,7 +637,7 @@ def _slow(steady: Any) -> Any:
     return slowly
 
 
-def test_progress_is_told(source: Place, somewhere: Somewhere) -> None:
+def test_copy_reports_its_progress(source: Place, somewhere: Somewhere) -> None:
     with engine(source) as store:
         run(store, transact(*(put(f"k{number}", number) for number in range(1_000))))
     told: list[tuple[int, int]] = []
@@ -654,12 +656,12 @@ def test_progress_is_told(source: Place, somewhere: Somewhere) -> None:
         ("postgresql:///x?host=/run/pg&user=ann", "ann@/x?host=/run/pg&schema=holdlog"),
     ],
 )
-def test_a_url_is_told_with_its_user_and_without_what_has_to_be_hidden(url: str, told: str) -> None:
+def test_copy_prints_a_url_with_its_user_and_without_secrets(url: str, told: str) -> None:
     assert name_of(url) == f"postgresql://{told}"
     assert database_target(name_of(url)).schema == database_target(url).schema
 
 
-def test_a_move_tells_whom_to_go_on_as_and_no_password(source: Place, postgres_server: str) -> None:
+def test_move_names_the_user_to_continue_as_and_no_password(source: Place, postgres_server: str) -> None:
     with fresh_schema(f"{postgres_server}&password=hunter2") as to:
         report = copy(source, to, seal=True)
         with engine(source) as store, pytest.raises(SealedError) as refusal:
@@ -671,7 +673,7 @@ def test_a_move_tells_whom_to_go_on_as_and_no_password(source: Place, postgres_s
             assert store.get("n", "a").value == 1
 
 
-def test_a_move_may_be_repeated_as_another_user(source: Place, postgres_server: str) -> None:
+def test_move_may_be_repeated_as_another_user(source: Place, postgres_server: str) -> None:
     with fresh_schema(postgres_server) as target, psycopg.connect(postgres_server, autocommit=True) as connection:
         other = f"repeats_{os.getpid()}"
         connection.execute(f"CREATE ROLE {other} LOGIN SUPERUSER")  # type: ignore[call-overload]
@@ -683,13 +685,13 @@ def test_a_move_may_be_repeated_as_another_user(source: Place, postgres_server: 
         connection.execute(f"DROP ROLE {other}")  # type: ignore[call-overload]
 
 
-def test_a_seal_reads_as_it_was_written() -> None:
+def test_seal_is_read_as_it_was_written() -> None:
     seal = Seal(1_800_000_000_000_000, 5, "/a 'b'/c.db", given=True)
     assert Seal(**json.loads(seal.text)) == seal
     assert "2027-01-15 at 08:00:00 UTC to move to /a 'b'/c.db" in seal.line
 
 
-def test_quotes_in_a_path_do_no_harm(somewhere: Somewhere, tmp_path: Path) -> None:
+def test_copy_accepts_quotes_in_a_path(somewhere: Somewhere, tmp_path: Path) -> None:
     for kind in KINDS:
         source, target = somewhere(kind), tmp_path / f'it\'s {kind} 100% "new".db'
         StateStore(source).close()
@@ -698,7 +700,9 @@ def test_quotes_in_a_path_do_no_harm(somewhere: Somewhere, tmp_path: Path) -> No
             run(store, transact(put("k", 1)), NOBODY)
 
 
-def test_two_copies_to_one_place_make_one(pair: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_concurrent_copies_to_one_target_make_one_store(
+    pair: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, target = pair
     fill(source)
     monkeypatch.setattr(file, "GATE_PATIENCE", 0.05)

@@ -28,8 +28,8 @@ from holdlog.domain.message import NOBODY, Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import DeniedError, InvalidError, StoreError
 from holdlog.projections import fold
-from tests.clock import Clock
-from tests.commands import PATIENCE, aside, change, claim, drop, let_go, put, until, whole_log, write
+from tests.support.clock import Clock
+from tests.support.commands import PATIENCE, aside, change, claim, drop, let_go, put, until, whole_log, write
 
 LONG = 50.0
 
@@ -67,7 +67,7 @@ def positions(events: list[EventView]) -> list[int]:
 # --- what is told
 
 
-def test_an_event_tells_where_when_by_whom_and_what(store: Store, clock: Clock) -> None:
+def test_event_answer_names_place_time_author_and_value(store: Store, clock: Clock) -> None:
     caller = Caller(session="secret-session", principal="token:ci", request_id="r-1", reason="ads for May")
     change(store, put("budget", {"a": [1, None]}, ttl=60), by="ann", caller=caller)
     (event,) = page(store).body()["events"]
@@ -91,7 +91,7 @@ def test_an_event_tells_where_when_by_whom_and_what(store: Store, clock: Clock) 
     }
 
 
-def test_a_value_that_is_null_is_told_as_null(store: Store) -> None:
+def test_event_of_a_null_value_shows_null(store: Store) -> None:
     write(store, "k", None)
     change(store, drop("k"), by="bob")
     written, deleted = page(store).body()["events"]
@@ -99,7 +99,7 @@ def test_a_value_that_is_null_is_told_as_null(store: Store) -> None:
     assert (deleted["kind"], deleted["by"], "value" in deleted) == ("ValueDeleted", "bob", False)
 
 
-def test_claims_and_agents_are_told_too(engine: Engine) -> None:
+def test_events_of_claims_and_agents_are_listed(engine: Engine) -> None:
     engine.claim(engine.requests.claim("src/", "ann", also=["b.py"], note="ten minutes"), NOBODY)
     engine.claim(engine.requests.claim("b.py", "bob", also=["c.py"], wait_seconds=0.01), NOBODY)
     engine.write(engine.requests.release("src/", "ann", outcome="moved", moved_to="lib/"), NOBODY)
@@ -123,11 +123,11 @@ def test_claims_and_agents_are_told_too(engine: Engine) -> None:
     assert [event["position"] for event in events] == list(range(1, len(events) + 1))
 
 
-def test_an_empty_log_has_an_empty_page(store: Store) -> None:
+def test_empty_log_has_an_empty_page(store: Store) -> None:
     assert page(store).body() == {"status": "ok", "events": [], "next_position": 0, "bookmark": 0}
 
 
-def test_a_position_beyond_the_end_is_refused_with_the_end(store: Store) -> None:
+def test_reading_beyond_the_end_of_the_log_is_refused_with_the_last_position(store: Store) -> None:
     write(store, "k", 1)
     assert page(store, after=1).events == []
     with pytest.raises(InvalidError, match="after: is 2, beyond the end of the log, which is at 1"):
@@ -152,7 +152,7 @@ def test_a_position_beyond_the_end_is_refused_with_the_end(store: Store) -> None
         ({"agent": "/"}, "agent"),
     ],
 )
-def test_a_bad_argument_is_refused_by_name(store: Store, arguments: dict[str, Any], named: str) -> None:
+def test_bad_argument_of_an_event_query_is_refused_by_name(store: Store, arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidError, match=f"^{named}"):
         page(store, **arguments)
 
@@ -167,7 +167,7 @@ def commits(store: Store, sizes: list[int], clock: Clock | None = None) -> None:
         change(store, *(put(f"k{key}", number) for key in range(size)), by=f"a{number % 3}")
 
 
-def test_a_page_ends_with_a_commit(store: Store, clock: Clock) -> None:
+def test_page_of_events_ends_with_a_commit(store: Store, clock: Clock) -> None:
     commits(store, [1, 3, 2, 5, 1], clock)
     assert [positions(it.events) for it in pages(store, limit=4)] == [
         [1, 2, 3, 4],
@@ -178,19 +178,21 @@ def test_a_page_ends_with_a_commit(store: Store, clock: Clock) -> None:
     assert [len(it.events) for it in pages(store, limit=1)] == [1, 3, 2, 5, 1]
 
 
-def test_a_page_may_begin_within_a_commit(store: Store, clock: Clock) -> None:
+def test_page_of_events_may_begin_within_a_commit(store: Store, clock: Clock) -> None:
     commits(store, [1, 3, 2], clock)
     assert positions(page(store, after=2, limit=1).events) == [3, 4]
 
 
-def test_commits_of_one_time_are_one_for_a_page_up_to_a_bound(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commits_of_one_time_share_a_page_of_events_up_to_a_limit(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As while a clock that was set back catches up."""
     monkeypatch.setattr(paging, "COMMIT_EVENTS", 10)
     commits(store, [3, 3, 3, 3, 3])
     assert [len(it.events) for it in pages(store, limit=1)] == [10, 5]
 
 
-def test_a_page_ends_at_its_bytes_with_a_commit(store: Store, clock: Clock) -> None:
+def test_page_of_events_ends_at_its_byte_limit_with_a_commit(store: Store, clock: Clock) -> None:
     large = "x" * 200_000
     for _ in range(5):
         clock.move(1)
@@ -202,7 +204,7 @@ def test_a_page_ends_at_its_bytes_with_a_commit(store: Store, clock: Clock) -> N
     assert [len(it.events) for it in found] == [4, 4, 2, 8]
 
 
-def test_a_commit_with_more_bytes_than_an_answer_can_have_is_split(store: Store, clock: Clock) -> None:
+def test_commit_larger_than_a_response_is_split_into_pages(store: Store, clock: Clock) -> None:
     change(store, *(put(f"{number}", "x" * 250_000) for number in range(90)))
     found = list(pages(store, limit=1000))
     assert len(found) == 3
@@ -213,7 +215,7 @@ def test_a_commit_with_more_bytes_than_an_answer_can_have_is_split(store: Store,
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_pages_together_are_the_whole_log_however_it_is_cut(store: Store, clock: Clock, data: st.DataObject) -> None:
+def test_pages_of_events_together_are_the_whole_log(store: Store, clock: Clock, data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(1, 6), max_size=6))
     commits(store, sizes, clock if data.draw(st.booleans()) else None)
     if data.draw(st.booleans()):
@@ -240,7 +242,7 @@ def test_pages_together_are_the_whole_log_however_it_is_cut(store: Store, clock:
     ]
 
 
-def test_what_is_chosen_rarely_is_looked_for_a_bounded_while(
+def test_search_for_rare_events_scans_a_limited_part_of_the_log_per_call(
     store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paging, "LOOKED_BYTES", 20 * 200)
@@ -253,7 +255,7 @@ def test_what_is_chosen_rarely_is_looked_for_a_bounded_while(
     assert [it.next_position for it in found] == [21, 42, 63, 82, 100]  # what was read counts with its value
 
 
-def test_values_that_were_not_chosen_are_not_read(store: Store) -> None:
+def test_events_query_does_not_read_values_it_was_not_asked_for(store: Store) -> None:
     """An event that this build does not know can be passed over, but not told."""
     for number in range(3):
         write(store, "k", number, namespace="a" if number == 1 else "b")
@@ -269,7 +271,7 @@ def test_values_that_were_not_chosen_are_not_read(store: Store) -> None:
 # --- what is chosen
 
 
-def test_events_are_chosen_by_place_kind_and_agent(store: Store) -> None:
+def test_events_are_filtered_by_place_kind_and_agent(store: Store) -> None:
     change(store, put("a/1", 1), put("a/2", 1), put("b", 1), by="ann")
     change(store, put("a/1", 1, namespace="m"), by="ann/tests")
     change(store, drop("b"), by="anna")
@@ -289,7 +291,7 @@ def test_events_are_chosen_by_place_kind_and_agent(store: Store) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(*[st.sampled_from(["a", "a/", "a/b", "a/b/", "ab", "custom://a", "custom://a/"])] * 2)
-def test_a_resource_chooses_what_overlaps_it(changed: str, asked: str) -> None:
+def test_resource_filter_selects_events_of_overlapping_resources(changed: str, asked: str) -> None:
     calls = Requests(Settings(), lambda: 0, lambda: 0, lambda server: True, Identity("salt"))
     with StateStore(":memory:") as memory:
         memory.claim(changed, agent="ann")
@@ -298,7 +300,7 @@ def test_a_resource_chooses_what_overlaps_it(changed: str, asked: str) -> None:
     assert bool(found.events) == overlap(changed, asked)
 
 
-def test_only_what_the_grants_let_see_is_told_and_no_other_name(engine: Engine) -> None:
+def test_events_outside_the_grants_and_their_names_are_hidden(engine: Engine) -> None:
     engine.write(engine.requests.set("open", "k", 1, "ann", None), NOBODY)
     engine.write(engine.requests.set("hidden", "k", "secret", "ann", None), NOBODY)
     engine.claim(engine.requests.claim("docs/a.md", "ann"), NOBODY)
@@ -319,7 +321,7 @@ def test_only_what_the_grants_let_see_is_told_and_no_other_name(engine: Engine) 
 # --- while others write
 
 
-def test_nothing_is_missed_or_told_twice_while_others_write(place: str) -> None:
+def test_reader_of_events_misses_and_repeats_nothing_while_others_write(place: str) -> None:
     with StateStore(place) as store:
         ended = threading.Event()
 
@@ -354,7 +356,7 @@ def test_nothing_is_missed_or_told_twice_while_others_write(place: str) -> None:
 # --- waiting
 
 
-def test_a_long_poll_is_answered_by_the_next_event_that_fits(place: str) -> None:
+def test_long_poll_returns_the_next_matching_event(place: str) -> None:
     with StateStore(place) as store, ThreadPoolExecutor(1) as pool:
         store.set("n", "k", 1, updated_by="ann")
         waiting = pool.submit(store.events, 1, namespace="m", wait_seconds=LONG)
@@ -367,7 +369,7 @@ def test_a_long_poll_is_answered_by_the_next_event_that_fits(place: str) -> None
         assert positions(store.events(1, wait_seconds=LONG).events) == [2, 3]
 
 
-async def test_a_long_poll_of_a_coroutine_too(place: str) -> None:
+async def test_long_poll_of_a_coroutine_returns_the_next_matching_event(place: str) -> None:
     async with AsyncStateStore(place) as store:
         await store.set("n", "k", 1, updated_by="ann")
         waiting = asyncio.create_task(store.events(1, resource="src/", wait_seconds=LONG))
@@ -378,7 +380,7 @@ async def test_a_long_poll_of_a_coroutine_too(place: str) -> None:
         assert (positions(answer.events), answer.next_position) == ([3], 3)
 
 
-def test_a_long_poll_that_ends_tells_how_far_it_looked(place: str) -> None:
+def test_long_poll_that_times_out_returns_the_position_it_reached(place: str) -> None:
     with StateStore(place) as store:
         for number in range(3):
             store.set("n", "k", number, updated_by="ann")
@@ -388,7 +390,7 @@ def test_a_long_poll_that_ends_tells_how_far_it_looked(place: str) -> None:
             store.events(4, wait_seconds=LONG)
 
 
-def test_a_long_poll_that_has_more_to_look_at_answers_at_once(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_poll_with_more_of_the_log_to_scan_returns_at_once(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "LOOKED_BYTES", 1)
     with StateStore(place) as store:
         for number in range(30):
@@ -398,7 +400,7 @@ def test_a_long_poll_that_has_more_to_look_at_answers_at_once(place: str, monkey
         assert 0 < answer.next_position < answer.bookmark == 30
 
 
-def test_a_long_poll_lasts_no_longer_than_any_wait(place: str) -> None:
+def test_long_poll_lasts_no_longer_than_the_wait_limit(place: str) -> None:
     engine = open_holdlog(place, Settings(max_wait=0.01))
     calls = engine.requests
     assert engine.wait(calls.coming_events(calls.choice(), 0, 1, 3600.0)).events == []
@@ -410,7 +412,7 @@ def test_a_long_poll_lasts_no_longer_than_any_wait(place: str) -> None:
 DOCUMENT = (Path(__file__).parents[2] / "docs/events.md").read_text()
 
 
-def test_the_document_names_every_kind_with_its_fields() -> None:
+def test_events_document_lists_every_kind_with_its_fields() -> None:
     told = dict(re.findall(r"^\| `([A-Z]\w+)` \| (.*) \|$", DOCUMENT, re.MULTILINE))
     told |= dict.fromkeys(re.findall(r"^\| `([A-Z]\w+)` \| \|$", DOCUMENT, re.MULTILINE), "")
     assert set(told) == set(fold.EVENTS)

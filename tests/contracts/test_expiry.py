@@ -27,8 +27,8 @@ from holdlog.domain.ports import Store
 from holdlog.domain.record import MAX_TTL_SECONDS, Set, ValueExpired, ValueWritten
 from holdlog.domain.refusals import ConflictError, InvalidError, NotFoundError, UnavailableError
 from holdlog.domain.times import utc
-from tests.clock import Clock
-from tests.commands import (
+from tests.support.clock import Clock
+from tests.support.commands import (
     PATIENCE,
     change,
     check,
@@ -42,7 +42,7 @@ from tests.commands import (
     whole_log,
     write,
 )
-from tests.commands import rows as stored
+from tests.support.commands import rows as stored
 
 IDENTITY = Identity("salt")
 
@@ -111,7 +111,7 @@ def seen_by_all_reads(engine: Engine) -> Any:
 # --- what reads say
 
 
-def test_a_value_with_a_time_to_live_tells_its_end(engine: Engine, clock: Clock) -> None:
+def test_value_with_a_time_to_live_shows_its_expiry(engine: Engine, clock: Clock) -> None:
     change(engine.store, put_for("k", 1, seconds=60))
     clock.move(15.5)
     found = get(engine)
@@ -120,12 +120,12 @@ def test_a_value_with_a_time_to_live_tells_its_end(engine: Engine, clock: Clock)
     assert kept == found
 
 
-def test_a_value_without_one_tells_none(engine: Engine) -> None:
+def test_value_without_a_time_to_live_shows_no_expiry(engine: Engine) -> None:
     write(engine.store, "k", 1)
     assert not {"expires_at", "expires_in_seconds"} & get(engine).body().keys()
 
 
-def test_a_due_value_reads_as_ended_to_the_microsecond(engine: Engine, clock: Clock) -> None:
+def test_value_expires_for_readers_at_the_exact_microsecond(engine: Engine, clock: Clock) -> None:
     change(engine.store, put_for("k", 1, seconds=60))
     clock.now = START + 60 * SECOND - 1
     assert get(engine).expires_in_seconds == 0.000_001
@@ -140,14 +140,14 @@ def test_a_due_value_reads_as_ended_to_the_microsecond(engine: Engine, clock: Cl
     }
 
 
-def test_reads_write_nothing(engine: Engine, clock: Clock) -> None:
+def test_reading_expired_values_writes_nothing(engine: Engine, clock: Clock) -> None:
     change(engine.store, put_for("k", 1, seconds=60))
     clock.move(61)
     seen_by_all_reads(engine)
     assert len(whole_log(engine.store)) == 1
 
 
-def test_a_due_value_is_in_no_list_but_that_of_the_deleted(engine: Engine, clock: Clock) -> None:
+def test_expired_value_is_listed_among_the_deleted_only(engine: Engine, clock: Clock) -> None:
     change(engine.store, put("a", 1), put_for("k", 1, seconds=60), put_for("l", 1, seconds=61), put("z", 1))
     clock.move(60)
     assert listed(engine) == [("a", 1), ("l", 1), ("z", 1)]
@@ -164,13 +164,13 @@ def test_a_due_value_is_in_no_list_but_that_of_the_deleted(engine: Engine, clock
     ]
 
 
-def test_a_namespace_of_due_values_is_gone(engine: Engine, clock: Clock) -> None:
+def test_namespace_with_only_expired_values_is_not_listed(engine: Engine, clock: Clock) -> None:
     change(engine.store, put_for("k", 1, seconds=60))
     clock.move(60)
     assert engine.read(engine.requests.all_namespaces()) == []
 
 
-def test_that_an_end_is_noticed_changes_nothing_for_readers(engine: Engine, clock: Clock) -> None:
+def test_recording_an_expiry_changes_nothing_for_readers(engine: Engine, clock: Clock) -> None:
     change(engine.store, put("a", 1), put_for("k", 1, seconds=60), put_for("l", 1, seconds=70))
     for seconds in (60, 5, 5):
         clock.move(seconds)
@@ -180,7 +180,7 @@ def test_that_an_end_is_noticed_changes_nothing_for_readers(engine: Engine, cloc
     assert listed(engine, deleted=True) == [("k", 2), ("l", 2)]
 
 
-def test_a_snapshot_is_of_one_time(store: Store, clock: Clock) -> None:
+def test_snapshot_judges_all_expiries_by_one_time(store: Store, clock: Clock) -> None:
     change(store, put_for("k", 1, seconds=60))
     with store.snapshot() as reader:
         clock.move(61)
@@ -192,7 +192,7 @@ def test_a_snapshot_is_of_one_time(store: Store, clock: Clock) -> None:
         assert reader.namespaces(None, -1) == []
 
 
-def test_a_value_that_is_renewed_while_it_is_read_is_not_taken_for_ended(
+def test_value_renewed_during_a_read_is_not_reported_as_expired(
     engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Read, then renewed by another, then the log goes on beyond the old end: there was always a value."""
@@ -219,7 +219,7 @@ def test_a_value_that_is_renewed_while_it_is_read_is_not_taken_for_ended(
 # --- what writes do
 
 
-def test_the_end_is_an_event_of_its_own_before_what_follows(engine: Engine, clock: Clock) -> None:
+def test_expiry_is_its_own_event_before_the_next_write(engine: Engine, clock: Clock) -> None:
     change(engine.store, put_for("k", 1, seconds=60), by="bob")
     clock.move(100)
     (written,) = change(engine.store, put("k", 2, expected=0))
@@ -232,7 +232,7 @@ def test_the_end_is_an_event_of_its_own_before_what_follows(engine: Engine, cloc
     require_views_equal_the_log(engine.store)
 
 
-def test_what_is_refused_does_not_notice_the_end_either(engine: Engine, clock: Clock) -> None:
+def test_refused_write_records_no_expiry(engine: Engine, clock: Clock) -> None:
     change(engine.store, put_for("k", 1, seconds=60))
     clock.move(61)
     for operation in (put("k", 2, expected=1), put("k", 2, expected=2), drop("k", 1), check("k", 1), drop("k")):
@@ -241,7 +241,7 @@ def test_what_is_refused_does_not_notice_the_end_either(engine: Engine, clock: C
     assert len(whole_log(engine.store)) == 1
 
 
-def test_clearing_a_namespace_deletes_what_lives_and_not_what_is_due(engine: Engine, clock: Clock) -> None:
+def test_clearing_a_namespace_deletes_live_values_and_skips_expired_ones(engine: Engine, clock: Clock) -> None:
     change(engine.store, put_for("k", 1, seconds=60), put_for("l", 1, seconds=70))
     clock.move(61)
     outcome: Any = run(engine.store, clear())
@@ -255,7 +255,7 @@ def test_clearing_a_namespace_deletes_what_lives_and_not_what_is_due(engine: Eng
     ]
 
 
-def test_a_later_operation_of_a_transaction_sees_that_the_value_ended(store: Store, clock: Clock) -> None:
+def test_later_operation_of_a_transaction_sees_the_recorded_expiry(store: Store, clock: Clock) -> None:
     change(store, put_for("k", 1, seconds=60))
     clock.move(61)
     results_ = change(store, check("k", 0), put("k", 2, expected=0), put("k", 3, expected=3), drop("k", 4))
@@ -263,7 +263,7 @@ def test_a_later_operation_of_a_transaction_sees_that_the_value_ended(store: Sto
     require_views_equal_the_log(store)
 
 
-def test_a_set_without_a_time_to_live_clears_it_and_one_with_it_sets_it_anew(engine: Engine, clock: Clock) -> None:
+def test_set_replaces_or_clears_the_time_to_live(engine: Engine, clock: Clock) -> None:
     change(engine.store, put_for("k", 1, seconds=60))
     change(engine.store, put_for("k", 2, seconds=90, expected=1))
     assert get(engine).expires_in_seconds == 90
@@ -273,7 +273,7 @@ def test_a_set_without_a_time_to_live_clears_it_and_one_with_it_sets_it_anew(eng
     assert next_end(engine.store) is None
 
 
-def test_an_end_is_told_in_history_and_export_at_its_own_time(engine: Engine, clock: Clock) -> None:
+def test_history_and_export_show_an_expiry_at_the_time_it_was_due(engine: Engine, clock: Clock) -> None:
     change(engine.store, put_for("k", 1, seconds=60), by="bob")
     clock.move(100)
     notice(engine.store)
@@ -290,7 +290,7 @@ def test_an_end_is_told_in_history_and_export_at_its_own_time(engine: Engine, cl
     assert record.history[0] == newest
 
 
-def test_an_end_that_nobody_noticed_is_in_no_history_yet(engine: Engine, clock: Clock) -> None:
+def test_unrecorded_expiry_is_not_in_the_history(engine: Engine, clock: Clock) -> None:
     """As docs/answers.md says it: a read writes nothing, and a position cannot be told before there is one."""
     change(engine.store, put_for("k", 1, seconds=60))
     clock.move(100)
@@ -302,7 +302,7 @@ def test_an_end_that_nobody_noticed_is_in_no_history_yet(engine: Engine, clock: 
     assert (versions, [it.version for it in engine.read(engine.requests.history("n", "k")).history]) == ([1], [2, 1])
 
 
-def test_an_event_without_an_end_is_stored_as_it_was_before_there_were_any(store: Store) -> None:
+def test_event_without_expiry_keeps_its_old_stored_form(store: Store) -> None:
     """So its digest can be worked out as ever."""
     change(store, put("k", 1))
     change(store, put_for("k", 2, seconds=60))
@@ -312,7 +312,7 @@ def test_an_event_without_an_end_is_stored_as_it_was_before_there_were_any(store
 # --- who notices
 
 
-def test_those_due_first_are_noticed_first_and_as_many_as_asked_for(store: Store, clock: Clock) -> None:
+def test_expiries_are_recorded_earliest_first_up_to_the_given_number(store: Store, clock: Clock) -> None:
     for key, seconds in (("c", 30), ("a", 10), ("d", 40), ("b", 20)):
         change(store, put_for(key, 1, seconds=seconds))
     assert notice(store) is False
@@ -327,7 +327,7 @@ def test_those_due_first_are_noticed_first_and_as_many_as_asked_for(store: Store
     require_chained(store)
 
 
-def test_the_next_end_is_that_of_a_value_that_still_lives(store: Store, clock: Clock) -> None:
+def test_next_expiry_is_that_of_a_live_value(store: Store, clock: Clock) -> None:
     assert next_end(store) is None
     change(store, put("always", 1), put_for("a", 1, seconds=20), put_for("b", 1, seconds=10))
     assert next_end(store) == START + 10 * SECOND
@@ -339,7 +339,7 @@ def test_the_next_end_is_that_of_a_value_that_still_lives(store: Store, clock: C
     assert next_end(store) is None
 
 
-def test_what_is_due_is_found_by_its_index_also_after_a_rebuild(tmp_path: Path) -> None:
+def test_expired_values_are_found_by_index_even_after_a_rebuild(tmp_path: Path) -> None:
     store = open_sqlite(tmp_path / "state.db")
     for _ in range(2):
         connection = store.connect()
@@ -354,7 +354,7 @@ def test_what_is_due_is_found_by_its_index_also_after_a_rebuild(tmp_path: Path) 
 # --- clocks
 
 
-def test_the_end_of_a_value_is_that_of_the_transactions_time(store: Store, clock: Clock) -> None:
+def test_expiry_counts_from_the_time_of_the_transaction(store: Store, clock: Clock) -> None:
     clock.move(100)
     write(store, "other", 1)
     clock.move(-50)
@@ -362,7 +362,7 @@ def test_the_end_of_a_value_is_that_of_the_transactions_time(store: Store, clock
     assert next_end(store) == START + 110 * SECOND
 
 
-def test_reads_and_writes_agree_when_the_clock_is_set_back(engine: Engine, clock: Clock) -> None:
+def test_reads_and_writes_agree_on_expiry_when_the_clock_is_set_back(engine: Engine, clock: Clock) -> None:
     """Time is never before the newest event; behind that it is the clock's, so a value that was due may live on."""
     change(engine.store, put_for("k", 1, seconds=10))
     clock.move(20)
@@ -374,7 +374,7 @@ def test_reads_and_writes_agree_when_the_clock_is_set_back(engine: Engine, clock
     assert change(engine.store, put("k", 2, expected=0))[0].version == 3
 
 
-def test_a_value_whose_end_nobody_noticed_lives_on_when_the_clock_is_set_back(engine: Engine, clock: Clock) -> None:
+def test_value_with_unrecorded_expiry_lives_on_when_the_clock_is_set_back(engine: Engine, clock: Clock) -> None:
     change(engine.store, put_for("k", 1, seconds=10))
     clock.move(20)
     assert missing(engine)
@@ -385,7 +385,7 @@ def test_a_value_whose_end_nobody_noticed_lives_on_when_the_clock_is_set_back(en
     assert change(engine.store, put("k", 2, expected=1))[0].version == 2
 
 
-def test_an_end_that_was_noticed_stays_when_the_clock_is_set_back(engine: Engine, clock: Clock) -> None:
+def test_recorded_expiry_is_kept_when_the_clock_is_set_back(engine: Engine, clock: Clock) -> None:
     change(engine.store, put_for("k", 1, seconds=10))
     clock.move(20)
     notice(engine.store)
@@ -393,7 +393,7 @@ def test_an_end_that_was_noticed_stays_when_the_clock_is_set_back(engine: Engine
     assert missing(engine)["version"] == 2
 
 
-def test_what_a_refused_begin_did_not_learn_is_learnt_by_the_next(tmp_path: Path) -> None:
+def test_event_after_a_refused_transaction_is_not_older_than_the_log(tmp_path: Path) -> None:
     """Another writes with a later clock while this one cannot begin: the next event must not lie before it."""
     early, late = Clock(1_000), Clock(2_000)
     first, second = open_sqlite(tmp_path / "state.db", early), open_sqlite(tmp_path / "state.db", late)
@@ -415,7 +415,7 @@ def test_what_a_refused_begin_did_not_learn_is_learnt_by_the_next(tmp_path: Path
 # --- watching
 
 
-def test_a_watch_is_told_of_an_end_that_was_noticed(engine: Engine, clock: Clock, in_thread: Any) -> None:
+def test_watch_reports_a_recorded_expiry(engine: Engine, clock: Clock, in_thread: Any) -> None:
     change(engine.store, put_for("k", 1, seconds=60), by="bob")
     watching = in_thread(engine, engine.requests.watch("n", "k", 1, 50))
     clock.move(60)
@@ -426,7 +426,7 @@ def test_a_watch_is_told_of_an_end_that_was_noticed(engine: Engine, clock: Clock
     assert answer.deleted_at == answer.expires_at == utc(START + 60 * SECOND)
 
 
-def test_a_watch_that_looks_sees_an_end_that_nobody_noticed_once(engine: Engine, clock: Clock, in_thread: Any) -> None:
+def test_watch_reports_an_unrecorded_expiry_once(engine: Engine, clock: Clock, in_thread: Any) -> None:
     change(engine.store, put_for("k", 1, seconds=60))
     watching = in_thread(engine, engine.requests.watch("n", "k", 1, 50))
     clock.move(60)
@@ -440,7 +440,9 @@ def test_a_watch_that_looks_sees_an_end_that_nobody_noticed_once(engine: Engine,
     assert engine.wait(engine.requests.watch("n", "k", answer.version, 0)).version == 3
 
 
-def test_version_0_waits_until_what_ended_exists_again(engine: Engine, clock: Clock, in_thread: Any) -> None:
+def test_watch_from_version_0_waits_until_an_expired_key_is_set_again(
+    engine: Engine, clock: Clock, in_thread: Any
+) -> None:
     change(engine.store, put_for("k", 1, seconds=60))
     clock.move(60)
     assert engine.wait(engine.requests.watch("n", "k", 0, 0)).status == "timeout"
@@ -471,12 +473,12 @@ def in_thread() -> Iterator[Callable[..., Any]]:
     "seconds",
     [0, -1, -0.0, 0.000_000_4, MAX_TTL_SECONDS + 1, float("inf"), float("nan"), 10**400, True, "60", b"1", []],
 )
-def test_a_time_to_live_out_of_its_bounds_is_refused_by_name(engine: Engine, seconds: Any) -> None:
+def test_time_to_live_out_of_range_is_refused_by_name(engine: Engine, seconds: Any) -> None:
     with pytest.raises(InvalidError, match=r"ttl_seconds: must be a number of seconds from 0\.000001 to 315360000"):
         engine.requests.set("n", "k", 1, "ann", None, ttl_seconds=seconds)
 
 
 @pytest.mark.parametrize(("seconds", "lasts"), [(0.000_001, 1), (1, SECOND), (MAX_TTL_SECONDS, 315_360_000 * SECOND)])
-def test_a_time_to_live_is_exact_to_the_microsecond(engine: Engine, seconds: float, lasts: int) -> None:
+def test_time_to_live_is_exact_to_the_microsecond(engine: Engine, seconds: float, lasts: int) -> None:
     engine.write(engine.requests.set("n", "k", 1, "ann", None, ttl_seconds=seconds), NOBODY)
     assert next_end(engine.store) == START + lasts

@@ -8,9 +8,9 @@ from holdlog.domain.message import NOBODY
 from holdlog.domain.ports import Store
 from holdlog.domain.record import FencingCondition
 from holdlog.domain.refusals import ConflictError, FencedError, NotFoundError
-from tests.claim_calls import Change, by, claim, deletes, writes
-from tests.clock import Clock
-from tests.commands import run, whole_log, write
+from tests.support.claim_calls import Change, by, claim, deletes, writes
+from tests.support.clock import Clock
+from tests.support.commands import run, whole_log, write
 
 
 @pytest.mark.parametrize("change", [writes, deletes])
@@ -49,7 +49,7 @@ def test_a_write_whose_claim_is_not_held_is_fenced_and_changes_nothing(
     assert fenced.value.reason == ("lunch" if how == "forced" else None)
 
 
-def test_a_claim_got_back_is_another_and_its_old_version_stays_fenced(store: Store, clock: Clock) -> None:
+def test_claim_acquired_again_keeps_its_old_version_fenced(store: Store, clock: Clock) -> None:
     old = claim(store).version
     clock.pass_by(300)
     new = claim(store).version
@@ -58,7 +58,7 @@ def test_a_claim_got_back_is_another_and_its_old_version_stays_fenced(store: Sto
     assert (fenced.value.version, fenced.value.current_version) == (old, new)
 
 
-def test_not_found_comes_before_fenced_and_fenced_before_conflict(store: Store) -> None:
+def test_not_found_precedes_fenced_and_fenced_precedes_conflict(store: Store) -> None:
     lost = (FencingCondition(resource="a", version=1),)
     with pytest.raises(NotFoundError):
         run(store, deletes(guard=lost, expected=7), by())
@@ -71,7 +71,7 @@ def test_not_found_comes_before_fenced_and_fenced_before_conflict(store: Store) 
         run(store, writes(guard=held, expected=7), by())
 
 
-def test_all_guards_must_hold(store: Store) -> None:
+def test_all_fencing_conditions_of_a_write_must_hold(store: Store) -> None:
     guards = tuple(FencingCondition(resource=name, version=claim(store, name).version) for name in ("a", "b"))
     run(store, writes(guard=guards), by())
     run(store, ReleaseClaim(resource="b", agent="ann"), by())
@@ -80,7 +80,7 @@ def test_all_guards_must_hold(store: Store) -> None:
     assert fenced.value.resource == "b"
 
 
-def test_a_guard_of_an_ended_session_is_recorded_with_that_session(store: Store) -> None:
+def test_fencing_condition_of_an_ended_session_is_recorded_with_that_session(store: Store) -> None:
     version = claim(store).version
     run(store, Sweep(ended=("v1",)))
     run(store, writes(guard=(FencingCondition(resource="a", version=version),)), by("s2"))
@@ -89,7 +89,7 @@ def test_a_guard_of_an_ended_session_is_recorded_with_that_session(store: Store)
     assert whole_log(store)[-1].envelope.guard == (CheckedClaim("a", version),)
 
 
-def test_a_guard_without_a_session_takes_the_receipt(store: Store) -> None:
+def test_fencing_condition_without_a_session_needs_the_receipt(store: Store) -> None:
     version = claim(store, caller=NOBODY, new_receipt="r1").version
     for receipt in (None, "r2"):
         with pytest.raises(FencedError) as refused:

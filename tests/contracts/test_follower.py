@@ -20,7 +20,7 @@ from holdlog.domain.message import NOBODY
 from holdlog.domain.names import claim_stream, record_stream
 from holdlog.domain.ports import HistoryEntry, Store
 from holdlog.projections.waiting import EVERYTHING, concerned, what_overlaps, whole_namespace
-from tests.commands import PATIENCE, aside, change, claim, put, whole_log, write
+from tests.support.commands import PATIENCE, aside, change, claim, put, whole_log, write
 
 LONG = 50.0
 
@@ -30,7 +30,7 @@ def entries(store: Store, after: int, limit: int = -1) -> list[HistoryEntry]:
         return reader.entries(after, limit)
 
 
-def test_entries_tell_where_every_event_of_the_log_stands(store: Store) -> None:
+def test_log_entries_name_the_stream_of_every_event(store: Store) -> None:
     for number in range(5):
         write(store, f"k{number}", number)
     claim(store, "src/a b.py")
@@ -55,13 +55,13 @@ RESOURCES = st.builds(
 
 
 @given(RESOURCES, RESOURCES)
-def test_a_claim_concerns_exactly_those_who_wait_for_what_overlaps_it(waited: str, changed: str) -> None:
+def test_event_of_a_claim_wakes_exactly_the_waiters_of_overlapping_resources(waited: str, changed: str) -> None:
     asked = set(what_overlaps(waited)) & set(concerned(claim_stream(changed)))
     assert bool(asked) == overlap(waited, changed)
 
 
 @given(*[st.sampled_from(["a", "a/b", "a b", "*", "b"])] * 3)
-def test_a_record_concerns_exactly_those_who_wait_for_its_namespace(waited: str, namespace: str, key: str) -> None:
+def test_event_of_a_record_wakes_exactly_the_waiters_of_its_namespace(waited: str, namespace: str, key: str) -> None:
     asked = set(whole_namespace(waited)) & set(concerned(record_stream(namespace, key)))
     assert bool(asked) == (waited == namespace)
     assert set(EVERYTHING) & set(concerned(record_stream(namespace, key)))
@@ -84,7 +84,7 @@ async def told(engine: Engine, *changes: Any) -> list[frozenset[str] | None]:
     return heard
 
 
-async def test_a_subscriber_is_told_which_streams_grew(engine: Engine) -> None:
+async def test_subscriber_of_the_log_tailer_learns_which_streams_grew(engine: Engine) -> None:
     heard = await told(
         engine,
         lambda: change(engine.store, put("k", 1), put("l", 1)),
@@ -93,7 +93,7 @@ async def test_a_subscriber_is_told_which_streams_grew(engine: Engine) -> None:
     assert heard == [None, {"record:n/k", "record:n/l"}, {"claim:src/"}]
 
 
-async def test_rings_without_news_tell_nothing(engine: Engine) -> None:
+async def test_notifications_without_new_events_reach_no_subscriber(engine: Engine) -> None:
     def ring() -> None:
         for _ in range(50):
             engine.notifier.notify()
@@ -102,7 +102,9 @@ async def test_rings_without_news_tell_nothing(engine: Engine) -> None:
     assert await told(engine, ring) == [None, {"record:n/k"}]
 
 
-async def test_more_events_than_are_read_at_once_are_all_told(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_events_than_one_read_returns_all_reach_the_subscriber(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(follower, "READ_AT_ONCE", 7)
     keys = [f"{number}" for number in range(100)]
     heard: set[str] = set()
@@ -116,7 +118,7 @@ async def test_more_events_than_are_read_at_once_are_all_told(engine: Engine, mo
     assert heard == {record_stream("n", key) for key in keys}
 
 
-async def test_a_log_that_was_set_back_makes_everybody_look() -> None:
+async def test_log_that_was_set_back_makes_every_waiter_check_again() -> None:
     """As after the fail-over to a database that had not everything yet."""
     store, bell = MemoryStore(), ProcessNotifier()
     for number in range(3):
@@ -148,7 +150,7 @@ class Looks:
         self.count += 1
 
 
-async def test_only_those_look_again_whom_an_event_concerns(engine: Engine) -> None:
+async def test_only_waiters_concerned_by_an_event_check_again(engine: Engine) -> None:
     concerned_one, others = Looks((record_stream("n", "k"),)), Looks((record_stream("n", "other"), *what_overlaps("k")))
     all_of_it, everything = Looks(whole_namespace("n")), Looks(EVERYTHING)
     tasks = [
@@ -172,7 +174,7 @@ async def test_only_those_look_again_whom_an_event_concerns(engine: Engine) -> N
     assert engine.notifier._wakers == []
 
 
-async def test_others_have_their_turns_while_many_waiters_are_woken() -> None:
+async def test_other_tasks_run_while_many_waiters_are_woken() -> None:
     engine = open_holdlog(":memory:")
     engine.claim(engine.requests.claim("r", "ann"), NOBODY)
     waiting = [asyncio.create_task(engine.wait_async(engine.requests.wait("r", LONG))) for _ in range(400)]
@@ -187,7 +189,7 @@ async def test_others_have_their_turns_while_many_waiters_are_woken() -> None:
     engine.close()
 
 
-async def test_many_listeners_are_one_waker_of_the_bell(engine: Engine) -> None:
+async def test_many_waiters_of_one_loop_use_one_notification_listener(engine: Engine) -> None:
     with ExitStack() as stack:
         for _ in range(100):
             stack.enter_context(engine.log_tailer.listen(EVERYTHING))
@@ -198,7 +200,7 @@ async def test_many_listeners_are_one_waker_of_the_bell(engine: Engine) -> None:
 # --- the end of all waits
 
 
-async def test_when_waiting_is_over_all_who_wait_are_answered_as_when_their_time_is_over(engine: Engine) -> None:
+async def test_shutdown_answers_all_waiters_as_if_they_had_timed_out(engine: Engine) -> None:
     engine.claim(engine.requests.claim("r", "ann"), NOBODY)
     in_line = engine.requests.claim("r", "bob", wait_seconds=LONG)
     waiting = [
@@ -218,7 +220,7 @@ async def test_when_waiting_is_over_all_who_wait_are_answered_as_when_their_time
     assert answers[2].held_by == "ann"
 
 
-async def test_when_waiting_is_over_nobody_begins_to_wait(engine: Engine) -> None:
+async def test_shutdown_refuses_new_waits(engine: Engine) -> None:
     engine.claim(engine.requests.claim("r", "ann"), NOBODY)
     engine.finish_waiting()
     async with asyncio.timeout(PATIENCE):

@@ -11,7 +11,7 @@ from holdlog.adapters.runtime import following, tail
 from holdlog.adapters.runtime.engine import Engine
 from holdlog.adapters.runtime.following import NewEvents, follow
 from holdlog.domain.refusals import InvalidError, StoreError
-from tests.commands import PATIENCE, aside, change, put, write
+from tests.support.commands import PATIENCE, aside, change, put, write
 
 LONG = 50.0
 
@@ -40,7 +40,9 @@ def grow(engine: Engine, count: int, ring: bool = True) -> None:
         engine.notifier.notify()
 
 
-async def test_all_is_told_from_pages_and_then_as_it_comes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_follower_of_the_log_gets_past_pages_and_then_new_events(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(following, "PAGE", 3)
     grow(engine, 10)
     async with aclosing(follow(engine, EventFilter(), 2, LONG)) as coming:
@@ -54,14 +56,14 @@ async def test_all_is_told_from_pages_and_then_as_it_comes(engine: Engine, monke
     assert engine.notifier._wakers == []
 
 
-async def test_what_comes_between_the_last_page_and_the_waiting_is_told_without_a_ring(engine: Engine) -> None:
+async def test_follower_gets_events_written_between_its_last_page_and_its_wait(engine: Engine) -> None:
     async with aclosing(follow(engine, EventFilter(), 0, LONG)) as coming:
         assert await end_of(coming) == []
         grow(engine, 3, ring=False)
         assert await some(coming, 3) == [1, 2, 3]
 
 
-async def test_who_comes_to_the_end_when_others_are_beyond_it_reads_what_lies_between(engine: Engine) -> None:
+async def test_follower_behind_the_shared_reader_reads_the_gap(engine: Engine) -> None:
     async with (
         aclosing(follow(engine, EventFilter(), 0, LONG)) as one,
         aclosing(follow(engine, EventFilter(), 0, LONG)) as other,
@@ -76,7 +78,7 @@ async def test_who_comes_to_the_end_when_others_are_beyond_it_reads_what_lies_be
         assert (await some(one, 1), await some(other, 1)) == ([6], [6])
 
 
-async def test_who_read_further_than_all_others_is_told_nothing_twice(engine: Engine) -> None:
+async def test_follower_ahead_of_the_shared_reader_gets_no_event_twice(engine: Engine) -> None:
     async with (
         aclosing(follow(engine, EventFilter(), 0, LONG)) as one,
         aclosing(follow(engine, EventFilter(), 0, 0.01)) as other,
@@ -92,7 +94,9 @@ async def test_who_read_further_than_all_others_is_told_nothing_twice(engine: En
         assert found + await following_on == [1, 2, 3, 4]
 
 
-async def test_who_takes_too_slowly_reads_on_from_the_log(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_follower_that_reads_too_slowly_continues_from_the_log(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tail, "BACKLOG_BYTES", 2_000)
     async with aclosing(follow(engine, EventFilter(), 0, LONG)) as coming:
         assert await end_of(coming) == []
@@ -105,7 +109,7 @@ async def test_who_takes_too_slowly_reads_on_from_the_log(engine: Engine, monkey
         assert await some(coming, 50) == list(range(2, 52))
 
 
-async def test_an_answer_without_events_moves_the_position_on(engine: Engine) -> None:
+async def test_answer_without_events_still_advances_the_position(engine: Engine) -> None:
     async with aclosing(follow(engine, EventFilter(namespace="m"), 0, 0.01)) as coming:
         assert await anext(coming) == NewEvents([], 0)
         grow(engine, 3)
@@ -114,7 +118,7 @@ async def test_an_answer_without_events_moves_the_position_on(engine: Engine) ->
                 assert came.events == []
 
 
-async def test_it_ends_when_waiting_is_over_and_with_the_store(engine: Engine) -> None:
+async def test_following_the_log_ends_at_shutdown_and_when_the_store_closes(engine: Engine) -> None:
     async with aclosing(follow(engine, EventFilter(), 0, LONG)) as coming:
         await end_of(coming)
         waiting = asyncio.ensure_future(anext(coming, None))
@@ -127,7 +131,7 @@ async def test_it_ends_when_waiting_is_over_and_with_the_store(engine: Engine) -
         assert await anext(coming, None) is None
 
 
-async def test_a_position_beyond_the_end_is_refused(engine: Engine) -> None:
+async def test_following_from_beyond_the_end_of_the_log_is_refused(engine: Engine) -> None:
     async with aclosing(follow(engine, EventFilter(), 1, LONG)) as coming:
         with pytest.raises(InvalidError, match="beyond the end"):
             await anext(coming)

@@ -1,4 +1,4 @@
-"""Who holds a claim while sessions of every kind live, end and return, against a second rule (tests/holder_rule.py)."""
+"""Who holds a claim while sessions live, end and return, against a second rule (tests/support/holder_rule.py)."""
 
 import itertools
 from typing import Final, NamedTuple
@@ -19,11 +19,11 @@ from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import FencingCondition
 from holdlog.domain.refusals import BusyError, FencedError, NotHolderError
-from tests import holder_rule
-from tests.claim_calls import HOUR, claim, writes
-from tests.clock import Clock
-from tests.commands import run
-from tests.slow import slow
+from tests.support import holder_rule
+from tests.support.claim_calls import HOUR, claim, writes
+from tests.support.clock import Clock
+from tests.support.commands import run
+from tests.support.slow import slow
 
 LEASE: Final = HOUR * SECOND
 MANY: Final = 1_000
@@ -67,7 +67,7 @@ def callers(receipt: str) -> list[One]:
 
 @pytest.mark.parametrize("source", SERVERS)
 @pytest.mark.parametrize("token", [None, *slow("token:ci")])
-def test_a_claim_is_only_for_its_holder_whatever_ended(
+def test_claim_belongs_to_its_holder_alone_after_any_session_end(
     store: Store, clock: Clock, source: str | None, token: str | None
 ) -> None:
     for number, end in enumerate(ENDS[source]):

@@ -26,7 +26,7 @@ from holdlog.adapters.python.store import AsyncStateStore
 from holdlog.domain.names import MAX_NAME, name
 from holdlog.domain.refusals import ConflictError, HoldlogError, InvalidError, NotFoundError
 from holdlog.langgraph import HoldlogStore, VersionedItem, VersionedPut, VersionedSearchItem
-from tests.slow import slow
+from tests.support.slow import slow
 
 MEMORIES = ("users", "ann", "memories")
 
@@ -100,7 +100,7 @@ def test_an_item_is_put_read_put_again_and_deleted(store: Store) -> None:
 
 
 @EVERYWHERE
-def test_a_put_that_is_based_on_another_version_conflicts_and_changes_nothing(store: Store) -> None:
+def test_conflicting_put_is_refused_and_changes_nothing(store: Store) -> None:
     store.put(MEMORIES, "food", {"likes": "pizza"}, expected_version=0)
     store.put(MEMORIES, "food", {"likes": "rice"}, expected_version=1)
     for expected in (0, 1, 3):
@@ -143,7 +143,7 @@ def test_a_batch_reads_first_and_writes_all_or_nothing(store: Store) -> None:
 
 
 @IN_MEMORY
-def test_the_last_of_several_puts_of_one_key_stands(store: Store) -> None:
+def test_last_of_several_puts_of_one_key_wins(store: Store) -> None:
     place = (("a",), "k")
     store.batch([PutOp(*place, {"n": 1}), PutOp(*place, None), PutOp(*place, None), PutOp(*place, {"n": 2})])
     assert store.get(*place).value == {"n": 2}
@@ -152,7 +152,7 @@ def test_the_last_of_several_puts_of_one_key_stands(store: Store) -> None:
 
 
 @IN_MEMORY
-def test_what_was_to_be_deleted_and_went_meanwhile_is_no_error(store: HoldlogStore) -> None:
+def test_deleting_an_item_that_disappeared_meanwhile_is_not_an_error(store: HoldlogStore) -> None:
     """The other deletes between the look and the write of the first."""
     store.put(("a",), "k", {"n": 1})
     engine = store._engine
@@ -173,7 +173,7 @@ def test_what_was_to_be_deleted_and_went_meanwhile_is_no_error(store: HoldlogSto
 
 
 @EVERYWHERE
-def test_search_finds_what_is_below_a_prefix_of_labels_the_newest_first(store: Store) -> None:
+def test_search_returns_items_below_a_label_prefix_newest_first(store: Store) -> None:
     for namespace in (("docs",), ("docs", "a"), ("docs", "a", "b"), ("docs2",), ("docs-b",)):
         store.put(namespace, "k", {"in": "/".join(namespace)})
     found = store.search(("docs",))
@@ -185,7 +185,7 @@ def test_search_finds_what_is_below_a_prefix_of_labels_the_newest_first(store: S
 
 
 @EVERYWHERE
-def test_search_goes_in_pages(store: Store) -> None:
+def test_search_returns_pages(store: Store) -> None:
     store.batch([PutOp(("n", f"{number % 3}"), f"k{number:02}", {"n": number}) for number in range(25)])
     assert len(store.search(("n",))) == 10
     pages = [keys(store.search(("n",), limit=7, offset=offset)) for offset in (0, 7, 14, 21, 28)]
@@ -213,7 +213,7 @@ FILTERS: list[tuple[dict[str, Any], set[str]]] = [
 
 @IN_MEMORY
 @pytest.mark.parametrize(("wanted", "found"), FILTERS)
-def test_filters_find_as_langgraphs_own_store_does(store: Store, wanted: dict[str, Any], found: set[str]) -> None:
+def test_search_filters_match_like_langgraphs_own_store(store: Store, wanted: dict[str, Any], found: set[str]) -> None:
     own = InMemoryStore()
     values: dict[str, dict[str, Any]] = {
         "red": {"color": "red", "score": 5, "day": "2026-01-31", "meta": {"tags": ["x", "y"]}},
@@ -232,14 +232,14 @@ def test_filters_find_as_langgraphs_own_store_does(store: Store, wanted: dict[st
 
 
 @IN_MEMORY
-def test_an_operator_that_is_none_is_refused(store: Store) -> None:
+def test_unknown_filter_operator_is_refused(store: Store) -> None:
     for wanted in ({"a": {"$regex": "x"}}, {"a": {"b": {"$gt": 1, "$in": []}}}):
         with pytest.raises(InvalidError, match=r"filter: knows the operators \$eq"):
             store.search((), filter=wanted)
 
 
 @IN_MEMORY
-def test_without_an_index_a_query_is_given_no_heed_as_in_langgraphs_own_stores(store: Store) -> None:
+def test_query_without_an_index_is_ignored_as_in_langgraphs_own_stores(store: Store) -> None:
     own = InMemoryStore()
     for each in (store, own):
         each.put(("a",), "k", {"text": "likes pizza"}, index=["text"])
@@ -313,13 +313,13 @@ def test_every_namespace_of_langgraph_has_one_name_that_reads_back(labels: list[
 
 
 @given(st.text())
-def test_a_namespace_of_others_is_named_by_its_labels_or_not_at_all(text: str) -> None:
+def test_namespace_of_another_program_is_listed_by_its_labels_or_omitted(text: str) -> None:
     labels = labels_of(text)
     assert labels is None or text_of(labels) == text
 
 
 @IN_MEMORY
-def test_bad_arguments_are_refused_in_one_line_that_holds_no_value(store: Store) -> None:
+def test_langgraph_store_refuses_bad_arguments_in_one_line_without_values(store: Store) -> None:
     calls: list[Callable[[], object]] = [
         lambda: store.put((), "k", {}),
         lambda: store.put(("langgraph", "x"), "k", {}),
@@ -368,7 +368,7 @@ def test_a_time_to_live_is_in_minutes_and_counts_from_the_write(store: Store, pl
     assert store.list_namespaces() == []
 
 
-def test_a_default_time_to_live_counts_where_a_put_names_none() -> None:
+def test_default_time_to_live_applies_to_puts_without_one() -> None:
     with StateStore(":memory:") as state:
         store = HoldlogStore(state, ttl={"default_ttl": 1, "omit_expired": True})
         store.put(("a",), "default", {})
@@ -378,7 +378,7 @@ def test_a_default_time_to_live_counts_where_a_put_names_none() -> None:
     assert ends["ever"] is None
 
 
-def test_that_reads_renew_is_refused_not_dropped() -> None:
+def test_refresh_on_read_is_refused_instead_of_ignored() -> None:
     with pytest.raises(InvalidError, match="refresh_on_read is not there"):
         HoldlogStore(":memory:", ttl={"refresh_on_read": True})
 
@@ -409,7 +409,7 @@ def test_items_are_records_and_records_are_items() -> None:
         assert store.search(("team", "notes"))[0].dict() == item.dict() | {"score": None}
 
 
-def test_what_no_item_can_be_is_told_by_get_and_passed_over_by_search() -> None:
+def test_value_that_is_not_an_item_fails_get_and_is_skipped_by_search() -> None:
     with StateStore(":memory:") as state:
         state.set("team", "n", 1, updated_by="ann")
         state.set("v1.2", "k", {}, updated_by="ann")  # LangGraph has no labels with periods
@@ -421,7 +421,7 @@ def test_what_no_item_can_be_is_told_by_get_and_passed_over_by_search() -> None:
         assert store.list_namespaces() == [("team",)]
 
 
-async def test_it_takes_an_open_store_of_either_kind_and_leaves_it_open() -> None:
+async def test_langgraph_store_accepts_an_open_store_of_either_kind_and_leaves_it_open() -> None:
     async with AsyncStateStore(":memory:") as state:
         with HoldlogStore(state) as store:
             await store.aput(("a",), "k", {"n": 1})
@@ -429,7 +429,7 @@ async def test_it_takes_an_open_store_of_either_kind_and_leaves_it_open() -> Non
         assert (await state.get("a", "k")).value == {"n": 1}
 
 
-def test_an_item_is_one_of_langgraphs() -> None:
+def test_items_are_instances_of_langgraphs_item_class() -> None:
     with HoldlogStore(":memory:") as store:
         store.put(("a",), "k", {"n": 1})
         item = store.get(("a",), "k")

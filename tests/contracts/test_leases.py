@@ -8,8 +8,8 @@ import pytest
 
 from holdlog.domain.claims.lease import BY_CALLS, SECOND, SESSION_ENDS, SESSION_IDLE, HeldCounts, Lease, Loss, Who
 from holdlog.domain.ports import LeaseWrites, Store
-from tests.clock import Clock
-from tests.commands import PATIENCE
+from tests.support.clock import Clock
+from tests.support.commands import PATIENCE
 
 LENGTH = 80 * SECOND
 ANN = Who("ann", None, "s1")
@@ -43,7 +43,7 @@ def of(store: Store, *resources: str) -> list[Lease]:
 # --- what is put is found
 
 
-def test_a_lease_is_found_as_it_was_put(store: Store) -> None:
+def test_lease_reads_as_it_was_put(store: Store) -> None:
     whole = held(
         explicit=True,
         waiting_until=7,
@@ -59,13 +59,13 @@ def test_a_lease_is_found_as_it_was_put(store: Store) -> None:
     assert of(store, "c") == []
 
 
-def test_a_lease_is_put_in_place_of_the_one_of_the_same_grant(store: Store) -> None:
+def test_putting_a_lease_replaces_the_one_of_the_same_grant(store: Store) -> None:
     put(store, held(deadline=1), held(version=2, deadline=1))
     put(store, held(deadline=5))
     assert of(store, "a") == [held(deadline=5), held(version=2, deadline=1)]
 
 
-def test_a_dropped_lease_is_gone_and_one_that_is_not_there_may_be_dropped(store: Store) -> None:
+def test_dropped_lease_is_gone_and_dropping_a_missing_one_is_allowed(store: Store) -> None:
     put(store, held(), held("b"))
     with leases(store) as writes:
         writes.drop([("a", 1), ("a", 2)])
@@ -84,7 +84,7 @@ def test_a_transaction_that_fails_changes_no_lease(store: Store) -> None:
     assert of(store, "a", "b") == [held()]
 
 
-def test_of_an_agent_are_those_of_its_name_and_principal_in_all_sessions(store: Store) -> None:
+def test_leases_of_an_agent_match_name_and_principal_in_all_sessions(store: Store) -> None:
     mine, left = held("mine"), held("left", session="s0", server="")
     bare = held("bare", session=None, server="", receipt="r1")
     put(store, mine, left, bare, held("bob", agent="bob"), held("org", principal="org"))
@@ -93,13 +93,13 @@ def test_of_an_agent_are_those_of_its_name_and_principal_in_all_sessions(store: 
         assert [it.resource for it in writes.of_agent("ann", "org")] == ["org"]
 
 
-def test_of_a_session_are_those_of_all_its_agents(store: Store) -> None:
+def test_leases_of_a_session_include_all_its_agents(store: Store) -> None:
     put(store, held("a"), held("b", agent="bob"), held("c", session="s2"), held("d", session=None))
     with leases(store) as writes:
         assert sorted(it.resource for it in writes.of_session("s1")) == ["a", "b"]
 
 
-def test_held_counts_live_grants_and_no_tickets(store: Store) -> None:
+def test_held_count_includes_live_grants_and_excludes_tickets(store: Store) -> None:
     put(store, held("a"), held("b", kind="offered"), held("c", kind="waits"), held("d", deadline=NOW))
     with leases(store) as writes:
         assert writes.held(ANN, NOW).by_session == 2
@@ -108,7 +108,7 @@ def test_held_counts_live_grants_and_no_tickets(store: Store) -> None:
         assert writes.held(Who("ann", "org", "s1"), NOW) == HeldCounts(0, 0)
 
 
-def test_grants_without_a_session_count_for_their_agents_name(store: Store) -> None:
+def test_grants_without_a_session_count_for_the_agent_name(store: Store) -> None:
     bare = {"session": None, "server": ""}
     put(store, held("a", receipt="r1", **bare), held("b", receipt="r2", **bare))
     put(store, held("c", agent="bob", receipt="r3", **bare), held("d"))
@@ -116,7 +116,7 @@ def test_grants_without_a_session_count_for_their_agents_name(store: Store) -> N
         assert writes.held(Who("ann", None, None, "r1"), NOW) == HeldCounts(2, 4)
 
 
-def test_servers_are_those_that_keep_something_each_once(store: Store) -> None:
+def test_lease_servers_lists_each_server_once(store: Store) -> None:
     put(store, held("a"), held("b"), held("c", server=""), held("d", server="v0"))
     with leases(store) as writes:
         assert sorted(writes.servers()) == ["v0", "v1"]
@@ -125,7 +125,7 @@ def test_servers_are_those_that_keep_something_each_once(store: Store) -> None:
 # --- ends
 
 
-def test_due_is_what_is_over_earliest_first_and_then_whose_call_is(store: Store) -> None:
+def test_expired_leases_come_earliest_first_before_ended_calls(store: Store) -> None:
     waits = held("waits", kind="waits", waiting_until=NOW)
     last, first = held("last", deadline=NOW), held("first", deadline=NOW - 5)
     put(store, last, held("not yet", deadline=NOW + 1), first, waits, held("w", kind="waits", waiting_until=NOW + 1))
@@ -135,7 +135,7 @@ def test_due_is_what_is_over_earliest_first_and_then_whose_call_is(store: Store)
         assert writes.due(NOW - 6, 10) == []
 
 
-def test_the_next_end_is_a_deadline_or_the_end_of_a_call(store: Store) -> None:
+def test_next_due_time_is_a_lease_deadline_or_the_end_of_a_call(store: Store) -> None:
     with store.reader() as reader:
         assert reader.leases.next_end() is None
     put(store, held("a", deadline=30), held("b", deadline=50, waiting_until=0))
@@ -154,7 +154,7 @@ def heard(store: Store, now: int, who: Who = ANN, server: str = "v1") -> None:
         writes.record_call(who, server, now)
 
 
-def test_a_call_renews_once_an_eighth_of_the_lease_has_passed(store: Store) -> None:
+def test_call_renews_a_lease_after_an_eighth_of_its_duration(store: Store) -> None:
     put(store, held())
     heard(store, NOW + LENGTH // 8)
     assert of(store, "a") == [held()]
@@ -163,7 +163,7 @@ def test_a_call_renews_once_an_eighth_of_the_lease_has_passed(store: Store) -> N
     assert (renewed.deadline, renewed.last_call_at) == (NOW + LENGTH // 8 + 1 + LENGTH, NOW + LENGTH // 8 + 1)
 
 
-def test_a_call_never_shortens_a_lease_nor_revives_one_that_is_due(store: Store) -> None:
+def test_call_neither_shortens_a_lease_nor_revives_an_expired_one(store: Store) -> None:
     put(store, held("long", deadline=NOW + 10 * LENGTH), held("due", deadline=NOW))
     before = of(store, "due", "long")
     heard(store, NOW)
@@ -174,28 +174,28 @@ def test_a_call_never_shortens_a_lease_nor_revives_one_that_is_due(store: Store)
     assert after[0] == before[0]
 
 
-def test_a_call_renews_neither_offers_nor_tickets_nor_another_session(store: Store) -> None:
+def test_call_does_not_renew_offers_tickets_or_other_sessions(store: Store) -> None:
     others = [held("o", kind="offered"), held("s", session="s2"), held("w", kind="waits")]
     put(store, *others)
     heard(store, NOW + LENGTH // 2)
     assert of(store, "o", "s", "w") == others
 
 
-def test_a_call_brings_nothing_back_of_another_session_that_has_ended(store: Store) -> None:
+def test_call_restores_nothing_of_another_session_that_ended(store: Store) -> None:
     left = [held("g", session="s0", server="", ended_at=1), held("r", session=None, server="", receipt="r1")]
     put(store, *left)
     heard(store, NOW + LENGTH // 2)
     assert of(store, "g", "r") == left
 
 
-def test_a_session_that_returns_has_its_leases_again(store: Store) -> None:
+def test_returning_session_has_its_leases_again(store: Store) -> None:
     put(store, held("g", server="", ended_at=1), held("w", server="", kind="waits", ended_at=1))
     heard(store, NOW)
     assert [(it.server, it.last_seen_at) for it in of(store, "g", "w")] == [("v1", NOW)] * 2
     assert of(store, "g")[0].ended_at == 0
 
 
-def test_a_holder_without_a_session_is_heard_by_its_receipt(store: Store) -> None:
+def test_holder_without_a_session_renews_by_its_receipt(store: Store) -> None:
     put(store, held("a", session=None, server="", receipt="r1"), held("b", session=None, server="", receipt="r2"))
     with leases(store) as writes:
         for who in (Who("ann", None, None, "r1"), Who("ann", None, None)):
@@ -204,7 +204,7 @@ def test_a_holder_without_a_session_is_heard_by_its_receipt(store: Store) -> Non
     assert (a.deadline, b.deadline) == (NOW + LENGTH // 2 + LENGTH, NOW + LENGTH)
 
 
-def test_sessions_that_live_by_their_calls_are_touched_and_end(store: Store) -> None:
+def test_sessions_kept_alive_by_calls_are_touched_and_end(store: Store) -> None:
     put(
         store,
         held("a", server=BY_CALLS, last_seen_at=NOW),
@@ -224,7 +224,7 @@ def test_sessions_that_live_by_their_calls_are_touched_and_end(store: Store) -> 
     assert (b.server, b.ended_at, b.deadline) == ("", at - SESSION_ENDS + SESSION_IDLE, NOW + LENGTH)
 
 
-def test_a_session_that_its_client_ends_is_that_of_its_principal(store: Store) -> None:
+def test_session_ended_by_a_client_is_that_of_its_principal(store: Store) -> None:
     waits = held("w", server=BY_CALLS, kind="waits", waiting_until=NOW + 50)
     put(store, held("a", server=BY_CALLS), waits, held("b", principal="org", server=BY_CALLS), held("c"))
     with leases(store) as writes:
@@ -234,14 +234,14 @@ def test_a_session_that_its_client_ends_is_that_of_its_principal(store: Store) -
     assert (b.server, w.waiting_until) == (BY_CALLS, NOW)
 
 
-def test_a_call_without_a_server_leaves_the_server_that_is_known(store: Store) -> None:
+def test_call_without_a_server_keeps_the_recorded_server(store: Store) -> None:
     put(store, held())
     heard(store, NOW + LENGTH // 2, server="")
     (renewed,) = of(store, "a")
     assert (renewed.server, renewed.deadline) == ("v1", NOW + LENGTH // 2 + LENGTH)
 
 
-def test_a_server_renews_its_sessions_and_makes_them_its_own(store: Store) -> None:
+def test_server_renews_and_adopts_its_sessions(store: Store) -> None:
     put(store, held("a", server="v0"), held("b", agent="bob", server="", last_call_at=NOW + 9), held("c", session="s2"))
     with leases(store) as writes:
         writes.renew("v1", [("s1", NOW + 5)], [], NOW + 7)
@@ -252,7 +252,7 @@ def test_a_server_renews_its_sessions_and_makes_them_its_own(store: Store) -> No
 
 
 @pytest.mark.parametrize("kind", ["waits", "offered"])
-def test_who_waits_is_there_as_long_as_the_server_that_it_called(store: Store, kind: str) -> None:
+def test_waiter_is_present_as_long_as_the_server_it_called(store: Store, kind: str) -> None:
     """Another one of the same session takes it over only when that one is known to be gone."""
     put(store, held("a", server="v0", kind=kind), held("b", server="", kind=kind))
     with leases(store) as writes:
@@ -261,7 +261,7 @@ def test_who_waits_is_there_as_long_as_the_server_that_it_called(store: Store, k
     assert [lease.server for lease in of(store, "a", "b")] == ["v0", "v1"]
 
 
-def test_a_single_grant_is_renewed_by_its_key_and_keeps_its_server(store: Store) -> None:
+def test_grant_is_renewed_by_its_key_and_keeps_its_server(store: Store) -> None:
     put(store, held("a", server="v0"), held("a", 2), held("w", kind="waits"))
     with leases(store) as writes:
         writes.renew("v1", [], [("a", 1), ("w", 1), ("x", 1)], NOW + 7)
@@ -275,7 +275,7 @@ def test_a_single_grant_is_renewed_by_its_key_and_keeps_its_server(store: Store)
 # --- servers that end
 
 
-def test_the_end_of_a_server_cuts_its_leases_to_the_grace_but_for_those_whose_length_was_told(store: Store) -> None:
+def test_end_of_a_server_cuts_its_leases_to_the_grace_unless_set_explicitly(store: Store) -> None:
     short, told = held("short", deadline=NOW + 5), held("told", explicit=True)
     put(store, held("long"), short, told, held("other", server="v2"), held("offer", kind="offered"))
     put(store, held("waits", kind="waits", waiting_until=NOW + 50), held("away", kind="waits", waiting_until=0))
@@ -296,14 +296,14 @@ def test_the_end_of_a_server_cuts_its_leases_to_the_grace_but_for_those_whose_le
         assert not writes.end(["v1", "v0"], NOW, 3, 20)
 
 
-def test_a_clean_end_may_leave_leases_as_they_are(store: Store) -> None:
+def test_clean_shutdown_may_leave_leases_as_they_are(store: Store) -> None:
     put(store, held())
     with leases(store) as writes:
         assert writes.end(["v1"], NOW, 3, None)
     assert of(store, "a") == [held(server="", ended_at=3)]
 
 
-def test_no_server_is_no_server_that_could_end(store: Store) -> None:
+def test_empty_server_id_cannot_end(store: Store) -> None:
     put(store, held(server=""))
     with leases(store) as writes:
         assert not writes.end([""], NOW, 3, 20)
@@ -336,7 +336,7 @@ def test_losses_are_found_by_session_and_by_receipt(store: Store, clock: Clock) 
     }
 
 
-def test_forgotten_losses_are_told_no_more(store: Store, clock: Clock) -> None:
+def test_acknowledged_losses_are_not_reported_again(store: Store, clock: Clock) -> None:
     given = [loss("a", at=clock()), loss("b", at=clock())]
     with leases(store) as writes:
         writes.lose([*given, given[1]], clock())
@@ -345,7 +345,7 @@ def test_forgotten_losses_are_told_no_more(store: Store, clock: Clock) -> None:
         assert reader.leases.losses(None, "s1", None) == given[1:]
 
 
-def test_losses_that_nobody_asked_for_are_kept_for_a_day(store: Store, clock: Clock) -> None:
+def test_unreported_losses_are_kept_for_a_day(store: Store, clock: Clock) -> None:
     day = 24 * 3600 * SECOND
     with leases(store) as writes:
         writes.lose([loss("old", at=clock())], clock())

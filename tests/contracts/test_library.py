@@ -23,8 +23,8 @@ from holdlog.domain.refusals import (
     StoreError,
     UnavailableError,
 )
-from tests.commands import PATIENCE
 from tests.contracts.conftest import IN_A_FILE_IN_TIME
+from tests.support.commands import PATIENCE
 
 
 class Awaited:
@@ -104,14 +104,14 @@ def test_a_conflict_carries_its_detail(state: Library) -> None:
     assert state.set("n", "k", "mine", updated_by="ann", expected_version=detail.actual_version).version == 2
 
 
-def test_what_is_not_there_is_not_found(state: Library) -> None:
+def test_missing_key_is_not_found(state: Library) -> None:
     with pytest.raises(NotFoundError):
         state.get("n", "k")
     with pytest.raises(NotFoundError):
         state.delete("n", "k", deleted_by="ann")
 
 
-def test_a_deletion_tells_both_versions(state: Library) -> None:
+def test_deletion_returns_both_versions(state: Library) -> None:
     state.set("n", "k", 1, updated_by="ann")
     state.set("n", "k", 2, updated_by="ann")
     with pytest.raises(ConflictError):
@@ -124,7 +124,7 @@ def test_a_deletion_tells_both_versions(state: Library) -> None:
     assert state.set("n", "k", 3, updated_by="ann", expected_version=0).version == 4
 
 
-def test_lists_are_by_key_and_in_pages(state: Library) -> None:
+def test_keys_are_listed_in_order_and_in_pages(state: Library) -> None:
     for key in ("b", "a", "c", "ab"):
         state.set("n", key, key.upper(), updated_by="ann")
     state.set("m", "x", 1, updated_by="ann")
@@ -143,7 +143,7 @@ def test_lists_are_by_key_and_in_pages(state: Library) -> None:
     assert [it.key for it in state.list_records("n", deleted=True).records] == ["c"]
 
 
-def test_a_prefix_in_another_spelling_of_the_same_characters_finds_the_same(state: Library) -> None:
+def test_listing_by_prefix_normalises_its_spelling(state: Library) -> None:
     state.set("n", "caf\u00e9/1", 1, updated_by="ann")
     assert [it.key for it in state.list_records("n", prefix="cafe\u0301").records] == ["caf\u00e9/1"]
 
@@ -202,7 +202,7 @@ def one_more(value: int | None) -> int:
     return (value or 0) + 1
 
 
-def test_update_gives_the_function_what_is_there(state: Library) -> None:
+def test_update_passes_the_current_value_to_the_function(state: Library) -> None:
     given: list[Any] = []
 
     def count(value: Any) -> int:
@@ -215,7 +215,7 @@ def test_update_gives_the_function_what_is_there(state: Library) -> None:
     assert given == [None, 1, 2, None]
 
 
-def test_update_starts_again_when_somebody_wrote_in_between(state: Library, place: str) -> None:
+def test_update_retries_when_another_agent_wrote_in_between(state: Library, place: str) -> None:
     state.set("n", "k", 0, updated_by="ann")
     writer = state._store._engine if isinstance(state, Awaited) else state._engine
     others = iter([10, 20])
@@ -245,7 +245,7 @@ def test_update_gives_up_after_a_hundred_attempts(state: Library) -> None:
     assert attempts == 100
 
 
-def test_what_the_function_raises_is_raised_and_nothing_is_written(state: Library) -> None:
+def test_exception_of_an_update_function_propagates_and_nothing_is_written(state: Library) -> None:
     def fail(value: Any) -> int:
         raise ZeroDivisionError
 
@@ -254,7 +254,7 @@ def test_what_the_function_raises_is_raised_and_nothing_is_written(state: Librar
     assert state.history("n", "k") == []
 
 
-def test_updates_in_threads_lose_nothing_and_nobody_gives_up(place: str) -> None:
+def test_concurrent_updates_in_threads_all_succeed(place: str) -> None:
     with StateStore(place) as store, ThreadPoolExecutor(8) as pool:
 
         def count() -> None:
@@ -267,7 +267,7 @@ def test_updates_in_threads_lose_nothing_and_nobody_gives_up(place: str) -> None
 
 
 @IN_A_FILE_IN_TIME
-async def test_updates_in_coroutines_lose_nothing_and_nobody_gives_up(place: str) -> None:
+async def test_concurrent_updates_in_coroutines_all_succeed(place: str) -> None:
     async with AsyncStateStore(place) as store:
 
         async def count() -> None:
@@ -281,7 +281,7 @@ async def test_updates_in_coroutines_lose_nothing_and_nobody_gives_up(place: str
 # --- claims
 
 
-def test_a_claim_its_refusal_and_its_release(state: Library) -> None:
+def test_library_claims_refuses_the_second_agent_and_releases(state: Library) -> None:
     claimed = state.claim("./src//a.py", agent="ann")
     assert (claimed.status, claimed.resource, claimed.version, claimed.position) == ("claimed", "src/a.py", 1, 1)
     busy = state.claim("src/a.py", agent="bob")
@@ -299,7 +299,7 @@ def test_a_claim_its_refusal_and_its_release(state: Library) -> None:
     assert state.release("never", agent="ann").status == "not_found"
 
 
-def test_status_tells_holder_and_past(state: Library) -> None:
+def test_status_names_holder_and_past(state: Library) -> None:
     assert state.status("r").model_dump(exclude_none=True) == {"status": "available", "resource": "r"}
     state.claim("r", agent="ann")
     held = state.status("r")
@@ -318,7 +318,7 @@ def test_the_board_shows_what_is_held_in_pages(state: Library) -> None:
     assert [it.resource for it in state.board(after="a").claims] == ["c"]
 
 
-def test_waiting_and_watching_answer_as_they_should(state: Library) -> None:
+def test_library_wait_and_watch_return_what_they_should(state: Library) -> None:
     assert state.wait("r", timeout_seconds=0).status == "available"
     state.claim("r", agent="ann")
     assert state.wait("r", timeout_seconds=0).status == "timeout"
@@ -336,7 +336,7 @@ BAD_NAMES = ["", " ", " a", "a ", "a\0", "a\nb", "\u202e", "\ud800", "x" * 513, 
 
 
 @pytest.mark.parametrize("bad", BAD_NAMES)
-def test_a_bad_name_is_refused_by_its_name_and_nothing_is_stored(state: Library, bad: Any) -> None:
+def test_library_refuses_a_bad_name_by_argument_and_stores_nothing(state: Library, bad: Any) -> None:
     for call, argument in (
         (lambda: state.set(bad, "k", 1, updated_by="ann"), "namespace"),
         (lambda: state.set("n", bad, 1, updated_by="ann"), "key"),
@@ -363,7 +363,7 @@ def test_a_bad_name_is_refused_by_its_name_and_nothing_is_stored(state: Library,
 
 
 @pytest.mark.parametrize("bad", [-1, 1.0, "1", True, 2**63, 2**70])
-def test_a_bad_version_is_refused(state: Library, bad: Any) -> None:
+def test_library_refuses_a_bad_version(state: Library, bad: Any) -> None:
     with pytest.raises(InvalidError, match="expected_version"):
         state.set("n", "k", 1, updated_by="ann", expected_version=bad)
     with pytest.raises(InvalidError, match="expected_version"):
@@ -373,7 +373,7 @@ def test_a_bad_version_is_refused(state: Library, bad: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1001, 2**70, 1.0, "1", None, True])
-def test_a_bad_limit_is_refused(state: Library, bad: Any) -> None:
+def test_library_refuses_a_bad_limit(state: Library, bad: Any) -> None:
     for call in (state.list_records, lambda n, limit: state.history(n, "k", limit=limit)):
         with pytest.raises(InvalidError, match="limit"):
             call("n", limit=bad)
@@ -382,7 +382,7 @@ def test_a_bad_limit_is_refused(state: Library, bad: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", ["\ud800", "a\udfff", 7, b"a"])
-def test_a_bad_place_to_go_on_from_is_refused(state: Library, bad: Any) -> None:
+def test_library_refuses_a_bad_page_cursor(state: Library, bad: Any) -> None:
     with pytest.raises(InvalidError, match="prefix"):
         state.list_records("n", prefix=bad)
     with pytest.raises(InvalidError, match="after_key"):
@@ -392,7 +392,7 @@ def test_a_bad_place_to_go_on_from_is_refused(state: Library, bad: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), "\ud800", b"x", {1: 2}, object(), [[[float("inf")]]]])
-def test_a_bad_value_is_refused_and_nothing_is_stored(state: Library, bad: Any) -> None:
+def test_library_refuses_a_bad_value_and_stores_nothing(state: Library, bad: Any) -> None:
     with pytest.raises(InvalidError, match=r"^value: "):
         state.set("n", "k", bad, updated_by="ann")
     with pytest.raises(InvalidError, match=r"^value: "):
@@ -400,7 +400,7 @@ def test_a_bad_value_is_refused_and_nothing_is_stored(state: Library, bad: Any) 
     assert state.history("n", "k") == []
 
 
-def test_a_value_has_256_kilobytes_at_most_unless_told_otherwise(kind: Callable[..., Library], place: str) -> None:
+def test_value_is_limited_to_256_kilobytes_by_default(kind: Callable[..., Library], place: str) -> None:
     state = kind(place)
     state.set("n", "k", "é" * (128 * 1024 - 1), updated_by="ann")
     for value in ("é" * (128 * 1024), "x" * 50_000_000):
@@ -415,7 +415,7 @@ def test_a_value_has_256_kilobytes_at_most_unless_told_otherwise(kind: Callable[
     small.close()
 
 
-def test_a_refusal_of_an_argument_never_holds_the_value(state: Library) -> None:
+def test_refusal_of_an_argument_never_contains_the_value(state: Library) -> None:
     with pytest.raises(InvalidError) as refusal:
         state.set("n", "k", {"secret": b"secret"}, updated_by="ann")
     assert "secret" not in str(refusal.value)
@@ -433,7 +433,7 @@ def test_every_refusal_is_a_holdlog_error() -> None:
 # --- opening, closing, threads, forks
 
 
-def test_both_kinds_have_the_same_methods_with_the_same_arguments() -> None:
+def test_sync_and_async_stores_have_the_same_methods_and_arguments() -> None:
     def methods(kind: type) -> dict[str, list[str]]:
         return {
             name: list(inspect.signature(method).parameters)
@@ -446,7 +446,7 @@ def test_both_kinds_have_the_same_methods_with_the_same_arguments() -> None:
     assert all(inspect.iscoroutinefunction(getattr(AsyncStateStore, name)) for name in awaited)
 
 
-def test_the_names_of_the_package_are_those_of_the_library() -> None:
+def test_package_exports_the_names_of_the_library() -> None:
     assert holdlog.StateStore is StateStore
     assert holdlog.AsyncStateStore is AsyncStateStore
     assert holdlog.ConflictError is ConflictError
@@ -455,7 +455,7 @@ def test_the_names_of_the_package_are_those_of_the_library() -> None:
         holdlog.nothing  # noqa: B018
 
 
-def test_a_closed_store_says_so(kind: Callable[..., Library], place: str) -> None:
+def test_closed_store_raises_store_closed(kind: Callable[..., Library], place: str) -> None:
     state = kind(place)
     engine = state._store._engine if isinstance(state, Awaited) else state._engine
     state.close()
@@ -472,7 +472,7 @@ def test_a_closed_store_says_so(kind: Callable[..., Library], place: str) -> Non
             call()
 
 
-def test_what_was_written_is_there_when_the_file_is_opened_again(tmp_path: Path) -> None:
+def test_values_persist_when_the_file_is_reopened(tmp_path: Path) -> None:
     with StateStore(tmp_path / "state.db") as store:
         store.set("n", "k", 1, updated_by="ann")
     with StateStore(str(tmp_path / "state.db")) as store:
@@ -480,13 +480,13 @@ def test_what_was_written_is_there_when_the_file_is_opened_again(tmp_path: Path)
         assert store.set("n", "k", 2, updated_by="ann", expected_version=1).version == 2
 
 
-def test_two_stores_in_memory_are_two_stores() -> None:
+def test_two_stores_in_memory_are_independent() -> None:
     with StateStore(":memory:") as one, StateStore(":memory:") as two:
         one.set("n", "k", 1, updated_by="ann")
         assert two.list_namespaces() == []
 
 
-def test_a_store_is_one_store_in_all_threads(place: str) -> None:
+def test_store_can_be_used_from_all_threads(place: str) -> None:
     with StateStore(place) as store, ThreadPoolExecutor(8) as pool:
         for written in [pool.submit(store.set, "n", f"k{n}", n, updated_by="ann") for n in range(50)]:
             written.result(PATIENCE)
@@ -494,7 +494,7 @@ def test_a_store_is_one_store_in_all_threads(place: str) -> None:
             assert found.result(PATIENCE).value == n
 
 
-def test_a_url_of_another_kind_is_refused() -> None:
+def test_library_refuses_a_url_of_an_unknown_kind() -> None:
     with pytest.raises(StoreError, match=r"^redis:// is no store"):
         StateStore("redis://user:secret@host/db")
 
@@ -536,7 +536,7 @@ store.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_forked_child_is_told_and_the_parent_goes_on(place: str) -> None:
+def test_store_in_a_forked_child_raises_and_the_parent_continues(place: str) -> None:
     done = subprocess.run([sys.executable, "-c", FORK, place], capture_output=True, text=True, timeout=PATIENCE)
     told = 7 if "/" in place and "://" not in place else 6  # a database may be opened anew
     assert (done.stdout, done.stderr, done.returncode) == (f"{told} 1 claimed\n", "", 0)

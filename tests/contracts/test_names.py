@@ -18,9 +18,9 @@ from holdlog.domain.commands import RecordsChanged
 from holdlog.domain.ports import Store
 from holdlog.domain.record import FencingCondition
 from holdlog.domain.refusals import InvalidError
-from tests.claim_calls import by, holder, writes
-from tests.clock import Clock
-from tests.commands import run, whole_log
+from tests.support.claim_calls import by, holder, writes
+from tests.support.clock import Clock
+from tests.support.commands import run, whole_log
 
 OLD_AGENT = "ann\u3164"
 OLD_NAMES = [
@@ -61,7 +61,7 @@ def test_an_existing_claim_under_a_refused_name_expires(store: Store, clock: Clo
     assert holder(store, clock, resource) is None
 
 
-def test_waiters_of_before_are_granted_what_they_wait_for(store: Store, clock: Clock) -> None:
+def test_waiters_with_refused_names_are_still_granted(store: Store, clock: Clock) -> None:
     run(store, take_as_before("src/*.py"), by())
     run(store, take_as_before("src/*.py", OLD_AGENT, also=("custom:x",), wait=30_000_000), by("s2"))
     run(store, ReleaseClaim(resource="src/*.py", agent="ann"), by())
@@ -124,7 +124,7 @@ def test_every_write_refuses_an_agent_that_looks_like_another(engine: Engine, ag
         assert str(refusal.value).startswith(f"{argument}: must not contain U+")
 
 
-def test_what_an_agent_of_a_refused_name_did_is_read_and_its_claim_taken(engine: Engine) -> None:
+def test_history_of_a_refused_agent_name_is_readable_and_its_claim_can_be_taken(engine: Engine) -> None:
     calls = engine.requests
     before(engine, take_as_before("a.py", OLD_AGENT))
     (held,) = engine.read(calls.board(OLD_AGENT)).claims

@@ -90,7 +90,7 @@ def test_exports_of_large_histories_come_in_pages_that_make_the_whole(engine: En
     assert (whole.next_after, whole.history_count) == (None, sum(page.history_count for page in pages))
 
 
-def test_a_row_larger_than_a_page_is_a_page(engine: Engine) -> None:
+def test_row_larger_than_a_page_is_a_page_by_itself(engine: Engine) -> None:
     for _ in range(9):
         write(engine, "b", LIMIT)
     for key in ("a", "c"):
@@ -99,7 +99,7 @@ def test_a_row_larger_than_a_page_is_a_page(engine: Engine) -> None:
 
 
 @IN_A_FILE_IN_TIME
-def test_many_small_entries_make_pages_too(engine: Engine) -> None:
+def test_many_small_entries_are_split_into_pages_too(engine: Engine) -> None:
     for number in range(7):
         for _ in range(1000):
             write(engine, str(number), 1)
@@ -117,7 +117,7 @@ def test_small_values_come_in_pages_of_rows(engine: Engine, count: int) -> None:
     assert [page.count for page in lists(engine, deleted=True)] == [0]
 
 
-def test_what_has_no_place_to_go_on_from_is_never_cut(place: str) -> None:
+def test_results_without_a_page_cursor_are_never_cut(place: str) -> None:
     with StateStore(place) as store:
         for number in range(10):
             for key in ("k", f"{number}"):

@@ -21,9 +21,9 @@ from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import FencingCondition
 from holdlog.domain.refusals import BusyError, ExpiredError, FencedError, HoldlogError, NotHolderError
-from tests.claim_calls import by, claim, left, writes
-from tests.clock import Clock
-from tests.commands import run, whole_log
+from tests.support.claim_calls import by, claim, left, writes
+from tests.support.clock import Clock
+from tests.support.commands import run, whole_log
 
 CI = Caller(principal="token:ci", session="s7", server=BY_CALLS)
 ROBOT = Caller(principal="token:robot", session="s8", server=BY_CALLS)
@@ -52,14 +52,14 @@ def told(store: Store, caller: Caller, session: str | None = None) -> list[str]:
     return [it.resource for it in outcome.losses]
 
 
-def test_a_principal_keeps_its_claim_over_its_calls(store: Store) -> None:
+def test_principal_keeps_its_claim_across_calls(store: Store) -> None:
     taken = claim(store, caller=CI)
     again = claim(store, caller=CI)
     assert (again.already, again.version) == (True, taken.version)
     assert run(store, ReleaseClaim(resource="a", agent="ann"), CI)
 
 
-def test_another_is_not_granted_what_the_principal_holds(store: Store, other: Caller) -> None:
+def test_other_principal_is_not_granted_a_held_resource(store: Store, other: Caller) -> None:
     claim(store, caller=CI)
     for resource, agent in (("a", "ann"), ("a/", "ann"), ("a", "ann/x")):
         take = AcquireClaim(resource=resource, agent=agent, new_receipt="r1")
@@ -68,7 +68,7 @@ def test_another_is_not_granted_what_the_principal_holds(store: Store, other: Ca
     assert run(store, AcquireClaim(resource="a", agent="ann/x"), CI)  # its own sub-agent is let in
 
 
-def test_another_releases_nothing(store: Store, other: Caller) -> None:
+def test_other_principal_releases_nothing(store: Store, other: Caller) -> None:
     claim(store, caller=CI)
     with pytest.raises(NotHolderError):
         run(store, ReleaseClaim(resource="a", agent="ann"), other)
@@ -78,7 +78,7 @@ def test_another_releases_nothing(store: Store, other: Caller) -> None:
     assert not [it for it in whole_log(store) if isinstance(it.event, ClaimReleased)]
 
 
-def test_another_renews_and_adopts_nothing(store: Store, clock: Clock, other: Caller) -> None:
+def test_other_principal_renews_and_adopts_nothing(store: Store, clock: Clock, other: Caller) -> None:
     claim(store, caller=CI)
     clock.pass_by(200)
     run(store, writes("ann"), other)
@@ -92,7 +92,7 @@ def test_another_renews_and_adopts_nothing(store: Store, clock: Clock, other: Ca
     assert left(store, clock) == 300
 
 
-def test_a_server_renews_no_principals_claims_by_a_session_that_somebody_names(store: Store, clock: Clock) -> None:
+def test_naming_a_session_of_another_principal_renews_none_of_its_claims(store: Store, clock: Clock) -> None:
     named = Caller(principal="token:ci", session="s1")
     claim(store, caller=named)
     clock.pass_by(200)
@@ -102,7 +102,7 @@ def test_a_server_renews_no_principals_claims_by_a_session_that_somebody_names(s
     assert claim(store, caller=named).already
 
 
-def test_another_writes_nothing_under_the_principals_claim(store: Store, other: Caller) -> None:
+def test_other_principal_cannot_write_under_the_claim(store: Store, other: Caller) -> None:
     version = claim(store, caller=CI).version
     guard = (FencingCondition(resource="a", version=version),)
     with pytest.raises(FencedError):
@@ -110,7 +110,7 @@ def test_another_writes_nothing_under_the_principals_claim(store: Store, other: 
     run(store, writes("ann", guard), CI)
 
 
-def test_another_takes_nobodys_place_in_line(store: Store, other: Caller) -> None:
+def test_other_principal_gets_nobodys_place_in_the_queue(store: Store, other: Caller) -> None:
     claim(store, agent="bob", caller=CI)
     waiting = AcquireClaim(resource="a", agent="ann", wait=30 * SECOND, new_receipt="r1")
     mine = run(store, waiting, CI)
@@ -124,7 +124,7 @@ def test_another_takes_nobodys_place_in_line(store: Store, other: Caller) -> Non
     assert claim(store, caller=CI).also == ()  # it stood in line all the time, and was served
 
 
-def test_a_loss_is_told_to_its_principal_alone_and_used_up_by_nobody_else(
+def test_loss_is_reported_to_its_principal_alone_and_consumed_by_no_other(
     store: Store, clock: Clock, other: Caller
 ) -> None:
     claim(store, caller=CI)
@@ -136,7 +136,7 @@ def test_a_loss_is_told_to_its_principal_alone_and_used_up_by_nobody_else(
     assert told(store, CI) == []
 
 
-def test_a_local_loss_is_not_told_to_a_principal(store: Store, clock: Clock) -> None:
+def test_local_loss_is_not_reported_to_a_principal(store: Store, clock: Clock) -> None:
     claim(store, caller=by())
     clock.pass_by(300)
     run(store, Sweep(ended=("v1",)))
@@ -144,7 +144,7 @@ def test_a_local_loss_is_not_told_to_a_principal(store: Store, clock: Clock) -> 
     assert told(store, LOCAL, "s1") == ["a"]
 
 
-def test_who_forces_is_told_apart_by_principal(store: Store) -> None:
+def test_forced_release_records_the_principal(store: Store) -> None:
     claim(store, caller=CI)
     run(store, ReleaseClaim(resource="a", agent="boss", forced=True, note="why"), ROBOT)
     assert told(store, ROBOT) == []

@@ -32,7 +32,7 @@ from holdlog.adapters.compose import MEMORY
 from holdlog.domain.names import thread_stream
 from holdlog.domain.threads.commands import Append, NewMessage
 from holdlog.domain.value import Json
-from tests.kinds import InDatabase, InFile
+from tests.support.kinds import InDatabase, InFile
 
 
 class Plan(BaseModel):
@@ -67,7 +67,7 @@ def answered(text: str) -> ToolResultMessage:
 # --- AgentKit's State
 
 
-def test_data_and_keys_are_one_truth(shared: StateStore) -> None:
+def test_state_data_and_thread_keys_always_agree(shared: StateStore) -> None:
     """AgentKit fills two stores from one object, and neither sees what the other is told."""
     for state in (create_state({"goal": "g"}, store=shared), create_state(Plan(goal="g"), store=shared)):
         data: Any = state.data
@@ -85,7 +85,7 @@ def test_data_and_keys_are_one_truth(shared: StateStore) -> None:
         assert state.kv.all() == state.raw
 
 
-def test_the_seed_s_tool_writes_its_files_with_one_event(shared: StateStore) -> None:
+def test_tool_of_the_seed_writes_its_files_with_one_event(shared: StateStore) -> None:
     state = create_state(store=shared)
     for output in ([("a.py", "1"), ("b.py", "2")], [("a.py", "3")]):
         files = state.kv.get("files") or {}
@@ -96,7 +96,7 @@ def test_the_seed_s_tool_writes_its_files_with_one_event(shared: StateStore) -> 
     assert state.version == 3
 
 
-def test_a_clone_is_deep_and_has_all_that_was_set(shared: StateStore) -> None:
+def test_clone_of_a_state_is_deep_and_complete(shared: StateStore) -> None:
     """AgentKit's shares what is nested, and loses what was set by key."""
     state = create_state({"files": {"a": {"b": [1]}}}, thread_id="t", store=shared, results=[result("r")])
     state.kv.set("user", "Alice")
@@ -120,7 +120,7 @@ def test_a_clone_is_deep_and_has_all_that_was_set(shared: StateStore) -> None:
     assert len(shared.events(kinds=["ThreadStarted"]).events) == 1
 
 
-def test_a_run_that_fails_loses_nothing(shared: StateStore) -> None:
+def test_failed_run_keeps_its_state(shared: StateStore) -> None:
     """AgentKit keeps results at the end of a run that succeeded."""
 
     def run() -> None:
@@ -136,7 +136,7 @@ def test_a_run_that_fails_loses_nothing(shared: StateStore) -> None:
     assert again.data == Plan(files={"a": "1"})
 
 
-def test_two_networks_conflict_instead_of_overwriting(shared: StateStore) -> None:
+def test_two_networks_conflict_instead_of_overwriting_state(shared: StateStore) -> None:
     """AgentKit has no version, no author and no history."""
     one = create_state(Plan, thread_id="t", store=shared, agent="one")
     two = create_state(Plan, thread_id="t", store=shared, agent="two")
@@ -161,7 +161,7 @@ def test_two_networks_conflict_instead_of_overwriting(shared: StateStore) -> Non
     ]
 
 
-def test_what_is_appended_conflicts_with_nobody(shared: StateStore) -> None:
+def test_appends_to_a_state_never_conflict(shared: StateStore) -> None:
     one = create_state({"n": 0}, thread_id="t", store=shared)
     two = create_state(dict, thread_id="t", store=shared)
     one.data["n"] = 1
@@ -173,7 +173,7 @@ def test_what_is_appended_conflicts_with_nobody(shared: StateStore) -> None:
     assert two.data["n"] == 0
 
 
-def test_a_result_stands_once(shared: StateStore) -> None:
+def test_result_is_stored_once(shared: StateStore) -> None:
     state = create_state(store=shared)
     assert state.append_result(result("a")) is True
     assert state.append_result(result("a")) is False
@@ -182,7 +182,7 @@ def test_a_result_stands_once(shared: StateStore) -> None:
     assert len(state.results) == 2
 
 
-def test_results_are_set_and_told_from_an_index_on(shared: StateStore) -> None:
+def test_results_are_set_and_returned_from_an_index_on(shared: StateStore) -> None:
     state = create_state(store=shared, results=[result("a"), result("b")])
     state.set_results([result("a"), result("b"), result("c")])
     assert state.version == 4
@@ -198,7 +198,7 @@ def test_results_are_set_and_told_from_an_index_on(shared: StateStore) -> None:
     assert state.results == state.last_results(3) == state.format_history() == []
 
 
-def test_what_is_told_is_a_copy(shared: StateStore) -> None:
+def test_returned_results_are_copies(shared: StateStore) -> None:
     state = create_state(store=shared, results=[result("a")], messages=[said("m")])
     state.results.clear()
     state.results[0].output.clear()
@@ -207,7 +207,7 @@ def test_what_is_told_is_a_copy(shared: StateStore) -> None:
     assert texts(state.messages) == ["m"]
 
 
-def test_a_history_is_formatted_in_the_order_in_which_it_came(shared: StateStore) -> None:
+def test_formatted_history_keeps_the_order_of_arrival(shared: StateStore) -> None:
     state = create_state(store=shared, messages=[said("system", "system")], results=[result("first")])
     state.append_message(said("user", "user"))
     state.append_result(AgentResult(agent_name="c", output=[said("out")], tool_calls=[answered("tool")]))
@@ -217,7 +217,7 @@ def test_a_history_is_formatted_in_the_order_in_which_it_came(shared: StateStore
     assert state.format_history(lambda it: []) == state.messages
 
 
-def test_a_state_may_begin_with_plain_objects(shared: StateStore) -> None:
+def test_state_accepts_plain_objects_at_start(shared: StateStore) -> None:
     """AgentKit's network takes what came over the wire, and makes a State of it."""
     messages = [{"type": "text", "role": "user", "content": "hi"}]
     results = [{"agentName": "a", "output": [{"type": "text", "role": "assistant", "content": "ho"}], "toolCalls": []}]
@@ -230,7 +230,7 @@ def test_a_state_may_begin_with_plain_objects(shared: StateStore) -> None:
 # --- kept
 
 
-def test_a_thread_is_taken_up_again_as_it_is_kept(shared: StateStore) -> None:
+def test_thread_of_a_state_is_resumed_as_stored(shared: StateStore) -> None:
     first = create_state({"n": 1}, store=shared, results=[result("a")], messages=[said("m")])
     first.data["n"] = 2
     again = create_state(
@@ -248,7 +248,7 @@ def test_a_thread_is_taken_up_again_as_it_is_kept(shared: StateStore) -> None:
 
 
 @pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
-def test_a_thread_outlives_who_made_it(place: str) -> None:
+def test_thread_outlives_the_state_that_started_it(place: str) -> None:
     with create_state(Plan(goal="g"), thread_id="build 1/é", store=place) as state:
         state.data.files["a"] = "1"
         state.append_result(result("r"))
@@ -261,7 +261,7 @@ def test_a_thread_outlives_who_made_it(place: str) -> None:
     assert again.data.done == 1
 
 
-def test_a_new_thread_begins_in_one_transaction(shared: StateStore) -> None:
+def test_state_starts_a_new_thread_in_one_transaction(shared: StateStore) -> None:
     state = create_state({"a": 1}, store=shared, messages=[said("m")], results=[result("r"), result("r")])
     told = shared.events().events
     assert [it.kind for it in told] == ["ThreadStarted", "ThreadDataChanged", "MessageAppended", "ResultAppended"]  # type: ignore[union-attr]
@@ -273,7 +273,7 @@ def test_a_new_thread_begins_in_one_transaction(shared: StateStore) -> None:
     assert empty.data_version == 2
 
 
-def test_more_than_one_transaction_takes_is_kept_too(shared: StateStore) -> None:
+def test_state_larger_than_one_transaction_is_stored(shared: StateStore) -> None:
     many = [result(f"{number}") for number in range(1_500)]
     state = create_state(store=shared, results=many)
     assert len(state.results) == 1_500
@@ -281,7 +281,7 @@ def test_more_than_one_transaction_takes_is_kept_too(shared: StateStore) -> None
     assert len(state.clone().results) == 1_500
 
 
-def test_stores_of_either_kind_and_paths_are_taken(tmp_path: Path) -> None:
+def test_state_accepts_stores_of_either_kind_and_paths(tmp_path: Path) -> None:
     asynchronous = AsyncStateStore(tmp_path / "state.db")
     state = create_state({"n": 1}, thread_id="t", store=asynchronous)
     state.data["n"] = 2
@@ -294,7 +294,7 @@ def test_stores_of_either_kind_and_paths_are_taken(tmp_path: Path) -> None:
     asyncio.run(asynchronous.close())
 
 
-def test_who_writes_stands_in_the_log(shared: StateStore) -> None:
+def test_author_of_a_state_is_recorded_in_the_log(shared: StateStore) -> None:
     state = create_state({"n": 1}, thread_id="t", store=shared)
     assert state.agent == "state"
     state.append_result(result("r", "coder"))
@@ -316,7 +316,7 @@ def test_who_writes_stands_in_the_log(shared: StateStore) -> None:
 # --- the past
 
 
-def test_a_state_can_be_seen_as_it_was(shared: StateStore) -> None:
+def test_state_can_be_read_as_of_an_earlier_version(shared: StateStore) -> None:
     state = create_state(Plan(goal="g"), thread_id="t", store=shared, messages=[said("m")])
     state.append_result(result("a"))
     state.data.files["a"] = "1"
@@ -341,7 +341,7 @@ def test_a_state_can_be_seen_as_it_was(shared: StateStore) -> None:
     assert state.at(version=state.version).data == state.data
 
 
-def test_what_never_was_cannot_be_seen(shared: StateStore) -> None:
+def test_future_version_of_a_state_cannot_be_read(shared: StateStore) -> None:
     before = datetime.now(UTC) - timedelta(days=1)
     shared.set("n", "k", 1, updated_by="a")
     state = create_state({"n": 1}, thread_id="t", store=shared)
@@ -359,7 +359,7 @@ def test_what_never_was_cannot_be_seen(shared: StateStore) -> None:
         state.at(version=1, position=1)
 
 
-def test_the_history_of_a_key_is_told(shared: StateStore) -> None:
+def test_history_of_a_state_key_is_returned(shared: StateStore) -> None:
     state = create_state({"n": 1, "m": 1}, store=shared, agent="ann")
     state.data["m"] = 2
     state.data["n"] = None
@@ -381,7 +381,7 @@ def test_the_history_of_a_key_is_told(shared: StateStore) -> None:
             state.history("n", limit=wrong)  # type: ignore[arg-type]
 
 
-def test_a_fork_goes_its_own_way(shared: StateStore) -> None:
+def test_fork_of_a_state_changes_independently(shared: StateStore) -> None:
     state = create_state(Plan(goal="g"), thread_id="t", store=shared, results=[result("a")], agent="ann")
     state.data.goal = "h"
     now, then = state.fork("now"), state.fork(version=3)
@@ -403,7 +403,7 @@ def test_a_fork_goes_its_own_way(shared: StateStore) -> None:
 # --- together
 
 
-def test_updates_read_decide_and_write_without_losing_one(shared: StateStore) -> None:
+def test_state_updates_retry_and_lose_nothing(shared: StateStore) -> None:
     create_state({"counts": {"a": 0}, "todo": list(range(40))}, thread_id="t", store=shared)
     taken: list[int] = []
 
@@ -428,7 +428,7 @@ def test_updates_read_decide_and_write_without_losing_one(shared: StateStore) ->
     assert state.version == 42
 
 
-def test_threads_of_one_state_may_update_it(shared: StateStore) -> None:
+def test_threads_may_update_one_state_concurrently(shared: StateStore) -> None:
     state = create_state({"n": 0}, store=shared)
 
     def work() -> None:
@@ -443,7 +443,7 @@ def test_threads_of_one_state_may_update_it(shared: StateStore) -> None:
     assert state.data == {"n": 40} == state.raw
 
 
-def test_an_update_is_one_event_or_none(shared: StateStore) -> None:
+def test_state_update_is_one_event_or_none(shared: StateStore) -> None:
     state = create_state({"a": 1, "b": {"c": 1}}, store=shared)
     held = state.data["b"]
 
@@ -484,7 +484,7 @@ def test_an_update_is_one_event_or_none(shared: StateStore) -> None:
     assert state.data == {"b": {"c": 2}, "d": [1]} == state.raw
 
 
-def test_an_update_that_changes_the_state_itself_is_refused_at_once(shared: StateStore) -> None:
+def test_state_update_that_changes_the_state_itself_is_refused_at_once(shared: StateStore) -> None:
     state = create_state({"n": 0, "m": 0}, store=shared)
 
     def add(data: dict[str, Any]) -> None:
@@ -503,7 +503,7 @@ def test_an_update_that_changes_the_state_itself_is_refused_at_once(shared: Stat
     assert state.raw == {"n": 1, "m": 1}
 
 
-def test_a_clone_of_a_live_thread_is_of_one_version(shared: StateStore) -> None:
+def test_clone_of_a_live_thread_is_of_one_version(shared: StateStore) -> None:
     """Each change has a result before it and the same number in two keys: a clone never has one without the others."""
     state = create_state({"a": 0, "b": 0}, thread_id="t", store=shared)
     over = threading.Event()
@@ -532,7 +532,7 @@ def test_a_clone_of_a_live_thread_is_of_one_version(shared: StateStore) -> None:
 
 
 @pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
-def test_what_was_redacted_is_left_out_and_the_rest_stands(place: str) -> None:
+def test_redacted_parts_of_a_state_are_omitted_and_the_rest_remains(place: str) -> None:
     with create_state({"a": 1}, thread_id="t", store=place, messages=[said("m"), said("n")]) as state:
         state.append_result(result("r"))
         state.append_result(result("s"))
@@ -554,7 +554,7 @@ def test_what_was_redacted_is_left_out_and_the_rest_stands(place: str) -> None:
         assert state.data == {"a": 2}
 
 
-def test_what_a_later_holdlog_kept_is_told_by_an_error_of_one_line(shared: StateStore) -> None:
+def test_state_stored_by_a_later_holdlog_raises_an_error_of_one_line(shared: StateStore) -> None:
     state = create_state({"a": 1}, thread_id="t", store=shared)
     later = NewMessage(value=Json.of({"type": "hologram", "content": "secret"}))
     append = Append(thread="t", items=(later,), by="later")
@@ -585,7 +585,7 @@ def test_what_a_later_holdlog_kept_is_told_by_an_error_of_one_line(shared: State
         {},
     ],
 )
-def test_messages_of_unknown_types_are_refused(shared: StateStore, bad: Any) -> None:
+def test_state_refuses_messages_of_unknown_types(shared: StateStore, bad: Any) -> None:
     state = create_state(store=shared)
     for change in (
         lambda: state.append_message(bad),
@@ -617,7 +617,7 @@ CONSTRUCTED: list[Any] = [
 """Made past their validators."""
 
 
-def test_what_is_no_result_is_told_by_what_is_wrong_with_it() -> None:
+def test_invalid_result_is_refused_with_the_reason() -> None:
     state = create_state()
     for bad in (None, "result", said("x")):
         with pytest.raises(InvalidError, match="must be an AgentResult"):
@@ -626,7 +626,7 @@ def test_what_is_no_result_is_told_by_what_is_wrong_with_it() -> None:
         state.append_result({"agent_name": "a", "mood": "secret"})
 
 
-def test_results_that_are_no_json_are_refused(shared: StateStore) -> None:
+def test_state_refuses_results_that_are_not_json(shared: StateStore) -> None:
     state = create_state(store=shared)
     changed = result("x")
     changed.output.append(object())  # type: ignore[arg-type]
@@ -654,7 +654,7 @@ def test_results_that_are_no_json_are_refused(shared: StateStore) -> None:
 # --- for one run
 
 
-def test_without_a_store_it_lasts_for_one_run_and_is_let_go() -> None:
+def test_state_without_a_store_lasts_for_one_run() -> None:
     state = create_state({"n": 1})
     state.data["n"] = 2
     data, store = state.data, weakref.ref(state._place.engine.store)
@@ -669,7 +669,7 @@ def test_without_a_store_it_lasts_for_one_run_and_is_let_go() -> None:
     assert store() is None
 
 
-def test_a_store_lives_as_long_as_a_state_uses_it() -> None:
+def test_store_stays_open_while_a_state_uses_it() -> None:
     store = StateStore(MEMORY)
     state = create_state({"n": 1}, store=store)
     fork = state.fork()
@@ -689,7 +689,7 @@ def nothing_to_sweep() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("nothing_to_sweep")
-def test_a_state_that_is_dropped_amid_a_write_delays_nobody_and_is_closed_later(tmp_path: Path) -> None:
+def test_state_dropped_during_a_write_blocks_nobody_and_is_closed_later(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with StateStore(path) as store:
         state = create_state(store=path)
@@ -706,7 +706,7 @@ def test_a_state_that_is_dropped_amid_a_write_delays_nobody_and_is_closed_later(
         assert dropped() is None
 
 
-def test_states_of_one_run_know_nothing_of_each_other() -> None:
+def test_states_of_one_run_are_independent() -> None:
     one, two = create_state({"n": 1}, thread_id="t"), create_state({"n": 2}, thread_id="t")
     assert (one.data["n"], two.data["n"]) == (1, 2)
     assert one.thread_id == two.thread_id

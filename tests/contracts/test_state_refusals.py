@@ -24,7 +24,7 @@ def state() -> Any:
         ({"agent_name": "a", "output": "x"}, "result.output: must be a list"),
     ],
 )
-def test_a_result_that_is_none_is_told_by_the_place(state: State[Any], result: Any, told: str) -> None:
+def test_invalid_result_of_a_state_is_refused_by_its_index(state: State[Any], result: Any, told: str) -> None:
     with pytest.raises(InvalidError) as refusal:
         state.append_result(result)
     assert str(refusal.value).startswith(told)
@@ -38,17 +38,17 @@ def test_a_result_that_is_none_is_told_by_the_place(state: State[Any], result: A
         ("hello", "message: must be an object"),
     ],
 )
-def test_a_message_that_is_none_is_told_by_the_place(state: State[Any], message: Any, told: str) -> None:
+def test_invalid_message_of_a_state_is_refused_by_its_index(state: State[Any], message: Any, told: str) -> None:
     with pytest.raises(InvalidError) as refusal:
         state.append_message(message)
     assert str(refusal.value) == told
 
 
-def test_a_fork_of_what_is_still_to_come_is_refused_by_the_argument_of_the_method(state: State[Any]) -> None:
+def test_fork_of_a_future_version_is_refused_by_the_argument_of_the_method(state: State[Any]) -> None:
     with pytest.raises(InvalidError) as refusal:
         state.fork(version=9)
     assert str(refusal.value) == "version: the parent has 2 only"
 
 
-def test_a_past_state_says_which_one_it_is(state: State[Any]) -> None:
+def test_past_state_names_its_version(state: State[Any]) -> None:
     assert repr(state.at(version=1)) == f"<StateAt {state.thread_id} version=1>"

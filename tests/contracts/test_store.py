@@ -28,8 +28,8 @@ from holdlog.domain.ports import ClaimChange, RecordChange, Refusal, Store
 from holdlog.domain.record import Record, ValueDeleted, ValueWritten, Written
 from holdlog.domain.refusals import ConflictError, InvalidError, NotFoundError, StoreError
 from holdlog.domain.value import Json
-from tests.clock import Clock
-from tests.commands import (
+from tests.support.clock import Clock
+from tests.support.commands import (
     HERE,
     PATIENCE,
     change,
@@ -75,7 +75,7 @@ OURS = schema.MAJOR * schema.MINORS_PER_MAJOR + schema.MINOR
 # --- versions, positions, times
 
 
-def test_versions_are_never_skipped_nor_reused_not_even_over_deletions(store: Store) -> None:
+def test_versions_are_never_skipped_or_reused_even_after_deletions(store: Store) -> None:
     versions = [write(store, "k", 1), write(store, "k", 2, expected=1)]
     versions += [change(store, drop("k", 2))[0].version, write(store, "k", 3, expected=0)]
     versions += [change(store, drop("k"))[0].version, write(store, "k", 4)]
@@ -90,7 +90,7 @@ def test_a_refused_write_uses_up_no_version(store: Store) -> None:
     assert write(store, "k", 2) == 2
 
 
-def test_positions_count_over_all_streams(store: Store) -> None:
+def test_positions_are_counted_across_all_streams(store: Store) -> None:
     write(store, "a", 1)
     claim(store, "r")
     write(store, "b", 1)
@@ -103,7 +103,7 @@ def test_positions_count_over_all_streams(store: Store) -> None:
         assert reader.position() == 3
 
 
-def test_time_never_goes_back_when_the_clock_does(store: Store, clock: Clock) -> None:
+def test_event_times_never_decrease_when_the_clock_is_set_back(store: Store, clock: Clock) -> None:
     write(store, "k", 1)
     clock.move(seconds=-3600)
     write(store, "k", 2)
@@ -114,7 +114,7 @@ def test_time_never_goes_back_when_the_clock_does(store: Store, clock: Clock) ->
     assert [it.envelope.at for it in whole_log(store)] == [1_000_000_000] * 3 + [1_001_000_000]
 
 
-def test_events_of_one_transaction_have_one_time(store: Store, clock: Clock) -> None:
+def test_events_of_one_transaction_share_one_time(store: Store, clock: Clock) -> None:
     with store.transaction(time.monotonic() + PATIENCE) as transaction:
         clock.move(seconds=10)
         assert transaction.at == 1_000_000_000
@@ -127,7 +127,7 @@ class Stopped(Exception):
     pass
 
 
-def test_a_transaction_that_raises_leaves_nothing(store: Store) -> None:
+def test_transaction_that_raises_writes_nothing(store: Store) -> None:
     write(store, "k", 1)
     with suppress(Stopped), store.transaction(time.monotonic() + PATIENCE) as transaction:
         before = transaction.record("n", "k")
@@ -178,7 +178,7 @@ def test_one_refused_operation_undoes_its_whole_command(store: Store) -> None:
     assert len(whole_log(store)) == 1
 
 
-def test_a_command_that_changes_nothing_answers_with_the_position(store: Store) -> None:
+def test_command_that_changes_nothing_returns_the_position(store: Store) -> None:
     write(store, "a", 1)
     outcome = run(store, transact(check("a", 1)))
     assert isinstance(outcome, RecordsChanged)
@@ -186,7 +186,7 @@ def test_a_command_that_changes_nothing_answers_with_the_position(store: Store) 
     assert len(whole_log(store)) == 1
 
 
-def test_clearing_a_namespace_deletes_what_lives_in_it_and_nothing_else(store: Store) -> None:
+def test_clearing_a_namespace_deletes_its_live_values_and_nothing_else(store: Store) -> None:
     for key in ODD_KEYS:
         write(store, key, 1)
     write(store, "k", 1, namespace="n2")
@@ -206,7 +206,7 @@ def test_clearing_a_namespace_deletes_what_lives_in_it_and_nothing_else(store: S
 # --- reading
 
 
-def test_what_was_never_there_reads_as_empty(store: Store) -> None:
+def test_missing_record_reads_as_empty(store: Store) -> None:
     with store.reader() as reader:
         assert reader.position() == 0
         assert reader.record("n", "k") == Record("n", "k")
@@ -251,7 +251,7 @@ def test_values_come_back_as_they_went_in(store: Store, value: Any) -> None:
     assert repr(recorded.event.value.value) == repr(value)
 
 
-def test_records_are_listed_by_key_and_only_those_that_live(store: Store) -> None:
+def test_live_records_are_listed_by_key(store: Store) -> None:
     for key in ODD_KEYS:
         write(store, key, key)
     change(store, drop("a"))
@@ -271,7 +271,7 @@ def test_a_prefix_is_taken_literally(store: Store, prefix: str) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 5, 100])
 @pytest.mark.parametrize("prefix", ["", "a", "\U0010ffff"])
-def test_pages_of_records_together_are_the_whole_list(store: Store, size: int, prefix: str) -> None:
+def test_pages_of_records_together_are_the_complete_list(store: Store, size: int, prefix: str) -> None:
     change(store, *(put(key, 1) for key in ODD_KEYS))
     with store.reader() as reader:
         assert pages(lambda after: keys(reader, prefix=prefix, after=after, limit=size), size) == keys(
@@ -279,7 +279,7 @@ def test_pages_of_records_together_are_the_whole_list(store: Store, size: int, p
         )
 
 
-def test_namespaces_are_listed_by_name_with_what_lives_in_them(store: Store) -> None:
+def test_namespaces_are_listed_by_name_with_their_live_counts(store: Store) -> None:
     for namespace in ODD_KEYS:
         change(store, put("a", 1, namespace=namespace), put("b", 1, namespace=namespace))
     change(store, drop("a", namespace="%"), drop("a", namespace="_"), drop("b", namespace="_"))
@@ -289,7 +289,7 @@ def test_namespaces_are_listed_by_name_with_what_lives_in_them(store: Store) -> 
         assert pages(lambda after: [name for name, _ in reader.namespaces(after, 2)], 2) == [it[0] for it in expected]
 
 
-def test_claims_are_listed_by_resource_and_only_those_that_are_held(store: Store) -> None:
+def test_held_claims_are_listed_by_resource(store: Store) -> None:
     """Also under names that new claims may not have any more."""
     with store.transaction(time.monotonic() + PATIENCE) as transaction:
         for resource in ODD_KEYS:
@@ -330,7 +330,7 @@ def test_history_is_newest_first_and_comes_in_pages(store: Store) -> None:
         assert reader.history("record:n/k", 1, -1) == reader.history("record:n/never", None, -1) == []
 
 
-def test_streams_with_like_names_are_kept_apart(store: Store) -> None:
+def test_streams_with_similar_names_are_kept_apart(store: Store) -> None:
     change(store, put("b", 1, namespace="a/b"), put("b/b", 2, namespace="a"), put("b", 3, namespace="a%2Fb"))
     with store.reader() as reader:
         assert reader.record("a/b", "b").value.value == 1
@@ -349,7 +349,7 @@ def test_the_log_is_read_in_order_from_any_position(store: Store) -> None:
         assert reader.log(10, 5) == reader.log(99, -1) == reader.log(0, 0) == []
 
 
-def test_the_envelope_tells_who_asked_and_why(store: Store) -> None:
+def test_event_envelope_records_caller_and_reason(store: Store) -> None:
     caller = Caller(principal="org", session="s", request_id="r", reason="because", correlation_id="c")
     change(store, put("k", 1), caller=caller)
     run(store, take("x", "ann"), Caller(session="s2"))
@@ -367,7 +367,7 @@ def test_the_envelope_tells_who_asked_and_why(store: Store) -> None:
     assert not written.redacted
 
 
-def test_who_reads_never_waits_for_who_writes(store: Store) -> None:
+def test_readers_never_wait_for_writers(store: Store) -> None:
     write(store, "k", 1)
 
     def read() -> int:
@@ -380,7 +380,7 @@ def test_who_reads_never_waits_for_who_writes(store: Store) -> None:
         assert pool.submit(read).result(PATIENCE) == 1
 
 
-def test_a_snapshot_is_of_one_moment_while_others_write(store: Store) -> None:
+def test_snapshot_is_of_one_moment_while_others_write(store: Store) -> None:
     stop, failed = threading.Event(), list[BaseException]()
 
     def keep_writing() -> None:
@@ -442,7 +442,7 @@ def test_equal_values_have_unequal_salts(store: Store) -> None:
 # --- request ids
 
 
-def test_a_repeated_request_gets_the_same_answer_and_writes_nothing(store: Store) -> None:
+def test_repeated_request_gets_the_same_response_and_writes_nothing(store: Store) -> None:
     first = change(store, put("k", 1), caller=Caller(request_id="r"))
     write(store, "k", 2)
     assert (
@@ -453,7 +453,7 @@ def test_a_repeated_request_gets_the_same_answer_and_writes_nothing(store: Store
     assert len(whole_log(store)) == 2
 
 
-def test_a_repeated_release_gets_the_same_answer(store: Store) -> None:
+def test_repeated_release_gets_the_same_response(store: Store) -> None:
     claim(store, "r", "bob")
     caller = HERE.model_copy(update={"request_id": "d"})
     released = run(store, release("r", "bob"), caller)
@@ -462,7 +462,7 @@ def test_a_repeated_release_gets_the_same_answer(store: Store) -> None:
     assert len(whole_log(store)) == 3
 
 
-def test_a_request_id_is_for_one_request(store: Store) -> None:
+def test_request_id_identifies_one_request(store: Store) -> None:
     change(store, put("k", 1), caller=Caller(request_id="r"))
     for other in (transact(put("k", 2)), transact(put("k", 1), by="bob"), transact(put("l", 1)), clear()):
         with pytest.raises(InvalidError, match="request_id"):
@@ -470,7 +470,7 @@ def test_a_request_id_is_for_one_request(store: Store) -> None:
     assert len(whole_log(store)) == 1
 
 
-def test_a_request_id_is_the_principals_own(store: Store) -> None:
+def test_request_id_belongs_to_its_principal(store: Store) -> None:
     for _ in range(2):
         for version, principal in enumerate((None, "p1", "p2"), start=1):
             (written,) = change(store, put("k", 1), caller=Caller(principal=principal, request_id="r"))
@@ -478,13 +478,13 @@ def test_a_request_id_is_the_principals_own(store: Store) -> None:
     assert len(whole_log(store)) == 3
 
 
-def test_the_session_and_the_reason_do_not_make_it_another_request(store: Store) -> None:
+def test_session_and_reason_do_not_change_the_request_fingerprint(store: Store) -> None:
     change(store, put("k", 1), caller=Caller(session="s1", request_id="r"))
     change(store, put("k", 1), caller=Caller(session="s2", request_id="r", reason="again"))
     assert len(whole_log(store)) == 1
 
 
-def test_a_request_is_remembered_for_a_day_and_no_longer(store: Store, clock: Clock) -> None:
+def test_request_is_remembered_for_exactly_a_day(store: Store, clock: Clock) -> None:
     caller = Caller(request_id="r")
     change(store, put("k", 1), caller=caller)
     clock.move(seconds=REQUEST_SECONDS)
@@ -576,13 +576,13 @@ def test_an_unknown_topic_is_an_error_and_never_an_import(
 @pytest.mark.parametrize(
     "body", [b"{}", b"", b"[]", b"null", b"\xff", b'{"by":"ann","more":1}', b'{"by":7}', b'{"by":" "}']
 )
-def test_a_body_that_is_not_its_topics_own_is_an_error(file: Path, body: bytes) -> None:
+def test_event_body_that_does_not_fit_its_topic_is_an_error(file: Path, body: bytes) -> None:
     doctor(file, "UPDATE stored_events SET state = ? WHERE rowid = 1", body)
     with pytest.raises(StoreError, match="cannot be read"):
         read_all(file)
 
 
-def test_a_redacted_payload_reads_as_null_and_the_chain_still_holds(file: Path) -> None:
+def test_redacted_payload_reads_as_null_and_the_chain_still_verifies(file: Path) -> None:
     store = open_sqlite(file)
     (salt, payload), *_ = [row[12:14] for row in rows(store)]
     store.close()
@@ -596,7 +596,7 @@ def test_a_redacted_payload_reads_as_null_and_the_chain_still_holds(file: Path) 
     assert (redacted.redacted, redacted.event.value.value, kept.redacted) == (True, None, False)
 
 
-def test_a_newer_major_version_stops_writers_that_are_open_and_holds_no_lock(file: Path) -> None:
+def test_newer_major_version_stops_open_writers_and_holds_no_lock(file: Path) -> None:
     store = open_sqlite(file)
     assert write(store, "k", 2) == 2
     doctor(file, f"PRAGMA user_version = {OURS + schema.MINORS_PER_MAJOR}")
@@ -608,7 +608,7 @@ def test_a_newer_major_version_stops_writers_that_are_open_and_holds_no_lock(fil
     store.close()
 
 
-def test_a_newer_minor_version_is_shared(file: Path) -> None:
+def test_store_of_a_newer_minor_version_is_shared(file: Path) -> None:
     store = open_sqlite(file)
     doctor(file, f"PRAGMA user_version = {OURS + 7}")
     assert write(store, "k", 2) == 2
@@ -616,7 +616,7 @@ def test_a_newer_minor_version_is_shared(file: Path) -> None:
     assert len(read_all(file)) == 3
 
 
-def test_the_first_connections_to_a_file_do_not_stand_in_each_others_way(tmp_path: Path) -> None:
+def test_first_connections_to_a_file_do_not_block_each_other(tmp_path: Path) -> None:
     """Whoever comes first sets up the write-ahead log anew and locks out the others meanwhile."""
     for round_ in range(15):
         store = open_sqlite(tmp_path / f"{round_}.db")
@@ -638,7 +638,7 @@ def test_the_first_connections_to_a_file_do_not_stand_in_each_others_way(tmp_pat
         store.close()
 
 
-def test_the_library_reads_our_log(file: Path) -> None:
+def test_eventsourcing_library_reads_our_log(file: Path) -> None:
     store = open_sqlite(file)
     for number in range(20):
         write(store, f"k{number % 2}", number)
@@ -657,7 +657,7 @@ def test_the_library_reads_our_log(file: Path) -> None:
     store.close()
 
 
-def test_the_databases_own_key_refuses_a_version_that_is_taken(store: Store) -> None:
+def test_database_key_refuses_a_version_that_exists(store: Store) -> None:
     """The lock that no mistake above it can switch off; a store in memory has no such key."""
     write(store, "k", 1)
     if not isinstance(store, MemoryStore):
@@ -679,7 +679,7 @@ def pages(page: Callable[[str | None], list[str]], size: int) -> list[str]:
     return found
 
 
-def test_a_store_has_a_name_of_its_own_and_keeps_remarks(store: Store) -> None:
+def test_store_has_its_own_id_and_keeps_metadata(store: Store) -> None:
     with store.transaction(time.monotonic() + 5) as transaction:
         transaction.put_meta("place", "1")
         transaction.put_meta("place", "2")

@@ -39,7 +39,7 @@ def append(engine: Engine, *messages: str, results: tuple[str, ...] = ()) -> Non
     engine.write(engine.requests.thread_append("t", "ann", *told), NOBODY)
 
 
-def test_pages_hold_what_stands_from_either_end(engine: Engine) -> None:
+def test_thread_pages_return_the_current_items_from_either_end(engine: Engine) -> None:
     engine.write(engine.requests.thread_start("ann", "t", {"k": 1}), NOBODY)
     for number in range(3):
         append(engine, f"m-{number}", results=(f"r-{number}",))
@@ -58,7 +58,7 @@ def test_pages_hold_what_stands_from_either_end(engine: Engine) -> None:
     assert page(engine, after_version=after).items == []
 
 
-def test_a_page_between_bounds_that_leave_nothing_goes_no_way_back(engine: Engine) -> None:
+def test_thread_page_between_empty_bounds_has_no_cursor(engine: Engine) -> None:
     engine.write(engine.requests.thread_start("ann", "t"), NOBODY)
     append(engine, *"abc")
     for bounds in ({"before_version": 0}, {"before_version": 1}, {"after_version": 3, "before_version": 2}):
@@ -66,7 +66,7 @@ def test_a_page_between_bounds_that_leave_nothing_goes_no_way_back(engine: Engin
         assert (found.items, found.version) == ([], bounds.get("after_version", 0))
 
 
-def test_whoever_follows_while_others_append_and_clear_sees_every_message_once(engine: Engine) -> None:
+def test_reader_of_a_thread_sees_every_message_once_while_others_append_and_clear(engine: Engine) -> None:
     engine.write(engine.requests.thread_start("ann", "t"), NOBODY)
 
     def write(name: str) -> None:
@@ -92,7 +92,7 @@ def test_whoever_follows_while_others_append_and_clear_sees_every_message_once(e
         assert [it for it in seen if it.startswith(name)] == [f"{name}-{number}" for number in range(20)]
 
 
-def test_a_page_of_data_takes_no_more_memory_where_there_are_many_pages(engine: Engine) -> None:
+def test_page_of_thread_data_uses_memory_for_one_page_only(engine: Engine) -> None:
     data = {f"k{number:02}": "x" * 200_000 for number in range(60)}
     engine.write(engine.requests.thread_start("ann", "t", data), NOBODY)
     tracemalloc.start()

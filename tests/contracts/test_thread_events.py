@@ -14,10 +14,10 @@ from holdlog.adapters.runtime.tail import RenderedEvent
 from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import DeniedError, InvalidError
-from tests.clock import Clock
-from tests.commands import PATIENCE, aside, until, whole_log, write
 from tests.contracts.test_events import LONG, all_events, calls_of, page, pages, positions
-from tests.thread_story import KINDS, append, change_data, fork, said, start, story
+from tests.support.clock import Clock
+from tests.support.commands import PATIENCE, aside, until, whole_log, write
+from tests.support.thread_story import KINDS, append, change_data, fork, said, start, story
 
 
 def told(store: Store, **choice: Any) -> list[dict[str, Any]]:
@@ -25,7 +25,7 @@ def told(store: Store, **choice: Any) -> list[dict[str, Any]]:
     return found
 
 
-def test_every_kind_of_event_tells_its_thread_and_who_wrote_it(store: Store) -> None:
+def test_every_thread_event_names_its_thread_and_author(store: Store) -> None:
     story(store)
     events = told(store)
     assert [it["kind"] for it in events] == KINDS
@@ -40,7 +40,7 @@ def test_every_kind_of_event_tells_its_thread_and_who_wrote_it(store: Store) -> 
     assert (changed["value"], changed["written"], changed["deleted"]) == ({"plan": "write"}, ["plan"], ["files"])
 
 
-def test_an_event_of_a_thread_tells_its_caller_but_no_session(store: Store) -> None:
+def test_thread_event_names_its_caller_but_no_session(store: Store) -> None:
     start(store, caller=Caller(session="secret-session", principal="token:ci", reason="nightly"))
     (event,) = told(store)
     assert event == {
@@ -57,7 +57,7 @@ def test_an_event_of_a_thread_tells_its_caller_but_no_session(store: Store) -> N
     }
 
 
-def test_a_fork_tells_where_it_comes_from(store: Store) -> None:
+def test_fork_event_names_its_parent(store: Store) -> None:
     story(store)
     fork(store, "run 8/é")
     began = told(store, after=7)[0]
@@ -65,7 +65,7 @@ def test_a_fork_tells_where_it_comes_from(store: Store) -> None:
     assert (began["parent"], began["parent_version"]) == ("run-7", 7)
 
 
-def test_a_page_ends_with_the_bytes_of_what_was_said(store: Store, clock: Clock) -> None:
+def test_page_of_thread_events_ends_by_bytes_of_messages(store: Store, clock: Clock) -> None:
     start(store)
     for _ in range(6):
         clock.move(1)
@@ -73,7 +73,7 @@ def test_a_page_ends_with_the_bytes_of_what_was_said(store: Store, clock: Clock)
     assert [len(it.events) for it in pages(store)] == [3, 2, 2]
 
 
-def test_events_are_chosen_by_their_thread(store: Store) -> None:
+def test_events_are_filtered_by_their_thread(store: Store) -> None:
     start(store)
     start(store, "run-70")
     write(store, "run-7", 1, namespace="run-7")
@@ -89,12 +89,12 @@ def test_events_are_chosen_by_their_thread(store: Store) -> None:
 
 
 @pytest.mark.parametrize("thread", ["", " ", "x" * 513, 7, "a\u202eb"])
-def test_what_no_thread_can_be_called_is_refused_by_name(store: Store, thread: Any) -> None:
+def test_invalid_thread_id_in_an_event_query_is_refused_by_name(store: Store, thread: Any) -> None:
     with pytest.raises(InvalidError, match=r"^thread: "):
         page(store, thread=thread)
 
 
-def test_a_thread_is_seen_with_read_on_its_id_alone(store: Store) -> None:
+def test_thread_is_visible_with_read_on_its_id_alone(store: Store) -> None:
     story(store)
     fork(store, "open-1")
     story(store, "open-2")
@@ -109,7 +109,7 @@ def test_a_thread_is_seen_with_read_on_its_id_alone(store: Store) -> None:
     assert len(page(store, calls=calls, thread="open-2").events) == len(KINDS)
 
 
-def test_a_stream_hides_the_parent_of_a_fork_too(store: Store) -> None:
+def test_event_stream_hides_the_parent_of_a_fork_too(store: Store) -> None:
     story(store)
     fork(store, "open-1")
     happened = RenderedEvent(whole_log(store)[len(KINDS)], None)
@@ -118,7 +118,7 @@ def test_a_stream_hides_the_parent_of_a_fork_too(store: Store) -> None:
     assert '"parent":"run-7"' in happened.text(Grants.parse(["read:*"]).sees)
 
 
-def test_a_long_poll_for_a_thread_sleeps_while_others_change(place: str) -> None:
+def test_long_poll_for_a_thread_sleeps_while_other_threads_change(place: str) -> None:
     with StateStore(place) as store, ThreadPoolExecutor(1) as pool:
         start(store._engine)
         start(store._engine, "run-70")
@@ -131,7 +131,7 @@ def test_a_long_poll_for_a_thread_sleeps_while_others_change(place: str) -> None
         assert (positions(answer.events), answer.next_position) == ([4], 4)
 
 
-async def test_a_long_poll_of_a_coroutine_for_a_thread_too(place: str) -> None:
+async def test_long_poll_of_a_coroutine_for_a_thread_sleeps_likewise(place: str) -> None:
     async with AsyncStateStore(place) as store:
         start(store._engine)
         waiting = asyncio.create_task(store.events(1, thread="run-7", wait_seconds=LONG))
@@ -140,7 +140,7 @@ async def test_a_long_poll_of_a_coroutine_for_a_thread_too(place: str) -> None:
         assert positions((await asyncio.wait_for(waiting, PATIENCE)).events) == [2]
 
 
-async def test_a_wait_in_a_thread_whose_data_alone_changed_ends_with_nothing(place: str) -> None:
+async def test_wait_for_messages_times_out_when_only_data_changed(place: str) -> None:
     async with AsyncStateStore(place) as store:
         engine = store._engine
         start(engine)
@@ -150,14 +150,14 @@ async def test_a_wait_in_a_thread_whose_data_alone_changed_ends_with_nothing(pla
         assert (page.version, page.body()["items"]) == (3, [])
 
 
-def test_only_the_stream_of_the_thread_concerns_who_waits_for_it(store: Store) -> None:
+def test_only_events_of_a_thread_wake_its_waiters(store: Store) -> None:
     calls = calls_of(store)
     assert calls.choice(thread="run 7").concerns == ("thread:run%207",)
     assert calls.choice(thread="t", namespace="n").concerns == ("record:n/*", "thread:t")
     assert calls.choice(agent="ann").concerns == ("*",)
 
 
-async def test_who_follows_a_thread_is_told_of_it_alone(engine: Engine) -> None:
+async def test_follower_of_a_thread_gets_its_events_alone(engine: Engine) -> None:
     story(engine)
     start(engine, "other")
     following = follow(engine, engine.requests.choice(thread="run-7"), 0, 0.01)

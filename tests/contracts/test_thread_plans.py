@@ -23,8 +23,8 @@ from holdlog.domain.threads.thread import (
     ThreadStarted,
 )
 from holdlog.domain.value import NULL
-from tests.commands import PATIENCE
-from tests.threads import checksum
+from tests.support.commands import PATIENCE
+from tests.support.threads import checksum
 
 SHORT, LONG = 200, 4_000
 """Events of the threads."""
@@ -81,7 +81,7 @@ def counted_steps(reader: SqliteReader) -> Iterator[list[int]]:
         reader.connection.set_progress_handler(None, 0)
 
 
-def test_a_file_takes_as_many_steps_for_a_long_thread_as_for_a_short_one(tmp_path: Path) -> None:
+def test_sqlite_takes_as_many_steps_for_a_long_thread_as_for_a_short_one(tmp_path: Path) -> None:
     with closing(open_sqlite(tmp_path / "state.db")) as store:
         fill(store)
         with store.reader() as reader:
@@ -130,7 +130,7 @@ def touched(found: list[dict[str, Any]]) -> int:
     )
 
 
-def test_a_database_looks_at_as_many_rows_of_a_long_thread_as_of_a_short_one(postgres: str) -> None:
+def test_postgres_reads_as_many_rows_of_a_long_thread_as_of_a_short_one(postgres: str) -> None:
     with closing(open_postgres(postgres)) as store:
         with store.reader() as reader:
             at_first = [shape(plans(reader, question, "long", analyze=False)) for question in QUESTIONS]

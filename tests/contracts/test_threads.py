@@ -17,8 +17,8 @@ from holdlog.domain.threads.changing import MAX_DETAILS
 from holdlog.domain.threads.commands import ThreadChanged, ThreadCommand
 from holdlog.domain.threads.past import data_at, items_at
 from holdlog.domain.threads.thread import KINDS, ItemKind, Thread
-from tests.clock import SECOND, Clock
-from tests.commands import (
+from tests.support.clock import SECOND, Clock
+from tests.support.commands import (
     PATIENCE,
     did,
     put,
@@ -28,7 +28,7 @@ from tests.commands import (
     whole_log,
     write,
 )
-from tests.threads import (
+from tests.support.threads import (
     Holds,
     append,
     change_data,
@@ -83,7 +83,7 @@ def a_long_story(store: Store) -> None:
 # --- what commands do
 
 
-def test_a_thread_that_was_never_started_is_empty(store: Store) -> None:
+def test_thread_that_was_never_started_is_empty(store: Store) -> None:
     with store.reader() as reader:
         assert reader.thread("t") == Thread("t")
         assert reader.threads(None, -1) == []
@@ -105,7 +105,7 @@ def test_a_thread_is_started_once_and_then_resumed(store: Store, clock: Clock) -
     assert holds(store) == Holds({"plan": "x"}, [])
 
 
-def test_an_append_tells_what_is_new_and_what_stood_there(store: Store) -> None:
+def test_append_returns_what_is_new_and_what_existed(store: Store) -> None:
     a, b = map(checksum, "ab")
     did(store, start())
     told = did(store, append(message("hi"), result("a")))
@@ -117,7 +117,7 @@ def test_an_append_tells_what_is_new_and_what_stood_there(store: Store) -> None:
     assert holds(store) == Holds({}, ["m:hi", "r:a", "m:hi", "r:b"])
 
 
-def test_a_result_that_was_cleared_can_be_appended_again_and_then_stands_once(store: Store) -> None:
+def test_cleared_result_can_be_appended_again_and_is_stored_once(store: Store) -> None:
     did(store, start())
     for _ in range(3):
         assert did(store, append(*results("ab"))).appended == 2
@@ -138,7 +138,7 @@ def test_results_are_replaced_by_as_few_events_as_it_takes(store: Store) -> None
         assert holds(store).items == [f"r:{name}" for name in wanted]
 
 
-def test_data_is_changed_under_the_version_that_the_caller_knows(store: Store) -> None:
+def test_thread_data_is_changed_under_the_version_the_caller_knows(store: Store) -> None:
     did(store, start())
     assert did(store, change_data(0, a=1, b=2)) == ThreadChanged("t", 2, 2, 2)
     did(store, append(message("hi")))
@@ -149,7 +149,7 @@ def test_data_is_changed_under_the_version_that_the_caller_knows(store: Store) -
 
 
 @pytest.mark.parametrize("expected", [0, 2, 3, 9])
-def test_a_conflict_names_the_keys_that_changed_and_changes_nothing(store: Store, expected: int) -> None:
+def test_data_conflict_names_the_changed_keys_and_changes_nothing(store: Store, expected: int) -> None:
     did(store, start(a=1))
     did(store, change_data(2, "a", b=1))
     did(store, change_data(3, b=2))
@@ -161,7 +161,7 @@ def test_a_conflict_names_the_keys_that_changed_and_changes_nothing(store: Store
     assert holds(store).data == {"b": 2}
 
 
-def test_a_conflict_names_a_hundred_keys_at_most(store: Store) -> None:
+def test_data_conflict_names_at_most_a_hundred_keys(store: Store) -> None:
     did(store, start())
     did(store, change_data(0, **{f"k{number:03}": number for number in range(MAX_DETAILS + 5)}))
     with pytest.raises(DataConflictError) as refused:
@@ -170,13 +170,13 @@ def test_a_conflict_names_a_hundred_keys_at_most(store: Store) -> None:
 
 
 @pytest.mark.parametrize("command", [append(message("hi")), replace(result("a")), change_data(a=1), fork("new")])
-def test_a_command_for_a_thread_that_is_not_there_does_nothing(store: Store, command: ThreadCommand) -> None:
+def test_command_for_a_missing_thread_does_nothing(store: Store, command: ThreadCommand) -> None:
     with pytest.raises(NotFoundError, match="there is no thread t; start it first"):
         did(store, command)
     assert whole_log(store) == []
 
 
-def test_a_request_that_is_repeated_is_answered_as_before(store: Store) -> None:
+def test_repeated_thread_request_gets_the_same_response(store: Store) -> None:
     for number, command in enumerate([start(a=1), append(message("hi")), change_data(None, "a"), fork("f")]):
         caller = Caller(request_id=f"r{number}")
         first = did(store, command, caller)
@@ -190,7 +190,7 @@ def test_a_request_that_is_repeated_is_answered_as_before(store: Store) -> None:
 # --- forks and the past
 
 
-def test_at_every_version_a_thread_holds_what_its_events_had_said(store: Store) -> None:
+def test_thread_at_every_version_matches_its_events(store: Store) -> None:
     a_long_story(store)
     with store.snapshot() as reader:
         events = reader.history("thread:t", None, -1)[::-1]
@@ -200,7 +200,7 @@ def test_at_every_version_a_thread_holds_what_its_events_had_said(store: Store) 
     assert held(events) == Holds({"plan": "z", "é": [1]}, ["m:hi", "m:ho", "r:a", "m:hey"])
 
 
-def test_a_fork_at_any_version_holds_what_its_parent_held_and_goes_its_own_way(store: Store) -> None:
+def test_fork_at_any_version_equals_its_parent_there_and_changes_independently(store: Store) -> None:
     a_long_story(store)
     before = holds(store)
     for version in range(1, 17):
@@ -220,7 +220,7 @@ def test_a_fork_at_any_version_holds_what_its_parent_held_and_goes_its_own_way(s
     require_views_equal_the_log(store)
 
 
-def test_a_fork_without_a_version_is_of_what_stands(store: Store) -> None:
+def test_fork_without_a_version_copies_the_current_thread(store: Store) -> None:
     a_long_story(store)
     did(store, fork("new"))
     with store.reader() as reader:
@@ -228,7 +228,7 @@ def test_a_fork_without_a_version_is_of_what_stands(store: Store) -> None:
     assert holds(store, "new") == holds(store)
 
 
-def test_a_fork_of_a_fork_knows_its_own_parent(store: Store) -> None:
+def test_fork_of_a_fork_knows_its_direct_parent(store: Store) -> None:
     did(store, start())
     did(store, append(result("a")))
     did(store, fork("one"))
@@ -238,7 +238,7 @@ def test_a_fork_of_a_fork_knows_its_own_parent(store: Store) -> None:
     assert did(store, append(result("a"), thread="two")).already == 1
 
 
-def test_a_fork_that_cannot_be_leaves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_fork_changes_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     did(store, start())
     did(store, append(*results("abc")))
     did(store, start("there"))
@@ -256,7 +256,7 @@ def test_a_fork_that_cannot_be_leaves_nothing(store: Store, monkeypatch: pytest.
         assert [it.thread for it in reader.threads(None, -1)] == ["f", "t", "there"]
 
 
-def test_a_fork_of_more_than_writers_can_wait_for_is_refused_and_leaves_nothing(
+def test_fork_too_large_for_one_transaction_is_refused_and_changes_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     did(store, start(a="x" * 40))
@@ -272,7 +272,7 @@ def test_a_fork_of_more_than_writers_can_wait_for_is_refused_and_leaves_nothing(
         assert [it.thread for it in reader.threads(None, -1)] == ["d", "f", "t"]
 
 
-def test_the_version_at_a_position_and_at_a_time(store: Store, clock: Clock) -> None:
+def test_thread_version_at_a_position_and_at_a_time_is_found(store: Store, clock: Clock) -> None:
     for number in range(1, 12):
         clock.move(1)
         did(store, append(message(number)) if number > 1 else start())
@@ -295,7 +295,9 @@ def test_the_version_at_a_position_and_at_a_time(store: Store, clock: Clock) -> 
 
 
 @pytest.mark.parametrize("kinds", [("message",), ("result",), ("message", "result"), ("data",), ("clear",), KINDS])
-def test_events_of_kinds_between_versions_as_many_as_asked_for(store: Store, kinds: tuple[ItemKind, ...]) -> None:
+def test_thread_events_between_versions_are_limited_to_the_given_number(
+    store: Store, kinds: tuple[ItemKind, ...]
+) -> None:
     a_long_story(store)
     topics = {
         "message": "MessageAppended",
@@ -317,7 +319,7 @@ def test_events_of_kinds_between_versions_as_many_as_asked_for(store: Store, kin
                     assert found == between[::-1][:first]
 
 
-def test_the_history_of_a_key_has_its_changes_and_no_others(store: Store) -> None:
+def test_history_of_a_thread_key_has_its_changes_and_no_others(store: Store) -> None:
     a_long_story(store)
     with store.reader() as reader:
 
@@ -334,7 +336,7 @@ def test_the_history_of_a_key_has_its_changes_and_no_others(store: Store) -> Non
         assert versions("pla") == versions("plan ") == versions("") == versions("left") == []
 
 
-def test_checksums_are_found_where_they_stand(store: Store) -> None:
+def test_checksums_of_results_are_found_with_their_indexes(store: Store) -> None:
     a_long_story(store)
     with store.reader() as reader:
         assert reader.checksums("t", 0, None) == list(map(checksum, "abcaba"))
@@ -345,7 +347,7 @@ def test_checksums_are_found_where_they_stand(store: Store) -> None:
         assert reader.checksums("t", 0, []) == []
 
 
-def test_data_is_found_by_key(store: Store) -> None:
+def test_thread_data_is_found_by_key(store: Store) -> None:
     a_long_story(store)
     with store.reader() as reader:
         assert [(it.key, it.version, it.value.value) for it in reader.thread_data("t", None)] == [
@@ -362,7 +364,7 @@ def test_data_is_found_by_key(store: Store) -> None:
         assert reader.changed_keys("t", 13, -1) == []
 
 
-def test_threads_are_listed_by_name_a_page_at_a_time(store: Store) -> None:
+def test_threads_are_listed_by_name_in_pages(store: Store) -> None:
     names = ["a", "a b", "a%2Fb", "a/b", "b", "é", "\U0010ffff", "x" * 512]
     for name in reversed(names):
         did(store, start(name))
@@ -418,7 +420,7 @@ def test_commands_of_one_transaction_see_each_other(store: Store, ahead: bool) -
     require_views_equal_the_log(store)
 
 
-def test_a_transaction_that_fails_leaves_no_row(store: Store) -> None:
+def test_failed_transaction_leaves_no_thread_row(store: Store) -> None:
     did(store, start(a=1))
     did(store, append(result("a")))
     with pytest.raises(HoldlogError):
@@ -430,7 +432,7 @@ def test_a_transaction_that_fails_leaves_no_row(store: Store) -> None:
     require_views_equal_the_log(store)
 
 
-def test_a_refused_command_beside_others_leaves_them_alone(store: Store) -> None:
+def test_refused_thread_command_leaves_the_others_of_its_batch_alone(store: Store) -> None:
     did(store, start(a=1))
     with store.transaction(time.monotonic() + PATIENCE) as transaction:
         for command in (append(result("a")), change_data(0, a=2), append(result("a"), result("b"))):
@@ -443,7 +445,7 @@ def test_a_refused_command_beside_others_leaves_them_alone(store: Store) -> None
     require_views_equal_the_log(store)
 
 
-def test_who_appends_at_once_loses_nothing_and_stores_no_result_twice(place: str) -> None:
+def test_concurrent_appends_lose_nothing_and_store_no_result_twice(place: str) -> None:
     count, writers = 20, 4
     with StateStore(place) as one:
         writer = one._engine.writer

@@ -12,12 +12,12 @@ from holdlog.adapters.stores.event_log import rebuild as rebuilding
 from holdlog.adapters.stores.event_log.codec import event_of
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads.thread import KINDS
-from tests.commands import did, require_views_equal_the_log, rows
 from tests.contracts.test_threads import a_long_story, holds
-from tests.kinds import InDatabase, InFile, Kind
-from tests.places import Place, Somewhere, engine, places
-from tests.slow import slow
-from tests.threads import Holds, append, change_data, fork, message, result, start
+from tests.support.commands import did, require_views_equal_the_log, rows
+from tests.support.kinds import InDatabase, InFile, Kind
+from tests.support.places import Place, Somewhere, engine, places
+from tests.support.slow import slow
+from tests.support.threads import Holds, append, change_data, fork, message, result, start
 
 STORY = Holds({"plan": "z", "é": [1]}, ["m:hi", "m:ho", "r:a", "m:hey"])
 
@@ -47,7 +47,7 @@ def place_of(kind: Kind) -> Place:
     [("file", "schema"), ("schema", "file"), *slow(("file", "file"), ("schema", "schema"))],
     indirect=["kind"],
 )
-def test_a_copy_holds_the_threads_of_its_source(kind: Kind, target: str, somewhere: Somewhere) -> None:
+def test_copy_of_a_store_has_its_threads(kind: Kind, target: str, somewhere: Somewhere) -> None:
     there = somewhere(target)
     copy(kind.place, there)
     with engine(place_of(kind)) as ours, engine(there) as theirs:
@@ -58,7 +58,7 @@ def test_a_copy_holds_the_threads_of_its_source(kind: Kind, target: str, somewhe
 
 
 @pytest.mark.parametrize("page", [3, *slow(1, 1000)])
-def test_a_rebuild_makes_threads_as_they_were(kind: Kind, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rebuild_restores_threads_exactly(kind: Kind, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuilding, "PAGE_EVENTS", page)
     before, schema = kind.views(), kind.tables()
     kind.doctored(
@@ -82,9 +82,7 @@ def test_a_rebuild_makes_threads_as_they_were(kind: Kind, page: int, monkeypatch
     assert kind.unsound() == []
 
 
-def test_threads_that_are_written_between_the_pages_of_a_rebuild_are_in_it(
-    kind: Kind, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rebuild_includes_threads_written_between_its_pages(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuilding, "PAGE_EVENTS", 7)
     with engine(place_of(kind)) as others:
 
@@ -126,7 +124,9 @@ def test_threads_that_are_written_between_the_pages_of_a_rebuild_are_in_it(
         ("INSERT INTO thread_data VALUES ('u', 'k', 1, 1, '1')", "thread_data has a row u/k that is not in the log"),
     ],
 )
-def test_the_doctor_finds_what_differs_is_missing_or_is_not_in_the_log(kind: Kind, damage: str, said: str) -> None:
+def test_doctor_reports_thread_rows_that_differ_are_missing_or_not_in_the_log(
+    kind: Kind, damage: str, said: str
+) -> None:
     assert kind.bad() == {}
     kind.doctored(damage)
     assert said in kind.bad()["views"]
@@ -135,12 +135,12 @@ def test_the_doctor_finds_what_differs_is_missing_or_is_not_in_the_log(kind: Kin
     assert kind.unsound() == []
 
 
-def test_the_doctor_tells_one_stray_row_as_one(kind: Kind) -> None:
+def test_doctor_reports_one_stray_thread_row_once(kind: Kind) -> None:
     kind.doctored("INSERT INTO thread_items VALUES ('t', 'message', 4, '', 1)")
     assert kind.bad()["views"].startswith("1 are not what the log says")
 
 
-def test_the_doctor_reads_an_event_of_many_keys_a_few_times_only(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reads_an_event_of_many_keys_only_a_few_times(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     with engine(place_of(kind)) as store:
         did(store, start("many", **{f"k{number}": number for number in range(900)}))
     read: list[str] = []
@@ -153,7 +153,7 @@ def test_the_doctor_reads_an_event_of_many_keys_a_few_times_only(kind: Kind, mon
     assert read.count("thread:many") < 10
 
 
-def test_what_was_redacted_reads_as_null_and_the_rest_stands(kind: Kind) -> None:
+def test_redacted_thread_parts_read_as_null_and_the_rest_remains(kind: Kind) -> None:
     kind.doctored(
         "UPDATE stored_events SET payload = NULL, salt = NULL, payload_hash = BYTES('x')"
         " WHERE originator_id = 'thread:t' AND originator_version IN (2, 3, 15)"
@@ -167,7 +167,7 @@ def test_what_was_redacted_reads_as_null_and_the_rest_stands(kind: Kind) -> None
         assert did(store, append(result("a"))).already == 1
 
 
-def test_a_fork_is_without_what_was_redacted(kind: Kind) -> None:
+def test_fork_omits_what_was_redacted(kind: Kind) -> None:
     kind.doctored(
         "UPDATE stored_events SET payload = NULL, salt = NULL, payload_hash = BYTES('x')"
         " WHERE originator_id = 'thread:t' AND originator_version IN (3, 15)"
@@ -179,7 +179,7 @@ def test_a_fork_is_without_what_was_redacted(kind: Kind) -> None:
         assert did(store, append(result("a"), thread="f")).appended == 1
 
 
-def test_names_that_no_index_of_a_database_takes_are_refused_and_change_nothing(somewhere: Somewhere) -> None:
+def test_thread_names_too_long_for_an_index_are_refused_and_change_nothing(somewhere: Somewhere) -> None:
     dice = random.Random(1)
     thread, key = ("".join(chr(dice.randrange(0x20000, 0x2A000)) for _ in range(512)) for _ in range(2))
     with engine(somewhere("schema")) as store:
@@ -190,7 +190,7 @@ def test_names_that_no_index_of_a_database_takes_are_refused_and_change_nothing(
         assert did(store, append(message("hi"), thread=thread)).version == 2
 
 
-def test_a_rebuild_forgets_a_value_whose_event_was_redacted(kind: Kind) -> None:
+def test_rebuild_drops_a_value_whose_event_was_redacted(kind: Kind) -> None:
     kind.doctored(
         "UPDATE stored_events SET payload = NULL, salt = NULL, payload_hash = BYTES('x')"
         " WHERE originator_id = 'thread:t' AND originator_version = 13"

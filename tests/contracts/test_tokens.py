@@ -18,8 +18,8 @@ from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import InvalidError, NotFoundError
 from holdlog.domain.token import IssueToken, RevokeToken, RotateToken, Token, TokenChanged
-from tests.clock import SECOND, Clock
-from tests.commands import (
+from tests.support.clock import SECOND, Clock
+from tests.support.commands import (
     noted_refusals,
     require_chained,
     require_views_equal_the_log,
@@ -28,8 +28,8 @@ from tests.commands import (
     whole_log,
     write,
 )
-from tests.kinds import InDatabase, InFile, Kind
-from tests.places import Place, Somewhere, engine, places
+from tests.support.kinds import InDatabase, InFile, Kind
+from tests.support.places import Place, Somewhere, engine, places
 
 ONE, TWO = "1" * 64, "2" * 64
 
@@ -145,7 +145,7 @@ def filled(place: Place) -> None:
 
 
 @pytest.mark.parametrize("target", ["file", "schema"])
-def test_a_copy_lets_in_whom_its_source_lets_in(kind: Kind, target: str, somewhere: Somewhere) -> None:
+def test_copy_accepts_the_tokens_of_its_source(kind: Kind, target: str, somewhere: Somewhere) -> None:
     there = somewhere(target)
     copy(kind.place, there)
     with engine(Path(kind.place) if isinstance(kind, InFile) else str(kind.place)) as ours, engine(there) as theirs:
@@ -155,7 +155,7 @@ def test_a_copy_lets_in_whom_its_source_lets_in(kind: Kind, target: str, somewhe
         require_views_equal_the_log(theirs)
 
 
-def test_a_rebuild_makes_tokens_as_they_were(kind: Kind) -> None:
+def test_rebuild_restores_tokens_exactly(kind: Kind) -> None:
     before = kind.views()
     kind.doctored("DELETE FROM tokens")
     assert kind.bad().keys() == {"views"}
@@ -164,7 +164,7 @@ def test_a_rebuild_makes_tokens_as_they_were(kind: Kind) -> None:
     assert kind.unsound() == []
 
 
-def test_the_doctor_tells_no_hash_of_a_damaged_token(kind: Kind) -> None:
+def test_doctor_shows_no_hash_of_a_damaged_token(kind: Kind) -> None:
     kind.doctored(f"UPDATE tokens SET previous_hash = '{'7' * 64}' WHERE name = 'ci'")
     told = repr(kind.look())
     assert "views" in kind.bad()
@@ -172,7 +172,7 @@ def test_the_doctor_tells_no_hash_of_a_damaged_token(kind: Kind) -> None:
     assert not any(digit * 20 in told for digit in "127")
 
 
-def test_what_a_newer_minor_wrote_down_is_not_taken_back(kind: Kind) -> None:
+def test_write_keeps_the_newer_minor_version_of_a_store(kind: Kind) -> None:
     place = Path(kind.place) if isinstance(kind, InFile) else str(kind.place)
     if isinstance(kind, InFile):
         kind.run(f"PRAGMA user_version = {schema.MAJOR * schema.MINORS_PER_MAJOR + 7}")
@@ -189,7 +189,7 @@ def test_what_a_newer_minor_wrote_down_is_not_taken_back(kind: Kind) -> None:
 # --- told to nobody
 
 
-def test_what_is_published_of_tokens_holds_no_hash(store: Store) -> None:
+def test_published_token_events_contain_no_hash(store: Store) -> None:
     for command in (issue(), rotate(), revoke()):
         changed(store, command)
     told = [json.loads(payload.text_of("4b0c3a5e-0000-4000-8000-000000000001", it)) for it in whole_log(store)]
@@ -203,14 +203,14 @@ def test_what_is_published_of_tokens_holds_no_hash(store: Store) -> None:
     assert told[1]["data"]["overlap_until"].endswith("Z")
 
 
-def test_token_events_have_a_subject_that_a_pattern_can_ask_for() -> None:
+def test_token_events_have_a_subject_that_a_pattern_can_match() -> None:
     assert subject_in("token:ci") == "token._.ci"
     assert pattern_of("token.>", "holdlog").fits("token._.ci")
     with pytest.raises(InvalidError, match="tokens are in _"):
         pattern_of("token.ci.x", "holdlog")
 
 
-def test_no_refusal_that_is_noted_holds_a_hash(store: Store) -> None:
+def test_recorded_refusals_contain_no_token_hash(store: Store) -> None:
     from holdlog.adapters.operating_system.notifications import ProcessNotifier
     from holdlog.adapters.runtime.group_commit import Writer
 

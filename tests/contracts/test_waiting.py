@@ -21,7 +21,7 @@ from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import InvalidError, StoreError
 from holdlog.projections.waiting import EVERYTHING, wait_until, wait_until_async
-from tests.commands import PATIENCE, aside, until, write
+from tests.support.commands import PATIENCE, aside, until, write
 
 LONG = 50.0
 """Seconds that no wait of these tests should last; a wake-up that is lost ends in a timeout that the test sees."""
@@ -106,7 +106,7 @@ Waiter = InThread | InCoroutine
 # --- what wakes
 
 
-def test_a_release_wakes_who_waits(engine: Engine, waiter: Waiter) -> None:
+def test_release_wakes_waiters(engine: Engine, waiter: Waiter) -> None:
     claim(engine)
     waiting = waiter.start(engine, wait(engine))
     release(engine)
@@ -114,14 +114,14 @@ def test_a_release_wakes_who_waits(engine: Engine, waiter: Waiter) -> None:
     assert (answer.status, answer.previous_holder, answer.previous_outcome) == ("available", "ann", "released")
 
 
-def test_who_waits_for_what_is_free_need_not_wait(engine: Engine, waiter: Waiter) -> None:
+def test_wait_for_a_free_resource_returns_at_once(engine: Engine, waiter: Waiter) -> None:
     assert waiter.start(engine, wait(engine)).result(PATIENCE).status == "available"
     claim(engine)
     release(engine)
     assert waiter.start(engine, wait(engine, seconds=0)).result(PATIENCE).previous_holder == "ann"
 
 
-def test_a_write_wakes_who_watches(engine: Engine, waiter: Waiter) -> None:
+def test_write_wakes_watchers_of_the_key(engine: Engine, waiter: Waiter) -> None:
     version = put(engine, 1).version
     watching = waiter.start(engine, watch(engine, version))
     put(engine, {"a": 2})
@@ -129,7 +129,7 @@ def test_a_write_wakes_who_watches(engine: Engine, waiter: Waiter) -> None:
     assert (answer.status, answer.value, answer.version, answer.updated_by) == ("ok", {"a": 2}, 2, "ann")
 
 
-def test_a_deletion_wakes_who_watches(engine: Engine, waiter: Waiter) -> None:
+def test_deletion_wakes_watchers_of_the_key(engine: Engine, waiter: Waiter) -> None:
     version = put(engine, 1).version
     watching = waiter.start(engine, watch(engine, version))
     drop(engine)
@@ -137,14 +137,14 @@ def test_a_deletion_wakes_who_watches(engine: Engine, waiter: Waiter) -> None:
     assert (answer.status, answer.version, answer.deleted_by) == ("deleted", 2, "bob")
 
 
-def test_clearing_the_namespace_wakes_who_watches(engine: Engine, waiter: Waiter) -> None:
+def test_clearing_a_namespace_wakes_watchers_of_its_keys(engine: Engine, waiter: Waiter) -> None:
     version = put(engine, 1).version
     watching = waiter.start(engine, watch(engine, version))
     engine.write(engine.requests.clear_namespace("n", "bob"), NOBODY)
     assert watching.result(PATIENCE).status == "deleted"
 
 
-def test_a_re_creation_wakes_who_watches_from_the_tombstone_on(engine: Engine, waiter: Waiter) -> None:
+def test_new_value_wakes_watchers_that_knew_the_tombstone(engine: Engine, waiter: Waiter) -> None:
     put(engine, 1)
     tombstone = drop(engine).version
     watching = waiter.start(engine, watch(engine, tombstone))
@@ -153,7 +153,7 @@ def test_a_re_creation_wakes_who_watches_from_the_tombstone_on(engine: Engine, w
     assert (answer.status, answer.value, answer.version) == ("ok", 3, 3)
 
 
-def test_a_deletion_and_a_re_creation_are_never_missed_however_fast(engine: Engine, waiter: Waiter) -> None:
+def test_watch_never_misses_a_quick_deletion_and_new_value(engine: Engine, waiter: Waiter) -> None:
     version = put(engine, 1).version
     watching = waiter.start(engine, watch(engine, version))
     drop(engine)
@@ -161,7 +161,7 @@ def test_a_deletion_and_a_re_creation_are_never_missed_however_fast(engine: Engi
     assert watching.result(PATIENCE).version in (2, 3)
 
 
-def test_what_happened_before_the_watch_is_told_at_once(engine: Engine, waiter: Waiter) -> None:
+def test_watch_reports_earlier_changes_at_once(engine: Engine, waiter: Waiter) -> None:
     put(engine, 1)
     put(engine, 2)
     assert waiter.start(engine, watch(engine, 1, seconds=0)).result(PATIENCE).version == 2
@@ -170,7 +170,7 @@ def test_what_happened_before_the_watch_is_told_at_once(engine: Engine, waiter: 
     assert waiter.start(engine, watch(engine, 1, seconds=0)).result(PATIENCE).version == 3
 
 
-def test_version_0_waits_until_the_key_exists(engine: Engine, waiter: Waiter) -> None:
+def test_watch_from_version_0_waits_until_the_key_exists(engine: Engine, waiter: Waiter) -> None:
     watching = waiter.start(engine, watch(engine, 0))
     put(engine, 1, key="other")
     put(engine, 1)
@@ -178,7 +178,7 @@ def test_version_0_waits_until_the_key_exists(engine: Engine, waiter: Waiter) ->
     assert waiter.start(engine, watch(engine, 0, seconds=0)).result(PATIENCE).version == 1
 
 
-def test_version_0_waits_until_a_deleted_key_exists_again(engine: Engine, waiter: Waiter) -> None:
+def test_watch_from_version_0_waits_until_a_deleted_key_exists_again(engine: Engine, waiter: Waiter) -> None:
     put(engine, 1)
     drop(engine)
     assert waiter.start(engine, watch(engine, 0, seconds=0)).result(PATIENCE).status == "timeout"
@@ -187,7 +187,7 @@ def test_version_0_waits_until_a_deleted_key_exists_again(engine: Engine, waiter
     assert watching.result(PATIENCE).version == 3
 
 
-def test_a_version_that_is_yet_to_come_is_waited_for(engine: Engine, waiter: Waiter) -> None:
+def test_watch_from_a_future_version_waits_for_it(engine: Engine, waiter: Waiter) -> None:
     put(engine, 1)
     watching = waiter.start(engine, watch(engine, 3))
     put(engine, 2)
@@ -197,7 +197,7 @@ def test_a_version_that_is_yet_to_come_is_waited_for(engine: Engine, waiter: Wai
     assert watching.result(PATIENCE).version == 4
 
 
-def test_one_change_wakes_all_who_wait_for_it(engine: Engine, waiter: Waiter) -> None:
+def test_one_change_wakes_all_its_watchers(engine: Engine, waiter: Waiter) -> None:
     claim(engine)
     waiting = [waiter.start(engine, wait(engine)) for _ in range(4)]
     watching = [waiter.start(engine, watch(engine, 0)) for _ in range(4)]
@@ -207,7 +207,7 @@ def test_one_change_wakes_all_who_wait_for_it(engine: Engine, waiter: Waiter) ->
     assert {it.result(PATIENCE).status for it in watching} == {"ok"}
 
 
-def test_no_wake_up_is_lost_however_close_the_race(engine: Engine, waiter: Waiter) -> None:
+def test_no_wake_up_is_lost_in_any_race(engine: Engine, waiter: Waiter) -> None:
     """The write may come before the listening, between listening and looking, or after: each round by chance."""
     for version in range(150):
         call = watch(engine, version)
@@ -225,7 +225,7 @@ def test_no_wake_up_is_lost_however_close_the_race(engine: Engine, waiter: Waite
             assert watching.result(PATIENCE).version == version + 1
 
 
-def test_a_ring_between_listening_and_looking_is_heard() -> None:
+def test_notification_between_registering_and_checking_is_received() -> None:
     """The order that loses a wake-up when `wait_until` looks first and listens then."""
     for make in (_wait_until, _wait_until_async):
         bell, store = ProcessNotifier(), MemoryStore()
@@ -259,7 +259,7 @@ def _wait_until_async(look: Callable[[], str | None], bell: ProcessNotifier, sto
     return asyncio.run(wait())
 
 
-def test_rings_for_no_reason_wake_nobody_up(engine: Engine, waiter: Waiter) -> None:
+def test_notifications_without_a_reason_wake_no_caller(engine: Engine, waiter: Waiter) -> None:
     claim(engine)
     waiting = waiter.start(engine, wait(engine))
     for _ in range(20):
@@ -272,20 +272,20 @@ def test_rings_for_no_reason_wake_nobody_up(engine: Engine, waiter: Waiter) -> N
 # --- the end of a wait
 
 
-def test_a_wait_that_is_over_says_who_holds_it(engine: Engine, waiter: Waiter) -> None:
+def test_wait_that_times_out_names_the_holder(engine: Engine, waiter: Waiter) -> None:
     claim(engine)
     answer = waiter.start(engine, wait(engine, seconds=0)).result(PATIENCE)
     assert (answer.status, answer.held_by, answer.capped_at_seconds) == ("timeout", "ann", None)
 
 
-def test_a_watch_that_is_over_says_since_when(engine: Engine, waiter: Waiter) -> None:
+def test_watch_that_times_out_returns_the_current_version_and_its_time(engine: Engine, waiter: Waiter) -> None:
     put(engine, 1)
     answer = waiter.start(engine, watch(engine, 1, seconds=0.01)).result(PATIENCE)
     assert (answer.status, answer.since_version) == ("timeout", 1)
     assert answer.elapsed_seconds >= 0.01
 
 
-def test_who_waited_leaves_no_listener(engine: Engine, waiter: Waiter) -> None:
+def test_finished_wait_leaves_no_listener(engine: Engine, waiter: Waiter) -> None:
     claim(engine)
     waiter.start(engine, wait(engine, seconds=0)).result(PATIENCE)
     waiting = waiter.start(engine, wait(engine))
@@ -306,7 +306,7 @@ async def test_a_cancelled_wait_leaves_no_listener(engine: Engine) -> None:
         assert engine.notifier._wakers == []
 
 
-def test_a_look_that_fails_ends_the_wait_and_leaves_no_listener(engine: Engine, waiter: Waiter) -> None:
+def test_failed_check_ends_the_wait_and_leaves_no_listener(engine: Engine, waiter: Waiter) -> None:
     def fail(reader: Any, elapsed: float) -> None:
         raise StoreError("cannot be read")
 
@@ -315,7 +315,7 @@ def test_a_look_that_fails_ends_the_wait_and_leaves_no_listener(engine: Engine, 
     assert engine.notifier._wakers == []
 
 
-def test_closing_ends_the_waits(engine: Engine, waiter: Waiter) -> None:
+def test_closing_the_store_ends_waits(engine: Engine, waiter: Waiter) -> None:
     claim(engine)
     waiting = [waiter.start(engine, wait(engine)), waiter.start(engine, watch(engine, 0))]
     engine.close()
@@ -324,7 +324,7 @@ def test_closing_ends_the_waits(engine: Engine, waiter: Waiter) -> None:
             it.result(PATIENCE)
 
 
-def test_a_loop_that_is_gone_does_not_hold_up_the_writer(engine: Engine) -> None:
+def test_closed_event_loop_of_a_waiter_does_not_block_the_writer(engine: Engine) -> None:
     claim(engine)
     loop = asyncio.new_event_loop()
     waiting = loop.create_task(engine.wait_async(wait(engine)))
@@ -337,7 +337,7 @@ def test_a_loop_that_is_gone_does_not_hold_up_the_writer(engine: Engine) -> None
     del waiting
 
 
-def test_waits_are_cut_at_the_cap_and_say_so(place: str) -> None:
+def test_waits_are_cut_at_the_cap_and_report_it(place: str) -> None:
     engine = open_holdlog(place, Settings(max_wait=0.01))
     claim(engine)
     capped, free = engine.wait(wait(engine, seconds=3600)), engine.wait(wait(engine, seconds=0.01))
@@ -347,13 +347,13 @@ def test_waits_are_cut_at_the_cap_and_say_so(place: str) -> None:
     assert (watched.status, watched.capped_at_seconds) == ("timeout", 0.01)
 
 
-def test_the_cap_is_50_seconds_unless_told_otherwise(engine: Engine) -> None:
+def test_wait_cap_is_50_seconds_by_default(engine: Engine) -> None:
     assert wait(engine, seconds=3600).seconds == watch(engine, 0, seconds=1e9).seconds == 50
     assert wait(engine, seconds=50).seconds == 50
 
 
 @pytest.mark.parametrize("seconds", [-1, -0.001, float("nan"), float("inf"), "1", None, True, 1j])
-def test_a_timeout_is_a_finite_number_of_seconds(engine: Engine, seconds: Any) -> None:
+def test_wait_timeout_must_be_a_finite_number_of_seconds(engine: Engine, seconds: Any) -> None:
     with pytest.raises(InvalidError, match="timeout_seconds"):
         wait(engine, seconds)
     with pytest.raises(InvalidError, match="timeout_seconds"):
@@ -361,7 +361,7 @@ def test_a_timeout_is_a_finite_number_of_seconds(engine: Engine, seconds: Any) -
 
 
 @pytest.mark.parametrize("version", [-1, 1.0, "1", None, True, 2**63, 2**70])
-def test_since_version_is_a_version(engine: Engine, version: Any) -> None:
+def test_since_version_of_a_watch_must_be_a_version(engine: Engine, version: Any) -> None:
     with pytest.raises(InvalidError, match="since_version"):
         watch(engine, version)
 
@@ -389,7 +389,7 @@ def mine(file: Path) -> Iterator[Engine]:
     holdlog.close()
 
 
-def test_another_opening_of_the_file_wakes_who_waits(mine: Engine, other: Engine, waiter: Waiter) -> None:
+def test_write_through_a_second_connection_wakes_waiters(mine: Engine, other: Engine, waiter: Waiter) -> None:
     for version in range(1, 40, 3):
         watching = waiter.start(mine, watch(mine, version - 1))
         put(other, 1)
@@ -402,7 +402,7 @@ def test_another_opening_of_the_file_wakes_who_waits(mine: Engine, other: Engine
         assert watching.result(PATIENCE).version == version + 2
 
 
-def test_a_release_in_another_opening_wakes_who_waits(mine: Engine, other: Engine, waiter: Waiter) -> None:
+def test_release_through_a_second_connection_wakes_waiters(mine: Engine, other: Engine, waiter: Waiter) -> None:
     for _ in range(10):
         claim(other)
         waiting = waiter.start(mine, wait(mine))
@@ -410,7 +410,7 @@ def test_a_release_in_another_opening_wakes_who_waits(mine: Engine, other: Engin
         assert waiting.result(PATIENCE).status == "available"
 
 
-def test_a_writer_that_does_not_ring_is_noticed(mine: Engine, other: Engine, waiter: Waiter) -> None:
+def test_write_without_a_notification_is_noticed(mine: Engine, other: Engine, waiter: Waiter) -> None:
     """As when its datagram is lost."""
     watching = waiter.start(mine, watch(mine, 0))
     other.writer._notifier = ProcessNotifier()
@@ -418,9 +418,7 @@ def test_a_writer_that_does_not_ring_is_noticed(mine: Engine, other: Engine, wai
     assert watching.result(PATIENCE).version == 1
 
 
-def test_no_wake_up_between_two_openings_is_lost_however_close_the_race(
-    mine: Engine, other: Engine, waiter: Waiter
-) -> None:
+def test_no_wake_up_between_two_connections_is_lost_in_any_race(mine: Engine, other: Engine, waiter: Waiter) -> None:
     with ThreadPoolExecutor(1) as pool:
         for version in range(60):
             writing = pool.submit(put, other, version)
@@ -441,7 +439,7 @@ with StateStore(sys.argv[1]) as store:
 """
 
 
-def test_another_process_is_woken_and_wakes(mine: Engine, file: Path, waiter: Waiter) -> None:
+def test_waits_work_across_processes_in_both_directions(mine: Engine, file: Path, waiter: Waiter) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", ECHO, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -466,7 +464,7 @@ def test_another_process_is_woken_and_wakes(mine: Engine, file: Path, waiter: Wa
         process.stdout.close()
 
 
-def test_who_waited_in_a_file_leaves_no_registration(mine: Engine, file: Path, waiter: Waiter) -> None:
+def test_wait_in_a_file_leaves_no_registration(mine: Engine, file: Path, waiter: Waiter) -> None:
     folder = file.with_name(file.name + ".bells")
     claim(mine)
     waiting = waiter.start(mine, wait(mine))
@@ -477,7 +475,7 @@ def test_who_waited_in_a_file_leaves_no_registration(mine: Engine, file: Path, w
     assert list(folder.iterdir()) == []
 
 
-def test_memory_is_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_in_memory_creates_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     open_holdlog(MEMORY).close()
     assert list(tmp_path.iterdir()) == []

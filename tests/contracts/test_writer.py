@@ -18,7 +18,8 @@ from holdlog.domain.message import Caller
 from holdlog.domain.ports import Prefetch, Store, Transaction
 from holdlog.domain.record import Record, Set
 from holdlog.domain.refusals import BusyError, ConflictError, NotFoundError, StoreError, UnavailableError
-from tests.commands import (
+from tests.contracts.conftest import STORE_IN_A_FILE_IN_TIME
+from tests.support.commands import (
     HERE,
     PATIENCE,
     aside,
@@ -35,7 +36,6 @@ from tests.commands import (
     whole_log,
     write,
 )
-from tests.contracts.conftest import STORE_IN_A_FILE_IN_TIME
 
 
 class Broken(Exception):
@@ -128,14 +128,16 @@ def errors(futures: Threads) -> list[BaseException | None]:
 # --- threads
 
 
-def test_what_waits_is_committed_together(writer: Writer, turnstile: Turnstile, pool: ThreadPoolExecutor) -> None:
+def test_queued_commands_are_committed_together(writer: Writer, turnstile: Turnstile, pool: ThreadPoolExecutor) -> None:
     written = in_one_batch(writer, turnstile, pool, *(transact(put(f"k{n}", n)) for n in range(20)))
     assert [future.result(PATIENCE).results[0].key for future in written] == [f"k{n}" for n in range(20)]  # type: ignore[union-attr]
     assert turnstile.begun == 2
     assert {it.envelope.at for it in whole_log(turnstile.store)} == {1_000_000_000}
 
 
-def test_a_refusal_is_one_commands_own(writer: Writer, turnstile: Turnstile, pool: ThreadPoolExecutor) -> None:
+def test_refusal_in_a_batch_concerns_its_command_alone(
+    writer: Writer, turnstile: Turnstile, pool: ThreadPoolExecutor
+) -> None:
     futures = in_one_batch(
         writer,
         turnstile,
@@ -163,7 +165,7 @@ def test_a_refusal_is_one_commands_own(writer: Writer, turnstile: Turnstile, poo
     require_views_equal_the_log(turnstile.store)
 
 
-def test_an_unexpected_error_is_one_commands_own(
+def test_unexpected_error_in_a_batch_concerns_its_command_alone(
     writer: Writer, turnstile: Turnstile, pool: ThreadPoolExecutor
 ) -> None:
     turnstile.errors["bad"] = Broken()
@@ -176,7 +178,7 @@ def test_an_unexpected_error_is_one_commands_own(
     assert [refusal.code for refusal in noted_refusals(turnstile.store)] == ["conflict"]
 
 
-def test_an_interrupt_of_who_leads_leaves_the_others_answered(
+def test_interrupt_of_the_batch_leader_leaves_the_others_answered(
     writer: Writer, turnstile: Turnstile, pool: ThreadPoolExecutor
 ) -> None:
     turnstile.errors["interrupt"] = KeyboardInterrupt()
@@ -188,7 +190,7 @@ def test_an_interrupt_of_who_leads_leaves_the_others_answered(
     assert isinstance(writer.run(transact(put("a", 1)), HERE), RecordsChanged)
 
 
-async def test_an_error_that_no_future_takes_leaves_nobody_unanswered(writer: Writer, turnstile: Turnstile) -> None:
+async def test_error_during_delivery_leaves_no_caller_unanswered(writer: Writer, turnstile: Turnstile) -> None:
     turnstile.errors["bad"] = StopIteration()
     good, bad = (asyncio.ensure_future(writer.run_async(transact(put(key, 1)), HERE)) for key in ("good", "bad"))
     async with asyncio.timeout(PATIENCE):
@@ -197,7 +199,7 @@ async def test_an_error_that_no_future_takes_leaves_nobody_unanswered(writer: Wr
         assert isinstance(await good, RecordsChanged)
 
 
-def test_a_lone_caller_gets_its_error_and_the_next_one_works(writer: Writer, turnstile: Turnstile) -> None:
+def test_single_caller_gets_its_error_and_the_next_one_succeeds(writer: Writer, turnstile: Turnstile) -> None:
     turnstile.errors["bad"] = Broken()
     for _ in range(2):
         with pytest.raises(Broken):
@@ -209,7 +211,7 @@ def test_a_lone_caller_gets_its_error_and_the_next_one_works(writer: Writer, tur
 # --- coroutines
 
 
-async def test_coroutines_share_a_commit_and_each_has_its_own_outcome(writer: Writer, turnstile: Turnstile) -> None:
+async def test_coroutines_share_a_commit_and_each_gets_its_outcome(writer: Writer, turnstile: Turnstile) -> None:
     turnstile.begin.clear()
     turnstile.errors["bad"] = Broken()
     first = asyncio.create_task(writer.run_async(transact(put("first", 1)), HERE))
@@ -235,7 +237,7 @@ async def test_no_batch_is_larger_than_its_limit(writer: Writer, turnstile: Turn
     assert (turnstile.begun, len(whole_log(turnstile.store))) == (3, MAX_BATCH + 1)
 
 
-async def test_a_cancelled_coroutine_that_queues_withdraws_its_command(writer: Writer, turnstile: Turnstile) -> None:
+async def test_cancelled_coroutine_withdraws_its_queued_command(writer: Writer, turnstile: Turnstile) -> None:
     turnstile.begin.clear()
     first = asyncio.create_task(writer.run_async(transact(put("first", 1)), HERE))
     await aside(lambda: turnstile.begun == 1)
@@ -250,7 +252,7 @@ async def test_a_cancelled_coroutine_that_queues_withdraws_its_command(writer: W
         assert keys(reader) == ["a", "c", "first"]
 
 
-async def test_the_last_one_to_queue_may_withdraw(writer: Writer, turnstile: Turnstile) -> None:
+async def test_last_queued_command_can_be_withdrawn(writer: Writer, turnstile: Turnstile) -> None:
     turnstile.begin.clear()
     first = asyncio.create_task(writer.run_async(transact(put("first", 1)), HERE))
     await aside(lambda: turnstile.begun == 1)
@@ -266,7 +268,7 @@ async def test_the_last_one_to_queue_may_withdraw(writer: Writer, turnstile: Tur
         assert keys(reader) == ["b", "first"]
 
 
-async def test_a_cancelled_coroutine_in_a_batch_waits_for_it_and_its_command_stands(
+async def test_cancelled_coroutine_in_a_running_batch_waits_and_its_command_is_kept(
     writer: Writer, turnstile: Turnstile
 ) -> None:
     turnstile.begin.clear()
@@ -286,7 +288,7 @@ async def test_a_cancelled_coroutine_in_a_batch_waits_for_it_and_its_command_sta
         assert keys(reader) == ["first", "second"]
 
 
-def test_a_loop_that_is_gone_does_not_hold_up_the_others(writer: Writer, turnstile: Turnstile) -> None:
+def test_closed_event_loop_of_a_caller_does_not_block_the_batch(writer: Writer, turnstile: Turnstile) -> None:
     turnstile.begin.clear()
 
     async def give_up() -> None:
@@ -303,7 +305,9 @@ def test_a_loop_that_is_gone_does_not_hold_up_the_others(writer: Writer, turnsti
 
 
 @STORE_IN_A_FILE_IN_TIME
-async def test_more_than_may_wait_is_refused_and_told_to_come_back(writer: Writer, turnstile: Turnstile) -> None:
+async def test_commands_beyond_the_queue_limit_are_refused_with_retry_advice(
+    writer: Writer, turnstile: Turnstile
+) -> None:
     turnstile.begin.clear()
     first = asyncio.create_task(writer.run_async(transact(check("k", 0)), HERE))
     await aside(lambda: turnstile.begun == 1)
@@ -394,7 +398,7 @@ def test_threads_and_coroutines_wait_for_each_other_in_one_queue(
 # --- bells, refusals, the end
 
 
-def test_the_bell_rings_for_what_was_written_and_for_nothing_else(store: Store) -> None:
+def test_notifier_is_called_for_written_events_and_nothing_else(store: Store) -> None:
     bell = ProcessNotifier()
     writer = Writer(store, bell)
     rung: list[int] = []
@@ -411,7 +415,7 @@ def test_the_bell_rings_for_what_was_written_and_for_nothing_else(store: Store) 
     assert rung == [1, 2]
 
 
-def test_refusals_alone_write_nothing_and_go_along_with_the_next_write(writer: Writer, turnstile: Turnstile) -> None:
+def test_refusals_alone_write_nothing_and_are_stored_with_the_next_write(writer: Writer, turnstile: Turnstile) -> None:
     write(turnstile.store, "k", "their-secret")
     for _ in range(2):
         with pytest.raises(ConflictError):
@@ -425,7 +429,7 @@ def test_refusals_alone_write_nothing_and_go_along_with_the_next_write(writer: W
     assert "secret" not in repr(first)
 
 
-def test_closing_writes_the_refusals_that_no_write_took_along(store: Store) -> None:
+def test_closing_stores_refusals_that_no_write_stored(store: Store) -> None:
     writer = Writer(store, ProcessNotifier())
     with pytest.raises(NotFoundError):
         writer.run(transact(drop("k")), HERE)
@@ -433,7 +437,7 @@ def test_closing_writes_the_refusals_that_no_write_took_along(store: Store) -> N
     assert [refusal.code for refusal in noted_refusals(store)] == ["not_found"]
 
 
-def test_closing_waits_for_what_runs_and_takes_nothing_more(
+def test_closing_waits_for_running_commands_and_accepts_no_more(
     writer: Writer, turnstile: Turnstile, pool: ThreadPoolExecutor
 ) -> None:
     turnstile.begin.clear()

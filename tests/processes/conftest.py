@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.processes.claimants import CLAIMANTS, Server
-from tests.processes.soundness import Place
-from tests.processes.ups import Up
-from tests.processes.workers import Worker
-from tests.servers import passable_folder
-from tests.slow import slow
+from tests.support.processes.claimants import CLAIMANTS, Server
+from tests.support.processes.soundness import Place
+from tests.support.processes.ups import Up
+from tests.support.processes.workers import Worker
+from tests.support.servers import passable_folder
+from tests.support.slow import slow
 
 EVERY_STORE = pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
 EVERY_STORE_IN_TIME = pytest.mark.parametrize("place", ["sqlite", *slow("postgres")], indirect=True)

@@ -12,8 +12,8 @@ import pytest
 from holdlog import StateStore
 from holdlog.adapters.operating_system import notifications
 from tests.processes.conftest import Start
-from tests.processes.soundness import require_sound
-from tests.processes.workers import Worker, until
+from tests.support.processes.soundness import require_sound
+from tests.support.processes.workers import Worker, until
 
 LONG = 45
 """Seconds of a wait that only a wake-up ends."""
@@ -39,7 +39,7 @@ def woken(worker: Worker) -> dict[str, Any]:
     return answer
 
 
-def test_a_release_wakes_a_wait_in_another_process(path: Path, start: Start) -> None:
+def test_release_wakes_a_wait_in_another_process(path: Path, start: Start) -> None:
     with StateStore(path) as store:
         store.claim("src/", agent="ann")
         worker = waiting(start("serve", path), path)
@@ -48,7 +48,7 @@ def test_a_release_wakes_a_wait_in_another_process(path: Path, start: Start) -> 
         assert woken(worker)["answer"]["status"] == "available"
 
 
-def test_a_write_a_deletion_and_a_new_beginning_each_wake_a_watch_in_another_process(path: Path, start: Start) -> None:
+def test_write_deletion_and_new_value_each_wake_a_watch_in_another_process(path: Path, start: Start) -> None:
     with StateStore(path) as store:
         worker = start("serve", path)
         worker.hear()
@@ -63,7 +63,7 @@ def test_a_write_a_deletion_and_a_new_beginning_each_wake_a_watch_in_another_pro
             assert woken(worker)["answer"]["version"] == version
 
 
-def test_a_ring_alone_wakes(path: Path, start: Start) -> None:
+def test_notification_alone_wakes_a_waiter(path: Path, start: Start) -> None:
     with StateStore(path) as store:
         store.claim("src/", agent="ann")
         worker = waiting(start("serve_without_looking", path), path)
@@ -72,7 +72,9 @@ def test_a_ring_alone_wakes(path: Path, start: Start) -> None:
         assert woken(worker)["answer"]["status"] == "available"
 
 
-def test_a_writer_that_does_not_ring_is_noticed(path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_of_a_process_without_notifications_is_noticed(
+    path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(notifications.MachineNotifier, "notify", lambda notifier: None)
     with StateStore(path) as store:
         store.claim("src/", agent="ann")
@@ -82,7 +84,7 @@ def test_a_writer_that_does_not_ring_is_noticed(path: Path, start: Start, monkey
         assert woken(worker)["answer"]["status"] == "available"
 
 
-def test_the_folder_of_bells_deleted_while_waiting_costs_latency_only(path: Path, start: Start) -> None:
+def test_deleting_the_notification_folder_during_a_wait_only_adds_latency(path: Path, start: Start) -> None:
     with StateStore(path) as store:
         store.claim("src/", agent="ann")
         worker = waiting(start("serve", path), path)
@@ -94,7 +96,7 @@ def test_the_folder_of_bells_deleted_while_waiting_costs_latency_only(path: Path
         assert store.wait("src/", 0.05).status == "timeout"
 
 
-def test_a_folder_of_bells_that_cannot_be_one_costs_latency_only(path: Path, start: Start) -> None:
+def test_unusable_notification_folder_only_adds_latency(path: Path, start: Start) -> None:
     Path(f"{path}.bells").touch(0o600)
     with StateStore(path) as store:
         store.claim("src/", agent="ann")
@@ -103,7 +105,7 @@ def test_a_folder_of_bells_that_cannot_be_one_costs_latency_only(path: Path, sta
         assert woken(worker)["answer"]["status"] == "available"
 
 
-def test_what_a_killed_waiter_left_is_cleared_by_the_next(path: Path, start: Start) -> None:
+def test_sockets_of_a_killed_waiter_are_removed_by_the_next(path: Path, start: Start) -> None:
     with StateStore(path) as store:
         store.claim("src/", agent="ann")
         worker = waiting(start("serve", path), path)
@@ -114,7 +116,7 @@ def test_what_a_killed_waiter_left_is_cleared_by_the_next(path: Path, start: Sta
         assert not left & registered(path)
 
 
-def test_datagrams_that_anybody_may_send_wake_nobody_for_nothing_and_drown_nobody(path: Path, start: Start) -> None:
+def test_forged_datagrams_neither_wake_nor_block_a_waiter(path: Path, start: Start) -> None:
     with StateStore(path) as store:
         store.claim("src/", agent="ann")
         worker = waiting(start("serve", path), path)
@@ -139,7 +141,7 @@ def test_datagrams_that_anybody_may_send_wake_nobody_for_nothing_and_drown_nobod
             flooding.join()
 
 
-def test_garbage_alone_does_not_keep_a_waiter_from_looking(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forged_datagrams_do_not_keep_a_waiter_from_checking(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood of what is no bell, and a writer that does not ring."""
     monkeypatch.setattr(notifications.MachineNotifier, "notify", lambda notifier: None)
     with StateStore(path) as store, StateStore(path) as other:
@@ -166,7 +168,7 @@ def test_garbage_alone_does_not_keep_a_waiter_from_looking(path: Path, monkeypat
 
 
 @pytest.mark.parametrize("sandbox", ["no sockets", "no loopback"])
-def test_without_loopback_a_wait_still_wakes(path: Path, start: Start, sandbox: str) -> None:
+def test_waits_are_woken_without_a_loopback_interface(path: Path, start: Start, sandbox: str) -> None:
     before: tuple[str, ...] = ()
     if sandbox == "no loopback":
         if not shutil.which("unshare") or os.system("unshare -n true 2>/dev/null"):
@@ -183,7 +185,7 @@ def test_without_loopback_a_wait_still_wakes(path: Path, start: Start, sandbox: 
     require_sound(path)
 
 
-def test_a_waiter_wakes_although_the_file_was_being_recovered(path: Path, start: Start) -> None:
+def test_waiter_is_woken_while_the_file_was_being_recovered(path: Path, start: Start) -> None:
     """Killed writers leave a log that the next one recovers; whoever waits meanwhile goes on hearing."""
     with StateStore(path) as store:
         store.claim("free/", agent="ann")

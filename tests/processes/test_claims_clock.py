@@ -17,13 +17,13 @@ import pytest
 from holdlog import StateStore
 from holdlog.adapters.operating_system import platform as host
 from holdlog.domain.claims.lease import GRACE, SECOND
-from tests.processes.claimants import Server, change, leases, require_one_holder_at_a_time, waiting
 from tests.processes.conftest import Serve
-from tests.processes.soundness import require_sound
-from tests.processes.workers import until
+from tests.support.processes.claimants import Server, change, leases, require_one_holder_at_a_time, waiting
+from tests.support.processes.soundness import require_sound
+from tests.support.processes.workers import until
 
 SHIM = pytest.mark.skipif(sys.platform != "linux" or shutil.which("gcc") is None, reason="clocks.c needs Linux and gcc")
-SOURCE = Path(__file__).with_name("clocks.c")
+SOURCE = Path(__file__).parents[1] / "support" / "processes" / "clocks.c"
 HOUR = 3600
 AT = {"namespace": "n", "key": "k"}
 
@@ -75,9 +75,7 @@ def wall_clock_of(server: Server) -> float:
 
 
 @SHIM
-def test_a_wall_clock_that_jumps_by_an_hour_ends_nothing_and_revives_nothing(
-    path: Path, serve: Serve, clocks: Clocks
-) -> None:
+def test_wall_clock_that_jumps_by_an_hour_ends_and_revives_no_claim(path: Path, serve: Serve, clocks: Clocks) -> None:
     holder, other, waiter = (serve("--grace-seconds", 5, env=clocks.env) for _ in range(3))
     live = holder("claim", resource="live.md", agent="ann")
     told = holder("claim", resource="told.md", agent="ann", lease_seconds=600)
@@ -110,7 +108,7 @@ def test_a_wall_clock_that_jumps_by_an_hour_ends_nothing_and_revives_nothing(
 
 
 @SHIM
-def test_a_machine_that_sleeps_ends_nothing(path: Path, serve: Serve, clocks: Clocks) -> None:
+def test_suspended_machine_ends_no_claim_of_a_server(path: Path, serve: Serve, clocks: Clocks) -> None:
     settings = ("--lease-seconds", 2, "--grace-seconds", 1)
     holder, other = serve(*settings, env=clocks.env).open(), serve(*settings, env=clocks.env).open()
     version = holder("claim", resource="a.md", agent="ann")["version"]
@@ -130,7 +128,7 @@ def test_a_machine_that_sleeps_ends_nothing(path: Path, serve: Serve, clocks: Cl
     require_one_holder_at_a_time(path)
 
 
-def test_after_a_reboot_every_claim_has_the_grace_to_come_back(path: Path, serve: Serve) -> None:
+def test_every_claim_has_the_grace_period_after_a_reboot(path: Path, serve: Serve) -> None:
     before = serve()
     versions = {name: before("claim", resource=name, agent="ann")["version"] for name in ("a.md", "b.md", "c.md")}
     waiter = serve()
@@ -159,7 +157,7 @@ def test_after_a_reboot_every_claim_has_the_grace_to_come_back(path: Path, serve
     require_sound(path)
 
 
-def test_after_a_reboot_what_nobody_comes_back_for_ends_after_the_grace(path: Path) -> None:
+def test_unclaimed_leases_end_after_the_grace_period_of_a_reboot(path: Path) -> None:
     with StateStore(path) as store:
         store.claim("a.md", agent="ann", lease_seconds=3600)
     started_anew(path)
@@ -170,7 +168,7 @@ def test_after_a_reboot_what_nobody_comes_back_for_ends_after_the_grace(path: Pa
     require_sound(path)
 
 
-def test_a_reboot_is_noticed_by_one_of_many_openers_and_undoes_nobodys_claim(path: Path) -> None:
+def test_reboot_is_noticed_by_one_of_many_openers_and_undoes_no_claim(path: Path) -> None:
     with StateStore(path) as store:
         store.claim("a.md", agent="ann")
     started_anew(path)

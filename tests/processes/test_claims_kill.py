@@ -10,13 +10,13 @@ import pytest
 
 from holdlog import FencedError, StateStore
 from holdlog.adapters.api.request import Settings
-from tests.processes.claimants import granted, require_one_holder_at_a_time, waiting
 from tests.processes.conftest import EVERY_STORE_IN_TIME, Serve, Start
-from tests.processes.soundness import Place, require_sound
-from tests.processes.strace import STRACE, Strace
 from tests.processes.test_kill import KILLED
-from tests.processes.workers import until
-from tests.slow import slow
+from tests.support.processes.claimants import granted, require_one_holder_at_a_time, waiting
+from tests.support.processes.soundness import Place, require_sound
+from tests.support.processes.strace import STRACE, Strace
+from tests.support.processes.workers import until
+from tests.support.slow import slow
 
 NOTICED, MARGIN, BUSY_MACHINE = 1.0, 1.0, 2.0
 """Seconds. While somebody waits, servers that ended are looked for once a second; the promise adds a second, and a test
@@ -30,7 +30,7 @@ AT = {"namespace": "n", "key": "k"}
 
 
 @EVERY_STORE_IN_TIME
-def test_a_holder_stopped_beyond_its_lease_is_fenced_when_it_goes_on(place: Place, serve: Serve) -> None:
+def test_holder_stopped_beyond_its_lease_is_fenced_when_it_continues(place: Place, serve: Serve) -> None:
     slow = serve("--lease-seconds", 1)
     mine = slow("claim", resource="a.md", agent="slow")
     guard = [{"resource": "a.md", "version": mine["version"]}]
@@ -53,7 +53,7 @@ def test_a_holder_stopped_beyond_its_lease_is_fenced_when_it_goes_on(place: Plac
 
 
 @EVERY_STORE_IN_TIME
-def test_a_timer_does_not_revive_what_ended_while_it_stood(place: Place, serve: Serve) -> None:
+def test_renewal_timer_does_not_revive_a_claim_that_expired_while_stopped(place: Place, serve: Serve) -> None:
     slow = serve("--lease-seconds", 1)
     version = slow("claim", resource="a.md", agent="slow")["version"]
     with StateStore(place, settings=SETTINGS) as store:
@@ -82,7 +82,7 @@ def test_a_timer_does_not_revive_what_ended_while_it_stood(place: Place, serve: 
         *slow((2, 60, "waits in another server"), (60, 1, "waits in the library"), (2, 60, "comes later")),
     ],
 )
-def test_what_a_killed_holder_held_is_free_within_its_lease_or_the_grace_and_a_second(
+def test_claim_of_a_killed_holder_is_free_within_lease_or_grace_and_a_second(
     place: Place, serve: Serve, how: str, lease: int, grace: int
 ) -> None:
     settings = ("--lease-seconds", lease, "--grace-seconds", grace)
@@ -108,7 +108,7 @@ def test_what_a_killed_holder_held_is_free_within_its_lease_or_the_grace_and_a_s
 
 
 @EVERY_STORE_IN_TIME
-def test_a_grant_to_a_waiter_that_was_killed_goes_on_within_the_grace_and_a_second(place: Place, serve: Serve) -> None:
+def test_grant_to_a_killed_waiter_moves_on_within_the_grace_and_a_second(place: Place, serve: Serve) -> None:
     dead, other = serve(*SHORT), serve(*SHORT)
     with StateStore(place, settings=SETTINGS) as store:
         store.claim("a.md", agent="first", lease_seconds=60)
@@ -129,9 +129,7 @@ def test_a_grant_to_a_waiter_that_was_killed_goes_on_within_the_grace_and_a_seco
 
 @STRACE
 @pytest.mark.parametrize("call", ["pwrite64", *slow("fdatasync", "flock", "fcntl")])
-def test_killed_at_every_system_call_of_a_wait_a_hold_and_a_release_it_blocks_nobody(
-    path: Path, claimant: Start, call: str
-) -> None:
+def test_process_killed_at_any_system_call_of_a_claim_blocks_nobody(path: Path, claimant: Start, call: str) -> None:
     faults = Strace(claimant, path, call, "signal=KILL")
     seen: set[tuple[str, ...]] = set()
 

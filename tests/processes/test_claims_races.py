@@ -11,7 +11,8 @@ import pytest
 
 from holdlog import AsyncStateStore, StateStore
 from holdlog.domain.claims.claim import ClaimExpired, ClaimQueued, ClaimReleased, ClaimUnqueued
-from tests.processes.claimants import (
+from tests.processes.conftest import EVERY_STORE, EVERY_STORE_IN_TIME, Serve, Start
+from tests.support.processes.claimants import (
     change,
     ended,
     granted,
@@ -21,10 +22,9 @@ from tests.processes.claimants import (
     told_of,
     waiting,
 )
-from tests.processes.conftest import EVERY_STORE, EVERY_STORE_IN_TIME, Serve, Start
-from tests.processes.soundness import Place, require_sound
-from tests.processes.workers import Worker, until
-from tests.slow import slow
+from tests.support.processes.soundness import Place, require_sound
+from tests.support.processes.workers import Worker, until
+from tests.support.slow import slow
 
 PROCESSES = 4
 MANY = [
@@ -51,7 +51,7 @@ MANY = [
         ),
     ],
 )
-def test_one_of_many_claimants_gets_it_every_time(
+def test_one_of_many_claimants_gets_the_claim_every_time(
     place: Place, claimant: Start, claimants: int, rounds: int, how: str, resource: str
 ) -> None:
     workers = [claimant("race", place, f"p{it}", claimants // PROCESSES, how) for it in range(PROCESSES)]
@@ -73,7 +73,7 @@ def test_one_of_many_claimants_gets_it_every_time(
 
 
 @EVERY_STORE_IN_TIME
-def test_a_hundred_waiters_are_served_in_the_order_of_their_tickets(place: Place, claimant: Start) -> None:
+def test_hundred_waiters_are_granted_in_the_order_of_their_tickets(place: Place, claimant: Start) -> None:
     with StateStore(place) as holder:
         first: Any = holder.claim("a.md", agent="first")
         workers = [claimant("stand_in_line", place, "a.md", f"p{it}", 25, 45) for it in range(PROCESSES)]
@@ -88,7 +88,7 @@ def test_a_hundred_waiters_are_served_in_the_order_of_their_tickets(place: Place
 
 
 @EVERY_STORE_IN_TIME
-def test_waiters_that_time_out_and_come_back_have_their_old_places(place: Place, claimant: Start) -> None:
+def test_waiters_that_time_out_and_return_keep_their_queue_positions(place: Place, claimant: Start) -> None:
     with StateStore(place) as holder:
         first: Any = holder.claim("a.md", agent="first")
         workers = [claimant("stand_in_line", place, "a.md", f"p{it}", 5, 0.3, 0, 0.3, 45) for it in range(PROCESSES)]
@@ -106,7 +106,7 @@ def test_waiters_that_time_out_and_come_back_have_their_old_places(place: Place,
 
 
 @EVERY_STORE_IN_TIME
-def test_waits_that_end_as_the_grant_is_made_lose_none_and_double_none(place: Place, claimant: Start) -> None:
+def test_waits_that_time_out_during_a_grant_lose_and_duplicate_none(place: Place, claimant: Start) -> None:
     times = 40 if isinstance(place, str) else 60
     workers = [claimant("hurry", place, "a.md", f"p{it}", 5, times) for it in range(PROCESSES)]
     for worker in workers:
@@ -132,7 +132,7 @@ def test_waits_that_end_as_the_grant_is_made_lose_none_and_double_none(place: Pl
 
 
 @EVERY_STORE
-async def test_a_grant_whose_waiter_was_cancelled_goes_on_to_the_next(place: Place) -> None:
+async def test_grant_of_a_cancelled_waiter_goes_to_the_next(place: Place) -> None:
     with StateStore(place) as holder:
         holder.claim("a.md", agent="first")
         async with AsyncStateStore(place) as cancelled:
@@ -159,7 +159,7 @@ async def test_a_grant_whose_waiter_was_cancelled_goes_on_to_the_next(place: Pla
 
 
 @EVERY_STORE
-async def test_a_cancelled_waiter_keeps_its_place_or_is_granted_and_nothing_else(place: Place) -> None:
+async def test_cancelled_waiter_keeps_its_place_or_is_granted_and_nothing_else(place: Place) -> None:
     """The cancellation comes before, while and after the grant is made in another thread."""
     outcomes = set()
     with StateStore(place) as holder:
@@ -193,7 +193,7 @@ async def test_a_cancelled_waiter_keeps_its_place_or_is_granted_and_nothing_else
 
 
 @EVERY_STORE
-def test_a_release_hands_over_to_the_waiter_of_another_process(place: Place, claimant: Start) -> None:
+def test_release_grants_to_the_waiter_of_another_process(place: Place, claimant: Start) -> None:
     times = 30 if isinstance(place, str) else 100
     workers = {agent: claimant("hand_over", place, "a.md", agent, times) for agent in ("ann", "ben")}
     turns = [said | {"agent": agent} for agent, worker in workers.items() for said in worker.rest()]
@@ -210,7 +210,7 @@ def test_a_release_hands_over_to_the_waiter_of_another_process(place: Place, cla
 
 
 @EVERY_STORE_IN_TIME
-def test_a_release_hands_over_to_the_agent_of_another_server(place: Place, serve: Serve) -> None:
+def test_release_grants_to_the_agent_of_another_server(place: Place, serve: Serve) -> None:
     holder, waiter = serve(), serve()
     name = {holder: "ann", waiter: "ben"}
     assert holder("claim", resource="a.md", agent="ann")["status"] == "claimed"

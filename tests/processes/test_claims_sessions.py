@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.processes.claimants import leases, steady
 from tests.processes.conftest import EVERY_STORE, EVERY_STORE_IN_TIME, Serve
-from tests.processes.soundness import Place, require_sound
-from tests.processes.workers import until
-from tests.slow import slow
+from tests.support.processes.claimants import leases, steady
+from tests.support.processes.soundness import Place, require_sound
+from tests.support.processes.workers import until
+from tests.support.slow import slow
 
 AT = {"namespace": "n", "key": "k"}
 
@@ -20,7 +20,7 @@ def seconds_left(place: Place, resource: str = "a.md") -> float:
 
 
 @EVERY_STORE_IN_TIME
-def test_a_name_that_another_live_server_uses_is_busy_and_free_again_after_its_end(place: Place, serve: Serve) -> None:
+def test_agent_name_of_another_live_server_is_busy_until_that_server_ends(place: Place, serve: Serve) -> None:
     first, second = serve(), serve()
     mine = first("claim", resource="a.md", agent="ann")
     busy = second("claim", resource="a.md", agent="ann")
@@ -47,7 +47,7 @@ def test_a_name_that_another_live_server_uses_is_busy_and_free_again_after_its_e
 
 
 @EVERY_STORE_IN_TIME
-def test_a_name_whose_server_was_killed_resumes_only_the_claim_that_it_names(place: Place, serve: Serve) -> None:
+def test_agent_name_of_a_killed_server_resumes_only_the_claim_it_names(place: Place, serve: Serve) -> None:
     first, second = serve(), serve()
     mine = first("claim", resource="a.md", agent="ann")
     first("claim", resource="b.md", agent="ann")
@@ -63,7 +63,7 @@ def test_a_name_whose_server_was_killed_resumes_only_the_claim_that_it_names(pla
 
 
 @EVERY_STORE_IN_TIME
-def test_who_only_asks_is_told_what_a_dead_holder_has_left_and_cuts_nothing(place: Place, serve: Serve) -> None:
+def test_reader_sees_what_a_dead_holder_left_and_shortens_nothing(place: Place, serve: Serve) -> None:
     first, second = serve(), serve("--grace-seconds", 9)
     first("claim", resource="a.md", agent="ann")
     first("claim", resource="chosen.md", agent="ann", lease_seconds=200)
@@ -82,7 +82,7 @@ def test_who_only_asks_is_told_what_a_dead_holder_has_left_and_cuts_nothing(plac
 
 @EVERY_STORE_IN_TIME
 @pytest.mark.parametrize("call", ["set", "release"])
-def test_whatever_a_returning_agent_calls_first_finds_its_claim(place: Place, serve: Serve, call: str) -> None:
+def test_any_first_call_of_a_returning_agent_finds_its_claim(place: Place, serve: Serve, call: str) -> None:
     """Also after a kill -9 that nobody noticed yet."""
     first, second = serve(), serve()
     version = first("claim", resource="a.md", agent="ann")["version"]
@@ -97,7 +97,7 @@ def test_whatever_a_returning_agent_calls_first_finds_its_claim(place: Place, se
 
 
 @EVERY_STORE_IN_TIME
-def test_a_client_that_starts_a_server_for_every_call_keeps_its_claims(place: Place, serve: Serve) -> None:
+def test_client_that_starts_a_server_for_every_call_keeps_its_claims(place: Place, serve: Serve) -> None:
     def call(tool: str, **arguments: Any) -> dict[str, Any]:
         server = serve()
         answer = server(tool, **arguments)
@@ -117,7 +117,7 @@ def test_a_client_that_starts_a_server_for_every_call_keeps_its_claims(place: Pl
 
 
 @EVERY_STORE_IN_TIME
-def test_a_clean_end_cuts_the_leases_of_a_server_that_lived_longer_than_the_grace(place: Place, serve: Serve) -> None:
+def test_clean_shutdown_cuts_leases_of_a_server_older_than_the_grace_period(place: Place, serve: Serve) -> None:
     old, young, chosen = serve("--grace-seconds", 0.5), serve("--grace-seconds", 60), serve("--grace-seconds", 0.5)
     old("claim", resource="old.md", agent="ann")
     young("claim", resource="young.md", agent="ben")
@@ -135,7 +135,7 @@ def test_a_clean_end_cuts_the_leases_of_a_server_that_lived_longer_than_the_grac
 
 @EVERY_STORE_IN_TIME
 @pytest.mark.parametrize("end", ["clean", "kill -9"])
-def test_a_server_restarted_in_a_session_adopts_its_claims(place: Place, serve: Serve, end: str) -> None:
+def test_server_restarted_in_a_session_adopts_its_claims(place: Place, serve: Serve, end: str) -> None:
     first = serve("--lease-seconds", 9, "--grace-seconds", 9, session="conversation-1")
     other = serve("--lease-seconds", 9, "--grace-seconds", 9).open()
     version = first("claim", resource="a.md", agent="ann")["version"]
@@ -159,7 +159,7 @@ def test_a_server_restarted_in_a_session_adopts_its_claims(place: Place, serve: 
 
 
 @EVERY_STORE
-def test_sessions_of_one_server_are_told_apart(place: Place, serve: Serve) -> None:
+def test_sessions_of_one_server_are_distinct(place: Place, serve: Serve) -> None:
     server = serve()
     one, two = {"holdlog/session": "one"}, {"holdlog/session": "two"}
     version = server("claim", one, resource="a.md", agent="ann")["version"]
@@ -193,7 +193,7 @@ def test_sub_agents_work_below_their_parent_and_block_each_other(place: Place, s
 
 @EVERY_STORE_IN_TIME
 @pytest.mark.parametrize("tool", ["get", "wait", *slow("status", "claim", "list")])
-def test_a_loss_is_told_once_with_the_next_answer_of_any_kind(place: Place, serve: Serve, tool: str) -> None:
+def test_loss_is_reported_once_with_the_next_answer_of_any_kind(place: Place, serve: Serve, tool: str) -> None:
     server, other = serve("--lease-seconds", 1), serve()
     version = server("claim", resource="a.md", agent="ann")["version"]
     server("claim", resource="b.md", agent="ann", lease_seconds=60)
@@ -215,7 +215,7 @@ def test_a_loss_is_told_once_with_the_next_answer_of_any_kind(place: Place, serv
 
 
 @EVERY_STORE_IN_TIME
-def test_a_session_that_comes_back_in_another_server_is_told_what_it_lost(place: Place, serve: Serve) -> None:
+def test_session_that_returns_in_another_server_learns_what_it_lost(place: Place, serve: Serve) -> None:
     first, other = serve("--lease-seconds", 1, session="conversation-1"), serve("--grace-seconds", 0.1)
     first("claim", resource="a.md", agent="ann")
     other.open()
@@ -228,7 +228,7 @@ def test_a_session_that_comes_back_in_another_server_is_told_what_it_lost(place:
 
 @EVERY_STORE_IN_TIME
 @pytest.mark.parametrize("tool", ["claim", *slow("release", "set")])
-def test_another_session_of_the_name_consumes_no_loss(place: Place, serve: Serve, tool: str) -> None:
+def test_namesake_in_another_session_consumes_no_loss(place: Place, serve: Serve, tool: str) -> None:
     first, other = serve("--lease-seconds", 1, session="conversation-1"), serve("--grace-seconds", 0.1)
     version = first("claim", resource="a.md", agent="ann")["version"]
     other.open()
@@ -250,9 +250,7 @@ def test_another_session_of_the_name_consumes_no_loss(place: Place, serve: Serve
 
 @EVERY_STORE_IN_TIME
 @pytest.mark.slow
-def test_nor_does_it_where_the_lease_ended_before_anybody_noticed_the_end_of_the_server(
-    place: Place, serve: Serve
-) -> None:
+def test_namesake_consumes_no_loss_of_a_lease_that_expired_unnoticed(place: Place, serve: Serve) -> None:
     first, other = serve("--lease-seconds", 1, session="conversation-1"), serve().open()
     first("claim", resource="a.md", agent="ann")
     first.stop()

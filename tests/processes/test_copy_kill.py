@@ -15,10 +15,10 @@ from holdlog import StateStore, StoreError, UnavailableError
 from holdlog.adapters.python.copying import copy
 from holdlog.adapters.stores.postgres.opening import lock_of
 from holdlog.domain.envelope import Recorded
-from tests.commands import require_chained, require_views_equal_the_log, rows, until, whole_log
-from tests.places import Place, Somewhere, engine, places, schema_of, stands
 from tests.processes import test_postgres
 from tests.processes.conftest import Start
+from tests.support.commands import require_chained, require_views_equal_the_log, rows, until, whole_log
+from tests.support.places import Place, Somewhere, engine, places, schema_of, stands
 
 PAIRS = [("file", "schema"), ("schema", "file")]
 
@@ -87,7 +87,7 @@ def fill(place: Place, events: int = 50) -> None:
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids="-to-".join)
-def test_every_acknowledged_write_is_in_the_copy_and_every_later_one_was_refused(
+def test_move_copies_every_acknowledged_write_and_refuses_every_later_one(
     somewhere: Somewhere, start: Start, pair: tuple[str, str]
 ) -> None:
     source, target = (somewhere(kind) for kind in pair)
@@ -119,7 +119,7 @@ def value_of(recorded: Recorded[Any]) -> Any:
 
 @pytest.mark.parametrize("where", STAGES)
 @pytest.mark.parametrize("pair", PAIRS, ids="-to-".join)
-def test_a_killed_copy_leaves_no_store_and_can_be_run_again(
+def test_killed_copy_leaves_no_store_and_can_be_run_again(
     somewhere: Somewhere, pair: tuple[str, str], where: str
 ) -> None:
     source, target = (somewhere(kind) for kind in pair)
@@ -152,7 +152,7 @@ def wait_for_the_database(target: Place, done: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "schema"])
-def test_while_one_copy_runs_nobody_else_makes_a_store_there(somewhere: Somewhere, kind: str) -> None:
+def test_running_copy_keeps_others_from_creating_its_target(somewhere: Somewhere, kind: str) -> None:
     source, target = somewhere("file"), somewhere(kind)
     fill(source)
     with copying("steady", source, target), pytest.raises(UnavailableError, match="somebody else"):
@@ -162,7 +162,7 @@ def test_while_one_copy_runs_nobody_else_makes_a_store_there(somewhere: Somewher
 
 
 @pytest.mark.parametrize("direction", ["to", "from"])
-def test_a_database_that_is_killed_meanwhile_leaves_no_half_copy(server: Any, tmp_path: Path, direction: str) -> None:
+def test_database_killed_during_a_copy_leaves_no_half_copy(server: Any, tmp_path: Path, direction: str) -> None:
     with places(tmp_path, server.get_uri()) as somewhere:
         source, target = (somewhere("file"), somewhere("schema"))
         if direction == "from":

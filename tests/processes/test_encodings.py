@@ -93,13 +93,13 @@ def store(template: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(template, folder / "state.db"))
 
 
-def test_every_command_of_the_parser_is_in_the_table() -> None:
+def test_every_command_of_the_parser_has_an_encoding_test() -> None:
     assert set(COMMANDS) == set(build_parser()[1])
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
 @pytest.mark.parametrize("line", CASES, ids=[" ".join(line.words) for line in CASES])
-def test_a_command_writes_in_an_encoding_that_lacks_characters(
+def test_command_writes_in_an_encoding_that_lacks_characters(
     store: Path, line: Line, encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(store.parent)  # which is no worktree, whose name resources would have
@@ -120,7 +120,7 @@ def test_a_command_writes_in_an_encoding_that_lacks_characters(
 
 
 @pytest.mark.parametrize("words", [lines[-1].words for lines in COMMANDS.values()], ids=list(COMMANDS))
-def test_a_command_ends_well_in_the_locale_c_with_a_folder_of_another_name(store: Path, words: tuple[str, ...]) -> None:
+def test_command_succeeds_in_the_c_locale_with_a_non_ascii_folder(store: Path, words: tuple[str, ...]) -> None:
     done = run(store, list(words), LOCALE_C)
     assert b"Error" not in done.stderr, done.stderr.decode("ascii", "replace")
 

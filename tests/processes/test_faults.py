@@ -7,8 +7,8 @@ import pytest
 
 from holdlog import StateStore
 from tests.processes.conftest import Start
-from tests.processes.soundness import require_acknowledged, require_sound, versions
-from tests.processes.strace import STRACE, Strace
+from tests.support.processes.soundness import require_acknowledged, require_sound, versions
+from tests.support.processes.strace import STRACE, Strace
 
 CAUSES = ("disk", "I/O error", "No space left", "Input/output error", "cannot be locked")
 
@@ -35,7 +35,7 @@ def require_honest(path: Path, said: list[dict[str, Any]]) -> list[dict[str, Any
 @STRACE
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
 @pytest.mark.parametrize("call", ["pwrite64", "fdatasync", "ftruncate", "flock"])
-def test_one_failing_system_call_is_one_honest_refusal(path: Path, start: Start, call: str, error: str) -> None:
+def test_one_failing_system_call_is_one_accurate_refusal(path: Path, start: Start, call: str, error: str) -> None:
     faults = Strace(start, path, call, f"error={error}")
     struck = quiet = 0
     for number in faults.numbers():
@@ -62,7 +62,7 @@ READS = 60
 
 
 @STRACE
-def test_one_failing_read_of_the_file_is_never_called_damage(path: Path, start: Start) -> None:
+def test_one_failing_read_of_the_file_is_never_reported_as_damage(path: Path, start: Start) -> None:
     with StateStore(path) as store:
         for number in range(50):
             store.set("n", f"key {number}", "x" * 500, updated_by="test")
@@ -84,7 +84,7 @@ def test_one_failing_read_of_the_file_is_never_called_damage(path: Path, start: 
 
 
 @pytest.mark.parametrize("free", [0, 100, 3000, 9000, 30000])
-def test_a_file_that_may_not_grow_is_told_and_writes_go_on_when_it_may(path: Path, start: Start, free: int) -> None:
+def test_file_that_may_not_grow_is_reported_and_writes_resume_when_it_may(path: Path, start: Start, free: int) -> None:
     said = start("limited", path, free).rest()
     refused = require_honest(path, [call for call in said if "read" not in call])
     assert len(refused) == 1

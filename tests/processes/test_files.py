@@ -19,10 +19,10 @@ from holdlog import HoldlogError, StateStore, StoreError, UnavailableError
 from holdlog.adapters.stores.sqlite import schema
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.adapters.stores.sqlite.recorder import uri_of
-from tests.clock import Clock
-from tests.commands import whole_log, write
 from tests.processes.conftest import Start
-from tests.processes.soundness import require_acknowledged, require_sound
+from tests.support.clock import Clock
+from tests.support.commands import whole_log, write
+from tests.support.processes.soundness import require_acknowledged, require_sound
 
 PAGE = 4096
 
@@ -75,7 +75,7 @@ FOREIGN: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
-def test_a_file_that_is_not_ours_is_refused_in_one_line_and_stays_as_it_is(path: Path, kind: str) -> None:
+def test_file_of_another_program_is_refused_in_one_line_and_not_changed(path: Path, kind: str) -> None:
     make, expected = FOREIGN[kind]
     make(path)
     before = {file.name: hashlib.sha256(file.read_bytes()).digest() for file in path.parent.iterdir()}
@@ -96,20 +96,20 @@ def test_an_empty_file_becomes_a_store(path: Path) -> None:
     require_sound(path)
 
 
-def test_a_folder_is_refused(path: Path) -> None:
+def test_folder_in_place_of_a_store_is_refused(path: Path) -> None:
     path.mkdir()
     with pytest.raises(StoreError, match="use --db"):
         StateStore(path)
     assert [file.name for file in path.parent.iterdir()] == ["state.db"]
 
 
-def test_a_folder_that_is_missing_with_its_parent_is_refused(tmp_path: Path) -> None:
+def test_store_below_a_missing_parent_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="does not exist"):
         StateStore(tmp_path / "no" / "such" / "state.db")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path, start: Start) -> None:
+def test_read_only_folder_is_refused(tmp_path: Path, start: Start) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can become somebody else")
     folder = tmp_path / "locked"
@@ -155,7 +155,7 @@ def each_call(store: StateStore) -> None:
 
 
 @pytest.mark.parametrize("fill", [b"\0", b"\xff", b'{"a'])
-def test_a_store_with_damaged_pages_answers_or_refuses_and_never_breaks(path: Path, fill: bytes) -> None:
+def test_store_with_damaged_pages_answers_or_refuses_and_never_crashes(path: Path, fill: bytes) -> None:
     damaged(path)
     whole = path.read_bytes()
     pages = len(whole) // PAGE
@@ -165,7 +165,7 @@ def test_a_store_with_damaged_pages_answers_or_refuses_and_never_breaks(path: Pa
         _open_and_try(path)
 
 
-def test_damage_that_is_found_twice_is_named_with_what_to_keep(path: Path) -> None:
+def test_damage_found_twice_is_reported_with_what_to_keep(path: Path) -> None:
     damaged(path)
     with StateStore(path) as store:
         whole = path.read_bytes()
@@ -189,7 +189,7 @@ def refused(call: Callable[[], Any]) -> str:
     return str(error.value)
 
 
-def test_a_store_that_was_cut_off_answers_or_refuses_and_never_breaks(path: Path) -> None:
+def test_truncated_store_answers_or_refuses_and_never_crashes(path: Path) -> None:
     damaged(path)
     whole = path.read_bytes()
     for length in (0, 1, 50, 99, 100, 101, 512, PAGE - 1, PAGE, PAGE + 1, len(whole) // 2, len(whole) - PAGE):
@@ -216,7 +216,7 @@ def _answered_or_refused(call: Callable[[], Any]) -> Any:
     return None
 
 
-def test_modes_are_for_the_owner_alone_and_a_holdlog_folder_is_ignored_by_git(tmp_path: Path) -> None:
+def test_file_modes_are_private_and_git_ignores_the_holdlog_folder(tmp_path: Path) -> None:
     old = os.umask(0o022)
     try:
         path = tmp_path / ".holdlog" / "state.db"
@@ -232,7 +232,7 @@ def test_modes_are_for_the_owner_alone_and_a_holdlog_folder_is_ignored_by_git(tm
         os.umask(old)
 
 
-def test_two_names_of_one_store_share_gate_and_bells(path: Path, tmp_path: Path, start: Start) -> None:
+def test_two_paths_of_one_store_share_write_lock_and_notifications(path: Path, tmp_path: Path, start: Start) -> None:
     link = tmp_path / "link.db"
     link.symlink_to(path)
     with StateStore(path) as store:
@@ -249,7 +249,7 @@ def test_two_names_of_one_store_share_gate_and_bells(path: Path, tmp_path: Path,
     assert not list(tmp_path.glob("link.db?*"))
 
 
-def test_builds_of_two_minors_share_one_file(path: Path, start: Start) -> None:
+def test_builds_of_two_minor_versions_share_one_file(path: Path, start: Start) -> None:
     with StateStore(path) as store:
         store.set("n", "older", 1, updated_by="test")
         newer = start("newer_minor", path)
@@ -268,7 +268,7 @@ def test_builds_of_two_minors_share_one_file(path: Path, start: Start) -> None:
     require_acknowledged(path, [said for said in newer.said if "version" in said])
 
 
-def test_a_clock_that_is_set_back_never_takes_the_log_back(path: Path) -> None:
+def test_clock_that_is_set_back_never_sets_the_log_back(path: Path) -> None:
     clock = Clock()
     store, other = open_sqlite(path, clock), open_sqlite(path, clock)
     for step in (0.0, 5.0, -3600.0, 1.0, -1.0):
@@ -282,7 +282,7 @@ def test_a_clock_that_is_set_back_never_takes_the_log_back(path: Path) -> None:
     require_sound(path)
 
 
-def test_a_locked_file_is_not_called_damaged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locked_file_is_not_reported_as_damaged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     StateStore(path).close()
     monkeypatch.setattr("holdlog.adapters.stores.sqlite.opening.PATIENCE", 0.2)
     with closing(sqlite3.connect(uri_of(path), uri=True, isolation_level=None)) as connection:
@@ -292,7 +292,7 @@ def test_a_locked_file_is_not_called_damaged(path: Path, monkeypatch: pytest.Mon
             StateStore(path)
 
 
-def test_a_reader_waits_out_whoever_has_the_file_for_a_moment(path: Path) -> None:
+def test_reader_waits_for_a_process_that_briefly_locks_the_file(path: Path) -> None:
     """As the last one that closes does, or the first one after a crash."""
     with StateStore(path) as store:
         foreign = sqlite3.connect(uri_of(path), uri=True, isolation_level=None, check_same_thread=False)
@@ -304,7 +304,7 @@ def test_a_reader_waits_out_whoever_has_the_file_for_a_moment(path: Path) -> Non
         closing_it.join()
 
 
-def test_a_store_moved_into_place_from_a_backup_opens(path: Path, tmp_path: Path) -> None:
+def test_store_restored_from_a_backup_opens(path: Path, tmp_path: Path) -> None:
     with StateStore(path) as store:
         store.set("n", "k", 1, updated_by="test")
     copy = tmp_path / "copy.db"
@@ -314,7 +314,7 @@ def test_a_store_moved_into_place_from_a_backup_opens(path: Path, tmp_path: Path
     require_sound(copy)
 
 
-def test_a_file_with_two_names_is_refused_by_both(path: Path, tmp_path: Path) -> None:
+def test_file_with_two_hard_links_is_refused_through_both(path: Path, tmp_path: Path) -> None:
     # Each name would have a write-ahead log and a gate of its own, and writes through one would be lost to the other.
     StateStore(path).close()
     other = tmp_path / "other.db"

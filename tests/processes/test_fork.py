@@ -12,8 +12,8 @@ import pytest
 
 from holdlog import AsyncStateStore, StateStore, StoreError
 from tests.processes.conftest import Start
-from tests.processes.soundness import require_sound
-from tests.processes.workers import PATIENCE
+from tests.support.processes.soundness import require_sound
+from tests.support.processes.workers import PATIENCE
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
@@ -55,7 +55,7 @@ def refuses_everything(store: StateStore) -> None:
     store.close()
 
 
-def test_every_call_of_a_child_is_refused_and_the_parent_goes_on(path: Path) -> None:
+def test_every_call_of_a_forked_child_is_refused_and_the_parent_continues(path: Path) -> None:
     with StateStore(path) as store:
         put(store)
         store.wait("src/", 1)  # the ear is up
@@ -66,7 +66,7 @@ def test_every_call_of_a_child_is_refused_and_the_parent_goes_on(path: Path) -> 
     require_sound(path)
 
 
-def test_a_store_that_was_closed_before_the_fork_keeps_no_other_from_being_refused(path: Path, tmp_path: Path) -> None:
+def test_store_closed_before_the_fork_does_not_hide_an_open_one(path: Path, tmp_path: Path) -> None:
     closed = [StateStore(tmp_path / f"{number}.db") for number in range(3)]
     for store in closed:
         store.wait("src/", 1)
@@ -75,7 +75,7 @@ def test_a_store_that_was_closed_before_the_fork_keeps_no_other_from_being_refus
         in_child(lambda: refuses_everything(store))
 
 
-def test_a_child_may_not_open_what_its_parent_had_open(path: Path) -> None:
+def test_forked_child_may_not_open_what_its_parent_had_open(path: Path) -> None:
     with StateStore(path) as store:
         put(store)
 
@@ -87,7 +87,7 @@ def test_a_child_may_not_open_what_its_parent_had_open(path: Path) -> None:
         assert put(store) == 2
 
 
-def test_a_child_may_open_what_its_parent_had_closed(path: Path) -> None:
+def test_forked_child_may_open_what_its_parent_had_closed(path: Path) -> None:
     with StateStore(path) as store:
         put(store)
 
@@ -99,7 +99,7 @@ def test_a_child_may_open_what_its_parent_had_closed(path: Path) -> None:
     require_sound(path)
 
 
-def test_a_child_that_ends_takes_no_log_away_that_others_need(path: Path, start: Start) -> None:
+def test_forked_child_that_exits_removes_no_write_ahead_log_in_use(path: Path, start: Start) -> None:
     # SQLite in the child takes itself for the last user of the file, and would delete the write-ahead log.
     parent = start("fork_and_close", path)
     parent.hear()  # the child runs, the parent closed the store
@@ -114,7 +114,7 @@ def test_a_child_that_ends_takes_no_log_away_that_others_need(path: Path, start:
     require_sound(path)
 
 
-def test_a_fork_in_the_middle_of_a_batch_leaves_the_gate_with_the_parent(path: Path, start: Start) -> None:
+def test_fork_during_a_batch_leaves_the_write_lock_with_the_parent(path: Path, start: Start) -> None:
     with StateStore(path) as store:
         put(store)
         begun, forked = threading.Event(), threading.Event()
@@ -145,7 +145,7 @@ def test_a_fork_in_the_middle_of_a_batch_leaves_the_gate_with_the_parent(path: P
 
 
 @pytest.mark.parametrize("how", ["sys.exit", "multiprocessing"])
-def test_a_child_that_ends_as_an_interpreter_ends_disturbs_nobody(path: Path, start: Start, how: str) -> None:
+def test_forked_child_that_exits_normally_disturbs_nobody(path: Path, start: Start, how: str) -> None:
     worker = start("fork_and_write", path, how)
     said = worker.rest()
     assert worker.process.returncode == 0, worker.complaints
@@ -155,7 +155,7 @@ def test_a_child_that_ends_as_an_interpreter_ends_disturbs_nobody(path: Path, st
     require_sound(path)
 
 
-async def test_coroutines_of_a_child_are_refused_as_well(path: Path) -> None:
+async def test_coroutines_of_a_forked_child_are_refused(path: Path) -> None:
     async with AsyncStateStore(path) as store:
         await store.set("n", "k", 1, updated_by="test")
         context = multiprocessing.get_context("fork")
@@ -180,7 +180,7 @@ def _refused_in_a_loop_of_its_own(store: AsyncStateStore) -> None:
     sys.stdout.flush()
 
 
-def test_a_dead_parents_registration_is_cleared_although_its_child_lives(path: Path, start: Start) -> None:
+def test_registration_of_a_dead_parent_is_removed_while_its_child_lives(path: Path, start: Start) -> None:
     parent = start("wait_and_fork", path)
     child = parent.hear()["child"]
     try:

@@ -10,15 +10,15 @@ import pytest
 
 from holdlog import StateStore
 from holdlog.adapters.api.request import Settings
-from tests.agent import connected, process
-from tests.http import http_server
-from tests.processes.claimants import leases, waiting
 from tests.processes.conftest import EVERY_STORE_IN_TIME, Serve
-from tests.processes.holders import NAME, World
-from tests.processes.soundness import Place, require_sound
 from tests.processes.test_holders import CALLERS
-from tests.processes.workers import until
-from tests.slow import slow
+from tests.support.agent import connected, process
+from tests.support.http import http_server
+from tests.support.processes.claimants import leases, waiting
+from tests.support.processes.holders import NAME, World
+from tests.support.processes.soundness import Place, require_sound
+from tests.support.processes.workers import until
+from tests.support.slow import slow
 
 pytestmark = [
     pytest.mark.xdist_group("holder stories"),
@@ -72,7 +72,7 @@ async def live_by_calls(call: Call, peer: StateStore) -> None:
 
 
 @EVERY_STORE_IN_TIME
-async def test_a_framework_with_a_server_for_each_call_keeps_claims_and_place(place: Place) -> None:
+async def test_framework_with_a_server_for_each_call_keeps_claims_and_queue_place(place: Place) -> None:
     async def call(tool: str, **arguments: Any) -> Any:
         async with connected(process("--db", str(place), "--tools", "claims,state")) as agent:
             return await agent(tool, **arguments)
@@ -83,7 +83,7 @@ async def test_a_framework_with_a_server_for_each_call_keeps_claims_and_place(pl
 
 
 @EVERY_STORE_IN_TIME
-async def test_a_framework_with_an_http_session_for_each_call_keeps_claims_and_place(place: Place) -> None:
+async def test_framework_with_an_http_session_for_each_call_keeps_claims_and_place(place: Place) -> None:
     with http_server(place, "--tools", "claims,state") as server, StateStore(place) as peer:
 
         async def call(tool: str, **arguments: Any) -> Any:
@@ -117,7 +117,7 @@ def test_two_http_clients_with_one_name_and_one_token_are_two_holders(world: Wor
 
 
 @pytest.mark.parametrize("kind", ["http25", "http26"])
-def test_two_http_clients_without_a_session_are_told_apart_by_receipts(world: World, kind: str) -> None:
+def test_two_http_clients_without_a_session_are_identified_by_receipts(world: World, kind: str) -> None:
     resource = f"custom://receipts-{kind}"
     first, second = world.client(kind, "", "ci"), world.client(kind, "", "ci")
     claimed = first("claim", resource=resource)
@@ -135,7 +135,7 @@ def test_two_http_clients_without_a_session_are_told_apart_by_receipts(world: Wo
 
 
 @EVERY_STORE_IN_TIME
-def test_a_killed_sessions_claim_ends_whatever_its_namesake_claims_elsewhere(place: Place, serve: Serve) -> None:
+def test_claim_of_a_killed_session_ends_whatever_its_namesake_claims(place: Place, serve: Serve) -> None:
     settings = ("--grace-seconds", 1, "--lease-seconds", 60)
     dead, namesake = serve(*settings), serve(*settings)
     version = dead("claim", resource="custom://a", agent=NAME)["version"]
@@ -158,7 +158,7 @@ def test_a_killed_sessions_claim_ends_whatever_its_namesake_claims_elsewhere(pla
 
 
 @EVERY_STORE_IN_TIME
-def test_a_session_that_returns_learns_once_what_its_namesake_resumed(place: Place, serve: Serve) -> None:
+def test_session_that_returns_learns_once_what_its_namesake_resumed(place: Place, serve: Serve) -> None:
     first, namesake = serve(session="one"), serve(session="two")
     first("claim", resource="custom://a", agent=NAME)
     kept = first("claim", resource="custom://b", agent=NAME)["version"]
@@ -176,7 +176,7 @@ def test_a_session_that_returns_learns_once_what_its_namesake_resumed(place: Pla
 
 
 @pytest.mark.parametrize("kind", [*slow("stdio"), "stdio meta", "http25 mcp", "http26 header", "library"])
-def test_a_request_id_of_another_session_returns_nothing_of_its_claim(world: World, kind: str) -> None:
+def test_request_id_of_another_session_returns_nothing_of_its_claim(world: World, kind: str) -> None:
     resource, other = f"custom://again-{kind.replace(' ', '-')}", f"custom://others-{kind.replace(' ', '-')}"
     first, second = world.client(kind, "first"), world.client(kind, "second")
     first.request_id = second.request_id = "r1"
@@ -199,7 +199,7 @@ def test_a_request_id_of_another_session_returns_nothing_of_its_claim(world: Wor
 
 
 @pytest.mark.parametrize("kind", ["http25", "http26"])
-def test_a_request_id_without_a_session_identifies_nobody(world: World, kind: str) -> None:
+def test_request_id_without_a_session_identifies_no_request(world: World, kind: str) -> None:
     first, second = world.client(kind, ""), world.client(kind, "")
     first.request_id = second.request_id = "r1"
     claimed = first("claim", resource=f"custom://nobody-{kind}")
@@ -215,7 +215,7 @@ QUICK = ("stdio meta", "http25", "http25 mcp", "http26 header", "library option"
 
 
 @pytest.mark.parametrize("kind", [*QUICK, *slow(*(it for it in CALLERS if it not in QUICK))])
-def test_a_waiter_gets_what_is_released_and_a_call_of_wait_grants_nothing(world: World, kind: str) -> None:
+def test_waiter_gets_a_released_claim_and_calling_wait_grants_nothing(world: World, kind: str) -> None:
     resource = f"custom://waits-{kind.replace(' ', '-')}"
     holder, client = world.client("http25 mcp", ""), world.client(kind, "waiter")
     holder("claim", resource=resource)
@@ -238,7 +238,7 @@ def test_a_waiter_gets_what_is_released_and_a_call_of_wait_grants_nothing(world:
 
 
 @EVERY_STORE_IN_TIME
-def test_a_claim_of_a_killed_session_that_would_close_a_ring_is_a_deadlock(place: Place, own_world: World) -> None:
+def test_resuming_a_killed_sessions_claim_in_a_cycle_is_a_deadlock(place: Place, own_world: World) -> None:
     former = own_world.client("library option", "s2", own=True)
     with StateStore(place, session="s1", settings=Settings(lease=300)) as store, ThreadPoolExecutor(2) as aside:
         assert former("claim", resource="custom://a/b", agent="x/1")["status"] == "claimed"

@@ -1,4 +1,4 @@
-"""Who holds a claim, by every way to call and for every kind of session, against a second rule (tests/holder_rule.py).
+"""Who holds a claim, by every way to call and every kind of session, against tests/support/holder_rule.py.
 
 One store and its servers are shared by all cases; each case has a resource of its own.
 """
@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from tests import holder_rule
-from tests.holder_rule import Caller, Holder
-from tests.processes.holders import NAME, TOKENS, Client, World
-from tests.slow import slow
+from tests.support import holder_rule
+from tests.support.holder_rule import Caller, Holder
+from tests.support.processes.holders import NAME, TOKENS, Client, World
+from tests.support.slow import slow
 
 pytestmark = [
     pytest.mark.xdist_group("holders"),
@@ -128,12 +128,12 @@ MORE: Final = (
 
 
 @pytest.mark.parametrize(("kind", "end", "token"), [*LIVE, *WITH_TOKEN[:2], *ENDED, *slow(*WITH_TOKEN[2:], *MORE)])
-def test_a_claim_is_only_for_its_holder(world: World, kind: str, end: str | None, token: str | None) -> None:
+def test_claim_belongs_to_its_holder_alone(world: World, kind: str, end: str | None, token: str | None) -> None:
     prove(world, kind, end, token, every=False)
 
 
 @pytest.mark.parametrize(("kind", "end", "token"), slow(*LIVE, *WITH_TOKEN, *ENDED, *MORE))
-def test_a_claim_is_only_for_its_holder_whoever_calls(
+def test_claim_belongs_to_its_holder_alone_for_every_caller(
     world: World, kind: str, end: str | None, token: str | None
 ) -> None:
     prove(world, kind, end, token, every=True)
@@ -146,7 +146,7 @@ def test_a_claim_is_only_for_its_holder_whoever_calls(
         *slow(*LIVE, *WITH_TOKEN, *(it for it in (*ENDED, *MORE) if it != ("library option", "kill", None))),
     ],
 )
-def test_in_postgres_a_claim_is_only_for_its_holder(
+def test_claim_in_postgres_belongs_to_its_holder_alone(
     postgres_world: World, kind: str, end: str | None, token: str | None
 ) -> None:
     prove(postgres_world, kind, end, token, every=False)

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from fastmcp.client.transports import StdioTransport
 
-from tests.agent import Agent, connected
-from tests.hosts import Host, hosts, missing
-from tests.postgres import PostgresOverTcp, postgres_over_tcp
 from tests.processes.test_servers import begun
-from tests.servers import NatsServer
-from tests.slow import slow
+from tests.support.agent import Agent, connected
+from tests.support.hosts import Host, hosts, missing
+from tests.support.postgres import PostgresOverTcp, postgres_over_tcp
+from tests.support.servers import NatsServer
+from tests.support.slow import slow
 
 pytestmark = pytest.mark.xdist_group("postgres over tcp")
 
@@ -105,7 +105,7 @@ async def in_line(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("how", ["claim", *slow("wait")])
-async def test_who_waits_on_one_host_is_woken_by_a_release_on_the_other(
+async def test_waiter_on_one_host_is_woken_by_a_release_on_the_other(
     network: list[Host], server: PostgresOverTcp, how: str
 ) -> None:
     async with agents(network, f"bell_{how}", server.port) as team:
@@ -125,9 +125,7 @@ async def called(agent: Agent, tool: str, /, **arguments: Any) -> dict[str, Any]
 
 
 @pytest.mark.slow
-async def test_a_host_that_is_cut_off_is_told_so_and_holds_up_nobody(
-    network: list[Host], server: PostgresOverTcp
-) -> None:
+async def test_disconnected_host_gets_errors_and_blocks_nobody(network: list[Host], server: PostgresOverTcp) -> None:
     async with agents(network, "cut", server.port) as (here, there):
         write = {**AT, "updated_by": "ben", "force": True}
         assert (await there("set", **write, value=0))["status"] == "ok"
@@ -143,9 +141,7 @@ async def test_a_host_that_is_cut_off_is_told_so_and_holds_up_nobody(
 
 
 @pytest.mark.slow
-async def test_a_host_that_is_cut_off_is_taken_for_gone_and_comes_back(
-    network: list[Host], server: PostgresOverTcp
-) -> None:
+async def test_disconnected_host_counts_as_gone_and_may_return(network: list[Host], server: PostgresOverTcp) -> None:
     async with agents(network, "gone", server.port) as (here, there):
         assert (await there("claim", resource="b.md", agent="ben"))["status"] == "claimed"
         with cut(network[1]):
@@ -205,7 +201,7 @@ async def pooler(server: PostgresOverTcp) -> AsyncIterator[int]:
 
 
 @pytest.mark.slow
-async def test_the_bell_of_nats_wakes_where_that_of_the_database_is_silent(
+async def test_nats_notifications_wake_waiters_where_those_of_the_database_fail(
     network: list[Host], server: PostgresOverTcp, tmp_path: Path
 ) -> None:
     nats = NatsServer(tmp_path / "nats", host="0.0.0.0")

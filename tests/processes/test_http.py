@@ -21,11 +21,11 @@ from holdlog.adapters.auth.tokens import fresh
 from holdlog.adapters.compose import open_holdlog
 from holdlog.domain.claims.lease import BY_CALLS
 from holdlog.domain.token import IssueToken
-from tests.endpoint import INITIALIZE, LEGACY, MODERN, Connection, request
-from tests.http import HttpServer, http_server
 from tests.processes.conftest import EVERY_STORE, EVERY_STORE_IN_TIME
-from tests.processes.soundness import Place
-from tests.slow import slow
+from tests.support.endpoint import INITIALIZE, LEGACY, MODERN, Connection, request
+from tests.support.http import HttpServer, http_server
+from tests.support.processes.soundness import Place
+from tests.support.slow import slow
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
@@ -96,7 +96,7 @@ def refused(path: Path, *options: str, env: dict[str, str] | None = None) -> str
     return line
 
 
-def test_beyond_loopback_it_starts_with_tokens_or_when_told_that_it_is_insecure(path: Path) -> None:
+def test_server_beyond_loopback_needs_tokens_or_the_insecure_option(path: Path) -> None:
     line = refused(path, "--host", "0.0.0.0")
     assert "--insecure" in line
     assert "--auth-token-file" in line
@@ -106,7 +106,7 @@ def test_beyond_loopback_it_starts_with_tokens_or_when_told_that_it_is_insecure(
             assert httpx2.get(f"http://127.0.0.1:{server.port}/nothing", trust_env=False).status_code == expected
 
 
-def test_who_asked_for_tokens_and_has_none_gets_no_server(path: Path, tmp_path: Path) -> None:
+def test_server_that_requires_tokens_does_not_start_without_any(path: Path, tmp_path: Path) -> None:
     assert "holdlog token create" in refused(path, "--auth")
     assert "HOLDLOG_AUTH_TOKEN" in refused(path, env={"HOLDLOG_AUTH_TOKEN": ""})
     empty = tmp_path / "token"
@@ -115,7 +115,7 @@ def test_who_asked_for_tokens_and_has_none_gets_no_server(path: Path, tmp_path: 
     assert "cannot be read" in refused(path, "--auth-token-file", str(tmp_path / "nothing"))
 
 
-def test_half_of_what_jwt_needs_is_told_in_a_line(path: Path) -> None:
+def test_incomplete_jwt_options_are_reported_in_one_line(path: Path) -> None:
     line = refused(path, "--jwt-issuer", "https://issuer.example")
     assert "--jwt-audience and --jwt-jwks-url" in line
 
@@ -135,15 +135,15 @@ def test_half_of_what_jwt_needs_is_told_in_a_line(path: Path) -> None:
         (("--port", "70000"), "--port"),
     ],
 )
-def test_a_setting_that_cannot_be_right_is_told_in_a_line(path: Path, options: tuple[str, ...], told: str) -> None:
+def test_invalid_server_setting_is_reported_in_one_line(path: Path, options: tuple[str, ...], told: str) -> None:
     assert told in refused(path, *options)
 
 
-def test_a_port_that_is_taken_is_told_in_a_line(running: HttpServer, path: Path) -> None:
+def test_occupied_port_is_reported_in_one_line(running: HttpServer, path: Path) -> None:
     assert "--port" in refused(path, "--port", str(running.port))
 
 
-def test_the_ready_line_tells_the_url_the_store_without_its_password_and_whether_tokens_are_required(
+def test_ready_line_shows_url_store_without_password_and_token_requirement(
     postgres: str,
 ) -> None:
     url = postgres.replace("postgresql://postgres:@", "postgresql://postgres:not-needed@")
@@ -155,7 +155,7 @@ def test_the_ready_line_tells_the_url_the_store_without_its_password_and_whether
         assert Agent(server.url, TOKEN)("status")["status"] == "ok"
 
 
-def test_options_stand_in_the_environment_too(path: Path) -> None:
+def test_server_options_may_come_from_the_environment(path: Path) -> None:
     env = {"HOLDLOG_PATH": "/agents", "HOLDLOG_ALLOWED_HOST": "a.example, b.example", "HOLDLOG_MAX_REQUESTS": "2"}
     with http_server(path, env=env) as server:
         statuses = [
@@ -185,7 +185,7 @@ def test_fifty_megabytes_are_refused_without_being_read_or_kept(running: HttpSer
     assert _memory(running) - before < 8_000_000
 
 
-def test_clients_that_vanish_leave_nothing_open(running: HttpServer) -> None:
+def test_clients_that_disconnect_leave_nothing_open(running: HttpServer) -> None:
     def files() -> int:
         return len(os.listdir(f"/proc/{running.process.pid}/fd"))
 
@@ -204,7 +204,7 @@ def test_clients_that_vanish_leave_nothing_open(running: HttpServer) -> None:
 
 
 @pytest.mark.slow
-def test_a_slow_client_is_told_within_seconds_and_others_are_served_meanwhile(running: HttpServer) -> None:
+def test_slow_client_gets_a_timeout_within_seconds_while_others_are_served(running: HttpServer) -> None:
     slow = [socket.create_connection(("127.0.0.1", running.port), PATIENCE) for _ in range(200)]
     for connection in slow:
         connection.sendall(b"GET /")
@@ -232,7 +232,7 @@ def _memory(server: HttpServer) -> int:
 
 
 @EVERY_STORE_IN_TIME
-def test_a_claim_outlives_the_server_that_granted_it_and_is_renewed_and_released_through_another(place: Place) -> None:
+def test_claim_outlives_its_server_and_is_renewed_through_another(place: Place) -> None:
     with http_server(place, "--grace-seconds", "1") as first, http_server(place, "--grace-seconds", "1") as second:
         ann, bob = Agent(first.url, session="of-ann"), Agent(second.url, session="of-bob")
         claimed = ann("claim", resource="custom://x", agent="ann")
@@ -256,7 +256,7 @@ def test_a_claim_outlives_the_server_that_granted_it_and_is_renewed_and_released
 
 
 @EVERY_STORE
-def test_a_server_over_http_never_keeps_a_lease_itself(place: Place) -> None:
+def test_server_over_http_never_keeps_a_lease_alive_itself(place: Place) -> None:
     with http_server(place) as server:
         Agent(server.url, session="of-ann")("claim", resource="custom://x", agent="ann")
         Agent(server.url)("claim", resource="custom://y", agent="bob")
@@ -270,7 +270,7 @@ def test_a_server_over_http_never_keeps_a_lease_itself(place: Place) -> None:
 
 
 @EVERY_STORE_IN_TIME
-def test_a_waiter_at_one_replica_gets_what_is_released_at_another(place: Place) -> None:
+def test_waiter_at_one_replica_gets_what_is_released_at_another(place: Place) -> None:
     with http_server(place) as first, http_server(place) as second, ThreadPoolExecutor() as pool:
         ann, bob = Agent(first.url), Agent(second.url)
         ann("claim", resource="custom://x", agent="ann")
@@ -283,7 +283,7 @@ def test_a_waiter_at_one_replica_gets_what_is_released_at_another(place: Place) 
 # --- the end
 
 
-def test_who_waits_is_answered_when_the_server_ends_and_it_ends_with_0(path: Path) -> None:
+def test_waiters_are_answered_when_the_server_ends_with_exit_code_0(path: Path) -> None:
     with http_server(path) as server, ThreadPoolExecutor(20) as pool:
         ann, bob = Agent(server.url), Agent(server.url)
         ann("claim", resource="custom://x", agent="ann")
@@ -299,7 +299,7 @@ def test_who_waits_is_answered_when_the_server_ends_and_it_ends_with_0(path: Pat
         assert [line for line in server.said if line != server.ready] == []
 
 
-def test_it_ends_in_time_whatever_clients_do(path: Path) -> None:
+def test_server_ends_in_time_whatever_clients_do(path: Path) -> None:
     with http_server(path) as server:
         idle = socket.create_connection(("127.0.0.1", server.port), PATIENCE)
         half = socket.create_connection(("127.0.0.1", server.port), PATIENCE)
@@ -318,7 +318,7 @@ def test_it_ends_in_time_whatever_clients_do(path: Path) -> None:
         assert server.stop(signal.SIGINT) == 0
 
 
-async def test_streams_of_both_eras_end_in_order_when_it_ends(path: Path) -> None:
+async def test_streams_of_both_eras_end_cleanly_at_shutdown(path: Path) -> None:
     with http_server(path) as server:
         given = await raw(server, *request(LEGACY, "initialize", INITIALIZE))
         _, headers = await given.head()
@@ -343,7 +343,7 @@ async def raw(server: HttpServer, body: bytes, headers: dict[str, str], method: 
     return connection
 
 
-def test_a_second_signal_ends_it_at_once(path: Path) -> None:
+def test_second_signal_ends_the_server_at_once(path: Path) -> None:
     with http_server(path) as server:
         half = socket.create_connection(("127.0.0.1", server.port), PATIENCE)
         half.sendall(b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\nx")
@@ -353,7 +353,7 @@ def test_a_second_signal_ends_it_at_once(path: Path) -> None:
         half.close()
 
 
-def test_it_says_that_it_is_not_ready_before_it_stops_to_listen(path: Path) -> None:
+def test_server_reports_not_ready_before_it_stops_listening(path: Path) -> None:
     with http_server(path, "--drain-seconds", "2") as server:
         client = httpx2.Client(base_url=server.url, trust_env=False)
         assert client.get("/readyz").status_code == 200
@@ -364,7 +364,7 @@ def test_it_says_that_it_is_not_ready_before_it_stops_to_listen(path: Path) -> N
         assert server.ended() == 0
 
 
-def test_one_that_was_killed_leaves_nothing_that_the_next_one_minds(path: Path) -> None:
+def test_killed_server_leaves_nothing_that_disturbs_the_next(path: Path) -> None:
     with http_server(path) as server:
         Agent(server.url)("claim", resource="custom://x", agent="ann")
         port = server.port
@@ -385,7 +385,7 @@ def _accepts(port: int) -> bool:
 
 
 @EVERY_STORE_IN_TIME
-def test_a_token_of_a_space_sees_that_space_only_through_every_replica(place: Place) -> None:
+def test_token_of_a_space_sees_that_space_only_through_every_replica(place: Place) -> None:
     main, one, other = (_token(place, name, space) for name, space in (("m", None), ("a", "one"), ("b", "other")))
     with http_server(place) as first, http_server(place) as second:
         assert "tokens are required" in first.ready
@@ -400,7 +400,7 @@ def test_a_token_of_a_space_sees_that_space_only_through_every_replica(place: Pl
         assert sorted(it.name for it in folder.glob("*.db")) == ["one.db", "other.db"]
 
 
-def test_a_space_that_cannot_be_opened_is_told_to_its_own_callers_only(path: Path) -> None:
+def test_space_that_cannot_be_opened_fails_for_its_own_callers_only(path: Path) -> None:
     main, one, other = (_token(path, name, space) for name, space in (("m", None), ("a", "one"), ("b", "other")))
     folder = path.with_name("state.db.spaces")
     folder.mkdir(0o700)

@@ -14,10 +14,10 @@ from urllib.parse import quote
 import pytest
 import requests
 
-from tests.http import serving
+from tests.support.http import serving
 
-SCRIPTED = Path(__file__).parents[1] / "scripted"
-DOCUMENT = (Path(__file__).parents[1] / "fixtures" / "echovalue.txt").read_text()
+SCRIPTED = Path(__file__).parents[1] / "support" / "scripted"
+DOCUMENT = (Path(__file__).parents[1] / "support" / "fixtures" / "echovalue.txt").read_text()
 """Word by word, with the indentation that was lost on its way restored."""
 AT = {"group": "import", "key": "status"}
 
@@ -47,11 +47,11 @@ def run(url: str, token: str, *calls: tuple[str, dict[str, Any]]) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_the_program_of_the_document_prints_what_it_says(url: str) -> None:
+def test_program_of_the_document_prints_what_the_document_states(url: str) -> None:
     assert run(url, new_token(url), ("save_state", AT | {"value": "done"})) == ["save_stateOK"]
 
 
-def test_any_agent_with_the_same_token_can_read_and_write(url: str) -> None:
+def test_agents_with_the_same_token_share_values(url: str) -> None:
     token = new_token(url)
     assert run(url, token, ("read_state", AT)) == ["read_stateKey Not Found"]
     assert run(url, token, ("save_state", AT | {"value": "läuft …", "ttl": 60})) == ["save_stateOK"]
@@ -64,12 +64,12 @@ def test_any_agent_with_the_same_token_can_read_and_write(url: str) -> None:
     assert record["updated_by"].startswith("token:open-")
 
 
-def test_another_token_has_a_space_of_its_own(url: str) -> None:
+def test_second_token_has_a_separate_space(url: str) -> None:
     run(url, new_token(url), ("save_state", AT | {"value": "mine"}))
     assert run(url, new_token(url), ("read_state", AT)) == ["read_stateKey Not Found"]
 
 
-def test_a_value_lives_for_a_day_as_the_program_says_unless_told(url: str) -> None:
+def test_value_lives_for_a_day_by_default_in_the_documents_program(url: str) -> None:
     token = new_token(url)
     for ttl, least, most in (({}, 86_300, 86_400), ({"ttl": 60}, 0, 60)):
         run(url, token, ("save_state", AT | {"value": "done"} | ttl))
@@ -80,7 +80,7 @@ def test_a_value_lives_for_a_day_as_the_program_says_unless_told(url: str) -> No
 
 
 @pytest.mark.parametrize("name", ["a/b", "%2F", "%", "ü €", "a?b#c&d=e;f", "+ +", "日本", "\\", '"', "a" * 512])
-def test_a_name_goes_through_a_real_server_as_it_is(url: str, name: str) -> None:
+def test_name_reaches_a_real_server_unchanged(url: str, name: str) -> None:
     headers = {"x-token": new_token(url)}
     place = f"{url}/kv/{quote(name, safe='')}/{quote(name, safe='')}"
     assert requests.put(place, data=name.encode(), headers=headers, timeout=10).status_code == 201
@@ -90,7 +90,7 @@ def test_a_name_goes_through_a_real_server_as_it_is(url: str, name: str) -> None
     assert listed["namespaces"] == [{"namespace": name, "count": 1}]
 
 
-def test_answers_without_a_body_leave_the_connection_in_step(url: str) -> None:
+def test_responses_without_a_body_leave_the_connection_in_step(url: str) -> None:
     headers = {"x-token": new_token(url)}
     connection = HTTPConnection(url.removeprefix("http://"), timeout=10)
 

@@ -13,7 +13,7 @@ import pytest
 
 from holdlog import StateStore, UnavailableError
 from holdlog.adapters.operating_system.write_lock import WriteLock, unlock_file
-from tests.processes.soundness import require_sound
+from tests.support.processes.soundness import require_sound
 
 OURS = ("/adapters/", "/domain/", "/projections/")
 
@@ -70,7 +70,7 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
     return answers[0]
 
 
-def test_a_write_that_is_interrupted_anywhere_locks_nobody_out(path: Path) -> None:
+def test_write_interrupted_anywhere_leaves_no_lock_behind(path: Path) -> None:
     with StateStore(path) as store, StateStore(path) as other:
         put(store)
         number = 1
@@ -87,7 +87,7 @@ def test_a_write_that_is_interrupted_anywhere_locks_nobody_out(path: Path) -> No
     require_sound(path)
 
 
-def test_a_write_to_a_database_that_is_interrupted_anywhere_locks_nobody_out(postgres: str) -> None:
+def test_write_to_a_database_interrupted_anywhere_leaves_no_lock_behind(postgres: str) -> None:
     with StateStore(postgres) as store, StateStore(postgres) as other:
         put(store)
         number = 1
@@ -98,7 +98,7 @@ def test_a_write_to_a_database_that_is_interrupted_anywhere_locks_nobody_out(pos
         assert number > 20
 
 
-def test_a_leader_that_is_interrupted_strands_none_of_those_who_wait(path: Path) -> None:
+def test_interrupted_batch_leader_leaves_every_waiting_caller_answered(path: Path) -> None:
     with StateStore(path) as store:
         put(store)
         number = 1
@@ -134,7 +134,7 @@ def test_a_leader_that_is_interrupted_strands_none_of_those_who_wait(path: Path)
     require_sound(path)
 
 
-def test_one_to_whom_the_lead_was_handed_strands_none_of_its_batch_when_interrupted(path: Path) -> None:
+def test_interrupted_new_leader_leaves_every_caller_of_its_batch_answered(path: Path) -> None:
     with StateStore(path) as store:
         put(store)
         waiting = store._engine.writer
@@ -179,7 +179,7 @@ def test_one_to_whom_the_lead_was_handed_strands_none_of_its_batch_when_interrup
 
 
 @pytest.mark.parametrize("call", ["get", "list", "wait"])
-def test_a_read_that_is_interrupted_anywhere_keeps_no_reader_open(path: Path, call: str) -> None:
+def test_read_interrupted_anywhere_keeps_no_reader_open(path: Path, call: str) -> None:
     with StateStore(path) as store:
         put(store)
         calls: dict[str, Callable[[], Any]] = {

@@ -10,16 +10,16 @@ import pytest
 
 from holdlog import StateStore
 from tests.processes.conftest import Start
-from tests.processes.soundness import require_acknowledged, require_sound, versions
-from tests.processes.strace import STRACE, Strace
-from tests.slow import slow
+from tests.support.processes.soundness import require_acknowledged, require_sound, versions
+from tests.support.processes.strace import STRACE, Strace
+from tests.support.slow import slow
 
 WRITERS = 4
 KILLS = 20
 KILLED = int(signal.SIGKILL)
 
 
-def test_twenty_times_one_of_four_writers_is_killed_and_nothing_acknowledged_is_lost(path: Path, start: Start) -> None:
+def test_four_writers_killed_twenty_times_lose_no_acknowledged_write(path: Path, start: Start) -> None:
     seed = random.randrange(2**32)
     dice = random.Random(seed)
     workers = [start("load", path, number) for number in range(WRITERS)]
@@ -49,7 +49,7 @@ def test_twenty_times_one_of_four_writers_is_killed_and_nothing_acknowledged_is_
 
 @STRACE
 @pytest.mark.parametrize("call", ["pwrite64", "fdatasync", "ftruncate", "unlink", "flock", *slow("fcntl")])
-def test_killed_at_every_system_call_of_a_write_it_is_whole_or_not_there(path: Path, start: Start, call: str) -> None:
+def test_write_killed_at_every_system_call_is_complete_or_absent(path: Path, start: Start, call: str) -> None:
     faults = Strace(start, path, call, "signal=KILL")
     for number in faults.numbers():
         before = set(versions(path)) if path.exists() else set()
@@ -68,7 +68,7 @@ def test_killed_at_every_system_call_of_a_write_it_is_whole_or_not_there(path: P
 
 @STRACE
 @pytest.mark.slow
-def test_killed_while_it_creates_the_store_the_next_one_creates_it(path: Path, start: Start) -> None:
+def test_process_killed_while_it_creates_a_store_leaves_creation_to_the_next(path: Path, start: Start) -> None:
     for call in ("pwrite64", "fdatasync", "unlink"):
         faults = Strace(start, path, call, "signal=KILL")
         for number in faults.numbers():

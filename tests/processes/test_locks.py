@@ -13,10 +13,10 @@ import pytest
 from holdlog import AsyncStateStore, HoldlogError, StateStore, StoreError, UnavailableError
 from holdlog.adapters.operating_system.write_lock import WriteLock
 from tests.processes.conftest import Start
-from tests.processes.soundness import require_sound
-from tests.processes.strace import STRACE
-from tests.processes.workers import PROMISED, until
-from tests.slow import slow
+from tests.support.processes.soundness import require_sound
+from tests.support.processes.strace import STRACE
+from tests.support.processes.workers import PROMISED, until
+from tests.support.slow import slow
 
 
 def refused(write: Callable[[], Any]) -> UnavailableError:
@@ -34,9 +34,7 @@ def put(store: StateStore, key: str = "k") -> int:
 
 
 @pytest.mark.parametrize("holder", ["hold_lock", *slow("inside", "hold_gate")])
-def test_behind_a_lock_that_does_not_end_writes_are_refused_and_reads_go_on(
-    path: Path, start: Start, holder: str
-) -> None:
+def test_writes_behind_an_endless_lock_are_refused_while_reads_continue(path: Path, start: Start, holder: str) -> None:
     with StateStore(path) as store:
         put(store)
         store.claim("src/", agent="ann")
@@ -67,9 +65,7 @@ def test_behind_a_lock_that_does_not_end_writes_are_refused_and_reads_go_on(
 
 @pytest.mark.parametrize("how", ["thread", "async"])
 @pytest.mark.parametrize("holder", ["hold_gate", "hold_lock"])
-def test_a_writer_that_was_stopped_itself_waits_on_and_blames_nobody(
-    path: Path, start: Start, holder: str, how: str
-) -> None:
+def test_stopped_writer_resumes_its_wait_and_blames_nobody(path: Path, start: Start, holder: str, how: str) -> None:
     worker = start("write_hastily", path, PATIENCE, how)
     worker.hear()
     healthy = start(holder, path)
@@ -89,7 +85,7 @@ def test_a_writer_that_was_stopped_itself_waits_on_and_blames_nobody(
 
 
 @pytest.mark.parametrize("how", ["thread", "async"])
-def test_a_writer_that_ran_all_the_time_still_names_who_holds_the_lock(path: Path, start: Start, how: str) -> None:
+def test_writer_that_ran_all_the_time_names_the_holder_of_the_lock(path: Path, start: Start, how: str) -> None:
     worker = start("write_hastily", path, 0.2, how)
     worker.hear()
     holder = start("hold_gate", path)
@@ -100,7 +96,7 @@ def test_a_writer_that_ran_all_the_time_still_names_who_holds_the_lock(path: Pat
     assert f"process {holder.pid}" in outcome["message"]
 
 
-def test_behind_writers_that_take_turns_no_single_one_is_called_stuck(path: Path, start: Start) -> None:
+def test_alternating_writers_are_never_reported_as_stuck(path: Path, start: Start) -> None:
     worker = start("write_hastily", path, PATIENCE, "thread")
     worker.hear()
     gate = path.with_name(path.name + ".gate")
@@ -117,7 +113,7 @@ def test_behind_writers_that_take_turns_no_single_one_is_called_stuck(path: Path
 
 
 @pytest.mark.slow
-def test_everybody_who_waits_behind_a_lock_is_answered_in_time(path: Path, start: Start) -> None:
+def test_every_writer_behind_a_lock_is_answered_in_time(path: Path, start: Start) -> None:
     with StateStore(path) as store:
         put(store)
         holder = start("hold_lock", path)
@@ -162,7 +158,7 @@ SLOW = "delay_enter=7500000"
 
 
 @STRACE
-def test_behind_a_disk_that_hangs_whoever_is_not_in_the_batch_is_answered_in_time(path: Path, start: Start) -> None:
+def test_writers_outside_the_batch_on_a_hanging_disk_are_answered_in_time(path: Path, start: Start) -> None:
     StateStore(path).close()
     hang = ("strace", "-qq", "-f", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", f"inject=fdatasync:{SLOW}:when=9")
     worker = start("queue_behind_a_slow_disk", path, before=hang)
@@ -177,7 +173,7 @@ def test_behind_a_disk_that_hangs_whoever_is_not_in_the_batch_is_answered_in_tim
     assert first["answer"]["version"] == 1
 
 
-def test_two_processes_with_one_gate_each_go_back_to_one(path: Path, start: Start) -> None:
+def test_two_processes_with_separate_write_locks_return_to_one(path: Path, start: Start) -> None:
     gate = path.with_name(path.name + ".gate")
     with StateStore(path) as store:
         worker = start("serve", path)
@@ -199,11 +195,11 @@ def test_two_processes_with_one_gate_each_go_back_to_one(path: Path, start: Star
         assert worker.hear()["version"] == 3
 
 
-def test_what_a_writer_learnt_through_a_deleted_gate_does_not_hold(path: Path, start: Start) -> None:
+def test_state_learnt_under_a_deleted_write_lock_is_discarded(path: Path, start: Start) -> None:
     """Another one may have written through the new gate: the time of its event must not lie after the next."""
     from holdlog.adapters.stores.sqlite.opening import open_sqlite
-    from tests.clock import Clock
-    from tests.commands import write
+    from tests.support.clock import Clock
+    from tests.support.commands import write
 
     early, late = Clock(1_000), Clock(2_000)
     first = open_sqlite(path, early)
@@ -217,7 +213,7 @@ def test_what_a_writer_learnt_through_a_deleted_gate_does_not_hold(path: Path, s
     require_sound(path)
 
 
-def test_an_interrupt_while_waiting_for_the_gate_leaves_it_free(path: Path, start: Start) -> None:
+def test_interrupt_while_waiting_for_the_write_lock_leaves_it_free(path: Path, start: Start) -> None:
     holder = start("hold_gate", path)
     holder.hear()
     gate = WriteLock(path.with_name(path.name + ".gate"))
@@ -233,7 +229,7 @@ def test_an_interrupt_while_waiting_for_the_gate_leaves_it_free(path: Path, star
     gate.release()
 
 
-def test_a_newer_major_while_running_refuses_writes_and_locks_nobody_out(path: Path, start: Start) -> None:
+def test_newer_major_version_at_runtime_refuses_writes_and_locks_nobody_out(path: Path, start: Start) -> None:
     with StateStore(path) as store:
         put(store)
         start("newer_major", path).rest()
@@ -244,7 +240,7 @@ def test_a_newer_major_while_running_refuses_writes_and_locks_nobody_out(path: P
         assert lock.hear()["held"], "the newer one can write"
 
 
-def test_the_file_deleted_while_running_is_told_at_the_next_write(path: Path) -> None:
+def test_store_file_deleted_at_runtime_is_reported_at_the_next_write(path: Path) -> None:
     with StateStore(path) as store:
         put(store)
         for left in path.parent.glob("state.db*"):
@@ -254,7 +250,7 @@ def test_the_file_deleted_while_running_is_told_at_the_next_write(path: Path) ->
         assert not path.exists()
 
 
-def test_the_file_replaced_while_running_is_told_and_never_read(path: Path, tmp_path: Path) -> None:
+def test_store_file_replaced_at_runtime_is_reported_and_never_read(path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     with StateStore(other) as replacement:
         replacement.set("n", "k", "another world", updated_by="test")
@@ -278,7 +274,7 @@ def test_the_file_replaced_while_running_is_told_and_never_read(path: Path, tmp_
         assert "another world" not in answers
 
 
-def test_the_whole_folder_deleted_while_running_is_told(path: Path, tmp_path: Path) -> None:
+def test_store_folder_deleted_at_runtime_is_reported(path: Path, tmp_path: Path) -> None:
     import shutil
 
     folder = tmp_path / "folder"

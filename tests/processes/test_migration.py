@@ -23,11 +23,11 @@ from holdlog.adapters.stores.sqlite import migrating, schema
 from holdlog.adapters.stores.sqlite.doctor import examine
 from holdlog.adapters.stores.sqlite.opening import open_sqlite
 from holdlog.adapters.stores.sqlite.schema import EVENT_COLUMNS
-from tests.older import SCHEMA_1, SCHEMA_2, lay
 from tests.processes.conftest import Start
-from tests.processes.soundness import require_sound
-from tests.processes.strace import STRACE, Strace
-from tests.slow import slow
+from tests.support.older import SCHEMA_1, SCHEMA_2, lay
+from tests.support.processes.soundness import require_sound
+from tests.support.processes.strace import STRACE, Strace
+from tests.support.slow import slow
 
 FIXTURES = {1: SCHEMA_1, 2: SCHEMA_2}
 VERSIONS = {1: 1000, 2: 2002}
@@ -104,7 +104,7 @@ def require_migrated(path: Path, before: list[Any]) -> None:
 
 
 @OF_SCHEMA_1
-def test_everything_reads_as_before(path: Path) -> None:
+def test_migrated_store_reads_as_before(path: Path) -> None:
     before = log(path)
     old = {
         (it[0], it[1]): it for it in ask(path, "SELECT namespace, key, version, live, value, updated_by FROM current")
@@ -127,7 +127,7 @@ def test_everything_reads_as_before(path: Path) -> None:
 
 
 @OF_SCHEMA_1
-def test_it_goes_on_where_it_was(path: Path) -> None:
+def test_migrated_store_continues_where_it_was(path: Path) -> None:
     with StateStore(path) as store:
         assert store.set("n", "key 1", "again", updated_by="ann", expected_version=0).version == 5
         assert store.set("n", "key 2", 1, updated_by="ann", expected_version=4, ttl_seconds=60).version == 5
@@ -137,21 +137,21 @@ def test_it_goes_on_where_it_was(path: Path) -> None:
     require_sound(path)
 
 
-def test_tables_and_indexes_are_those_of_a_new_store(path: Path, tmp_path: Path) -> None:
+def test_migrated_tables_and_indexes_equal_those_of_a_new_store(path: Path, tmp_path: Path) -> None:
     engine(path)
     engine(tmp_path / "new.db")
     assert made(path) == made(tmp_path / "new.db")
 
 
 @pytest.mark.parametrize("page", [1, 5, 24, 25])
-def test_the_log_is_folded_in_pages(path: Path, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_migration_folds_the_log_in_pages(path: Path, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuilding, "PAGE_EVENTS", page)
     before = log(path)
     engine(path)
     require_migrated(path, before)
 
 
-def test_an_empty_store_is_migrated_too(path: Path) -> None:
+def test_empty_store_is_migrated_too(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         for table in ("stored_events", "current", "claims"):
             connection.execute(f"DELETE FROM {table}")
@@ -164,13 +164,13 @@ def test_an_empty_store_is_migrated_too(path: Path) -> None:
 # --- the backup
 
 
-def test_the_backup_is_the_store_as_it_was(path: Path, old: int) -> None:
+def test_migration_backup_is_the_store_as_it_was(path: Path, old: int) -> None:
     engine(path)
     assert backups(path) == [f"state.db.backup-{old}"]
     require_whole_backup(path.with_name(f"state.db.backup-{old}"), old)
 
 
-def test_a_backup_replaces_nothing(path: Path, old: int) -> None:
+def test_migration_backup_replaces_no_file(path: Path, old: int) -> None:
     for name in (f"state.db.backup-{old}", f"state.db.backup-{old}.2"):
         path.with_name(name).write_text("mine")
     engine(path)
@@ -180,7 +180,7 @@ def test_a_backup_replaces_nothing(path: Path, old: int) -> None:
 
 
 @OF_SCHEMA_1
-def test_a_backup_has_what_stands_in_the_write_ahead_log_only(path: Path, old: int, tmp_path: Path) -> None:
+def test_migration_backup_contains_the_write_ahead_log(path: Path, old: int, tmp_path: Path) -> None:
     """As after a crash of the build before."""
     with closing(sqlite3.connect(path)) as writing:
         writing.execute("UPDATE current SET value = '7' WHERE key = 'key 0'")
@@ -195,13 +195,13 @@ def test_a_backup_has_what_stands_in_the_write_ahead_log_only(path: Path, old: i
     require_sound(crashed)
 
 
-def test_it_is_migrated_once(path: Path, old: int) -> None:
+def test_store_is_migrated_once(path: Path, old: int) -> None:
     for _ in range(3):
         engine(path)
     assert backups(path) == [f"state.db.backup-{old}"]
 
 
-def test_a_backup_that_is_put_back_is_migrated_again_and_kept_once(path: Path, old: int) -> None:
+def test_restored_backup_is_migrated_again_and_kept_once(path: Path, old: int) -> None:
     engine(path)
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
@@ -212,7 +212,7 @@ def test_a_backup_that_is_put_back_is_migrated_again_and_kept_once(path: Path, o
 
 
 @OF_SCHEMA_1
-def test_a_backup_of_an_earlier_state_is_not_taken_for_that_of_this_one(path: Path, old: int) -> None:
+def test_backup_of_an_earlier_state_is_not_mistaken_for_the_current_one(path: Path, old: int) -> None:
     shutil.copy(path, path.with_name(f"state.db.backup-{old}"))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DELETE FROM stored_events WHERE rowid = 24")
@@ -226,7 +226,7 @@ def test_a_backup_of_an_earlier_state_is_not_taken_for_that_of_this_one(path: Pa
 
 
 @OF_SCHEMA_1
-def test_the_command_line_says_one_line_when_it_migrates_and_only_then(path: Path) -> None:
+def test_command_line_prints_one_line_when_it_migrates_and_only_then(path: Path) -> None:
     def get() -> tuple[str, str]:
         command = [sys.executable, "-m", "holdlog", "get", "last", "k", "--db", str(path)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -237,7 +237,7 @@ def test_the_command_line_says_one_line_when_it_migrates_and_only_then(path: Pat
     assert get() == ("2\n", "")
 
 
-def test_the_library_logs_it_and_prints_nothing(
+def test_library_logs_a_migration_and_prints_nothing(
     path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with caplog.at_level(logging.INFO, "holdlog"):
@@ -246,7 +246,7 @@ def test_the_library_logs_it_and_prints_nothing(
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_doctor_says_that_it_will_be_migrated_and_does_not(path: Path) -> None:
+def test_doctor_announces_a_migration_and_does_not_run_it(path: Path) -> None:
     before = path.read_bytes()
     found = {finding.name: finding for finding in examine(path)}
     assert "next migrates it" in found["schema"].text
@@ -258,7 +258,7 @@ def test_the_doctor_says_that_it_will_be_migrated_and_does_not(path: Path) -> No
 # --- others at the same time
 
 
-def test_of_two_who_open_it_at_once_one_migrates(path: Path, old: int, start: Start) -> None:
+def test_one_of_two_concurrent_openers_migrates(path: Path, old: int, start: Start) -> None:
     before = log(path)
     workers = [start("forks", path, "flock", 200) for _ in range(4)]
     for worker in workers:
@@ -277,7 +277,7 @@ def test_of_two_who_open_it_at_once_one_migrates(path: Path, old: int, start: St
     require_whole_backup(path.with_name(f"state.db.backup-{old}"), old)
 
 
-def test_a_reader_of_the_build_before_is_not_in_the_way(path: Path) -> None:
+def test_reader_of_the_previous_build_does_not_block_a_migration(path: Path) -> None:
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         count = reader.execute("SELECT COUNT(*) FROM current").fetchone()
@@ -332,7 +332,7 @@ def stopped(where: str, path: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 @pytest.mark.parametrize("where", ["backup begun", "backup made", "tables made", "folding", "swapped"])
-def test_killed_in_the_middle_it_is_as_it_was_and_the_next_one_migrates_it(path: Path, old: int, where: str) -> None:
+def test_killed_migration_changes_nothing_and_the_next_opener_migrates(path: Path, old: int, where: str) -> None:
     before = log(path)
     for _ in range(2):
         with stopped(where, path) as process:
@@ -347,7 +347,9 @@ def test_killed_in_the_middle_it_is_as_it_was_and_the_next_one_migrates_it(path:
     require_whole_backup(path.with_name(f"state.db.backup-{old}"), old)
 
 
-def test_whoever_comes_meanwhile_waits_and_is_told_who_is_at_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_open_during_a_migration_wait_and_see_who_runs_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from holdlog.adapters.stores.sqlite import opening
 
     monkeypatch.setattr(opening, "PATIENCE", 0.2)
@@ -357,7 +359,7 @@ def test_whoever_comes_meanwhile_waits_and_is_told_who_is_at_it(path: Path, monk
 
 @STRACE
 @pytest.mark.parametrize("call", [*slow("pwrite64"), "fdatasync", "ftruncate", "unlink", "rename"])
-def test_killed_at_every_system_call_nothing_is_lost(path: Path, old: int, start: Start, call: str) -> None:
+def test_migration_killed_at_every_system_call_loses_nothing(path: Path, old: int, start: Start, call: str) -> None:
     before = log(path)
     faults = Strace(start, path, call, "signal=KILL")
     template = {it.name: it.read_bytes() for it in path.parent.iterdir() if it.is_file()}
@@ -385,7 +387,7 @@ def test_killed_at_every_system_call_nothing_is_lost(path: Path, old: int, start
 # --- refused
 
 
-def test_a_file_that_may_not_be_written_stays_as_it_is(path: Path, start: Start) -> None:
+def test_read_only_file_is_not_migrated_and_stays_unchanged(path: Path, start: Start) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can become somebody else")
     for above in (path.parent, *path.parents):
@@ -418,7 +420,7 @@ def limited(path: Path, size: int) -> dict[str, Any]:
     "kept",
     [pytest.param(False, marks=pytest.mark.slow, id="for the backup"), pytest.param(True, id="for the views")],
 )
-def test_where_the_disk_is_full_the_store_stays_as_it_is(path: Path, old: int, kept: bool) -> None:
+def test_migration_on_a_full_disk_changes_nothing(path: Path, old: int, kept: bool) -> None:
     with closing(sqlite3.connect(path)) as connection:  # of this boot: else there is a second thing to write
         connection.execute("UPDATE meta SET value = ? WHERE name = 'boot_id'", (platform.boot_id(),))
         connection.commit()
@@ -444,7 +446,7 @@ def test_where_the_disk_is_full_the_store_stays_as_it_is(path: Path, old: int, k
     require_migrated(path, before)
 
 
-def test_a_log_that_cannot_be_folded_stays_as_it_is(path: Path, old: int) -> None:
+def test_migration_of_an_unreadable_log_changes_nothing(path: Path, old: int) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE stored_events SET topic = 'Unheard' WHERE rowid = 5")
         connection.commit()
@@ -455,7 +457,7 @@ def test_a_log_that_cannot_be_folded_stays_as_it_is(path: Path, old: int) -> Non
     assert (version(path), log(path), backups(path)) == (VERSIONS[old], before, [])
 
 
-def test_an_interrupt_leaves_the_store_as_it_was(path: Path, old: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_migration_changes_nothing(path: Path, old: int, monkeypatch: pytest.MonkeyPatch) -> None:
     before = log(path)
 
     def interrupted(*_: Any) -> None:
@@ -471,7 +473,7 @@ def test_an_interrupt_leaves_the_store_as_it_was(path: Path, old: int, monkeypat
     assert backups(path) == [f"state.db.backup-{old}"]
 
 
-def test_a_store_that_another_program_locks_is_unavailable_and_as_it_was(
+def test_migration_of_a_store_locked_by_another_program_fails_unchanged(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from holdlog.adapters.stores.sqlite import opening

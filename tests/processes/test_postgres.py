@@ -36,11 +36,11 @@ from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.adapters.stores.postgres.target import database_target
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import ConflictError, InvalidError, StoreError, UnavailableError
-from tests.commands import PATIENCE, put, transact, until, whole_log, write
-from tests.older import lay_in_postgres
 from tests.processes.conftest import Start
-from tests.slow import slow
-from tests.threads import start
+from tests.support.commands import PATIENCE, put, transact, until, whole_log, write
+from tests.support.older import lay_in_postgres
+from tests.support.slow import slow
+from tests.support.threads import start
 
 Patch = pytest.MonkeyPatch
 WRITERS = 4
@@ -151,7 +151,7 @@ def require_whole(load: Load) -> None:
     assert len(log) <= len(load.acknowledged) + WRITERS
 
 
-def test_a_killed_database_loses_nothing_that_was_acknowledged(server: PostgresServer) -> None:
+def test_killed_database_loses_no_acknowledged_write(server: PostgresServer) -> None:
     load = Load(server.get_uri())
     for _ in range(2):
         load.wait_for(100)
@@ -162,7 +162,7 @@ def test_a_killed_database_loses_nothing_that_was_acknowledged(server: PostgresS
     require_whole(load)
 
 
-def test_cut_connections_cost_nobody_a_write(server: PostgresServer) -> None:
+def test_cut_connections_fail_no_write(server: PostgresServer) -> None:
     load = Load(server.get_uri())
     for _ in range(20):
         load.wait_for(10)
@@ -174,7 +174,7 @@ def test_cut_connections_cost_nobody_a_write(server: PostgresServer) -> None:
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_commit_whose_answer_is_lost_is_known_for_what_it_was(
+def test_commit_with_a_lost_response_is_resolved_correctly(
     postgres: str, committed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_postgres(postgres)
@@ -199,7 +199,7 @@ def test_a_commit_whose_answer_is_lost_is_known_for_what_it_was(
     store.close()
 
 
-def test_a_commit_that_a_crash_undid_is_not_taken_for_another_that_got_its_number(server: PostgresServer) -> None:
+def test_commit_undone_by_a_crash_is_not_mistaken_for_its_successor(server: PostgresServer) -> None:
     """After a crash PostgreSQL gives the numbers of transactions that left nothing on the disk to others."""
     one, other = open_postgres(server.get_uri()), open_postgres(server.get_uri())
     write(one, "k", 1)
@@ -225,7 +225,7 @@ def is_written(store: PostgresStore, key: str) -> bool:
     return False
 
 
-def test_a_write_of_leases_alone_whose_answer_is_lost_is_in_doubt(postgres: str) -> None:
+def test_lease_write_with_a_lost_response_is_in_doubt(postgres: str) -> None:
     store = open_postgres(postgres)
 
     def lose() -> None:
@@ -245,7 +245,7 @@ def test_a_write_of_leases_alone_whose_answer_is_lost_is_in_doubt(postgres: str)
     store.close()
 
 
-def test_while_the_database_is_gone_callers_are_told_and_afterwards_it_works(server: PostgresServer) -> None:
+def test_callers_get_errors_while_the_database_is_gone_and_succeed_afterwards(server: PostgresServer) -> None:
     with StateStore(server.get_uri()) as store:
         store.set("n", "k", 1, updated_by="ann")
         kill(server)
@@ -267,7 +267,7 @@ def test_while_the_database_is_gone_callers_are_told_and_afterwards_it_works(ser
         assert store.set("n", "k", 2, updated_by="ann").version == 2
 
 
-def test_the_same_name_lives_in_one_session_until_its_connection_ends(postgres: str) -> None:
+def test_holder_is_connected_until_its_connection_ends(postgres: str) -> None:
     one, other = StateStore(postgres), StateStore(postgres)
     one.claim("a", agent="ann")
     status = other.status("a")
@@ -280,7 +280,7 @@ def test_the_same_name_lives_in_one_session_until_its_connection_ends(postgres: 
     other.close()
 
 
-def test_a_waiter_of_another_process_is_woken_and_granted(postgres: str) -> None:
+def test_waiter_of_another_process_is_woken_and_granted_over_postgres(postgres: str) -> None:
     with StateStore(postgres) as one, StateStore(postgres) as other:
         one.claim("a", agent="ann")
         granted = []
@@ -294,7 +294,7 @@ def test_a_waiter_of_another_process_is_woken_and_granted(postgres: str) -> None
         assert [it.status for it in granted] == ["claimed"]
 
 
-def test_openers_at_once_make_one_store(postgres: str) -> None:
+def test_concurrent_openers_create_one_store_in_postgres(postgres: str) -> None:
     stores: list[PostgresStore] = []
     threads = [threading.Thread(target=lambda: stores.append(open_postgres(postgres))) for _ in range(16)]
     for thread in threads:
@@ -325,7 +325,7 @@ def test_openers_at_once_make_one_store(postgres: str) -> None:
         ("mysql://h/x", "is no store"),
     ],
 )
-def test_a_wrong_url_is_told_in_a_line_without_its_password(
+def test_wrong_url_is_reported_in_one_line_without_its_password(
     url: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdlog.adapters.stores.postgres.opening.PATIENCE", 0.2)
@@ -336,7 +336,7 @@ def test_a_wrong_url_is_told_in_a_line_without_its_password(
     assert "\n" not in str(refusal.value)
 
 
-def test_another_schema_version_and_foreign_tables_are_refused(postgres: str, postgres_server: str) -> None:
+def test_other_schema_version_and_foreign_tables_are_refused(postgres: str, postgres_server: str) -> None:
     schema = postgres.rpartition("=")[2]
     open_postgres(postgres).close()
     with psycopg.connect(postgres_server, autocommit=True) as connection:
@@ -349,7 +349,7 @@ def test_another_schema_version_and_foreign_tables_are_refused(postgres: str, po
         open_postgres(postgres)
 
 
-def test_a_database_that_says_nothing_any_more_is_given_up(server: PostgresServer, monkeypatch: Patch) -> None:
+def test_silent_database_connection_is_given_up(server: PostgresServer, monkeypatch: Patch) -> None:
     monkeypatch.setattr("holdlog.adapters.stores.postgres.store.SILENT_SECONDS", 0.5)
     store = open_postgres(server.get_uri())
     write(store, "k", 1)
@@ -377,7 +377,7 @@ def backend_of(store: PostgresStore) -> int:
     return store._writing.connection.info.backend_pid
 
 
-def test_who_reads_a_table_that_somebody_alters_is_told_after_a_while(postgres: str, monkeypatch: Patch) -> None:
+def test_reader_of_a_table_being_altered_gets_an_error_after_a_while(postgres: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr("holdlog.adapters.stores.postgres.connection.LOCK_SECONDS", 1)
     with StateStore(postgres) as store, psycopg.connect(postgres.partition("&schema")[0]) as admin:
         store.set("n", "k", 1, updated_by="ann")
@@ -389,7 +389,7 @@ def test_who_reads_a_table_that_somebody_alters_is_told_after_a_while(postgres: 
 
 
 @pytest.mark.parametrize("how", ["thread", "async"])
-def test_a_writer_that_was_stopped_itself_waits_on_in_postgres(postgres: str, start: Start, how: str) -> None:
+def test_stopped_writer_resumes_its_wait_in_postgres(postgres: str, start: Start, how: str) -> None:
     StateStore(postgres).close()
     worker = start("write_hastily", postgres, 1.5, how)
     worker.hear()
@@ -407,9 +407,7 @@ def test_a_writer_that_was_stopped_itself_waits_on_in_postgres(postgres: str, st
     assert outcome["answer"]["version"] == 1
 
 
-def test_whoever_writes_a_thread_first_while_somebody_alters_its_tables_writes_it_afterwards(
-    postgres: str, monkeypatch: Patch
-) -> None:
+def test_first_write_of_a_thread_during_an_alter_table_succeeds_afterwards(postgres: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr("holdlog.adapters.stores.postgres.connection.LOCK_SECONDS", 0.1)
     with StateStore(postgres) as store, psycopg.connect(postgres.partition("&schema")[0]) as admin:
         admin.execute(f"LOCK TABLE {postgres.rpartition('=')[2]}.thread_items")
@@ -419,7 +417,7 @@ def test_whoever_writes_a_thread_first_while_somebody_alters_its_tables_writes_i
         assert store._engine.writer.run(start(), NOBODY).created  # type: ignore[union-attr]
 
 
-def test_a_connection_that_only_the_database_takes_for_alive_keeps_nobody_out(postgres: str) -> None:
+def test_connection_only_the_database_considers_alive_blocks_nobody(postgres: str) -> None:
     """As when a firewall forgot it: the process connects anew, and its lock is still taken."""
     old = psycopg.connect(postgres.partition("&schema")[0], autocommit=True)
     with StateStore(postgres) as store:
@@ -428,7 +426,7 @@ def test_a_connection_that_only_the_database_takes_for_alive_keeps_nobody_out(po
     old.close()
 
 
-def test_a_process_with_many_open_files_hears_and_is_heard_of(postgres: str) -> None:
+def test_process_with_many_open_files_sends_and_receives_notifications(postgres: str) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4_096), hard))
     files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
@@ -451,7 +449,7 @@ def holder_connected(store: StateStore) -> bool:
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-def test_texts_are_utf8_whatever_encoding_the_clients_have(
+def test_texts_are_utf8_for_every_client_encoding(
     encoding: str, postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGCLIENTENCODING", encoding)
@@ -460,7 +458,7 @@ def test_texts_are_utf8_whatever_encoding_the_clients_have(
         assert store.get("n", "k").value == "€"
 
 
-def test_names_beyond_what_an_index_takes_are_refused_by_name(postgres: str) -> None:
+def test_names_too_long_for_an_index_are_refused_by_name(postgres: str) -> None:
     """PostgreSQL's limit is in bytes, and below what two names in Chinese may have."""
     name = "".join(map(chr, range(0x4E00, 0x4E00 + 512)))
     with StateStore(postgres) as store:
@@ -469,7 +467,7 @@ def test_names_beyond_what_an_index_takes_are_refused_by_name(postgres: str) -> 
         assert store.set(name, "k", 1, updated_by="ann").version == 1
 
 
-def test_a_table_whose_columns_got_other_types_is_read_and_written_by_who_is_connected(postgres: str) -> None:
+def test_table_with_changed_column_types_still_works_for_open_connections(postgres: str) -> None:
     """Statements that PostgreSQL prepared do not survive that."""
     schema = postgres.rpartition("=")[2]
     with StateStore(postgres) as store, psycopg.connect(postgres.partition("&schema")[0], autocommit=True) as admin:
@@ -486,7 +484,7 @@ def test_a_table_whose_columns_got_other_types_is_read_and_written_by_who_is_con
         assert store.get("n", "k").version == written
 
 
-def test_a_vacuum_of_the_log_holds_up_no_write(postgres: str) -> None:
+def test_vacuum_of_the_log_delays_no_write(postgres: str) -> None:
     store = open_postgres(postgres)
     with psycopg.connect(store.target.url) as vacuum:
         vacuum.execute(f"LOCK TABLE {store.target.schema}.stored_events IN SHARE UPDATE EXCLUSIVE MODE")  # type: ignore[call-overload]
@@ -495,7 +493,7 @@ def test_a_vacuum_of_the_log_holds_up_no_write(postgres: str) -> None:
     store.close()
 
 
-def test_a_store_of_schema_1_is_taken_over_when_its_writer_is_done(postgres: str) -> None:
+def test_store_of_schema_1_is_upgraded_when_its_writer_is_done(postgres: str) -> None:
     """Servers of that build lock the table of the log, and look at the version then."""
     lay_in_postgres(postgres)  # the tables of 1 and 2 are the same
     place = database_target(postgres)
@@ -523,7 +521,7 @@ def waits_for_a_lock(url: str, table: str = "stored_events") -> bool:
 
 
 @pytest.mark.parametrize("schema", ["50% of it", 'o"dd', "'; x", "%(a)s %s", "{ü}"])
-def test_a_schema_may_have_any_name(schema: str, postgres_server: str) -> None:
+def test_schema_may_have_any_name(schema: str, postgres_server: str) -> None:
     schema += f"_{os.getpid()}"
     with StateStore(f"{postgres_server}&schema={quote(schema)}") as store:
         store.set("n", "k", "value", updated_by="ann")
@@ -533,7 +531,7 @@ def test_a_schema_may_have_any_name(schema: str, postgres_server: str) -> None:
         connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
 
 
-def test_a_refused_write_leaves_the_next_one_its_prepared_statements(postgres: str) -> None:
+def test_refused_write_keeps_the_prepared_statements_of_the_next(postgres: str) -> None:
     store = open_postgres(postgres)
     write(store, "k", 1)
     assert store._writing is not None
@@ -548,7 +546,7 @@ def prepared(connection: "psycopg.Connection[tuple[str]]") -> set[str]:
     return {name for (name,) in connection.execute("SELECT name FROM pg_prepared_statements")}
 
 
-def test_one_relay_has_the_lead_until_its_connection_ends(server: PostgresServer) -> None:
+def test_one_relay_leads_until_its_connection_ends(server: PostgresServer) -> None:
     url = server.get_uri()
     open_postgres(url).close()
     nats = nats_options("nats://one,nats://two")
@@ -575,7 +573,7 @@ def test_one_relay_has_the_lead_until_its_connection_ends(server: PostgresServer
     ],
     ids=["get", "wait", "set", "update", "status", "claim"],
 )
-async def test_while_the_database_is_gone_the_loop_goes_on(
+async def test_event_loop_keeps_running_while_the_database_is_gone(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch, call: Callable[[AsyncStateStore], Awaitable[Any]]
 ) -> None:
     monkeypatch.setattr("holdlog.adapters.stores.postgres.store.CONNECT_SECONDS", 1)

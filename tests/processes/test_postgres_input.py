@@ -19,10 +19,10 @@ from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.schema import MAJOR
 from holdlog.adapters.stores.postgres.target import database_target
 from holdlog.domain.refusals import HoldlogError, StoreError, UnavailableError
-from tests.commands import until, write
-from tests.postgres import GERMAN, PostgresOverTcp, postgres_over_tcp
-from tests.slow import slow
-from tests.wire import Wire
+from tests.support.commands import until, write
+from tests.support.postgres import GERMAN, PostgresOverTcp, postgres_over_tcp
+from tests.support.slow import slow
+from tests.support.wire import Wire
 
 pytestmark = pytest.mark.xdist_group("postgres over tcp")
 
@@ -87,7 +87,7 @@ WRONG_LOGINS = [
 
 
 @pytest.mark.parametrize(("user", "password", "database", "words"), WRONG_LOGINS)
-def test_a_login_or_a_database_that_will_not_do_is_told_at_once(
+def test_unusable_login_or_database_is_reported_at_once(
     server: PostgresOverTcp, user: str, password: str, database: str, words: list[str], require_refused: Require
 ) -> None:
     require_refused(server.url(user, password, database), *words)
@@ -118,7 +118,7 @@ WRONG_URLS = [
 
 
 @pytest.mark.parametrize("url", WRONG_URLS)
-def test_a_url_that_cannot_be_is_told_at_once_and_never_its_password(url: str, require_refused: Require) -> None:
+def test_invalid_url_is_reported_at_once_without_its_password(url: str, require_refused: Require) -> None:
     assert "%40" in require_refused(url, "the URL cannot be read; write postgresql://user@host:5432/database")
 
 
@@ -131,12 +131,12 @@ def test_a_url_that_cannot_be_is_told_at_once_and_never_its_password(url: str, r
         ("nonsense", "has no option nonsense; it may have schema, and those of libpq"),
     ],
 )
-def test_a_misspelt_option_is_named(option: str, says: str, require_refused: Require) -> None:
+def test_misspelt_option_of_a_url_is_named(option: str, says: str, require_refused: Require) -> None:
     require_refused(f"postgresql://ann:{SECRET}@h/x?connect_timeout=3&{option}=x", says)
 
 
 @pytest.mark.parametrize("schema", ["", "x" * 51, "é" * 26, "%00", "pg_mine", "%20", "a%20", "%0Aa", "$user"])
-def test_a_schema_that_cannot_be_is_told_at_once(
+def test_invalid_schema_name_is_reported_at_once(
     server: PostgresOverTcp, schema: str, require_refused: Require
 ) -> None:
     require_refused(f"{server.url('ann', SECRET, 'mine')}?schema={schema}", "schema")
@@ -146,7 +146,7 @@ def test_a_schema_that_cannot_be_is_told_at_once(
     "schema",
     ["x" * 50, "é" * 25, "a\"b'c d;--é", "a,b", "A%s{}$1", "🦊", "a.b", "a b", "\\", "SELECT", "a\nb", "public"],
 )
-def test_any_other_schema_holds_a_store_of_its_own(server: PostgresOverTcp, schema: str) -> None:
+def test_every_schema_holds_a_separate_store(server: PostgresOverTcp, schema: str) -> None:
     url = f"{server.url('ann', SECRET, 'mine')}?schema={quote(schema)}"
     with StateStore(url) as one, StateStore(url) as other:
         assert one.set("n", "k", schema, updated_by="ann").version == 1
@@ -160,7 +160,7 @@ def test_any_other_schema_holds_a_store_of_its_own(server: PostgresOverTcp, sche
         assert (schema,) in found.fetchall()
 
 
-def test_odd_characters_in_user_password_and_database_are_percent_encoded(server: PostgresOverTcp) -> None:
+def test_special_characters_in_user_password_and_database_are_percent_encoded(server: PostgresOverTcp) -> None:
     user, password = quote("o'dd @:/%", safe=""), quote(f"{SECRET}@:/?#%&= é", safe="")
     url = server.url(user, password, quote("o'dd é"))
     with StateStore(url) as store:
@@ -168,7 +168,7 @@ def test_odd_characters_in_user_password_and_database_are_percent_encoded(server
     assert SECRET not in without_password(url)
 
 
-def test_a_url_without_a_host_keeps_its_form() -> None:
+def test_url_without_a_host_keeps_its_form() -> None:
     assert database_target("postgresql:///x?host=/run/pg&schema=s") == ("postgresql:///x?host=%2Frun%2Fpg", "s")
     assert database_target("postgres://") == ("postgresql://", "holdlog")
 
@@ -181,7 +181,7 @@ def test_a_url_without_a_host_keeps_its_form() -> None:
         ("postgresql://ann:s3cret@/x?host=/nowhere", "/nowhere"),
     ],
 )
-def test_a_database_that_may_come_up_yet_is_waited_for_and_then_told(
+def test_starting_database_is_waited_for_and_then_reported(
     url: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdlog.adapters.stores.postgres.opening.PATIENCE", 0.5)
@@ -192,7 +192,7 @@ def test_a_database_that_may_come_up_yet_is_waited_for_and_then_told(
     assert "\n" not in str(refusal.value)
 
 
-def test_the_environment_names_the_store_and_keeps_its_password(server: PostgresOverTcp) -> None:
+def test_environment_names_the_store_and_keeps_its_password(server: PostgresOverTcp) -> None:
     for url, code in ((server.url("ann", SECRET, "mine"), 0), (server.url("ann", "wrong-s3cret", "mine"), 2)):
         command = [sys.executable, "-m", "holdlog", "set", "n", "k", "1", "--force"]
         environ = os.environ | {"HOLDLOG_DB": url}
@@ -203,7 +203,7 @@ def test_the_environment_names_the_store_and_keeps_its_password(server: Postgres
 
 @pytest.mark.parametrize("password", [*slow(SECRET), "wrong-s3cret"])
 @pytest.mark.parametrize("nats", [["--nats", f"nats://ben:{SECRET}@127.0.0.1:1"], *slow([])])
-def test_a_server_logs_no_password_at_any_level(server: PostgresOverTcp, password: str, nats: list[str]) -> None:
+def test_server_logs_no_password_at_any_level(server: PostgresOverTcp, password: str, nats: list[str]) -> None:
     url = server.url("ann", password, "mine")
     wire = Wire("-m", "holdlog", "serve", "--tools", "all", "--log-level", "debug", *nats, env={"HOLDLOG_DB": url})
     if password == SECRET:
@@ -224,7 +224,7 @@ def test_a_server_logs_no_password_at_any_level(server: PostgresOverTcp, passwor
 # --- databases that change under a server
 
 
-def test_a_login_that_is_refused_later_is_no_wait(server: PostgresOverTcp) -> None:
+def test_login_refused_later_is_reported_without_waiting(server: PostgresOverTcp) -> None:
     server.execute("CREATE ROLE later LOGIN PASSWORD 'a'", "GRANT CREATE ON DATABASE mine TO later")
     with StateStore(f"{server.url('later', 'a', 'mine')}?schema=later") as store:
         store.set("n", "k", 1, updated_by="ann")
@@ -239,7 +239,7 @@ def test_a_login_that_is_refused_later_is_no_wait(server: PostgresOverTcp) -> No
         assert store.set("n", "k", 2, updated_by="ann").version == 2
 
 
-def test_a_database_that_turns_read_only_still_reads_and_refuses_writes(server: PostgresOverTcp) -> None:
+def test_database_that_turns_read_only_still_reads_and_refuses_writes(server: PostgresOverTcp) -> None:
     url = f"{server.url('ann', SECRET, 'mine')}?schema=turns"
     with StateStore(url) as store:
         store.set("n", "k", 1, updated_by="ann")
@@ -252,7 +252,7 @@ def test_a_database_that_turns_read_only_still_reads_and_refuses_writes(server: 
 
 
 @pytest.mark.parametrize("major", ["99", "0"])
-def test_another_schema_is_refused_at_the_door_and_under_a_running_server(postgres: str, major: str) -> None:
+def test_other_schema_version_is_refused_at_open_and_at_runtime(postgres: str, major: str) -> None:
     store = open_postgres(postgres)
     write(store, "k", 1)
     with psycopg.connect(store.target.url, autocommit=True) as connection:
@@ -268,7 +268,7 @@ def test_another_schema_is_refused_at_the_door_and_under_a_running_server(postgr
     store.close()
 
 
-def test_what_was_dropped_under_a_server_is_told(postgres: str) -> None:
+def test_tables_dropped_at_runtime_are_reported(postgres: str) -> None:
     store = open_postgres(postgres)
     write(store, "k", 1)
     with psycopg.connect(store.target.url, autocommit=True) as connection:
@@ -280,7 +280,7 @@ def test_what_was_dropped_under_a_server_is_told(postgres: str) -> None:
     store.close()
 
 
-def test_too_many_connections_are_waited_for(server: PostgresOverTcp) -> None:
+def test_connection_limit_is_waited_for(server: PostgresOverTcp) -> None:
     server.execute("CREATE ROLE few LOGIN PASSWORD 'a' CONNECTION LIMIT 1", "GRANT CREATE ON DATABASE mine TO few")
     url = server.url("few", "a", "mine")
     first, engine = psycopg.connect(url), list[StateStore]()
@@ -319,7 +319,7 @@ CLAIMABLE = {0x10FFFF: 0x2A6DF, 0xE000: 0xFA0E}
 """Resources may have no unassigned characters, and none of private use."""
 
 
-def test_keys_are_in_the_order_of_code_points_whatever_the_database_thinks(spoken: str) -> None:
+def test_keys_are_ordered_by_code_point_in_any_database_locale(spoken: str) -> None:
     with StateStore(spoken) as store:
         for key in reversed(KEYS):
             store.set("n", key, key, updated_by="ann")

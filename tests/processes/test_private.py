@@ -47,7 +47,7 @@ def modes(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("suffix", SIDES)
-def test_a_symbolic_link_in_place_of_a_side_file_is_refused(path: Path, tmp_path: Path, suffix: str) -> None:
+def test_symbolic_link_in_place_of_a_side_file_is_refused(path: Path, tmp_path: Path, suffix: str) -> None:
     target = tmp_path / "target"
     target.mkdir()
     (target / "s-1.json").write_text("{}")
@@ -58,7 +58,7 @@ def test_a_symbolic_link_in_place_of_a_side_file_is_refused(path: Path, tmp_path
 
 
 @pytest.mark.parametrize("suffix", [".sessions", ".bells"])
-def test_a_link_planted_next_to_a_store_in_use_is_not_followed(path: Path, tmp_path: Path, suffix: str) -> None:
+def test_link_planted_next_to_a_store_in_use_is_not_followed(path: Path, tmp_path: Path, suffix: str) -> None:
     target = tmp_path / "target"
     target.mkdir()
     names = ("s-1.json", "4026531840-9", "s-2.0123.json")
@@ -78,7 +78,7 @@ def test_a_link_planted_next_to_a_store_in_use_is_not_followed(path: Path, tmp_p
     assert {it.name: it.read_text() for it in target.iterdir()} == dict.fromkeys(names, "precious")
 
 
-def test_a_link_in_place_of_the_lock_of_a_relay_is_refused(path: Path, tmp_path: Path) -> None:
+def test_link_in_place_of_the_relay_lock_is_refused(path: Path, tmp_path: Path) -> None:
     options = NatsOptions(("nats://127.0.0.1:4222",))
     lead = open_lead(path, options)
     target = tmp_path / "target"
@@ -90,7 +90,7 @@ def test_a_link_in_place_of_the_lock_of_a_relay_is_refused(path: Path, tmp_path:
 
 @AS_ROOT
 @pytest.mark.parametrize("suffix", ["", *SIDES])
-def test_a_file_that_another_user_made_beforehand_is_refused(path: Path, suffix: str) -> None:
+def test_file_created_beforehand_by_another_user_is_refused(path: Path, suffix: str) -> None:
     if suffix != "-wal":
         StateStore(path).close()
     found = side(path, suffix)
@@ -103,7 +103,7 @@ def test_a_file_that_another_user_made_beforehand_is_refused(path: Path, suffix:
 
 
 @AS_ROOT
-def test_the_commands_of_the_refusal_make_the_store_usable(path: Path) -> None:
+def test_commands_of_the_refusal_make_the_store_usable(path: Path) -> None:
     with StateStore(path) as store:
         store.set("n", "k", 1, updated_by="ann")
         store.claim("src/a.py", agent="ann")
@@ -117,7 +117,7 @@ def test_the_commands_of_the_refusal_make_the_store_usable(path: Path) -> None:
 
 
 @AS_ROOT
-def test_a_folder_of_another_user_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+def test_folder_of_another_user_is_refused_before_anything_is_created(tmp_path: Path) -> None:
     folder = tmp_path / "holdlog"
     folder.mkdir(0o777)
     os.chown(folder, STRANGER, STRANGER)
@@ -125,7 +125,7 @@ def test_a_folder_of_another_user_is_refused_before_anything_is_made(tmp_path: P
     assert not list(folder.iterdir())
 
 
-def test_a_folder_that_every_user_may_write_is_refused_unless_it_is_sticky(tmp_path: Path) -> None:
+def test_world_writable_folder_is_refused_unless_it_is_sticky(tmp_path: Path) -> None:
     folder = tmp_path / "shared"
     folder.mkdir()
     folder.chmod(0o777)
@@ -138,7 +138,7 @@ def test_a_folder_that_every_user_may_write_is_refused_unless_it_is_sticky(tmp_p
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o775, 0o2770])
-def test_a_holdlog_folder_made_by_hand_may_have_any_usual_mode(tmp_path: Path, mode: int) -> None:
+def test_holdlog_folder_made_by_hand_may_have_any_usual_mode(tmp_path: Path, mode: int) -> None:
     folder = tmp_path / ".holdlog"
     folder.mkdir()
     folder.chmod(mode)
@@ -147,7 +147,7 @@ def test_a_holdlog_folder_made_by_hand_may_have_any_usual_mode(tmp_path: Path, m
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o602])
 @pytest.mark.parametrize("suffix", ["", ".gate", ".sessions"])
-def test_a_store_that_others_may_read_or_write_is_refused(path: Path, suffix: str, mode: int) -> None:
+def test_store_that_others_may_read_or_write_is_refused(path: Path, suffix: str, mode: int) -> None:
     with StateStore(path) as store:
         store.claim("src/a.py", agent="ann")
     found = side(path, suffix)
@@ -159,14 +159,14 @@ def test_a_store_that_others_may_read_or_write_is_refused(path: Path, suffix: st
     assert stat.S_IMODE(found.stat().st_mode) == mode
 
 
-def test_a_file_that_is_no_store_is_called_that_whatever_its_mode(path: Path) -> None:
+def test_file_that_is_not_a_store_is_reported_as_such_with_any_mode(path: Path) -> None:
     path.write_text("dear diary\n" * 100)
     path.chmod(0o644)
     assert "no SQLite file" in refusal(path)
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o177, 0o777])
-def test_what_holdlog_makes_is_private_whatever_the_umask(tmp_path: Path, umask: int, start: Start) -> None:
+def test_files_of_holdlog_are_private_under_any_umask(tmp_path: Path, umask: int, start: Start) -> None:
     path = tmp_path / "holdlog" / "state.db"
     worker = start("with_umask", path, umask)
     assert worker.hear().get("error") is None
@@ -179,7 +179,7 @@ def test_what_holdlog_makes_is_private_whatever_the_umask(tmp_path: Path, umask:
     worker.rest()
 
 
-def test_the_doctor_finds_what_opening_refuses(path: Path) -> None:
+def test_doctor_reports_what_opening_refuses(path: Path) -> None:
     StateStore(path).close()
     assert {it.name: it.level for it in examine(path)}["permissions"] == "ok"
     path.chmod(0o644)
@@ -188,7 +188,7 @@ def test_the_doctor_finds_what_opening_refuses(path: Path) -> None:
     assert f"chmod -R go-rwx {path}" in found.text
 
 
-def test_the_command_line_names_the_commands_in_one_line(path: Path) -> None:
+def test_command_line_names_the_repair_commands_in_one_line(path: Path) -> None:
     StateStore(path).close()
     path.chmod(0o644)
     done = subprocess.run(
@@ -204,7 +204,7 @@ def test_the_command_line_names_the_commands_in_one_line(path: Path) -> None:
 
 
 @AS_ROOT
-def test_the_folder_of_spaces_of_another_user_is_refused(path: Path) -> None:
+def test_folder_of_spaces_owned_by_another_user_is_refused(path: Path) -> None:
     StateStore(path).close()
     spaces = make(path, ".spaces")
     os.chown(spaces, STRANGER, STRANGER)

@@ -19,9 +19,9 @@ from holdlog.domain.record import Record
 from holdlog.domain.refusals import StoreError, UnavailableError
 from holdlog.projections import fold
 from holdlog.projections.rebuild import replay
-from tests.commands import did
-from tests.kinds import InDatabase, InFile, Kind
-from tests.threads import append, change_data, fork, message, replace, results, start
+from tests.support.commands import did
+from tests.support.kinds import InDatabase, InFile, Kind
+from tests.support.threads import append, change_data, fork, message, replace, results, start
 
 WRITE_UNTIL_TOLD = """
 import select, sys
@@ -185,7 +185,7 @@ def test_rebuilt_views_equal_those_that_the_writers_kept(
     assert kind.tables() == schema
 
 
-def test_pages_are_bounded_by_what_the_values_weigh(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rebuild_pages_are_limited_by_the_size_of_values(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuilding, "PAGE_CHARACTERS", 20)
     before = kind.views()
     pages: list[int] = []
@@ -195,7 +195,7 @@ def test_pages_are_bounded_by_what_the_values_weigh(kind: Kind, monkeypatch: pyt
     assert kind.views() == before
 
 
-def test_damaged_views_are_made_whole(kind: Kind) -> None:
+def test_damaged_views_are_repaired_by_a_rebuild(kind: Kind) -> None:
     before = kind.views()
     kind.doctored("DELETE FROM current WHERE key < 'key 3'")
     kind.doctored("UPDATE current SET value = '0', version = 99 WHERE key = 'many'")
@@ -206,14 +206,14 @@ def test_damaged_views_are_made_whole(kind: Kind) -> None:
     assert kind.unsound() == []
 
 
-def test_a_view_whose_table_is_gone_comes_back(kind: Kind) -> None:
+def test_missing_view_table_is_recreated_by_a_rebuild(kind: Kind) -> None:
     before = kind.views()
     kind.doctored("DROP TABLE claims")
     kind.rebuilt()
     assert kind.views() == before
 
 
-def test_what_a_killed_rebuild_left_is_not_taken_over(kind: Kind) -> None:
+def test_leftovers_of_a_killed_rebuild_are_not_reused(kind: Kind) -> None:
     before = kind.views()
     kind.doctored("CREATE TABLE current_rebuilt AS SELECT * FROM current")
     kind.doctored("UPDATE current_rebuilt SET key = 'stray ' || key")
@@ -221,7 +221,7 @@ def test_what_a_killed_rebuild_left_is_not_taken_over(kind: Kind) -> None:
     assert kind.views() == before
 
 
-def test_a_replay_in_memory_says_the_same(kind: Kind) -> None:
+def test_replay_in_memory_matches_the_views(kind: Kind) -> None:
     with engine(kind) as store, store.snapshot() as reader:
         states = replay(reader.log(0, -1))
     rows = sorted(fold.put(state).row for state in states.values() if fold.put(state).table is fold.CURRENT)
@@ -229,7 +229,7 @@ def test_a_replay_in_memory_says_the_same(kind: Kind) -> None:
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_what_is_written_between_pages_is_in_the_new_views(kind: Kind) -> None:
+def test_rebuild_includes_events_written_between_its_pages(kind: Kind) -> None:
     with StateStore(kind.place) as others:
 
         def write(done: int, total: int) -> None:
@@ -245,7 +245,7 @@ def test_what_is_written_between_pages_is_in_the_new_views(kind: Kind) -> None:
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_a_row_that_was_set_back_to_what_it_was_when_the_rebuild_began_is_found(kind: Kind) -> None:
+def test_rebuild_finds_a_row_reset_to_its_state_at_the_start(kind: Kind) -> None:
     kind.doctored("CREATE TABLE kept AS SELECT * FROM current WHERE key = 'many'")
     with StateStore(kind.place) as others:
 
@@ -275,7 +275,7 @@ def test_a_row_that_was_set_back_to_what_it_was_when_the_rebuild_began_is_found(
         ("DELETE FROM stored_events WHERE POSITION = 3", "events are missing"),
     ],
 )
-def test_a_log_that_cannot_be_folded_leaves_the_views_as_they_are(kind: Kind, damage: str, said: str) -> None:
+def test_unreadable_log_leaves_the_views_unchanged(kind: Kind, damage: str, said: str) -> None:
     before, schema = kind.views(), kind.tables()
     kind.doctored(damage)
     with pytest.raises(StoreError, match=said):
@@ -285,7 +285,7 @@ def test_a_log_that_cannot_be_folded_leaves_the_views_as_they_are(kind: Kind, da
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_a_second_rebuild_takes_over_from_the_first(kind: Kind) -> None:
+def test_second_rebuild_takes_over_from_the_first(kind: Kind) -> None:
     before, schema = kind.views(), kind.tables()
     reports: list[RebuildReport] = []
 
@@ -301,7 +301,7 @@ def test_a_second_rebuild_takes_over_from_the_first(kind: Kind) -> None:
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_a_rebuild_that_was_taken_over_does_not_disturb_the_one_that_runs(kind: Kind) -> None:
+def test_superseded_rebuild_does_not_disturb_the_running_one(kind: Kind) -> None:
     before = kind.views()
     with process(REBUILD_AND_STOP, "a page", str(kind.place)) as first:
         told: list[str] = []
@@ -318,7 +318,7 @@ def test_a_rebuild_that_was_taken_over_does_not_disturb_the_one_that_runs(kind: 
 
 @pytest.mark.parametrize("moment", ["before", "meanwhile"])
 @pytest.mark.usefixtures("small_pages")
-def test_a_newer_schema_is_left_to_newer_builds(kind: Kind, moment: str) -> None:
+def test_rebuild_leaves_a_newer_schema_alone(kind: Kind, moment: str) -> None:
     def upgrade(done: int = 0, total: int = 0) -> None:
         if isinstance(kind, InFile):
             kind.doctored(f"PRAGMA user_version = {MAJOR * MINORS_PER_MAJOR + MINOR + 1}")
@@ -334,7 +334,7 @@ def test_a_newer_schema_is_left_to_newer_builds(kind: Kind, moment: str) -> None
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_writers_and_readers_in_other_processes_notice_nothing(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writers_and_readers_in_other_processes_notice_no_rebuild(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebuilding, "PAGE_EVENTS", 50)
     with (
         process(WRITE_UNTIL_TOLD, "w1", str(kind.place)) as first,
@@ -356,7 +356,7 @@ def test_writers_and_readers_in_other_processes_notice_nothing(kind: Kind, monke
 
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("moment", ["before", "meanwhile"])
-def test_a_snapshot_sees_the_views_as_they_were_at_its_moment(kind: Kind, moment: str) -> None:
+def test_snapshot_sees_the_views_of_its_moment_during_a_rebuild(kind: Kind, moment: str) -> None:
     kind.doctored("UPDATE current SET value = '0' WHERE key = 'many'", "DELETE FROM current WHERE key = 'key 13'")
     with engine(kind) as store, store.snapshot() as reader:
 
@@ -377,7 +377,7 @@ def test_a_snapshot_sees_the_views_as_they_were_at_its_moment(kind: Kind, moment
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_after_any_history_and_any_damage_the_views_are_those_that_were_kept(
+def test_rebuild_restores_the_views_after_any_history_and_damage(
     kind: Kind, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(seed)
@@ -425,7 +425,7 @@ def test_after_any_history_and_any_damage_the_views_are_those_that_were_kept(
 
 
 @pytest.mark.parametrize("where", ["a page", "the catching up", "the swap"])
-def test_a_rebuild_killed_in_the_middle_leaves_the_views_whole(kind: Kind, where: str) -> None:
+def test_killed_rebuild_leaves_the_views_complete(kind: Kind, where: str) -> None:
     before, schema = kind.views(), kind.tables()
     with process(REBUILD_AND_STOP, where, str(kind.place)) as killed:
         killed.kill()

@@ -23,8 +23,8 @@ from holdlog.adapters.stores.postgres.opening import open_postgres
 from holdlog.adapters.stores.postgres.shadow_tables import PostgresShadowTables
 from holdlog.domain.message import NOBODY
 from holdlog.domain.refusals import StoreError, UnavailableError
-from tests.commands import PATIENCE, put, transact, until
-from tests.kinds import InDatabase
+from tests.support.commands import PATIENCE, put, transact, until
+from tests.support.kinds import InDatabase
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def waits_for_the_log(kind: InDatabase) -> bool:
     return bool(kind.ask("SELECT 1 FROM pg_locks WHERE relation = 'meta'::regclass AND NOT granted"))
 
 
-def test_rows_that_are_right_are_not_written(kind: InDatabase) -> None:
+def test_rebuild_writes_only_rows_that_differ(kind: InDatabase) -> None:
     written = "SELECT key, ctid::text, xmin::text FROM current WHERE key NOT IN ('k3', 'k4')"
     before = kind.ask(written)
     assert len(before) == 8
@@ -67,7 +67,7 @@ def test_rows_that_are_right_are_not_written(kind: InDatabase) -> None:
     assert kind.unsound() == []
 
 
-def test_a_reader_with_an_open_transaction_holds_nobody_up(kind: InDatabase) -> None:
+def test_reader_with_an_open_transaction_blocks_nobody_during_a_rebuild(kind: InDatabase) -> None:
     with kind.connect() as reader:
         reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         before = reader.execute("SELECT * FROM current ORDER BY key").fetchall()
@@ -78,7 +78,7 @@ def test_a_reader_with_an_open_transaction_holds_nobody_up(kind: InDatabase) -> 
 
 
 @pytest.mark.parametrize("isolation", ["", "repeatable%5C%20read", "serializable"])
-def test_what_is_committed_while_the_swap_waits_for_its_lock_is_in_the_views(kind: InDatabase, isolation: str) -> None:
+def test_rebuild_includes_commits_made_while_it_waits_for_its_lock(kind: InDatabase, isolation: str) -> None:
     other = open_postgres(str(kind.place))
     if isolation:  # what an administrator may have set for all
         kind.place = f"{kind.place}&options=-c%20default_transaction_isolation%3D{isolation}"
@@ -103,7 +103,7 @@ def test_what_is_committed_while_the_swap_waits_for_its_lock_is_in_the_views(kin
 
 
 @pytest.mark.parametrize("after_pages", [1, 3])
-def test_a_connection_that_is_lost_leaves_the_views_as_they_are(kind: InDatabase, after_pages: int) -> None:
+def test_lost_connection_during_a_rebuild_leaves_the_views_unchanged(kind: InDatabase, after_pages: int) -> None:
     before, schema = kind.views(), kind.all_tables()
     engine = open_shadow_tables(kind.place, print)
     assert engine is not None
@@ -127,7 +127,7 @@ def test_a_connection_that_is_lost_leaves_the_views_as_they_are(kind: InDatabase
     assert kind.unsound() == []
 
 
-def test_a_database_that_is_killed_leaves_the_views_as_they_are(
+def test_killed_database_during_a_rebuild_leaves_the_views_unchanged(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"{server.get_uri()}&schema=holdlog"
@@ -163,7 +163,7 @@ def is_up(kind: InDatabase) -> bool:
     return False
 
 
-def test_writers_are_not_held_up_while_the_log_is_folded(kind: InDatabase) -> None:
+def test_writers_are_not_delayed_while_the_log_is_folded(kind: InDatabase) -> None:
     """Their lock is free at every moment but the last."""
     free: list[bool] = []
 
@@ -176,14 +176,14 @@ def test_writers_are_not_held_up_while_the_log_is_folded(kind: InDatabase) -> No
     assert len(free) == 6
 
 
-def test_where_there_is_no_store_none_is_made(postgres: str) -> None:
+def test_rebuild_does_not_create_a_missing_store(postgres: str) -> None:
     assert open_shadow_tables(postgres, print) is None
     kind = InDatabase(postgres)
     assert kind.bad()["tables"].startswith("there is no store in the schema t")
     assert kind.ask("SELECT 1 FROM pg_namespace WHERE nspname = current_schema()") == []
 
 
-def test_a_view_with_other_columns_is_made_anew(kind: InDatabase) -> None:
+def test_view_with_different_columns_is_recreated(kind: InDatabase) -> None:
     kind.doctored("ALTER TABLE claims DROP COLUMN past", "ALTER TABLE current DROP CONSTRAINT current_pkey")
     assert "claims, current" in kind.bad()["tables"]
     kind.rebuilt()
@@ -193,7 +193,7 @@ def test_a_view_with_other_columns_is_made_anew(kind: InDatabase) -> None:
         assert store.release("src/a.py", agent="ann").status == "released"
 
 
-def test_a_view_that_must_be_replaced_while_somebody_reads_it_is_left_for_later(kind: InDatabase) -> None:
+def test_view_in_use_that_must_be_replaced_is_left_for_later(kind: InDatabase) -> None:
     kind.doctored("ALTER TABLE current DROP CONSTRAINT current_pkey")
     with kind.connect() as reader:
         reader.execute("BEGIN")
@@ -205,7 +205,7 @@ def test_a_view_that_must_be_replaced_while_somebody_reads_it_is_left_for_later(
     assert kind.unsound() == []
 
 
-def test_a_store_of_another_schema_is_not_rebuilt(kind: InDatabase) -> None:
+def test_store_of_another_schema_is_not_rebuilt(kind: InDatabase) -> None:
     kind.doctored("UPDATE meta SET value = '4' WHERE name = 'major'")
     before = kind.views()
     with pytest.raises(StoreError, match="schema 4"):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.http import http_server
+from tests.support.http import http_server
 
-CONFIG = Path(__file__).parents[1] / "schemathesis.toml"
+CONFIG = Path(__file__).parents[1] / "support" / "fixtures" / "schemathesis.toml"
 TOKEN = "schemathesis-0123456789-0123456789-0123456789"
 PROGRAM = shutil.which("st", path=str(Path(sys.executable).parent))
 

@@ -17,10 +17,10 @@ from fastmcp.client.transports import StdioTransport
 
 from holdlog import StateStore
 from holdlog.adapters.auth.identity import Identity
-from tests.agent import Agent, connected, process
-from tests.processes.soundness import Place
-from tests.slow import slow
-from tests.wire import PATIENCE, Wire
+from tests.support.agent import Agent, connected, process
+from tests.support.processes.soundness import Place
+from tests.support.slow import slow
+from tests.support.wire import PATIENCE, Wire
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
@@ -109,7 +109,7 @@ async def test_servers_of_one_store_lose_no_update(place: Place, count: int, rou
 
 
 @pytest.mark.parametrize("mode", ["auto", *slow("legacy")])
-async def test_a_claim_is_refused_and_a_wait_woken_by_other_servers(path: Path, mode: str) -> None:
+async def test_claim_is_refused_and_a_wait_woken_by_other_servers(path: Path, mode: str) -> None:
     async with agents(2, lambda: eager(path), mode) as (ann, ben):
         await ann("claim", resource="src/main.py", agent="ann")
         busy = await ben("claim", resource="./src//main.py", agent="ben")
@@ -137,7 +137,7 @@ async def test_a_claim_is_refused_and_a_wait_woken_by_other_servers(path: Path, 
 
 
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGINT", "end of input"])
-def test_the_end_comes_at_once_though_calls_wait(path: Path, end: str) -> None:
+def test_server_over_stdio_ends_at_once_while_calls_wait(path: Path, end: str) -> None:
     with StateStore(path) as library:
         library.claim("a.md", agent="ann")
         wire = Wire("-c", EAGER, path).open()
@@ -162,7 +162,7 @@ def test_the_end_comes_at_once_though_calls_wait(path: Path, end: str) -> None:
         assert library.release("a.md", agent="ann").status == "released"
 
 
-def test_the_tools_are_the_same_to_the_byte_whatever_is_stored(path: Path, tmp_path: Path) -> None:
+def test_tool_list_is_identical_whatever_is_stored(path: Path, tmp_path: Path) -> None:
     with StateStore(path) as library:
         library.set("n", "SECRET", "SECRET", updated_by="SECRET")
         library.claim("SECRET.md", agent="SECRET")
@@ -181,7 +181,7 @@ def test_the_tools_are_the_same_to_the_byte_whatever_is_stored(path: Path, tmp_p
     ("settings", "why"),
     [(["--tools", "claims,nope"], "nope"), (["--tool-prefix", "a b"], "tool-prefix")],
 )
-def test_bad_settings_end_with_one_line(path: Path, settings: list[str], why: str) -> None:
+def test_bad_server_settings_end_with_one_line(path: Path, settings: list[str], why: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "holdlog", "--db", path, *settings], input=b"", capture_output=True, check=False
     )
@@ -190,7 +190,7 @@ def test_bad_settings_end_with_one_line(path: Path, settings: list[str], why: st
     assert why in ended.stderr.decode()
 
 
-async def test_the_session_of_the_host_stands_in_the_log(path: Path) -> None:
+async def test_host_session_is_recorded_in_the_log(path: Path) -> None:
     host = process("--db", str(path), "--tools", "all", env={"CLAUDE_CODE_SESSION_ID": "conversation-1"})
     async with connected(host) as agent:
         await agent("claim", resource="a.md", agent="ann")
@@ -214,7 +214,7 @@ async def test_the_session_of_the_host_stands_in_the_log(path: Path) -> None:
         *slow(" ", " a", "a ", "x" * 129, "a\nb", "a\u202eb", "\udcff"),
     ],
 )
-async def test_a_session_of_the_host_that_is_no_name_is_as_none(path: Path, session: str) -> None:
+async def test_invalid_host_session_is_ignored(path: Path, session: str) -> None:
     host = process("--db", str(path), env={"CLAUDE_CODE_SESSION_ID": session})
     async with connected(host) as agent:
         await agent("claim", resource="a.md", agent="ann")
@@ -244,7 +244,7 @@ def test_serving_imports_little_beyond_fastmcp(path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 @pytest.mark.slow
-def test_nothing_is_looked_up_in_the_network(path: Path, tmp_path: Path) -> None:
+def test_serving_makes_no_network_lookup(path: Path, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     strace = ("strace", "-f", "-qq", "-e", "trace=execve,connect,sendto", "-o", trace)
     wire = Wire("-m", "holdlog", "--db", path, "--tools", "all", before=strace).open()

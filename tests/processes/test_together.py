@@ -7,8 +7,8 @@ import pytest
 
 from holdlog import StateStore
 from tests.processes.conftest import EVERY_STORE, Start
-from tests.processes.soundness import Place, require_acknowledged, require_sound
-from tests.slow import slow
+from tests.support.processes.soundness import Place, require_acknowledged, require_sound
+from tests.support.slow import slow
 
 TOGETHER = 8
 
@@ -62,7 +62,7 @@ def test_four_processes_count_to_four_hundred(place: Place, start: Start) -> Non
 
 
 @pytest.mark.parametrize("times", [15, *slow(300)])
-def test_nobody_is_refused_because_others_come_and_go(path: Path, start: Start, times: int) -> None:
+def test_opening_and_closing_processes_cause_no_refusals(path: Path, start: Start, times: int) -> None:
     workers = [start("open_and_close", path, times) for _ in range(4)]
     for worker in workers:
         for said in worker.rest():

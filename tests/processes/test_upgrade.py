@@ -39,11 +39,11 @@ from holdlog.domain.message import Caller
 from holdlog.domain.ports import Store
 from holdlog.domain.record import FencingCondition, Merge, Transact
 from holdlog.domain.value import Json
-from tests.clock import SECOND, Clock
-from tests.commands import put, run, whole_log
-from tests.kinds import InDatabase, InFile, Kind
-from tests.older import NOW, SCHEMA_2, STEADY, lay, lay_in_postgres
-from tests.processes.soundness import require_sound
+from tests.support.clock import SECOND, Clock
+from tests.support.commands import put, run, whole_log
+from tests.support.kinds import InDatabase, InFile, Kind
+from tests.support.older import NOW, SCHEMA_2, STEADY, lay, lay_in_postgres
+from tests.support.processes.soundness import require_sound
 
 ROOT: Final = Path(__file__).parents[2]
 RELEASE_0_1: Final = "b21ac65"
@@ -102,7 +102,7 @@ def require_upgraded(kind: Kind) -> None:
 # --- what becomes of it
 
 
-def test_the_log_stays_and_the_view_learns_who_was_authenticated(kind: Kind) -> None:
+def test_upgrade_keeps_the_log_and_adds_principals_to_the_view(kind: Kind) -> None:
     named = f"{kind.position}, originator_id, originator_version, topic, state, at, principal, reason, digest, payload"
     before = kind.ask(f"SELECT {named} FROM stored_events ORDER BY {kind.position}")
     with engine(kind):
@@ -122,7 +122,7 @@ def test_the_log_stays_and_the_view_learns_who_was_authenticated(kind: Kind) -> 
     ]
 
 
-def test_the_sessions_of_all_leases_have_ended_and_deadlines_stay(kind: Kind) -> None:
+def test_upgrade_ends_the_sessions_of_all_leases_and_keeps_deadlines(kind: Kind) -> None:
     columns = "resource, version, deadline, length, heard, note"
     before = kind.ask(f"SELECT {columns} FROM leases ORDER BY resource, version")
     with engine(kind) as store, store.reader() as reader:
@@ -144,14 +144,14 @@ def hashed(kind: Kind, *sessions: str) -> list[str]:
     return [Identity(salt).session("process", session) for session in sessions]
 
 
-def test_losses_that_had_no_session_are_those_of_one_before_the_upgrade(kind: Kind) -> None:
+def test_upgrade_assigns_losses_without_a_session_to_the_time_before_it(kind: Kind) -> None:
     with engine(kind):
         pass
     sessions = {"hal": hashed(kind, "p-4")[0], "gus": BEFORE_UPGRADE, "kim": BEFORE_UPGRADE}
     assert dict(kind.ask("SELECT agent, session FROM losses")) == sessions
 
 
-def test_a_request_of_the_older_release_is_still_remembered(kind: Kind) -> None:
+def test_upgrade_remembers_requests_of_the_older_release(kind: Kind) -> None:
     if isinstance(kind, InDatabase):
         kind.run(f"UPDATE requests SET at = {time.time_ns() // 1000}")
     patch = Merge(namespace="n", key="key 0", patch=Json.of({"more": [1, 2.5, True, None, "x\ny"]}), max_bytes=10000)
@@ -163,7 +163,7 @@ def test_a_request_of_the_older_release_is_still_remembered(kind: Kind) -> None:
     assert len(kind.ask("SELECT 1 FROM stored_events")) == 48
 
 
-def test_each_store_gets_a_salt_of_its_own_once(kind: Kind) -> None:
+def test_upgrade_gives_each_store_a_salt_once(kind: Kind) -> None:
     salts = []
     for _ in range(2):
         with engine(kind) as store, store.reader() as reader:
@@ -172,7 +172,7 @@ def test_each_store_gets_a_salt_of_its_own_once(kind: Kind) -> None:
     assert len(bytes.fromhex(salts[0] or "")) == 32
 
 
-def test_it_goes_on_where_it_was(kind: Kind) -> None:
+def test_upgraded_store_continues_where_it_was(kind: Kind) -> None:
     with engine(kind):
         pass
     with StateStore(kind.place) as store:
@@ -184,7 +184,7 @@ def test_it_goes_on_where_it_was(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("column", ["agents.model", "claims.past", "threads.parent", "tokens.space"])
-def test_columns_that_views_lack_are_added_and_filled_from_the_log(in_postgres: InDatabase, column: str) -> None:
+def test_upgrade_adds_missing_view_columns_and_fills_them_from_the_log(in_postgres: InDatabase, column: str) -> None:
     """As where a view had fewer columns in the older release."""
     view, _, name = column.partition(".")
     in_postgres.run(f"ALTER TABLE {view} DROP COLUMN {name}")
@@ -193,7 +193,7 @@ def test_columns_that_views_lack_are_added_and_filled_from_the_log(in_postgres: 
     require_upgraded(in_postgres)
 
 
-def test_rows_of_views_that_read_otherwise_now_are_corrected(in_postgres: InDatabase) -> None:
+def test_upgrade_corrects_view_rows_that_now_read_differently(in_postgres: InDatabase) -> None:
     in_postgres.doctored("UPDATE claims SET grants = '[[1,\"x\",null,\"exclusive\",7]]' WHERE resource = 'src/a.py'")
     with engine(in_postgres):
         pass
@@ -201,7 +201,7 @@ def test_rows_of_views_that_read_otherwise_now_are_corrected(in_postgres: InData
 
 
 @pytest.mark.parametrize("minor", [0, 1])
-def test_a_store_of_an_earlier_minor_is_upgraded_too(kind: Kind, minor: int) -> None:
+def test_store_of_an_earlier_minor_version_is_upgraded(kind: Kind, minor: int) -> None:
     gone = ["threads", "thread_items", "thread_data", *(["tokens"] if minor == 0 else [])]
     for table in gone:
         kind.run(f"DROP TABLE {table}")
@@ -221,14 +221,14 @@ def test_a_store_of_an_earlier_minor_is_upgraded_too(kind: Kind, minor: int) -> 
     require_upgraded(kind)
 
 
-def test_the_doctor_says_that_it_will_be_upgraded_and_changes_nothing(kind: Kind) -> None:
+def test_doctor_announces_an_upgrade_and_changes_nothing(kind: Kind) -> None:
     before = everything(kind)
     assert "next migrates it to 3" in kind.look()["schema"].text
     assert kind.bad() == {}
     assert everything(kind) == before
 
 
-def test_a_sealed_store_stays_sealed_and_can_still_move(kind: Kind, tmp_path: Path) -> None:
+def test_sealed_store_stays_sealed_after_an_upgrade_and_can_still_move(kind: Kind, tmp_path: Path) -> None:
     target = tmp_path / "moved" / "state.db"
     target.parent.mkdir(0o700)
     seal = Seal(NOW, STEADY, str(target))
@@ -294,7 +294,7 @@ def stopped(where: str, place: object) -> Iterator["subprocess.Popen[str]"]:
 
 
 @pytest.mark.parametrize("where", ["fold_within", "take_over_within"])
-def test_killed_in_the_middle_it_is_as_it_was_and_the_next_one_upgrades_it(in_postgres: InDatabase, where: str) -> None:
+def test_killed_upgrade_changes_nothing_and_the_next_opener_upgrades(in_postgres: InDatabase, where: str) -> None:
     before = everything(in_postgres)
     with stopped(where, in_postgres.place) as process:
         process.kill()
@@ -305,7 +305,7 @@ def test_killed_in_the_middle_it_is_as_it_was_and_the_next_one_upgrades_it(in_po
     require_upgraded(in_postgres)
 
 
-def test_of_two_that_open_it_at_once_one_upgrades(in_postgres: InDatabase) -> None:
+def test_one_of_two_concurrent_openers_upgrades(in_postgres: InDatabase) -> None:
     with stopped("take_over_within", in_postgres.place) as process:
         versions: list[int] = []
 
@@ -329,7 +329,7 @@ def test_of_two_that_open_it_at_once_one_upgrades(in_postgres: InDatabase) -> No
         ("DELETE FROM stored_events WHERE notification_id = 2", "events are missing"),
     ],
 )
-def test_a_log_that_cannot_be_folded_stays_as_it_is(in_postgres: InDatabase, damage: str, reason: str) -> None:
+def test_upgrade_of_an_unreadable_log_changes_nothing(in_postgres: InDatabase, damage: str, reason: str) -> None:
     in_postgres.doctored(damage)
     before = everything(in_postgres)
     for _ in range(2):
@@ -338,7 +338,7 @@ def test_a_log_that_cannot_be_folded_stays_as_it_is(in_postgres: InDatabase, dam
     assert everything(in_postgres) == before
 
 
-def test_a_reader_that_stays_makes_it_unavailable_and_leaves_it_as_it_was(
+def test_upgrade_blocked_by_a_reader_is_unavailable_and_changes_nothing(
     in_postgres: InDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(migrating, "LOCK_SECONDS", 0.2)
@@ -354,7 +354,7 @@ def test_a_reader_that_stays_makes_it_unavailable_and_leaves_it_as_it_was(
     require_upgraded(in_postgres)
 
 
-def test_whoever_does_not_own_the_tables_is_refused_with_one_line(in_postgres: InDatabase) -> None:
+def test_upgrade_by_a_user_who_does_not_own_the_tables_is_refused_in_one_line(in_postgres: InDatabase) -> None:
     before = everything(in_postgres)
     place = database_target(str(in_postgres.place))
     role = f"guest_{place.schema}"
@@ -444,7 +444,7 @@ def older_process(release: Path, place: object) -> Iterator[Callable[[], dict[st
             process.kill()
 
 
-def test_a_running_process_of_release_0_1_is_refused_and_changes_nothing(release_0_1: Path, kind: Kind) -> None:
+def test_running_process_of_release_0_1_is_refused_and_changes_nothing(release_0_1: Path, kind: Kind) -> None:
     with older_process(release_0_1, kind.place) as hear:
         process = hear.process  # type: ignore[attr-defined]
         assert hear() == {"ok": "1"}
@@ -477,7 +477,7 @@ print(json.dumps([found.id, found.type, found.position, found.reason, found.data
 """
 
 
-def test_a_subscriber_of_release_0_1_reads_the_messages_of_this_release(release_0_1: Path) -> None:
+def test_subscriber_of_release_0_1_reads_messages_of_this_release(release_0_1: Path) -> None:
     with closing(MemoryStore()) as store:
         run(store, AcquireClaim(resource="a.py", agent="ann"), Caller(session="s-1"))
         guard = (FencingCondition(resource="a.py", version=1),)
@@ -517,7 +517,7 @@ AHEAD_OF_0_1: Final = """PREPARE ahead (text[], text[], text[]) AS SELECT 1, pg_
 """As `PostgresTransaction` of release 0.1 prepares it."""
 
 
-def test_a_connection_that_begins_as_release_0_1_does_finds_the_newer_schema(kind: Kind) -> None:
+def test_connection_opened_as_by_release_0_1_finds_the_newer_schema(kind: Kind) -> None:
     if isinstance(kind.place, Path):
         with closing(sqlite3.connect(kind.place, isolation_level=None)) as older:
             begin_as_0_1(older)

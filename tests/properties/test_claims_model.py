@@ -1,4 +1,4 @@
-"""The grant rule against a second, brute-force telling of it (tests/claim_rule.py), over random histories."""
+"""The grant rule against a second, brute-force telling of it (tests/support/claim_rule.py), over random histories."""
 
 import tempfile
 from collections.abc import Iterator
@@ -16,12 +16,25 @@ from holdlog.domain.claims.lease import Lease
 from holdlog.domain.ports import Store
 from holdlog.domain.refusals import BusyError, DeadlockError, HoldlogError
 from holdlog.projections import fold
-from tests import claim_rule
-from tests.claim_rule import Agent, Has, Scene, Wants, scene
-from tests.claim_steps import SERVERS, By, Claims, EndsSession, LetsGo, Passes, Seen, Step, Touches, Turn, World, steps
-from tests.clock import Clock
-from tests.commands import whole_log
-from tests.postgres import emptied
+from tests.support import claim_rule
+from tests.support.claim_rule import Agent, Has, Scene, Wants, scene
+from tests.support.claim_steps import (
+    SERVERS,
+    By,
+    Claims,
+    EndsSession,
+    LetsGo,
+    Passes,
+    Seen,
+    Step,
+    Touches,
+    Turn,
+    World,
+    steps,
+)
+from tests.support.clock import Clock
+from tests.support.commands import whole_log
+from tests.support.postgres import emptied
 
 ONE = ("s1",)
 TWO = ("s1", "s2")
@@ -62,21 +75,21 @@ fewer = settings(quick, max_examples=25)
 
 @quick
 @given(steps(ONE, endings=False))
-def test_one_session(history: list[Step]) -> None:
+def test_random_claims_of_one_session_follow_the_rule(history: list[Step]) -> None:
     with in_memory() as world:
         live(world, history)
 
 
 @quick
 @given(steps(TWO, endings=False))
-def test_two_sessions(history: list[Step]) -> None:
+def test_random_claims_of_two_sessions_follow_the_rule(history: list[Step]) -> None:
     with in_memory() as world:
         live(world, history)
 
 
 @quick
 @given(steps(TWO, endings=True))
-def test_sessions_that_end_and_come_back(history: list[Step]) -> None:
+def test_random_claims_of_sessions_that_end_and_return_follow_the_rule(history: list[Step]) -> None:
     with in_memory() as world:
         live(world, history)
 
@@ -85,7 +98,7 @@ def test_sessions_that_end_and_come_back(history: list[Step]) -> None:
 @given(steps(NAMESAKES, endings=True))
 @example(RETURNS_INTO_A_RING)
 @example(RETURNS_TO_ITS_OFFER)
-def test_sessions_and_receipts_that_share_names(history: list[Step]) -> None:
+def test_random_claims_of_sessions_and_receipts_with_shared_names_follow_the_rule(history: list[Step]) -> None:
     with in_memory() as world:
         live(world, history)
 
@@ -93,7 +106,7 @@ def test_sessions_and_receipts_that_share_names(history: list[Step]) -> None:
 @pytest.mark.slow
 @settings(quick, max_examples=20_000)
 @given(steps(NAMESAKES, endings=True))
-def test_twenty_thousand_histories_of_sessions_that_share_names(history: list[Step]) -> None:
+def test_twenty_thousand_claim_histories_with_shared_names_follow_the_rule(history: list[Step]) -> None:
     with in_memory() as world:
         live(world, history)
 
@@ -102,7 +115,7 @@ def test_twenty_thousand_histories_of_sessions_that_share_names(history: list[St
 @given(steps(NAMESAKES, endings=True))
 @example(A_TICKET_WHOSE_SESSION_RETURNS_AND_ENDS)
 @example(RETURNS_INTO_A_RING)
-def test_in_a_file_it_is_all_the_same(history: list[Step]) -> None:
+def test_random_claims_in_a_file_follow_the_rule(history: list[Step]) -> None:
     with in_a_file() as world:
         require_the_same(world, history)
 
@@ -111,7 +124,7 @@ def test_in_a_file_it_is_all_the_same(history: list[Step]) -> None:
 @given(steps(NAMESAKES, endings=True))
 @example(A_TICKET_WHOSE_SESSION_RETURNS_AND_ENDS)
 @example(RETURNS_INTO_A_RING)
-def test_in_postgres_it_is_all_the_same(shared_postgres: str, history: list[Step]) -> None:
+def test_random_claims_in_postgres_follow_the_rule(shared_postgres: str, history: list[Step]) -> None:
     with in_postgres(shared_postgres) as world:
         require_the_same(world, history)
 
@@ -119,7 +132,7 @@ def test_in_postgres_it_is_all_the_same(shared_postgres: str, history: list[Step
 @pytest.mark.slow
 @settings(quick, max_examples=1_000)
 @given(steps(NAMESAKES, endings=True))
-def test_in_postgres_it_is_all_the_same_a_thousand_times(shared_postgres: str, history: list[Step]) -> None:
+def test_thousand_random_claim_histories_in_postgres_follow_the_rule(shared_postgres: str, history: list[Step]) -> None:
     with in_postgres(shared_postgres) as world:
         require_the_same(world, history)
 

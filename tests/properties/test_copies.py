@@ -12,11 +12,11 @@ from holdlog import HoldlogError
 from holdlog.adapters.python.copying import copy
 from holdlog.domain.claims.commands import AcquireClaim, ReleaseClaim
 from holdlog.domain.commands import AnyCommand
-from tests.claim_calls import by
-from tests.commands import clear, drop, put, require_chained, require_views_equal_the_log, rows, run, transact
 from tests.contracts.test_copy import views
-from tests.places import engine, places
-from tests.threads import append, change_data, fork, message, replace, result, results, start
+from tests.support.claim_calls import by
+from tests.support.commands import clear, drop, put, require_chained, require_views_equal_the_log, rows, run, transact
+from tests.support.places import engine, places
+from tests.support.threads import append, change_data, fork, message, replace, result, results, start
 
 NAMES = st.sampled_from(["a", "b/c", "ä %", "🦊"])
 VALUES = st.recursive(
@@ -45,7 +45,7 @@ COMMANDS: st.SearchStrategy[AnyCommand] = st.one_of(
 @pytest.mark.parametrize("kinds", [("file", "schema", "file"), ("schema", "file", "schema")], ids="-to-".join)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=st.lists(COMMANDS, max_size=25))
-def test_a_history_copied_there_and_back_is_equal_at_every_position(
+def test_history_copied_back_and_forth_is_equal_at_every_position(
     kinds: tuple[str, str, str], history: list[AnyCommand], postgres_server: str
 ) -> None:
     with TemporaryDirectory() as folder, places(Path(folder), postgres_server) as somewhere:

@@ -21,7 +21,7 @@ from holdlog.domain.claims.lease import Lease
 from holdlog.domain.commands import AnyCommand, RecordsChanged
 from holdlog.domain.ports import Reader, Store, Transaction
 from holdlog.domain.refusals import BusyError, ConflictError, NotFoundError, NotHolderError, UnavailableError
-from tests.commands import (
+from tests.support.commands import (
     HERE,
     PATIENCE,
     drop,
@@ -32,8 +32,8 @@ from tests.commands import (
     take,
     transact,
 )
-from tests.postgres import empty
-from tests.slow import slow
+from tests.support.postgres import empty
+from tests.support.slow import slow
 
 CLIENTS = 4
 CALLS = 5
@@ -435,7 +435,7 @@ def four(postgres: str) -> Iterator[list[Store]]:
 
 @pytest.mark.parametrize(("script", "initial", "step"), SPECIFICATIONS)
 @pytest.mark.parametrize("seeds", [8, *slow(500)])
-def test_so_it_is_in_postgres(
+def test_every_interleaving_in_postgres_is_linearizable(
     script: Script, initial: State, step: Step, seeds: int, four: list[Store], postgres: str
 ) -> None:
     for seed in range(seeds):
@@ -446,7 +446,7 @@ def test_so_it_is_in_postgres(
         require_views_equal_the_log(store)
 
 
-def test_the_key_of_postgres_refuses_a_decision_on_an_old_read(four: list[Store], postgres: str) -> None:
+def test_key_of_postgres_refuses_a_decision_on_an_outdated_read(four: list[Store], postgres: str) -> None:
     def decide() -> None:
         for seed in range(50):
             empty(postgres)
@@ -457,18 +457,18 @@ def test_the_key_of_postgres_refuses_a_decision_on_an_old_read(four: list[Store]
 
 
 @pytest.mark.parametrize(("script", "initial", "step"), SPECIFICATIONS)
-def test_a_decision_on_an_old_read_is_found_out(script: Script, initial: State, step: Step) -> None:
+def test_checker_detects_a_decision_on_an_outdated_read(script: Script, initial: State, step: Step) -> None:
     caught = sum(not linearizable(history_of(seed, script, careless)[0], initial, step) for seed in range(50))
     assert caught >= 25
 
 
-def test_the_seeds_stop_and_kill() -> None:
+def test_seeds_cover_stopped_and_killed_processes() -> None:
     histories = [history_of(seed, register_script, careful)[0] for seed in range(50)]
     assert sum(any(call.end is None for call in history) for history in histories) >= 25
     assert any(len(history) == 2 * CLIENTS * CALLS for history in histories)
 
 
-def test_one_seed_is_one_history() -> None:
+def test_one_seed_reproduces_one_history() -> None:
     first, second = (history_of(7, register_script, careful)[0] for _ in range(2))
     assert first == second
 
@@ -476,23 +476,23 @@ def test_one_seed_is_one_history() -> None:
 # --- the check itself
 
 
-def test_calls_at_the_same_time_may_have_happened_in_either_order() -> None:
+def test_checker_accepts_either_order_of_concurrent_calls() -> None:
     write, read = ("write", "x", 0), ("read",)
     for seen in ((0, None), (1, "x")):
         assert linearizable([Call(write, 1, 4, ("ok", 1)), Call(read, 2, 3, seen)], (0, False, None), register)
 
 
-def test_a_read_that_misses_an_acknowledged_write_is_found_out() -> None:
+def test_checker_detects_a_read_that_misses_an_acknowledged_write() -> None:
     history = [Call(("write", "x", 0), 1, 2, ("ok", 1)), Call(("read",), 3, 4, (0, None))]
     assert not linearizable(history, (0, False, None), register)
 
 
-def test_a_lost_update_is_found_out() -> None:
+def test_checker_detects_a_lost_update() -> None:
     history = [Call(("write", "x", 0), 1, 4, ("ok", 1)), Call(("write", "y", 0), 2, 3, ("ok", 1))]
     assert not linearizable(history, (0, False, None), register)
 
 
-def test_a_call_without_an_answer_may_have_happened_or_not() -> None:
+def test_checker_accepts_both_outcomes_of_an_unanswered_call() -> None:
     for seen in ((0, None), (1, "x")):
         history = [Call(("write", "x", 0), 1), Call(("read",), 3, 4, seen)]
         assert linearizable(history, (0, False, None), register)

@@ -399,9 +399,9 @@ MACHINE = settings(
 )
 
 
-def test_live_objects_do_what_plain_ones_do() -> None:
+def test_live_objects_behave_like_plain_ones() -> None:
     run_state_machine_as_test(OfADict, settings=MACHINE)  # type: ignore[no-untyped-call]
 
 
-def test_live_models_do_what_plain_ones_do() -> None:
+def test_live_models_behave_like_plain_ones() -> None:
     run_state_machine_as_test(OfAModel, settings=MACHINE)  # type: ignore[no-untyped-call]

@@ -14,12 +14,12 @@ from holdlog import HoldlogError, copy
 from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.domain.commands import AnyCommand
 from holdlog.domain.message import Caller
-from tests.commands import require_chained, require_views_equal_the_log, rows, run, whole_log
 from tests.contracts.test_copy import views
-from tests.kinds import InDatabase, InFile, Kind
-from tests.older import format_1
-from tests.places import Place, engine, places
 from tests.properties.test_copies import COMMANDS
+from tests.support.commands import require_chained, require_views_equal_the_log, rows, run, whole_log
+from tests.support.kinds import InDatabase, InFile, Kind
+from tests.support.older import format_1
+from tests.support.places import Place, engine, places
 
 TEXTS = st.none() | st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=20)
 STEPS = st.lists(st.tuples(COMMANDS, st.booleans(), TEXTS), max_size=25)
@@ -62,7 +62,7 @@ def test_a_log_of_both_formats_verifies_in_memory(steps: list[Step]) -> None:
 @pytest.mark.parametrize("kinds", [("file", "schema"), ("schema", "file")], ids="-to-".join)
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS, seal=st.booleans(), redacted=st.lists(st.tuples(st.integers(1, 25), st.booleans()), max_size=3))
-def test_a_log_of_both_formats_verifies_wherever_it_goes(
+def test_log_of_both_formats_verifies_in_every_store(
     kinds: tuple[str, str], steps: list[Step], seal: bool, redacted: list[tuple[int, bool]], postgres_server: str
 ) -> None:
     with TemporaryDirectory() as folder, places(Path(folder), postgres_server) as somewhere:

@@ -32,8 +32,8 @@ from holdlog.domain.refusals import (
 )
 from holdlog.domain.threads.commands import ThreadChanged
 from holdlog.domain.threads.past import data_at, items_at
-from tests.clock import Clock
-from tests.commands import (
+from tests.support.clock import Clock
+from tests.support.commands import (
     HERE,
     PATIENCE,
     check,
@@ -49,12 +49,12 @@ from tests.commands import (
     take,
     transact,
 )
-from tests.postgres import empty
-from tests.properties.thread_model import Changed as ChangedSince
-from tests.properties.thread_model import Missing, Threads, Told, TooNew
-from tests.properties.thread_model import Taken as Occupied
-from tests.slow import slow
-from tests.threads import append, change_data, checksum, fork, item, message, replace, result, start
+from tests.support.postgres import empty
+from tests.support.slow import slow
+from tests.support.thread_model import Changed as ChangedSince
+from tests.support.thread_model import Missing, Threads, Told, TooNew
+from tests.support.thread_model import Taken as Occupied
+from tests.support.threads import append, change_data, checksum, fork, item, message, replace, result, start
 
 namespaces = st.sampled_from(["n", "n/m", "é"])
 keys = st.sampled_from(["a", "a%", "b", "\U0010ffff"])
@@ -415,11 +415,11 @@ def _all(reader: Any, namespace: str) -> list[Any]:
 MACHINE = settings(max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def test_stores_in_memory_and_in_a_file_say_what_the_dictionary_says() -> None:
+def test_stores_in_memory_and_in_a_file_match_a_dictionary() -> None:
     run_state_machine_as_test(Stores, settings=MACHINE)  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("examples", [6, *slow(400)])
-def test_a_store_in_postgres_says_the_same(postgres: str, examples: int) -> None:
+def test_store_in_postgres_matches_a_dictionary(postgres: str, examples: int) -> None:
     more = settings(MACHINE, max_examples=examples)
     run_state_machine_as_test(partial(Stores, postgres), settings=more)  # type: ignore[no-untyped-call]

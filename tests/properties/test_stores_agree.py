@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 
 from holdlog import HoldlogError, StateStore
 from holdlog.adapters.api.values.responses import Result
-from tests.commands import require_chained, require_views_equal_the_log, rows
-from tests.postgres import empty
+from tests.support.commands import require_chained, require_views_equal_the_log, rows
+from tests.support.postgres import empty
 
 # --- what may be said
 
@@ -191,12 +191,12 @@ histories = st.lists(CALLS, min_size=10, max_size=30)
 @settings(often, max_examples=40)
 @example([Said("list_records", {"namespace": "n", "prefix": "\0"})])
 @given(histories)
-def test_all_stores_give_the_same_answers(shared_postgres: str, calls: list[Said]) -> None:
+def test_all_stores_agree_on_random_calls(shared_postgres: str, calls: list[Said]) -> None:
     agree(shared_postgres, calls)
 
 
 @pytest.mark.slow
 @settings(often, max_examples=2_000)
 @given(histories)
-def test_all_stores_give_the_same_answers_to_thousands_of_calls(shared_postgres: str, calls: list[Said]) -> None:
+def test_all_stores_agree_on_thousands_of_random_calls(shared_postgres: str, calls: list[Said]) -> None:
     agree(shared_postgres, calls)

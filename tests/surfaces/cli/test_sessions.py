@@ -1,0 +1,95 @@
+"""Sessions on the command line: each command is one of its own, unless `--session` names it."""
+
+import json
+
+from tests.surfaces.cli.test_claims import Terminal, run
+
+__all__ = ["run"]
+
+
+def test_commands_with_one_session_are_one_holder(run: Terminal) -> None:
+    assert run("claim custom://db --agent ann --session s1").startswith("claimed custom://db (version 1)")
+    assert run("claim custom://db --agent ann --session s1").startswith("already_claimed: custom://db is yours")
+    assert run("release --agent ann --session s1") == "released custom://db\n"
+
+
+def test_command_resumes_a_claim_of_an_ended_command_of_that_name(run: Terminal) -> None:
+    run("claim custom://db --agent ann")
+    again = run("claim custom://db --agent ann")
+    assert again.startswith("claimed custom://db (version 2), resumed from a session that ended at ")
+    assert "Work may be half done: look before you edit." in again
+    body = json.loads(run("claim custom://db --agent ann --json"))
+    assert (body["resumed"], "previous_session_ended_at" in body) == (True, True)
+
+
+def test_release_by_name_ends_the_claim_of_an_ended_command(run: Terminal) -> None:
+    run("claim custom://db --agent ann")
+    assert run("release custom://db --agent ann") == "released custom://db (version 2)\n"
+    assert "former_session=shell-" in run("log")
+
+
+def test_releasing_everything_shows_what_other_sessions_hold(run: Terminal) -> None:
+    run("claim custom://db --agent codex")
+    run("claim custom://web --agent codex")
+    shown = run("release --agent codex")
+    assert shown.code == 1
+    assert "this command holds nothing; other sessions of that name hold custom://db, custom://web" in shown
+    assert "holdlog release --agent NAME --force --reason TEXT" in shown
+    assert sum(line.startswith("codex ") for line in shown.splitlines()) == 2
+    body = json.loads(run("release --agent codex --json").splitlines()[0])
+    assert body["held_elsewhere"] == ["custom://db", "custom://web"]
+
+
+def test_person_takes_all_claims_of_an_agent_at_once(run: Terminal) -> None:
+    run("claim custom://db --agent codex")
+    run("claim custom://web --agent codex")
+    run("claim custom://mine --agent bob")
+    refused = run("release --agent codex --force")
+    assert (refused.code, "--force: needs a --reason" in refused) == (2, True)
+    taken = run.words("release", "--agent", "codex", "--force", "--reason", "gone home")
+    assert taken.startswith("released custom://db, custom://web\n")
+    assert taken.count("heard ") == 2, "who held them, and since when it was silent, is shown"
+    assert [line.split()[:2] for line in run("claims").splitlines()] == [["custom://mine", "bob"]]
+    assert (
+        run.words("release", "--agent", "codex", "--force", "--reason", "again") == "already_free: nothing was held\n"
+    )
+
+
+def test_named_session_is_alive_until_its_leases_end(run: Terminal) -> None:
+    run("claim custom://deploy --agent ann --session job1")
+    busy = run("claim custom://deploy --agent ann --session job2")
+    assert (busy.code, "Another session with your agent name holds it" in busy) == (1, True)
+    refused = run("release custom://deploy --agent ann --session job2")
+    assert (refused.code, "A person can take it: holdlog release RESOURCE --force" in refused) == (1, True)
+    assert run("release custom://deploy --agent ann --session job1") == "released custom://deploy (version 2)\n"
+
+
+def test_command_makes_a_write_conditional_on_its_claim(run: Terminal) -> None:
+    run("claim custom://deploy --agent ann --session job1")
+    guarded = "set n k 1 --by ann --version 0 --session {} --guard custom://deploy@1"
+    assert run(guarded.format("job2")).startswith("fenced: ")
+    assert run(guarded.format("job1")) == "version 1\n"
+    wrong = run("set n k 1 --by ann --version 1 --guard custom://deploy")
+    assert (wrong.code, "--guard: must be RESOURCE@VERSION" in wrong) == (2, True)
+    too_large = run(f"set n k 1 --by ann --version 1 --guard custom://deploy@{'1' * 5_000}")
+    assert (too_large.code, "--guard: must be RESOURCE@VERSION" in too_large) == (2, True)
+
+
+def test_malformed_receipt_is_refused_in_one_line(run: Terminal) -> None:
+    refused = run("release custom://z --agent ann --receipt \udcff")
+    assert (refused.code, "--receipt: must be the text" in refused) == (2, True)
+
+
+def test_taking_all_claims_by_force_needs_the_agents_name(run: Terminal) -> None:
+    run("claim custom://db --agent codex")
+    refused = run.words("release", "--force", "--reason", "gone home")
+    assert (refused.code, "--force: name a RESOURCE, or the agent whose claims you take" in refused) == (2, True)
+
+
+def test_force_takes_more_claims_than_one_call_may_name(run: Terminal) -> None:
+    for session in ("s1", "s2"):
+        run.words("claim", f"custom://{session}", "--agent", "codex", "--session", session)
+        also = [word for n in range(60) for word in ("--also", f"custom://{session}-{n}")]
+        run.words("claim", f"custom://{session}-x", "--agent", "codex", "--session", session, *also)
+    taken = run.words("release", "--agent", "codex", "--force", "--reason", "gone home")
+    assert (taken.code, run("claims")) == (0, f"nothing is held in the store {run.db}\n")

@@ -1,0 +1,103 @@
+"""Without the packages of an extra: what needs none of them works, and the rest says what to install."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdlog import StateStore
+from tests.support.slow import slow
+
+HIDING = """
+import importlib.machinery, os, sys
+
+class Hiding(importlib.machinery.PathFinder):
+    @classmethod
+    def find_spec(cls, fullname, path=None, target=None):
+        hidden = fullname.partition(".")[0] in os.environ["HIDDEN"].split(",")
+        return None if hidden else super().find_spec(fullname, path, target)
+
+sys.meta_path[:] = [Hiding if it is importlib.machinery.PathFinder else it for it in sys.meta_path]
+"""
+"""A `sitecustomize` for a Python that does not find some packages, as if they were not installed."""
+
+POSTGRES = ("--db", "postgresql://ann:s3cret@127.0.0.1:1/x")
+NATS = ("--nats", "nats://ann:s3cret@127.0.0.1:1")
+Without = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def without(tmp_path: Path) -> Without:
+    """Run `holdlog` with these words, or a program after `-c`, without some packages."""
+    (tmp_path / "sitecustomize.py").write_text(HIDING)
+
+    def run(hidden: str, *words: str | Path, **environ: str) -> "subprocess.CompletedProcess[str]":
+        paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+        env = os.environ | {"HIDDEN": hidden, "PYTHONPATH": paths} | environ
+        program = () if words[0] == "-c" else ("-m", "holdlog")
+        command = [sys.executable, *program, *map(str, words)]
+        return subprocess.run(command, input="", capture_output=True, text=True, timeout=60, env=env, check=False)
+
+    return run
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    with StateStore(tmp_path / "state.db") as store:
+        store.set("n", "k", 1, updated_by="ann")
+    return tmp_path / "state.db"
+
+
+@pytest.mark.parametrize(
+    ("hidden", "words"),
+    [
+        ("psycopg", ("claims",)),
+        ("psycopg_pool", ("claims",)),
+        ("psycopg", ("serve",)),
+        *slow(("psycopg", ("relay", *NATS)), ("psycopg", ("subscribe", *NATS))),
+    ],
+)
+def test_store_in_postgres_without_its_extra_names_what_to_install(
+    without: Without, hidden: str, words: tuple[str, ...]
+) -> None:
+    done = without(hidden, *words, *POSTGRES)
+    said = f"holdlog: {hidden} is missing; pip install 'holdlog[postgres]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+
+
+def test_missing_libpq_below_psycopg_names_what_to_install(without: Without) -> None:
+    done = without("psycopg_c,psycopg_binary", "claims", *POSTGRES, PSYCOPG_IMPL="binary")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "holdlog: libpq is missing; pip install 'holdlog[postgres]'\n"
+
+
+@pytest.mark.parametrize("command", ["serve", "relay", "subscribe"])
+def test_nats_without_its_extra_names_what_to_install(without: Without, store: Path, command: str) -> None:
+    done = without("nats", command, *NATS, "--db", store)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "holdlog: nats-py is missing, which holdlog needs; install holdlog again\n"
+
+
+@pytest.mark.parametrize(("command", "option"), [("serve", "--nats-nkey"), ("relay", "--nats-creds")])
+def test_nats_keys_without_their_extra_name_what_to_install(
+    without: Without, store: Path, command: str, option: str
+) -> None:
+    done = without("nkeys", command, *NATS, "--db", store, option, store)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert "pip install 'holdlog[nats]'" in done.stderr
+
+
+@pytest.mark.parametrize(("hidden", "named"), [("langgraph", "langgraph"), ("langchain_core", "langchain_core")])
+def test_langgraph_store_without_its_extra_names_what_to_install(without: Without, hidden: str, named: str) -> None:
+    done = without(hidden, "-c", "from holdlog.langgraph import HoldlogStore")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"ImportError: {named} is missing; pip install 'holdlog[langgraph]'"
+    assert "During handling" not in done.stderr
+
+
+def test_store_in_a_file_needs_no_extra(without: Without, store: Path) -> None:
+    for words in (("set", "n", "k", "1", "--force"), ("doctor",), ("serve",)):
+        assert without("psycopg,psycopg_pool,nats,nkeys,langgraph", *words, "--db", store).returncode == 0

@@ -1,0 +1,580 @@
+"""Who gets in, and what they may do: grants, calls within grants, tokens of the store, the static token."""
+
+import asyncio
+import inspect
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from holdlog.adapters.api.request import Settings
+from holdlog.adapters.api.validation import checked
+from holdlog.adapters.api.values.requests import Requests
+from holdlog.adapters.auth.grants import EVERYTHING, Grants
+from holdlog.adapters.auth.static import static_token
+from holdlog.adapters.auth.tokens import fresh
+from holdlog.adapters.compose import MEMORY, open_holdlog
+from holdlog.adapters.runtime.engine import Engine
+from holdlog.adapters.runtime.verifier import Verifier
+from holdlog.domain import token
+from holdlog.domain.message import NOBODY
+from holdlog.domain.refusals import DeniedError, InvalidError
+from holdlog.domain.token import IssueToken, RevokeToken, RotateToken
+from tests.support.commands import until
+
+# --- grants
+
+
+def allowing(*texts: str) -> Grants:
+    return Grants.parse(texts)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "does_not"),
+    [
+        ("build", ["build"], ["build-1", "rebuild", "BUILD", ""]),
+        ("build-*", ["build-", "build-1", "build-a/b"], ["build", "xbuild-1"]),
+        ("*.py", [".py", "src/a.py"], ["a.pyc", "src/"]),
+        ("a*b*c", ["abc", "a-b-c", "abbcc", "abcbc"], ["ab", "acb", "ac"]),
+        ("ab*ba", ["abba", "ab-ba"], ["aba", "ab"]),
+        ("*", ["anything", "src/", "custom://x"], []),
+        ("a.c", ["a.c"], ["abc"]),
+        ("[ab]?", ["[ab]?"], ["a1"]),
+    ],
+)
+def test_star_is_the_only_wildcard_of_a_pattern(pattern: str, fits: list[str], does_not: list[str]) -> None:
+    grants = allowing(f"read:{pattern}")
+    assert all(grants.allows("read", name) for name in fits)
+    assert not any(grants.allows("read", name) for name in does_not)
+
+
+@given(st.text("ab*", min_size=1, max_size=8), st.text("ab", max_size=10))
+@example("a**b", "ab")
+@example("*a*", "a")
+def test_grant_patterns_match_names(pattern: str, name: str) -> None:
+    def matches(pattern: str, name: str) -> bool:
+        if not pattern:
+            return not name
+        if pattern[0] == "*":
+            return any(matches(pattern[1:], name[at:]) for at in range(len(name) + 1))
+        return name[:1] == pattern[0] and matches(pattern[1:], name[1:])
+
+    assert allowing(f"read:{pattern}").allows("read", name) is matches(pattern, name)
+
+
+def test_pattern_of_many_stars_matches_in_linear_time() -> None:
+    grants = allowing("read:" + "a*" * 250 + "b")
+    began = time.perf_counter()
+    assert not grants.allows("read", "a" * 512)
+    assert time.perf_counter() - began < 1.0
+
+
+def test_write_includes_read_and_admin_includes_everything() -> None:
+    told = {scope: {it for it in token.SCOPES if allowing(f"{scope}:*").allows(it, "*")} for scope in token.SCOPES}
+    reads, writes = {"read-values", "read-claims", "read-threads"}, {"write-values", "write-threads"}
+    assert told == {
+        "read": {"read"} | reads,
+        "write": {"read", "write"} | reads | writes,
+        "claim": {"claim"},
+        "admin": set(token.SCOPES),
+        "read-values": {"read-values"},
+        "read-claims": {"read-claims"},
+        "read-threads": {"read-threads"},
+        "write-values": {"write-values", "read-values"},
+        "write-threads": {"write-threads", "read-threads"},
+        "metrics": {"metrics"},
+    }
+
+
+def test_refusal_names_the_missing_grant() -> None:
+    with pytest.raises(DeniedError, match="write:build-1") as denied:
+        allowing("read:*").require("write", "build-1")
+    assert (denied.value.needed, denied.value.code) == ("write:build-1", "denied")
+
+
+def test_events_are_visible_by_grants_on_their_stream() -> None:
+    streams = ("record:a%20b/k", "record:c/k", "claim:src/x.py", "claim:doc", "agent:ann", "token:ci", "other:x")
+
+    def seen(*texts: str) -> list[str]:
+        return [stream for stream in streams if allowing(*texts).sees(stream)]
+
+    assert seen("read:a b") == ["record:a%20b/k", "agent:ann"]
+    assert seen("claim:src/*") == ["claim:src/x.py", "agent:ann"]
+    assert seen("read:src/*", "write:c") == ["record:c/k", "claim:src/x.py", "agent:ann"]
+    assert seen("admin:ci") == ["agent:ann", "token:ci"]
+    assert seen("read:*") == list(streams[:5])
+    assert [stream for stream in streams if EVERYTHING.sees(stream)] == list(streams[:6])
+
+
+def test_events_of_values_claims_and_threads_need_grants_of_their_kind() -> None:
+    streams = ("record:docs-a/k", "claim:docs-a", "thread:docs-a", "agent:ann")
+
+    def seen(text: str) -> list[str]:
+        return [stream.partition(":")[0] for stream in streams if allowing(text).sees(stream)]
+
+    assert seen("read-values:docs-*") == seen("write-values:docs-*") == ["record", "agent"]
+    assert seen("read-claims:docs-*") == seen("claim:docs-*") == ["claim", "agent"]
+    assert seen("read-threads:docs-*") == seen("write-threads:docs-*") == ["thread", "agent"]
+    assert seen("read:docs-*") == seen("write:docs-*") == ["record", "claim", "thread", "agent"]
+    assert seen("metrics:*") == []
+
+
+def test_old_grants_for_names_that_begin_like_a_kind_keep_their_meaning() -> None:
+    grants = allowing("read:values:docs-*", "write:threads:x")
+    assert grants.allows("read-values", "values:docs-a")
+    assert grants.allows("read-claims", "values:docs-a")
+    assert grants.allows("write-values", "threads:x")
+    assert not grants.allows("read-values", "docs-a")
+    assert not grants.allows("write-threads", "x")
+
+
+def test_old_grants_with_a_comma_before_a_new_scope_are_still_read() -> None:
+    assert allowing("read:a,metrics:b").allows("read-values", "a,metrics:b")
+    with pytest.raises(InvalidError, match="is one grant"):
+        checked(lambda: IssueToken(name="ci", hash="0" * 64, allow=("read:a,metrics:b",), by="ann"))
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [],
+        ["read"],
+        ["see:*"],
+        ["read-all:*"],
+        ["metrics:build-*"],
+        ["write-claims:*"],
+        ["read:*,write:x"],
+        ["read:"],
+        ["read:*"] * 65 + [f"read:{n}" for n in range(65)],
+    ],
+)
+def test_invalid_grant_is_refused(texts: list[str]) -> None:
+    with pytest.raises(InvalidError, match=r"^allow: "):
+        Grants.parse(texts)
+
+
+# --- calls within grants
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    holdlog = open_holdlog(MEMORY)
+    yield holdlog
+    holdlog.close()
+
+
+def within(engine: Engine, *texts: str) -> Requests:
+    return engine.requests.within(allowing(*texts))
+
+
+SAID = {"type": "text", "role": "user", "content": "hello"}
+GUARD = [{"resource": "src/a.py", "version": 1}]
+NEEDS: list[tuple[str, Callable[[Requests], Any], list[str]]] = [
+    ("get", lambda it: it.get("n", "k"), ["read-values:n"]),
+    ("set", lambda it: it.set("n", "k", 1, "ann", None), ["write-values:n"]),
+    ("set", lambda it: it.set("n", "k", 1, "ann", None, guard=GUARD), ["write-values:n", "claim:src/a.py"]),
+    ("record", lambda it: it.record("n", "k"), ["read-values:n"]),
+    ("merge", lambda it: it.merge("n", "k", {}, "ann", None), ["write-values:n"]),
+    ("merge", lambda it: it.merge("n", "k", {}, "ann", None, guard=GUARD), ["write-values:n", "claim:src/a.py"]),
+    ("delete", lambda it: it.delete("n", "k", "ann", None), ["write-values:n"]),
+    ("delete", lambda it: it.delete("n", "k", "ann", None, guard=GUARD), ["write-values:n", "claim:src/a.py"]),
+    ("clear_namespace", lambda it: it.clear_namespace("n", "ann"), ["admin:n"]),
+    ("list_records", lambda it: it.list_records("n"), ["read-values:n"]),
+    ("all_records", lambda it: it.all_records("n"), ["read-values:n"]),
+    ("history", lambda it: it.history("n", "k"), ["read-values:n"]),
+    ("all_history", lambda it: it.all_history("n", "k"), ["read-values:n"]),
+    ("export", lambda it: it.export("n"), ["read-values:n"]),
+    ("all_exported", lambda it: it.all_exported("n"), ["read-values:n"]),
+    ("watch", lambda it: it.watch("n", "k", 0), ["read-values:n"]),
+    ("claim", lambda it: it.claim("src/a.py", "ann"), ["claim:src/a.py"]),
+    ("claim", lambda it: it.claim("a", "ann", also=["b"]), ["claim:a", "claim:b"]),
+    ("claim", lambda it: it.claim("a", "ann", (), ["b", "src/"]), ["claim:a", "claim:b", "claim:src/"]),
+    ("release", lambda it: it.release("a", "ann", also=["b"]), ["claim:a", "claim:b"]),
+    ("release", lambda it: it.release("a", "ann", note="why", forced=True), ["admin:a"]),
+    ("status", lambda it: it.status("a"), ["read-claims:a"]),
+    ("status", lambda it: it.status("./a"), ["claim:a"]),
+    ("wait", lambda it: it.wait("a"), ["read-claims:a"]),
+    ("wait", lambda it: it.wait("a"), ["claim:a"]),
+    ("events", lambda it: it.events(it.choice(namespace="n")), ["read-values:n"]),
+    ("events", lambda it: it.events(it.choice(resource="a")), ["claim:a"]),
+    ("coming_events", lambda it: it.coming_events(it.choice(namespace="n")), ["read-values:n"]),
+    ("choice", lambda it: it.choice(resource="./a"), ["read-claims:a"]),
+    ("register", lambda it: it.register("ann", name="Ann"), ["claim:whatever"]),
+    ("register", lambda it: it.register("ann", name="Ann"), ["write-values:whatever"]),
+    ("thread_start", lambda it: it.thread_start("ann", "t", {"k": 1}), ["write-threads:t"]),
+    ("thread_start", lambda it: it.thread_start("ann", "t", parent="p"), ["write-threads:t", "read-threads:p"]),
+    ("thread_append", lambda it: it.thread_append("t", "ann", [SAID]), ["write-threads:t"]),
+    ("thread_set", lambda it: it.thread_set("t", "k", 1, "ann", None), ["write-threads:t"]),
+    ("thread_delete", lambda it: it.thread_delete("t", "k", "ann", None), ["write-threads:t"]),
+    ("thread_change", lambda it: it.thread_change("t", {"k": 1}, ["l"], "ann", None), ["write-threads:t"]),
+    ("thread", lambda it: it.thread("t"), ["read-threads:t"]),
+    ("thread_read", lambda it: it.thread_read("t"), ["read-threads:t"]),
+    ("thread_coming", lambda it: it.thread_coming("t", 0), ["read-threads:t"]),
+    ("thread_get", lambda it: it.thread_get("t", "k"), ["read-threads:t"]),
+    ("thread_datum", lambda it: it.thread_datum("t", "k"), ["read-threads:t"]),
+    ("thread_has", lambda it: it.thread_has("t", "k"), ["read-threads:t"]),
+    ("thread_data", lambda it: it.thread_data("t"), ["read-threads:t"]),
+]
+"""Calls, and the grants that each needs: all of them, and no others."""
+
+FREE = {
+    "list_namespaces": "shows what may be read",
+    "all_namespaces": "shows what may be read",
+    "threads": "shows what may be read",
+    "board": "shows what may be seen",
+    "agents": "shows what may be seen",
+    "lost": "of the caller's own claims",
+    "guards": "checks arguments",
+    "resource": "checks arguments",
+    "claimable": "checks arguments",
+    "within": "makes the calls of a caller with grants",
+    "line_of": "spells an error",
+    "places": "checks arguments",
+    "refused": "answers a refusal",
+    "shown": "spells an answer",
+    "now": "the clock",
+    "steady": "the clock",
+}
+"""What anybody may call, and why."""
+
+
+@pytest.mark.parametrize(("name", "call", "needed"), NEEDS, ids=lambda it: it if isinstance(it, str) else "")
+def test_each_call_needs_its_grants_and_no_others(
+    engine: Engine, name: str, call: Callable[[Requests], Any], needed: list[str]
+) -> None:
+    call(engine.requests)
+    call(within(engine, *needed))
+    for missing in needed:
+        rest = [it for it in needed if it != missing]
+        with pytest.raises(DeniedError):
+            call(within(engine, *rest, "read:x", *(["write:x", "claim:x", "admin:x"] if name != "register" else [])))
+
+
+@pytest.mark.parametrize(("name", "call", "needed"), NEEDS, ids=lambda it: it if isinstance(it, str) else "")
+def test_each_call_is_open_to_wide_grants_and_closed_to_grants_of_other_kinds(
+    engine: Engine, name: str, call: Callable[[Requests], Any], needed: list[str]
+) -> None:
+    wide = [re.sub(r"^(read|write)-[a-z]+:", r"\1:", it) for it in needed]
+    call(within(engine, *wide))
+    kinds = {it.partition(":")[0] for it in needed}
+    names = {it.partition(":")[2] for it in needed}
+    if "admin" in kinds or name == "register":
+        return
+    others = set(token.SCOPES) - {"read", "write", "admin", "metrics"}
+    others -= {it for it in others if any(allowing(f"{it}:n").allows(kind, "n") for kind in kinds)}  # type: ignore[arg-type]
+    if kinds & {"read-claims", "claim"} and name in ("status", "wait", "events", "choice"):
+        others -= {"claim", "read-claims"}
+    with pytest.raises(DeniedError):
+        call(within(engine, *(f"{scope}:{it}" for scope in others for it in names)))
+
+
+def test_target_of_a_moved_resource_is_shown_to_callers_who_may_see_it(engine: Engine) -> None:
+    engine.claim(engine.requests.claim("src/a.py", "ann"), engine.caller)
+    engine.write(engine.requests.release("src/a.py", "ann", outcome="moved", moved_to="hidden/a.py"), engine.caller)
+    some, all_ = within(engine, "claim:src/*"), within(engine, "claim:src/*", "read:hidden/*")
+    for told in (engine.read(some.status("src/a.py")), engine.claim(some.claim("src/a.py", "ben"), engine.caller)):
+        assert (told.body()["previous_outcome"], told.body().get("moved_to")) == ("moved", None)
+    engine.write(engine.requests.release("src/a.py", "ben", outcome="moved", moved_to="hidden/b.py"), engine.caller)
+    assert engine.read(all_.status("src/a.py")).body()["moved_to"] == "hidden/b.py"
+
+
+def test_every_call_has_a_grants_test() -> None:
+    calls = {name for name, _ in inspect.getmembers(Requests, inspect.isfunction) if not name.startswith("_")}
+    assert calls | {"steady"} == {name for name, _, _ in NEEDS} | FREE.keys()
+
+
+def test_bad_argument_is_reported_before_a_missing_grant(engine: Engine) -> None:
+    calls = within(engine, "read:x")
+    for call in (
+        lambda: calls.set("n", "k", 1, "", None),
+        lambda: calls.get("n", ""),
+        lambda: calls.get(7, "k"),  # type: ignore[arg-type]
+        lambda: calls.claim("../x", "ann"),
+        lambda: calls.watch("n", "k", -1),
+        lambda: calls.status("a", -1),
+        lambda: calls.list_records("n", limit=0),
+        lambda: calls.thread_start("", "t"),
+        lambda: calls.thread_start("ann", "t", {"k": float("nan")}),
+        lambda: calls.thread_append("t", "ann", [{}]),
+        lambda: calls.thread_read("t", limit=0),
+        lambda: calls.thread_read("t", form="xml"),
+        lambda: calls.thread_coming("t", None),
+        lambda: calls.thread_set("t", "", 1, "ann", None),
+    ):
+        with pytest.raises(InvalidError):
+            call()
+
+
+def test_grant_is_checked_against_the_normalised_name(engine: Engine) -> None:
+    calls = within(engine, "read:cafe*", "claim:src/*")
+    calls.get("cafe", "k")
+    with pytest.raises(DeniedError):
+        calls.get("cafe\u0301", "k")  # stored as café
+    calls.claim("./src//a.py", "ann")
+    for resource in ("src", "./other.py", "/src/a.py"):
+        with pytest.raises(DeniedError):
+            calls.claim(resource, "ann")
+
+
+def write_some(engine: Engine) -> None:
+    for namespace in ("a-1", "a-2", "b", "c-1", "c-2"):
+        engine.write(engine.requests.set(namespace, "k", 1, "ann", None), NOBODY)
+
+
+def test_namespaces_that_may_not_be_read_are_not_listed(engine: Engine) -> None:
+    write_some(engine)
+    calls = within(engine, "read:a-*", "write:c-2", "claim:b")
+    assert engine.read(calls.all_namespaces()) == ["a-1", "a-2", "c-2"]
+    first = engine.read(calls.list_namespaces(limit=2))
+    assert ([it.namespace for it in first.namespaces], first.next_after) == (["a-1", "a-2"], "a-2")
+    rest = engine.read(calls.list_namespaces(limit=2, after=first.next_after))
+    assert ([it.namespace for it in rest.namespaces], rest.next_after) == (["c-2"], None)
+
+
+def test_unreadable_threads_are_neither_listed_nor_named_as_parents(engine: Engine) -> None:
+    for number, name in enumerate(("a-1", "a-2", "b", "c-1", "c-2")):
+        parent = "b" if number > 2 else None
+        engine.write(engine.requests.thread_start("ann", name, parent=parent), NOBODY)
+    calls, all_ = within(engine, "read:a-*", "write:c-2"), within(engine, "read:*")
+    first = engine.read(calls.threads(limit=2))
+    assert ([it.thread_id for it in first.threads], first.next_after) == (["a-1", "a-2"], "a-2")
+    (last,) = engine.read(calls.threads(limit=2, after=first.next_after)).threads
+    assert (last.thread_id, last.parent) == ("c-2", None)
+    resumed = engine.write(calls.thread_start("ann", "c-2"), NOBODY)
+    for told in (engine.read(calls.thread("c-2")), resumed):
+        assert {"parent", "parent_version"}.isdisjoint(told.body())
+    assert engine.read(all_.thread("c-2")).parent == "b"
+    assert [it.parent for it in engine.read(all_.threads()).threads] == [None, None, None, "b", "b"]
+
+
+def test_invisible_claims_are_on_no_board(engine: Engine) -> None:
+    for number in range(30):
+        for name in ("src", "doc"):
+            engine.claim(engine.requests.claim(f"{name}/{number:02}", f"{name}-agent"), engine.caller)
+    calls = within(engine, "claim:src/*", "read:other")
+    first = engine.read(calls.board(limit=20))
+    rest = engine.read(calls.board(limit=20, after=first.next_after))
+    assert [it.resource for it in (*first.claims, *rest.claims)] == [f"src/{number:02}" for number in range(30)]
+    assert rest.next_after is None
+    assert [it.agent for it in first.agents] == ["src-agent"]
+
+
+def test_other_workspaces_show_only_what_the_caller_may_see(tmp_path: Path) -> None:
+    from holdlog.adapters.operating_system.workspaces import find_workspaces
+
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    given = [f"{name}={tmp_path / name}" for name in ("one", "two")]
+    known = find_workspaces({}, tmp_path / "one", given, False)
+    with closing(open_holdlog(MEMORY, Settings(workspaces=known))) as holdlog:
+        holdlog.claim(holdlog.requests.claim("file://two/a.py", "bob"), holdlog.caller)
+        status = holdlog.read(holdlog.requests.status("a.py"))
+        assert [it.held_by for it in status.also_claimed_in or ()] == ["bob"]
+        stored = holdlog.requests.resource("a.py")
+        assert holdlog.read(within(holdlog, f"read:{stored}").status("a.py")).also_claimed_in is None
+
+
+# --- tokens of the store
+
+
+def issue(engine: Engine, name: str = "ci", *allow: str, **more: Any) -> str:
+    made = fresh(name)
+    engine.change_token(IssueToken(name=name, hash=made.hash, allow=allow or ("read:*",), by="ann", **more), NOBODY)
+    return made.text
+
+
+def verified(verifier: Verifier, text: str) -> str | None:
+    principal = asyncio.run(verifier.verify(text))
+    return principal and principal.name
+
+
+def test_token_identifies_its_principal_with_its_grants(engine: Engine) -> None:
+    text = issue(engine, "ci", "write:build-*", "read:*", space="team", lifetime_seconds=60)
+    principal = asyncio.run(Verifier(engine).verify(text))
+    assert principal is not None
+    assert (principal.name, principal.space) == ("token:ci", "team")
+    assert principal.grants == allowing("write:build-*", "read:*")
+    assert principal.expires_at is not None
+    assert 0 < principal.expires_at - engine.requests.now() <= 60_000_000
+
+
+def test_token_text_contains_its_name_and_cannot_be_guessed() -> None:
+    made = fresh("ci-1")
+    assert made.text.startswith("holdlog_ci-1_")
+    assert len(made.text.removeprefix("holdlog_ci-1_")) == 43
+    assert fresh("ci-1").text != made.text
+    assert made.text not in made.hash
+
+
+def test_unknown_tokens_are_rejected(engine: Engine) -> None:
+    text = issue(engine)
+    verifier = Verifier(engine)
+    wrong = text[:-1] + ("A" if text[-1] != "A" else "B")
+    others = (
+        wrong,
+        fresh("ci").text,
+        fresh("other").text,
+        "",
+        "holdlog_ci_",
+        text + "x",
+        " " + text,
+        text.upper(),
+        "x",
+    )
+    assert [verified(verifier, it) for it in (*others, "ä\x00\ud800", "a.b.c", "x" * 100_000)] == [None] * 12
+    assert verified(verifier, text) == "token:ci"
+
+
+def test_revoked_token_is_rejected_at_once(engine: Engine) -> None:
+    text = issue(engine)
+    verifier = Verifier(engine)
+    assert verified(verifier, text) == "token:ci"
+    engine.change_token(RevokeToken(name="ci", by="ann"), NOBODY)
+    assert verified(verifier, text) is None
+    again = issue(engine)
+    assert (verified(verifier, text), verified(verifier, again)) == (None, "token:ci")
+
+
+def test_token_revoked_by_another_process_is_rejected_within_about_a_second(tmp_path: Path) -> None:
+    with closing(open_holdlog(tmp_path / "s.db")) as here, closing(open_holdlog(tmp_path / "s.db")) as there:
+        text = issue(there)
+        verifier = Verifier(here)
+        assert verified(verifier, text) == "token:ci"
+        began = time.monotonic()
+        there.change_token(RevokeToken(name="ci", by="ann"), NOBODY)
+        until(lambda: verified(verifier, text) is None)
+        assert time.monotonic() - began < 5.0, "1.0 s, and what the machine is late"
+
+
+def test_both_secrets_of_a_rotated_token_are_accepted_during_the_overlap(engine: Engine) -> None:
+    old = issue(engine)
+    verifier = Verifier(engine)
+    assert verified(verifier, old) == "token:ci"
+    new = fresh("ci")
+    engine.change_token(RotateToken(name="ci", hash=new.hash, overlap_seconds=60, by="ann"), NOBODY)
+    assert [verified(verifier, it) for it in (old, new.text)] == ["token:ci", "token:ci"]
+    newest = fresh("ci")
+    engine.change_token(RotateToken(name="ci", hash=newest.hash, by="ann"), NOBODY)
+    assert [verified(verifier, it) for it in (old, new.text, newest.text)] == [None, None, "token:ci"]
+
+
+def test_cached_token_expires_at_its_exact_time(engine: Engine) -> None:
+    now = engine.requests.now
+    short = issue(engine, "short", lifetime_seconds=0.4)
+    old = issue(engine, "rotated")
+    engine.change_token(RotateToken(name="rotated", hash=fresh("x").hash, overlap_seconds=0.4, by="ann"), NOBODY)
+    verifier = Verifier(engine)
+    ends: list[int] = []
+    for text in (short, old):
+        principal = asyncio.run(verifier.verify(text))
+        assert principal is not None
+        assert principal.expires_at is not None
+        ends.append(principal.expires_at)
+    until(lambda: now() > max(ends))
+    assert [verified(verifier, it) for it in (short, old)] == [None, None]
+
+
+def test_store_that_ever_had_a_token_requires_one(engine: Engine) -> None:
+    verifier = Verifier(engine)
+    assert (verifier.offers_any(), verifier.is_requested()) == (False, False)
+    issue(engine)
+    assert (verifier.offers_any(), verifier.is_requested()) == (True, True)
+    engine.change_token(RevokeToken(name="ci", by="ann"), NOBODY)
+    assert (verifier.offers_any(), verifier.is_requested()) == (False, True)
+    assert Verifier(engine, static="s" * 20).offers_any()
+
+
+def test_token_cache_is_bounded(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdlog.adapters.runtime.verifier.MOST_REMEMBERED", 3)
+    texts = [issue(engine, f"t{number}") for number in range(8)]
+    verifier = Verifier(engine)
+    assert [verified(verifier, it) for it in texts] == [f"token:t{number}" for number in range(8)]
+    assert len(verifier._remembered) <= 3
+    assert not any(text in repr(verifier._remembered) for text in texts)
+
+
+# --- the static token
+
+GOOD = "0123456789abcdef-secret"
+
+
+def told_of(environ: dict[str, str], file: Path | None = None) -> tuple[str | None, list[str]]:
+    lines: list[str] = []
+    return static_token(environ, None if file is None else str(file), lines.append), lines
+
+
+def file_with(folder: Path, text: str, mode: int = 0o600) -> Path:
+    path = folder / "token"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_static_token_authenticates_its_bearer(engine: Engine) -> None:
+    verifier = Verifier(engine, static=GOOD)
+    principal = asyncio.run(verifier.verify(GOOD))
+    assert principal is not None
+    assert (principal.name, principal.grants) == ("static", EVERYTHING)
+    assert verified(verifier, GOOD[:-1]) is None
+
+
+def test_static_token_comes_from_the_environment_or_a_file(tmp_path: Path) -> None:
+    path = file_with(tmp_path, GOOD + "\n")
+    assert told_of({}) == (None, [])
+    assert told_of({"HOLDLOG_AUTH_TOKEN": GOOD}) == (GOOD, [])
+    assert told_of({"HOLDLOG_AUTH_TOKEN_FILE": str(path)}) == (GOOD, [])
+    assert told_of({}, path) == (GOOD, [])
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n", " \t\n", "\u00a0"])
+def test_empty_static_token_is_an_error_and_never_means_no_token(tmp_path: Path, text: str) -> None:
+    path = file_with(tmp_path, text)
+    for environ, file in (
+        ({"HOLDLOG_AUTH_TOKEN": text}, None),
+        ({"HOLDLOG_AUTH_TOKEN_FILE": str(path)}, None),
+        ({"HOLDLOG_AUTH_TOKEN_FILE": text}, None),
+        ({}, path),
+    ):
+        with pytest.raises(InvalidError) as refused:
+            told_of(environ, file)
+        assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "text", [f" {GOOD}", f"{GOOD} ", "two words " + GOOD, f"{GOOD}ä", f"{GOOD}\nmore", f"{GOOD}\t"]
+)
+def test_static_token_that_no_header_can_carry_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InvalidError) as refused:
+        told_of({}, file_with(tmp_path, text))
+    assert GOOD not in str(refused.value)
+
+
+def test_static_token_from_two_places_is_refused(tmp_path: Path) -> None:
+    path = file_with(tmp_path, GOOD)
+    for environ, file in (
+        ({"HOLDLOG_AUTH_TOKEN": GOOD}, path),
+        ({"HOLDLOG_AUTH_TOKEN_FILE": str(path)}, path),
+        ({"HOLDLOG_AUTH_TOKEN": GOOD, "HOLDLOG_AUTH_TOKEN_FILE": str(path)}, None),
+    ):
+        with pytest.raises(InvalidError, match="both set"):
+            told_of(environ, file)
+
+
+def test_missing_token_file_is_reported_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InvalidError, match=r"--auth-token-file: .* cannot be read"):
+        told_of({}, tmp_path / "none")
+
+
+def test_readable_token_file_and_short_static_token_are_reported(tmp_path: Path) -> None:
+    text, lines = told_of({}, file_with(tmp_path, "short", mode=0o644))
+    assert text == "short"
+    assert len(lines) == 2
+    assert "can be read by others" in lines[0]
+    assert "can be guessed" in lines[1]
+    assert not any("short" in line for line in lines)
