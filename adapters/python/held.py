@@ -92,7 +92,7 @@ class HeldClaim:
 
 
 class HoldOptions(NamedTuple):
-    """Parameters of a block. `stand` builds the request that queues for the given rest of `seconds`."""
+    """Parameters of a block. `request` builds the request that queues for the given rest of `seconds`."""
 
     request: Callable[[float], ClaimRequest[Any]]
     seconds: float

@@ -26,8 +26,8 @@ from holdlog.adapters.runtime.command_handler import handle
 from holdlog.adapters.stores.event_log.sealing import Seal, file_triggers, schema_triggers
 from holdlog.adapters.stores.memory.store import MemoryStore
 from holdlog.adapters.stores.postgres import migrating
+from holdlog.adapters.stores.postgres.catalog import TABLES
 from holdlog.adapters.stores.postgres.opening import open_postgres
-from holdlog.adapters.stores.postgres.standing import TABLES
 from holdlog.adapters.stores.postgres.target import database_target
 from holdlog.adapters.stores.sqlite.migrating import BEFORE_UPGRADE
 from holdlog.adapters.stores.sqlite.opening import open_sqlite

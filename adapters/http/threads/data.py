@@ -96,7 +96,7 @@ async def _changed(
     call: Callable[[int | None], CommandRequest[DataChanged]],
     current: Callable[[KeyValueRequest], Query[EntityState]],
 ) -> Response:
-    """Make a write and respond. `call`: builds the write for the data_version that it expects, None: any. `standing`:
+    """Make a write and respond. `call`: builds the write for the data_version that it expects, None: any. `current`:
     reads the current state."""
     context, conditions = request.context, _conditions(request)
 

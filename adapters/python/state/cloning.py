@@ -1,9 +1,9 @@
-"""A thread copied into a memory of its own."""
+"""Copy a thread into a new store in memory."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from holdlog.adapters.python.state.place import ThreadRepository
+from holdlog.adapters.python.state.repository import ThreadRepository
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.ports import Reader
@@ -25,7 +25,7 @@ Item = NewMessage | NewResult
 
 
 def cloned(repository: ThreadRepository, name: str, by: str) -> ThreadRepository:
-    """What stands in a thread now, all of one version, in the only thread of a new place."""
+    """Copy one snapshot of a thread into a new store in memory."""
 
     def read(reader: Reader) -> tuple[dict[str, Json], list[Recorded[Event]]]:
         thread = reader.thread(name)
@@ -48,6 +48,6 @@ def append_all(repository: ThreadRepository, name: str, items: Sequence[Item], b
 
 
 def in_parts(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
-    """As many as one command takes."""
+    """Batches as large as one command may have."""
     for begin in range(0, len(items), MAX_APPENDED):
         yield tuple(items[begin : begin + MAX_APPENDED])

@@ -1,4 +1,4 @@
-"""`create_state`: a thread is started, or taken up again."""
+"""`create_state`: start or reopen a thread."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, overload
@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from holdlog.adapters.python.state.cloning import append_all
 from holdlog.adapters.python.state.data import ModelType, kind_of
-from holdlog.adapters.python.state.place import (
+from holdlog.adapters.python.state.repository import (
     AnyMessage,
     AnyResult,
     AnyStore,
@@ -54,16 +54,16 @@ def create_state(
     messages: Sequence[AnyMessage] = (),
     agent: str | None = None,
 ) -> State[Any]:
-    """The State of a thread: of a new one, or of one that was started before, here or elsewhere.
+    """Start a thread, or reopen one, and return its State.
 
-    `data`: a dict, a pydantic model, or the class of one (then a new thread begins with its defaults). `thread_id`:
-    None = a new one of its own. `store`: None = memory that lasts as long as the State; a StateStore or
-    AsyncStateStore; or the path or URL of one, which the State closes. `results`, `messages`: what was said before, the
-    messages first. `agent`: who writes.
+    `data`: a dict, a pydantic model, or the class of one (a new thread then starts with its defaults). `thread_id`:
+    None = a generated id. `store`: None = memory that lasts as long as the State; a StateStore or AsyncStateStore; or
+    the path or URL of one, which the State closes. `messages`, `results`: the initial conversation,
+    messages first. `agent`: the author of changes.
 
-    A thread that was started before stands as it is kept: `data`, `results` and `messages` are those of a new one.
-    Raises InvalidError for what cannot be kept, and when kept data do not fit the model: then nothing is lost, and
-    `create_state(dict, …)` shows them.
+    If the thread exists, `data`, `results` and `messages` are ignored, except that `data` selects the model. Raises
+    InvalidError for content that cannot be stored, and if stored data do not fit the model; nothing is lost then, and
+    `create_state(dict, …)` shows the data.
     """
     name = new_name(thread_id)
     kind = kind_of(data, name)
@@ -86,7 +86,7 @@ def _start(
     results: Sequence[AnyResult],
     by: str,
 ) -> None:
-    """In one transaction, as far as one takes."""
+    """Start the thread with as many items as one command may have; append the rest."""
     items = repository.items(messages, results)
     data = kind.beginning()
     repository.require_size(data)

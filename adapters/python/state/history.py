@@ -1,4 +1,4 @@
-"""AgentKit's four hooks of a network's history, over a store: `ThreadHistory`, and `AsyncThreadHistory`."""
+"""AgentKit's four history hooks of a network, over a store: `ThreadHistory` and `AsyncThreadHistory`."""
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -8,8 +8,9 @@ from holdlog.adapters.api.request import CommandRequest, Query
 from holdlog.adapters.api.threads.conversation import USER, AgentResult, UserMessage
 from holdlog.adapters.api.validation import NAME, checked, text
 from holdlog.adapters.python.state.cloning import in_parts
+from holdlog.adapters.python.state.conversation import history_item, results_of
 from holdlog.adapters.python.state.data import kind_of
-from holdlog.adapters.python.state.place import (
+from holdlog.adapters.python.state.repository import (
     AnyResult,
     AnyStore,
     ThreadRepository,
@@ -17,7 +18,6 @@ from holdlog.adapters.python.state.place import (
     require_agent,
     thread_changed,
 )
-from holdlog.adapters.python.state.said import history_item, results_of
 from holdlog.adapters.python.state.state import WRITER
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import NotFoundError
@@ -28,7 +28,7 @@ AnyUserMessage = UserMessage | Mapping[str, Any]
 
 
 class _Hooks:
-    """What both ask of a store. `agent`: who writes; None: the agent whose result it is, and `user`."""
+    """The commands and reads of both. `agent`: the author; None = the agent of each result, and `user`."""
 
     def __init__(self, store: AnyStore, *, agent: str | None = None) -> None:
         """`store`: a StateStore, an AsyncStateStore, or the path or URL of one."""
@@ -61,31 +61,32 @@ def _results(reader: Reader, thread_id: str) -> list[AgentResult]:
 
 
 class ThreadHistory(_Hooks):
-    """What a network calls to keep its history. What is appended, is kept at once: append results as they come, and a
-    run that fails loses none. As a context manager it lets go of a store that it opened. Safe in threads."""
+    """The hooks that a network calls to store its history. Each append is durable when it returns: append results as
+    they arrive, and a run that fails loses none. As a context manager it closes a store that it opened. Thread-safe."""
 
     def create_thread(self, thread_id: str | None = None, *, data: object = None) -> str:
-        """Start a thread, or find one that was started; its id. `data`: a dict or model that a new one begins with."""
+        """Start a thread if it does not exist; return its id. `data`: the initial data of a new thread, a dict or
+        model."""
         name = new_name(thread_id)
         self._run(self._starting(name, data))
         return name
 
     def get(self, thread_id: str) -> list[AgentResult]:
-        """The results that stand, what the user said among them, in order; none of a thread that was not started."""
+        """The current results in order, including user messages; empty if the thread does not exist."""
         name = text(thread_id, "thread_id", NAME)
         return self._repository.read(lambda reader: _results(reader, name))
 
     def append_user_message(self, thread_id: str, message: AnyUserMessage) -> bool:
-        """Keep what the user said as a result of the agent `user`, once for each id of a message; False: it was there.
-        Starts the thread where nobody did."""
+        """Store a user message as a result of the agent `user`, once per message id; False if it was stored before.
+        Starts the thread if needed."""
         return self._append(self._saying(thread_id, message)) == 1
 
     def append_results(self, thread_id: str, results: Sequence[AnyResult]) -> int:
-        """Keep results, once each; how many are new. Starts the thread where nobody did."""
+        """Store each result once; return how many are new. Starts the thread if needed."""
         return sum(self._append(command) for command in self._appending(thread_id, results))
 
     def close(self) -> None:
-        """Let go of a store that was given as a path or URL."""
+        """Close the store if it was given as a path or URL."""
         self._repository.close()
 
     def __enter__(self) -> Self:
@@ -108,7 +109,7 @@ class ThreadHistory(_Hooks):
 
 
 class AsyncThreadHistory(_Hooks):
-    """`ThreadHistory` for coroutines: the same hooks, awaitable, each documented there."""
+    """`ThreadHistory` for coroutines: the same hooks, awaitable."""
 
     async def create_thread(self, thread_id: str | None = None, *, data: object = None) -> str:
         name = new_name(thread_id)

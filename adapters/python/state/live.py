@@ -22,7 +22,7 @@ WriteData = Callable[[Mapping[str, Json], Collection[str], int], ThreadChanged]
 
 
 class Live(ABC, Generic[T]):
-    """`root`: what is shown; `stored`: the values of the keys as they stand in the log; `version`: of data."""
+    """`root`: what is shown; `stored`: the values of the keys in the log; `version`: of data."""
 
     root: T
 
@@ -136,7 +136,7 @@ def checked_json(key: object, value: Any) -> Json:
 
 
 def require_key(key: object) -> str:
-    """A key of data. Raises InvalidError for what is no name."""
+    """Check a key of data. Raises InvalidError if it is not a name."""
     if not isinstance(key, str):
         raise InvalidError("data: its keys must be strings")
     try:
@@ -148,5 +148,5 @@ def require_key(key: object) -> str:
 
 
 def shown(key: object) -> str:
-    """A key in an error, where it may be told."""
+    """The key as an error may show it."""
     return key if isinstance(key, str) and len(key) <= 64 and key.isprintable() else "data"

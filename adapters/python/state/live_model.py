@@ -8,10 +8,10 @@ from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from holdlog.adapters.api.validation import first_finding
+from holdlog.adapters.python.state.applying import apply_fields, parts_of, put_parts
 from holdlog.adapters.python.state.live import Live, WriteData, checked_json, require_key, shown
 from holdlog.adapters.python.state.modelled import Binding, LiveModel
 from holdlog.adapters.python.state.plain import Copying, plain
-from holdlog.adapters.python.state.settling import apply_fields, parts_of, put_parts
 from holdlog.adapters.python.state.tracked import Answer, rebound, twin
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.value import Json, joined
@@ -81,7 +81,7 @@ class _Tried(Generic[M]):
 
 
 class LiveRecord(Live[M]):
-    """A model and all below it. What the log holds beside its fields stays there."""
+    """A model and its nested objects. Keys of the log that are not fields of the model stay there."""
 
     def __init__(
         self, data: ModelData[M], stored: Mapping[str, Json], version: int, write: WriteData, lock: threading.RLock

@@ -1,4 +1,4 @@
-"""Live pydantic models. Their class is one that is made beside that of the program: an instance of it, which writes."""
+"""Live pydantic models. A generated subclass of the user's model whose attribute writes are stored."""
 
 import copy
 from abc import ABCMeta
@@ -20,7 +20,7 @@ class LiveModel(Marked):
     _holdlog_owner: Owner
 
     def __init_subclass__(cls, **named: Any) -> None:
-        """The program's own hook is not told: no model of its is made."""
+        """Skips the hook of the program's class: this creates no model of that class."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_") and not name.startswith("__pydantic"):

@@ -1,4 +1,4 @@
-"""Threads as they were: a State at an earlier version, and what happened to a key."""
+"""Earlier states of threads: a State at an earlier version, and the changes of a key."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,8 +8,15 @@ from typing import Any, Generic, TypeVar
 
 from holdlog.adapters.api.threads.conversation import AgentResult, Message
 from holdlog.adapters.api.validation import whole
-from holdlog.adapters.python.state.place import ThreadRepository
-from holdlog.adapters.python.state.said import Format, HistoryItem, formatted, history_item, messages_of, results_of
+from holdlog.adapters.python.state.conversation import (
+    Format,
+    HistoryItem,
+    formatted,
+    history_item,
+    messages_of,
+    results_of,
+)
+from holdlog.adapters.python.state.repository import ThreadRepository
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.ports import Reader
@@ -24,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class DataChange:
-    """One change of a key. `value` is None where it was `deleted` (or redacted: then nobody knows what it was)."""
+    """One change of a key. `value` is None if the key was `deleted` or the value was redacted."""
 
     version: int
     value: Any
@@ -54,7 +61,7 @@ def _change(recorded: Recorded[Event], key: str) -> DataChange:
 
 
 class StateAt(Generic[T]):
-    """A thread as it was at one version; it never changes. What is changed of its data is changed in memory alone."""
+    """A thread at one version; it never changes. Changes to its data stay in memory."""
 
     def __init__(
         self,
@@ -75,7 +82,7 @@ class StateAt(Generic[T]):
 
     @cached_property
     def data(self) -> T | dict[str, Any]:
-        """A copy; as the log has it where that does not fit the model of today."""
+        """A copy of the data; as plain JSON if it does not fit the model."""
         try:
             return self._read(self._stored)
         except InvalidError:

@@ -32,7 +32,7 @@ def class_of(model: BaseModel) -> type[BaseModel]:
 
 
 def is_lasting(value: object) -> bool:
-    """Whether a value is one that cannot change: it is told from others by what it is, not by where it is."""
+    """Whether a value is one that cannot change: it is distinguished by what it is, not by where it is."""
     kind = type(value)
     if kind in LEAVES:
         return True
@@ -46,7 +46,7 @@ def is_lasting(value: object) -> bool:
 
 
 class Copying:
-    """One copy, in which `instead` stands for `target`; `met` tells afterwards whether that was there."""
+    """One copy, in which `instead` replaces `target`; `met` states afterwards whether `target` was found."""
 
     def __init__(self, target: object = None, instead: object = None) -> None:
         self._target = target

@@ -1,4 +1,4 @@
-"""The data of a thread, as one State shares them with others: what it shows of them, and how that becomes newer."""
+"""The data of a thread as one State shows it, and how it is refreshed and changed."""
 
 import inspect
 import threading
@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from holdlog.adapters.python.state.data import ModelType
 from holdlog.adapters.python.state.live import Live
-from holdlog.adapters.python.state.place import ThreadRepository
+from holdlog.adapters.python.state.repository import ThreadRepository
 from holdlog.adapters.python.store import UPDATE_ATTEMPTS, back_off
 from holdlog.domain.ports import Reader
 from holdlog.domain.refusals import DataConflictDetail, DataConflictError, InvalidError
@@ -22,7 +22,7 @@ Answer = TypeVar("Answer")
 
 
 class SharedData(Generic[T]):
-    """`live`: what is shown now; another one after each reading that found something else. `by`: who writes."""
+    """`live`: the objects shown now, replaced when a read finds other data. `by` returns the author."""
 
     live: Live[T]
 
@@ -36,13 +36,13 @@ class SharedData(Generic[T]):
         self.live = repository.read(self._loaded)
 
     def refresh(self) -> bool:
-        """False: nothing else stands there, and the live objects stay. Raises InvalidError: nothing changed."""
+        """Load the current data; False if it did not change. Raises InvalidError if it does not fit the model."""
         with self._lock:
             was, self.live = self.live, self._repository.read(lambda reader: self._loaded(reader, self.live))
             return self.live is not was
 
     def replace(self, value: T) -> None:
-        """One event of all that differs. Live objects of before belong to their version."""
+        """Write all differences as one event. Live objects obtained before belong to their version."""
         with self._lock:
             live = self.live
             written, deleted = live.difference(value)
@@ -61,7 +61,7 @@ class SharedData(Generic[T]):
         return self._update_once(function)
 
     def raw(self) -> dict[str, Any]:
-        """As it stands now."""
+        """The current data in the log."""
         _, stored = self._repository.read(self._stored)
         return {key: value.value for key, value in stored.items()}
 
@@ -85,12 +85,12 @@ class SharedData(Generic[T]):
         return given
 
     def _require_no_update(self) -> None:
-        """By this very thread: it would overtake itself each time."""
+        """Refuse a change by the function itself: each attempt would conflict with it."""
         if getattr(self._updating, "now", False):
             raise InvalidError("update: its function changes the data that it is given, not the State")
 
     def _overtaken(self, version: int) -> DataConflictDetail:
-        """By another thread that uses the same State."""
+        """Describe a conflict with another thread that uses the same State."""
         return DataConflictDetail(
             thread_id=self._thread,
             expected_data_version=version,

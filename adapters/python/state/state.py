@@ -1,4 +1,5 @@
-"""`State`: what the agents and tools of a network share: their conversation, and data. AgentKit's, but kept."""
+"""`State`: the conversation and the data that the agents of a network share. Its names are those of AgentKit's
+State."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -9,10 +10,11 @@ from holdlog.adapters.api.threads.conversation import AgentResult, Message
 from holdlog.adapters.api.validation import NAME, page_size, text, whole
 from holdlog.adapters.python.state import past
 from holdlog.adapters.python.state.cloning import cloned
+from holdlog.adapters.python.state.conversation import Conversation, Format, formatted, messages_of, results_of
 from holdlog.adapters.python.state.data import ModelType
 from holdlog.adapters.python.state.kv import KeyValues
 from holdlog.adapters.python.state.past import DataChange, StateAt
-from holdlog.adapters.python.state.place import (
+from holdlog.adapters.python.state.repository import (
     AnyMessage,
     AnyResult,
     ThreadRepository,
@@ -20,7 +22,6 @@ from holdlog.adapters.python.state.place import (
     require_agent,
     result_item,
 )
-from holdlog.adapters.python.state.said import Conversation, Format, formatted, messages_of, results_of
 from holdlog.adapters.python.state.shared import SharedData
 from holdlog.domain.refusals import InvalidError
 from holdlog.domain.threads.commands import Append, ForkThread, NewMessage, NewResult, ReplaceResults, ThreadChanged
@@ -29,18 +30,19 @@ T = TypeVar("T")
 Answer = TypeVar("Answer")
 
 WRITER = "state"
-"""Who writes where nobody was named."""
+"""The author of changes made without an agent."""
 
 
 class State(Generic[T]):
-    """One thread, shared: made by `create_state`. Each change is kept the moment it is made.
+    """One shared thread, created by `create_state`. Each change is stored before the call returns.
 
-    Synchronous, also in coroutines: a call takes as long as one of the store. Safe in threads. Every method raises
-    StoreError and UnavailableError as those of `StateStore` do; a change that raises did not happen, and shows nowhere.
+    Synchronous, also in coroutines: a call takes as long as one of the store. Thread-safe. Every method raises
+    StoreError and UnavailableError as those of `StateStore` do; a change that raises did not happen and is not visible
+    anywhere.
     """
 
     def __init__(self, repository: ThreadRepository, thread: str, kind: ModelType[T], agent: str | None) -> None:
-        """Of a thread that was started; else NotFoundError. `create_state` starts it."""
+        """Open a thread that exists. Raises NotFoundError. `create_state` starts a thread."""
         self._repository = repository
         self._thread = thread
         self._kind = kind
@@ -48,7 +50,7 @@ class State(Generic[T]):
         self._conversation = Conversation(repository, thread)
         self._data = SharedData(repository, thread, kind, lambda: self.agent)
 
-    # --- who and where
+    # --- identity
 
     @property
     def thread_id(self) -> str:
@@ -56,7 +58,7 @@ class State(Generic[T]):
 
     @property
     def agent(self) -> str:
-        """Who writes, in the log. Where none is set, a result is written by the agent whose it is."""
+        """The author of changes in the log. While none is set, the author of a result is its agent."""
         return self._agent or WRITER
 
     @agent.setter
@@ -65,70 +67,70 @@ class State(Generic[T]):
 
     @property
     def data_version(self) -> int:
-        """Of the data that is shown: the version of the event that changed it last; 0 = nothing did."""
+        """The version of the last event that changed `data`, as of the last `refresh`; 0 if there was none."""
         return self._data.live.version
 
     @property
     def version(self) -> int:
-        """How many events the thread has now."""
+        """The current number of events in the thread."""
         return self._repository.read(lambda reader: reader.thread(self._thread)).version
 
     # --- data
 
     @property
     def data(self) -> T:
-        """What stood at the last `refresh`, with all that this State changed. Change it as any object: each change is
-        written at once, all of its top-level key.
+        """The data as of the last `refresh`, with the changes of this State. Change it like any object: each change
+        writes the value of its top-level key at once. Assigned values are copied.
 
-        Raises DataConflictError when somebody else changed the data in between (then `refresh`), InvalidError for what
-        is no JSON or does not fit the model. What is assigned is copied.
+        Raises DataConflictError if another caller changed the data since then (call `refresh`), InvalidError for a
+        value that is not JSON or does not fit the model.
         """
         return self._data.live.root
 
     @data.setter
     def data(self, value: T) -> None:
-        """All of it, as one change."""
+        """Replace all data as one change."""
         self._data.replace(value)
 
     @property
     def kv(self) -> KeyValues:
-        """The keys of `data`, one by one: `get`, `set`, `delete`, `has`, `all`."""
+        """The keys of `data`: `get`, `set`, `delete`, `has`, `all`."""
         return KeyValues(lambda: self._data.live)
 
     @property
     def raw(self) -> dict[str, Any]:
-        """The data as it stands in the log now, whether it fits the model or not."""
+        """The current data in the log, even if it does not fit the model."""
         return self._data.raw()
 
     def refresh(self) -> bool:
-        """Show what stands now. True: that is something else. Objects of before still show what they did, and refuse
-        to be changed. Raises InvalidError when it does not fit the model: then nothing changed."""
+        """Load the current data; True if it differs. Objects obtained earlier keep their content and refuse changes.
+        Raises InvalidError if the data does not fit the model; `data` then stays as it was."""
         return self._data.refresh()
 
     def update(self, function: Callable[[T], Answer]) -> Answer:
-        """Read, decide, write: `function` changes a copy of the data as it stands now, and all that it changed is one
-        event. Again, with what stands then, when somebody wrote in between; after 100 attempts DataConflictError.
+        """Read, change, write: `function` changes a copy of the current data, and one event stores all its changes. If
+        another caller wrote meanwhile, it runs again with the new data; after 100 attempts it raises DataConflictError.
 
-        Returns what `function` returned; a frozen model takes the place of the data. `function` leaves `state.data` and
-        `state.kv` as they are: raises InvalidError.
+        Returns what `function` returns; if that is a frozen model, it replaces the data. `function` must not change
+        `state.data` or `state.kv`: that raises InvalidError.
         """
         return self._data.update(function)
 
     def history(self, key: str, limit: int = 100, before_version: int | None = None) -> list[DataChange]:
-        """What happened to a key of the data, newest first; empty when nothing did."""
+        """The changes of a key of the data, newest first."""
         before = None if before_version is None else whole(before_version, "before_version")
         return past.changes(self._repository, self._thread, text(key, "key", NAME), page_size(limit), before)
 
-    # --- what was said
+    # --- conversation
 
     @property
     def messages(self) -> list[Message]:
-        """Those that were appended, not those of results; as of now, whoever appended them."""
+        """All appended messages of the thread, without those in results."""
         return messages_of(self._conversation.messages())
 
     @property
     def results(self) -> list[AgentResult]:
-        """Those that stand now, whoever appended them. Copies."""
+        """Copies of all current results of the thread."""
         return results_of(self._conversation.results())
 
     def get_results_from(self, index: int) -> list[AgentResult]:
@@ -136,57 +138,60 @@ class State(Generic[T]):
         return results_of(self._conversation.results()[index:])
 
     def last_results(self, count: int) -> list[AgentResult]:
-        """The newest, in their order. Reads no more than these, however long the thread is."""
+        """The newest `count` results, oldest first. Reads only these, however long the thread is."""
         return results_of(self._conversation.last_results(page_size(count)))
 
     def append_message(self, message: AnyMessage) -> None:
-        """Raises InvalidError."""
+        """Append a message. Raises InvalidError."""
         self._append(self._repository.items([message], ()), self.agent)
 
     def append_result(self, result: AnyResult) -> bool:
-        """False: it stands there already, by its checksum. Raises InvalidError."""
+        """Append a result; False if the thread has one with the same checksum. Raises InvalidError."""
         made = result_item(result)
         self._repository.require_size([made.value])
         return self._append((made,), self._agent or made.agent).appended == 1
 
     def set_results(self, results: Sequence[AnyResult]) -> None:
-        """Let these stand. Where they begin with what stands, only the rest is new. 10 000 at most."""
+        """Replace the results, at most 10,000. If the given ones begin with the current ones, only the rest is
+        appended."""
         items = tuple(result_item(it) for it in results)
         self._repository.require_size([item.value for item in items])
         self._repository.run(lambda: ReplaceResults(thread=self._thread, results=items, by=self.agent))
 
     def format_history(self, form: Format | None = None) -> list[Message]:
-        """Messages and results in the order in which they came, for a model. `form`: what is told of a result; without
-        it, its output and then what its tools answered. (AgentKit has all messages first.)"""
+        """Messages and results in the order of appending, as messages for a model. (AgentKit lists all messages first.)
+
+        `form` returns the messages for a result; by default its output, then the responses of its tools.
+        """
         return formatted(self._conversation.all(), form)
 
-    # --- others
+    # --- copies
 
     def clone(self) -> "State[T]":
-        """A copy in memory of what stands now, all of one version: its changes are nobody else's."""
+        """A copy of the current thread in memory, read as one snapshot. Changes to the copy stay in the copy."""
         return State(cloned(self._repository, self._thread, self.agent), self._thread, self._kind, self._agent)
 
     def fork(self, thread_id: str | None = None, *, version: int | None = None) -> "State[T]":
-        """A new thread in the same store that begins as this one stands, or stood at a version. Raises InvalidError
-        when there is one of that name, or there is too much to copy."""
+        """Start a thread in the same store with the content of this one, now or at `version`. Raises InvalidError if a
+        thread has that name or there is too much to copy."""
         name = new_name(thread_id)
         parent = {"parent": self._thread, "parent_version": version}
         try:
             self._repository.run(lambda: ForkThread(thread=name, by=self.agent, **parent))  # type: ignore[arg-type]
         except InvalidError as error:
             if (message := str(error)).startswith("parent_version: "):
-                raise InvalidError(message.removeprefix("parent_")) from None  # by the name that it has here
+                raise InvalidError(message.removeprefix("parent_")) from None  # the name of the argument here
             raise
         return State(self._repository, name, self._kind, self._agent)
 
     def at(
         self, version: int | None = None, *, position: int | None = None, time: datetime | str | None = None
     ) -> StateAt[T]:
-        """As it was at a version, at a position of the log, or at a time. Raises InvalidError, NotFoundError."""
+        """The thread at a version, at a position of the log, or at a time. Raises InvalidError, NotFoundError."""
         return past.state_at(self._repository, self._thread, version, position, time, self._kind.read)
 
     def close(self) -> None:
-        """Let go of a store that was opened for this State: one that was given as a path, or that of one run."""
+        """Close the store if `create_state` opened it: one given as a path, or the memory of one run."""
         self._repository.close()
 
     def __enter__(self) -> Self:

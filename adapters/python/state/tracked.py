@@ -209,7 +209,7 @@ def twin(target: Tracked) -> Any:
 
 
 def put(target: Tracked, parts: Any) -> None:
-    """Let it hold exactly these, without telling its owner; what stays is not touched, so that loops over it go on."""
+    """Replace the content without notifying its owner; items that stay are not touched, so that loops over it go on."""
     if isinstance(target, dict):
         for key in [key for key in target if key not in parts]:
             dict.__delitem__(target, key)

@@ -32,7 +32,7 @@ class Carried(NamedTuple):
 
 
 POSITION: Final = "<position>"
-"""Stands for the column of the log that each kind of store keeps it in."""
+"""Replaces the column of the log that each kind of store keeps it in."""
 EVENTS: Final = Carried(EVENTS_TABLE, (POSITION, *EVENT_COLUMNS), POSITION)
 REQUESTS: Final = Carried(
     "requests",
@@ -82,7 +82,7 @@ def pages(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def view_pages(events: Iterable[Row]) -> Iterator[tuple[Carried, list[Row]]]:
-    """The rows of the views, folded from events in order of streams. Raises StoreError for a log that says nonsense."""
+    """The rows of the views, folded from events in order of streams. Raises StoreError for an inconsistent log."""
     waiting: dict[str, list[Row]] = {name: [] for name in _VIEWS}
     for page in pages((table.name, *row) for table, row in _puts(events)):
         for name, *row in page:

@@ -86,11 +86,11 @@ class CopySource(Protocol):
 
 
 class OccupiedError(StoreError):
-    """Something stands where the copy should go."""
+    """The location of the copy is not empty."""
 
 
 class Target(Protocol):
-    """A place that nothing stands in, until `publish` makes a store of it: whole, or not at all."""
+    """An empty location, until `publish` makes a store of it: whole, or not at all."""
 
     name: str
 
@@ -113,7 +113,7 @@ class Target(Protocol):
         """Make it a store, on the disk when this returns."""
 
     def as_source(self) -> AbstractContextManager[CopySource]:
-        """The store that stands here. Raises StoreError."""
+        """The store at this location. Raises StoreError."""
 
 
 def copy_between(
@@ -125,9 +125,9 @@ def copy_between(
 ) -> CopyReport:
     """Copy everything that `source` holds now, verify it, and make a store of it. Servers of the source go on.
 
-    `seal`: nothing is written to the source from now on, which `tell` is told, and the copy has its store id. A source
-    that was sealed before gives its id to one copy in any case. Killed at any moment, it leaves no store at the target,
-    and may be run again. Raises StoreError, UnavailableError.
+    `seal`: nothing is written to the source from now on, which `tell` is called with, and the copy has its store id. A
+    source that was sealed before gives its id to one copy in any case. Killed at any moment, it leaves no store at the
+    target, and may be run again. Raises StoreError, UnavailableError.
     """
     if is_same(source.name, target.name):
         raise StoreError("both are the same store; name another place to copy to")
@@ -196,7 +196,7 @@ def _copy_side_tables(contents: Contents, target: Target, then: int, moved: bool
 
 
 def _there_already(source: CopySource, target: Target, occupied: OccupiedError, progress: Progress) -> CopyReport:
-    """An earlier run got as far as that, and could not tell. What was written there since is left alone."""
+    """An earlier run copied everything but could not report it. Later writes to the copy stay."""
     sealed = source.sealed()
     if sealed is None or not sealed.given or not is_same(sealed.to, target.name):
         raise occupied

@@ -146,7 +146,7 @@ class DatabaseCopyTarget:
 
 @contextmanager
 def open_source(url: str) -> Iterator[DatabaseSource]:
-    """Raises StoreError where none stands: here, nothing is made that somebody only misspelled."""
+    """Raises StoreError if there is none: here, nothing is made that somebody only misspelled."""
     if not store_exists(url):
         raise StoreError(f"there is no store at {name_of(url)}")
     with closing(open_postgres(url)) as store:

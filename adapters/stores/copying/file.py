@@ -1,4 +1,4 @@
-"""A copy from a file, and to one: made beside its place, and moved there when it is whole."""
+"""A copy from a file, and to one: made next to its location, and moved there when it is whole."""
 
 import os
 import sqlite3
@@ -25,7 +25,7 @@ from holdlog.adapters.stores.sqlite.store import SqliteStore
 from holdlog.domain.refusals import StoreError, UnavailableError
 
 LOCK_TIMEOUT: Final = 1.0
-"""Seconds: whoever makes a store holds its gate for a moment, another copy for long."""
+"""Seconds: creating a store holds its write lock briefly, another copy holds it long."""
 _SUFFIX: Final = ".copying"
 _COMPANIONS: Final = ("-journal", "-wal", "-shm")
 """What SQLite would apply to a file of that name."""

@@ -7,15 +7,7 @@ import psycopg
 
 from holdlog.adapters.operating_system.location import shown
 from holdlog.adapters.stores.event_log.findings import REBUILD_LEFT, Finding, contents, leases, log, retained
-from holdlog.adapters.stores.postgres.connection import connect
-from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
-from holdlog.adapters.stores.postgres.inspection import PostgresInspection
-from holdlog.adapters.stores.postgres.migrating import OLDER
-from holdlog.adapters.stores.postgres.rows import Connection
-from holdlog.adapters.stores.postgres.schema import MAJOR, MINOR, added_since, is_behind, minor_of
-from holdlog.adapters.stores.postgres.session import connected
-from holdlog.adapters.stores.postgres.shadow_tables import REBUILD
-from holdlog.adapters.stores.postgres.standing import (
+from holdlog.adapters.stores.postgres.catalog import (
     INDEXES,
     KEYS,
     OF_VIEWS,
@@ -24,6 +16,14 @@ from holdlog.adapters.stores.postgres.standing import (
     tables_there,
     views_to_replace,
 )
+from holdlog.adapters.stores.postgres.connection import connect
+from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
+from holdlog.adapters.stores.postgres.inspection import PostgresInspection
+from holdlog.adapters.stores.postgres.migrating import OLDER
+from holdlog.adapters.stores.postgres.rows import Connection
+from holdlog.adapters.stores.postgres.schema import MAJOR, MINOR, added_since, is_behind, minor_of
+from holdlog.adapters.stores.postgres.session import connected
+from holdlog.adapters.stores.postgres.shadow_tables import REBUILD
 from holdlog.adapters.stores.postgres.target import database_target
 from holdlog.domain.refusals import StoreError
 from holdlog.projections.fold import VIEWS

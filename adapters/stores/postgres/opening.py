@@ -7,11 +7,11 @@ import zlib
 import psycopg
 from psycopg import sql
 
+from holdlog.adapters.stores.postgres.catalog import MADE, indexes_there, tables_there
 from holdlog.adapters.stores.postgres.faults import refusal_of
 from holdlog.adapters.stores.postgres.migrating import OLDER, migrate
 from holdlog.adapters.stores.postgres.rows import SELECT_NOW, Connection
 from holdlog.adapters.stores.postgres.schema import ADDED, CREATE, MAJOR, MINOR, is_behind, require_major
-from holdlog.adapters.stores.postgres.standing import MADE, indexes_there, tables_there
 from holdlog.adapters.stores.postgres.store import Clock, PostgresStore
 from holdlog.adapters.stores.postgres.target import database_target
 from holdlog.adapters.stores.sqlite.schema import SESSION_SALT, new_session_salt

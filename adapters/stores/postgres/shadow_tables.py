@@ -12,6 +12,7 @@ import psycopg
 
 from holdlog.adapters.stores.event_log.rebuild import STEP_COLUMNS, TURN_TIMEOUT, Row, fold_all, shadow_name, taken_over
 from holdlog.adapters.stores.postgres.arrays import arrays
+from holdlog.adapters.stores.postgres.catalog import OF_VIEWS, indexes_there, views_to_replace
 from holdlog.adapters.stores.postgres.connection import CONNECT_SECONDS
 from holdlog.adapters.stores.postgres.faults import refusal_of
 from holdlog.adapters.stores.postgres.rows import Connection
@@ -24,7 +25,6 @@ from holdlog.adapters.stores.postgres.schema import (
     put_into,
     select_rows,
 )
-from holdlog.adapters.stores.postgres.standing import OF_VIEWS, indexes_there, views_to_replace
 from holdlog.adapters.stores.postgres.store import PostgresStore
 from holdlog.adapters.stores.sqlite.schema import EVENTS_TABLE
 from holdlog.domain.refusals import StoreError

@@ -13,11 +13,11 @@ import psycopg
 
 from holdlog.adapters.operating_system import platform
 from holdlog.adapters.operating_system.deadline import Deadline
+from holdlog.adapters.stores.postgres.catalog import SELECT_SIZE
 from holdlog.adapters.stores.postgres.connection import CONNECT_SECONDS, connect, has_failed, is_idle, is_over
 from holdlog.adapters.stores.postgres.faults import first_line, is_lost, refusal_of
 from holdlog.adapters.stores.postgres.recorder import PostgresEventRecorder
 from holdlog.adapters.stores.postgres.rows import Connection, PostgresReader
-from holdlog.adapters.stores.postgres.standing import SELECT_SIZE
 from holdlog.adapters.stores.postgres.target import DatabaseTarget
 from holdlog.adapters.stores.postgres.timeout_connection import SILENT_SECONDS, TimeoutConnection
 from holdlog.adapters.stores.postgres.transaction import PostgresTransaction

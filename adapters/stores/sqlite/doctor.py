@@ -56,7 +56,8 @@ def examine(path: Path, progress: Callable[[int, int], None] = lambda done, tota
 
 
 def has_wal_reset_bug(version: tuple[int, ...]) -> bool:
-    """Whether this SQLite may lose commits when two connections write at one instant: https://www.sqlite.org/wal.html#walresetbug."""
+    """Whether this SQLite may lose commits when two connections write at one instant:
+    https://www.sqlite.org/wal.html#walresetbug."""
     if version[:2] in ((3, 44), (3, 50)):
         return version < ((3, 44, 6) if version[1] == 44 else (3, 50, 7))
     return (3, 7, 0) <= version < (3, 51, 3)

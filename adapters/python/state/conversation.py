@@ -1,4 +1,4 @@
-"""What was said in a thread: its messages and the results that stand, read once each."""
+"""The conversation of a thread: its messages and current results, each read once."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from holdlog.adapters.api.threads.conversation import AgentResult, Message, default_format
-from holdlog.adapters.python.state.place import ThreadRepository, message_from, result_from
+from holdlog.adapters.python.state.repository import ThreadRepository, message_from, result_from
 from holdlog.domain.envelope import Recorded
 from holdlog.domain.message import Event
 from holdlog.domain.ports import Reader
@@ -33,7 +33,7 @@ class HistoryItem(NamedTuple):
         return [] if self.value is None else [message_from(self.value)]
 
     def result(self) -> AgentResult:
-        """Of a redacted one: whose it was."""
+        """The result; if redacted, only its agent and time."""
         assert self.agent is not None
         if self.value is None:
             return AgentResult(agent_name=self.agent, created_at=self.at)
@@ -61,7 +61,7 @@ def formatted(items: Iterable[HistoryItem], form: Format | None) -> list[Message
 
 
 class Conversation:
-    """Always as it is now. Safe in threads."""
+    """The current messages and results. Thread-safe."""
 
     def __init__(self, repository: ThreadRepository, thread: str) -> None:
         self._repository = repository
@@ -81,7 +81,7 @@ class Conversation:
             return list(self._results)
 
     def all(self) -> list[HistoryItem]:
-        """In the order in which they came."""
+        """All items in the order of appending."""
 
         def read(reader: Reader) -> None:
             self._read_messages(reader)
@@ -92,7 +92,7 @@ class Conversation:
             return sorted([*self._messages, *self._results])
 
     def last_results(self, count: int) -> list[HistoryItem]:
-        """Reads these only."""
+        """The newest `count` results. Reads only these."""
 
         def read(reader: Reader) -> list[HistoryItem]:
             cleared = reader.thread(self._thread).cleared

@@ -1,4 +1,4 @@
-"""Where threads are kept, for the library: an opened store, and what it is asked."""
+"""Threads in an open store, for the library."""
 
 import atexit
 import uuid
@@ -38,14 +38,14 @@ AnyMessage = Message | Mapping[str, Any]
 AnyResult = AgentResult | Mapping[str, Any]
 
 _NO_LIMIT: Final = Settings(max_value_bytes=2**31)
-"""Of what one run keeps in memory."""
+"""The name of a store in memory that one run uses."""
 
 
 _dropped: Final[list[Engine]] = []
-"""Stores whose last user is gone, and nobody closed. Python finds that out wherever it sweeps its memory, maybe amid a
-write to the same file, which a closing would wait for: so the next Place closes them, or the end of the process."""
+"""Stores without users that were not closed. Python may notice this at any point, even during a write to the same file,
+for which closing would wait. So the next repository closes them, or the end of the process."""
 _used: "Final[weakref.WeakSet[ThreadRepository]]" = weakref.WeakSet()
-"""Those that opened a file or a database."""
+"""Repositories that opened a file or a database."""
 
 
 def _close_dropped() -> None:
@@ -62,11 +62,12 @@ def _close_all() -> None:
 
 
 class ThreadRepository:
-    """`store`: None = a memory of its own. What was opened here is closed some time after its last user is gone."""
+    """The threads of a store. `store`: None = a new store in memory. A store opened here is closed after its last
+    user."""
 
     def __init__(self, store: AnyStore | None) -> None:
         _close_dropped()
-        self._store = store  # as long as this lives, nobody else's end closes it
+        self._store = store  # keeps the store open as long as this object lives
         if isinstance(store, StateStore | AsyncStateStore):
             self.engine: Engine = store._engine
             self._own: weakref.finalize[..., Any] | None = None
@@ -79,16 +80,16 @@ class ThreadRepository:
             _used.add(self)
 
     def close(self) -> None:
-        """Only what was opened here."""
+        """Close the store if this object opened it."""
         if self._own is not None and self._own.detach():
             self.engine.close()
 
     def run(self, make: Callable[[], ThreadCommand]) -> ThreadChanged:
-        """Raises refusals, InvalidError for a command that breaks a rule."""
+        """Run a command. Raises refusals; InvalidError for a command that breaks a rule."""
         return self.engine.write(CommandRequest(checked(make, by="agent"), thread_changed), self.engine.caller)
 
     def read(self, answer: Callable[[Reader], Answer]) -> Answer:
-        """From one snapshot."""
+        """Run a query on one snapshot."""
         return self.engine.read(Query(answer, large=True))
 
     def require_size(self, values: Mapping[str, Json] | Sequence[Json]) -> None:
@@ -99,7 +100,7 @@ class ThreadRepository:
                 raise TooLargeError(limit)
 
     def items(self, messages: Sequence[AnyMessage], results: Sequence[AnyResult]) -> tuple[NewMessage | NewResult, ...]:
-        """To be appended. Raises InvalidError."""
+        """Check items to append. Raises InvalidError."""
         made: list[NewMessage | NewResult] = [message_item(message) for message in messages]
         made += [result_item(result) for result in results]
         self.require_size([item.value for item in made])
@@ -112,7 +113,7 @@ def thread_changed(outcome: Outcome) -> ThreadChanged:
 
 
 def message_item(message: AnyMessage) -> NewMessage:
-    """Raises InvalidError for what is no message, or could not be read again."""
+    """A message to append. Raises InvalidError if it is not a message or could not be read back."""
 
     def make() -> NewMessage:
         return new_message(MESSAGE.validate_python(message.exported() if isinstance(message, BaseModel) else message))
@@ -121,7 +122,7 @@ def message_item(message: AnyMessage) -> NewMessage:
 
 
 def result_item(result: AnyResult) -> NewResult:
-    """As `message_item`; what `AgentResult.export` gave may come back."""
+    """A result to append, also in the form that `AgentResult.export` returns. Raises InvalidError."""
     if not isinstance(result, AgentResult | Mapping):
         raise InvalidError("result: must be an AgentResult, or a dict of its fields")
 
@@ -157,7 +158,7 @@ def _made(make: Callable[[], Answer], what: str) -> Answer:
 
 
 def new_name(given: str | None) -> str:
-    """Of a thread; None: one that no other has."""
+    """Check the id of a thread; None = generate one."""
     return uuid.uuid4().hex if given is None else text(given, "thread_id", NAME)
 
 

@@ -11,7 +11,7 @@ from holdlog.adapters.python.state.tracked import LiveDict, LiveList, LiveSet, p
 
 
 def parts_of(target: Any) -> dict[Any, Any]:
-    """The fields of a model by name, also those that it was given beside; nothing of what is no model."""
+    """The fields of a model by name, including extra fields; empty if the object is not a model."""
     if not isinstance(target, BaseModel):
         return {}
     known = class_of(target).__pydantic_fields__
@@ -50,7 +50,7 @@ def apply_fields(live: Any, fresh: Any, only: Collection[str] | None = None) -> 
 
 
 def _applied(live: Any, fresh: Any) -> Any:
-    """What stands where `live` stood."""
+    """The object that replaces `live`."""
     if type(live) is not type(fresh):
         return fresh
     if isinstance(live, LiveDict):
