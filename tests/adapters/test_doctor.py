@@ -88,7 +88,7 @@ def test_a_grant_without_a_lease_is_told_and_no_fault(path: Path) -> None:
     doctored(path, "DELETE FROM leases")
     found = look(path)["leases"]
     assert found.level == "ok"
-    assert found.text == "1 claims held, 0 agents wait; 1 without a lease, which last for the grace"
+    assert found.text == "1 claims held, 0 agents waiting; 1 without a lease, which expire after the grace period"
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_lease_that_fits_no_claim_is_a_mild_finding(path: Path, damage: str, n
     doctored(path, damage)
     found = look(path)["leases"]
     assert found.level == "warn"
-    assert found.text.endswith(f"1 leases fit no claim and grant nothing: {named}")
+    assert found.text.endswith(f"1 leases match no claim and grant nothing: {named}")
     assert bad(path) == {}
 
 

@@ -314,7 +314,7 @@ def test_paths_and_methods_that_are_not_there_are_told_as_json(client: httpx2.Cl
     wrong = client.put("/body")
     assert wrong.status_code == 405
     assert wrong.headers["allow"] == "GET, HEAD, POST"
-    assert error_of(wrong) == "this path takes GET, HEAD, POST"
+    assert error_of(wrong) == "method not allowed; this path accepts GET, HEAD, POST"
 
 
 def test_a_bug_is_told_without_what_it_says(client: httpx2.Client) -> None:

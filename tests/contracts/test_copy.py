@@ -289,7 +289,7 @@ def test_an_id_is_given_once(pair: tuple[Place, Place], somewhere: Somewhere) ->
     fill(source)
     copy(source, target, seal=True)
     third, fourth = somewhere("file"), somewhere("file")
-    with pytest.raises(StoreError, match="with its id, which no second one may have") as refusal:
+    with pytest.raises(StoreError, match="and its id moved with it") as refusal:
         copy(source, third, seal=True)
     line_of(refusal.value)
     assert not stands(third)
@@ -389,7 +389,7 @@ def test_nothing_is_written_to_a_sealed_store(source: Place, somewhere: Somewher
             lambda: store.release("src/", agent="ann"),
             lambda: store.update("n", "a", lambda value: value + 1, updated_by="ann"),
         ):
-            with pytest.raises(SealedError, match=r"sealed on \d{4}-\d\d-\d\d at .* to move to .*; use it there"):
+            with pytest.raises(SealedError, match=r"sealed on \d{4}-\d\d-\d\d at .* and moved to .*; use it there"):
                 call()
         assert everything(source) == before
         assert store.get("n", "a").value == 1
@@ -686,7 +686,7 @@ def test_a_move_may_be_repeated_as_another_user(source: Place, postgres_server: 
 def test_a_seal_reads_as_it_was_written() -> None:
     seal = Seal(1_800_000_000_000_000, 5, "/a 'b'/c.db", given=True)
     assert Seal(**json.loads(seal.text)) == seal
-    assert "2027-01-15 at 08:00:00 UTC to move to /a 'b'/c.db" in seal.line
+    assert "2027-01-15 at 08:00:00 UTC and moved to /a 'b'/c.db" in seal.line
 
 
 def test_quotes_in_a_path_do_no_harm(somewhere: Somewhere, tmp_path: Path) -> None:

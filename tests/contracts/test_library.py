@@ -495,7 +495,7 @@ def test_a_store_is_one_store_in_all_threads(place: str) -> None:
 
 
 def test_a_url_of_another_kind_is_refused() -> None:
-    with pytest.raises(StoreError, match=r"^redis:// is no store"):
+    with pytest.raises(StoreError, match=r"^redis:// is not a store"):
         StateStore("redis://user:secret@host/db")
 
 

@@ -47,7 +47,7 @@ def test_a_message_that_is_none_is_told_by_the_place(state: State[Any], message:
 def test_a_fork_of_what_is_still_to_come_is_refused_by_the_argument_of_the_method(state: State[Any]) -> None:
     with pytest.raises(InvalidError) as refusal:
         state.fork(version=9)
-    assert str(refusal.value) == "version: the parent has 2 only"
+    assert str(refusal.value) == "version: the parent ends at version 2; pass that or less"
 
 
 def test_a_past_state_says_which_one_it_is(state: State[Any]) -> None:

@@ -171,7 +171,7 @@ def test_a_conflict_names_a_hundred_keys_at_most(store: Store) -> None:
 
 @pytest.mark.parametrize("command", [append(message("hi")), replace(result("a")), change_data(a=1), fork("new")])
 def test_a_command_for_a_thread_that_is_not_there_does_nothing(store: Store, command: ThreadCommand) -> None:
-    with pytest.raises(NotFoundError, match="there is no thread t; start it first"):
+    with pytest.raises(NotFoundError, match="thread t does not exist; start it first"):
         did(store, command)
     assert whole_log(store) == []
 
@@ -243,9 +243,9 @@ def test_a_fork_that_cannot_be_leaves_nothing(store: Store, monkeypatch: pytest.
     did(store, append(*results("abc")))
     did(store, start("there"))
     refusals = [
-        (fork("there"), "a thread of that name"),
+        (fork("there"), "thread already exists"),
         (fork("t"), "of that name"),
-        (fork("f", version=5), "parent_version: the parent has 4 only"),
+        (fork("f", version=5), "parent_version: the parent ends at version 4; pass that or less"),
     ]
     monkeypatch.setattr(changing, "MAX_COPIED", 2)
     for command, said in [*refusals, (fork("f"), "too much to copy")]:
@@ -266,7 +266,7 @@ def test_a_fork_of_more_than_writers_can_wait_for_is_refused_and_leaves_nothing(
         assert did(store, fork(name, version=version)).created
     for limit in (70, 30):
         monkeypatch.setattr(changing, "MAX_COPIED_CHARACTERS", limit)
-        with pytest.raises(InvalidError, match=f"parent: holds more than {limit} characters"):
+        with pytest.raises(InvalidError, match=f"parent: has more than {limit} characters"):
             did(store, fork("g"))
     with store.reader() as reader:
         assert [it.thread for it in reader.threads(None, -1)] == ["d", "f", "t"]

@@ -86,14 +86,16 @@ def test_the_cap_counts_what_is_held_and_what_is_asked_for() -> None:
     scene = board(held("a.py", by="ann"), held("b.py", by="ann"))
     refusal = scene.when(take("c.py", by="ann", most=2)).refused(InvalidError)
     assert str(refusal).startswith(
-        "agent: this session would hold 3 claims, and 2 at most are allowed; claim fewer, or release"
+        "agent: this session would hold 3 claims; the limit is 2. Release some first, or claim"
     )
     refusal = (
         board(waits("b.py", by="ann"), held("b.py", by="bob@there"))
         .when(take("c.py", by="ann", most=1))
         .refused(InvalidError)
     )
-    assert str(refusal).startswith("agent: this session would hold 2 claims, with those it waits for, and 1 at most")
+    assert str(refusal).startswith(
+        "agent: this session would hold 2 claims, counting those it waits for; the limit is 1"
+    )
     scene.when(take("c.py", by="ann", also=("d.py",), most=3)).refused(InvalidError)
     scene.when(take("c.py", by="ann", also=("a.py",), most=3)).then(granted("c.py", to="ann"))
     scene.when(take("a.py", by="ann", most=2)).then()
@@ -457,7 +459,7 @@ def test_what_was_never_claimed_is_not_found() -> None:
     assert board().when(release("a.py", by="ann")).refused(NotFoundError).facts == {"resource": "a.py"}
     board().when(force("a.py", by="eve", reason="x")).refused(NotFoundError)
     covered = board(held("src/", by="ann")).when(force("src/a.py", by="eve", reason="x"))
-    assert "status names the one that covers it" in str(covered.refused(InvalidError))
+    assert "nobody holds this exact one" in str(covered.refused(InvalidError))
 
 
 def test_several_are_released_or_none() -> None:
@@ -487,7 +489,7 @@ def test_without_a_resource_only_this_sessions_things_go() -> None:
 
 
 def test_also_needs_a_resource() -> None:
-    with pytest.raises(ValueError, match="also: needs a resource"):
+    with pytest.raises(ValueError, match="also: requires resource"):
         ReleaseClaim(agent="ann", also=("a",))
 
 

@@ -96,7 +96,7 @@ def test_who_starts_a_thread_again_resumes_it_and_changes_nothing() -> None:
 
 @pytest.mark.parametrize("command", [append(message("hi")), replace(), replace(result("a")), change_data(a=1)])
 def test_what_was_not_started_takes_nothing(command: ThreadCommand) -> None:
-    refusal = given().when(command).refused(NotFoundError, "there is no thread t; start it first")
+    refusal = given().when(command).refused(NotFoundError, "thread t does not exist; start it first")
     assert refusal.facts == {"thread_id": "t"}
 
 
@@ -108,7 +108,7 @@ def test_a_fork_is_a_thread_that_begins_with_what_another_held() -> None:
 
 
 def test_a_fork_never_writes_into_a_thread_that_is_there() -> None:
-    given(STARTED).when(fork("t", "p", 1), copy=Copy({}, [])).refused(InvalidError, "there is a thread of that name")
+    given(STARTED).when(fork("t", "p", 1), copy=Copy({}, [])).refused(InvalidError, "this thread already exists")
 
 
 # --- to append
@@ -256,14 +256,14 @@ def test_keys_are_names(key: str) -> None:
 
 
 def test_a_key_is_not_written_and_deleted_at_once() -> None:
-    with pytest.raises(ValidationError, match="names a key that is written, too"):
+    with pytest.raises(ValidationError, match="must not name a key that the same call writes"):
         change_data(None, "a", a=1)
 
 
 def test_a_key_that_is_spelled_in_two_ways_is_one() -> None:
     command = ChangeData(thread="t", written={"e\u0301": NULL, "\u00e9": Json.of(1)}, by="ann")
     given(STARTED).when(command).then(ThreadDataChanged(value=Json('{"é":1}'), written=("é",), by="ann"))
-    with pytest.raises(ValidationError, match="written, too"):
+    with pytest.raises(ValidationError, match="the same call writes"):
         ChangeData(thread="t", written={"e\u0301": NULL}, deleted=("\u00e9",), by="ann")
 
 

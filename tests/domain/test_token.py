@@ -83,14 +83,14 @@ def test_it_may_be_bound_to_a_space() -> None:
 
 
 def test_a_name_is_taken_until_its_token_is_revoked() -> None:
-    given(issued()).when(issue(TWO)).refused(InvalidError, "there is a token of that name")
-    given(issued(until=5)).when(issue(TWO), at=10).refused(InvalidError, "there is a token of that name")
+    given(issued()).when(issue(TWO)).refused(InvalidError, "a token with this name exists")
+    given(issued(until=5)).when(issue(TWO), at=10).refused(InvalidError, "a token with this name exists")
     given(issued(), REVOKED).when(issue(TWO)).then(issued(TWO))
 
 
 def test_what_nobody_issued_is_neither_rotated_nor_revoked() -> None:
-    given().when(rotate()).refused(NotFoundError, "there is no token ci")
-    given().when(revoke()).refused(NotFoundError, "there is no token ci")
+    given().when(rotate()).refused(NotFoundError, "token ci does not exist")
+    given().when(revoke()).refused(NotFoundError, "token ci does not exist")
 
 
 def test_rotating_gives_another_secret_and_the_old_one_a_time() -> None:
@@ -99,7 +99,7 @@ def test_rotating_gives_another_secret_and_the_old_one_a_time() -> None:
 
 
 def test_what_has_ended_is_not_rotated() -> None:
-    given(issued(), REVOKED).when(rotate()).refused(InvalidError, "was revoked; issue it anew")
+    given(issued(), REVOKED).when(rotate()).refused(InvalidError, "was revoked; issue it again")
     given(issued(until=10)).when(rotate(), at=10).refused(InvalidError, "has expired; revoke it")
     given(issued(until=10)).when(rotate(), at=9).then(rotated(until=9))
 

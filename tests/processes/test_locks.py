@@ -113,7 +113,7 @@ def test_behind_writers_that_take_turns_no_single_one_is_called_stuck(path: Path
     outcome = next(line for line in worker.rest() if "done" in line)
     holder.release()
     assert outcome["error"] == "UnavailableError"
-    assert "other processes write all the time" in outcome["message"]
+    assert "other processes that write to the store" in outcome["message"]
 
 
 @pytest.mark.slow
