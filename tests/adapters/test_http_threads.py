@@ -389,7 +389,7 @@ async def test_a_long_poll_tells_nothing_once_its_token_was_revoked(path: str) -
             known.revoke("reader")
             await store.write_async(store.requests.thread_append("t", "ann", [HELLO]), store.caller)
             told = await waiting
-    assert (told.status_code, told.json()["message"]) == (401, "the token is not valid or no longer valid")
+    assert (told.status_code, told.json()["message"]) == (401, "the token is not valid or no longer valid; ask the operator for a new one")
 
 
 async def test_figures_name_routes_and_never_threads(curl: Curl, thread: str) -> None:

@@ -182,7 +182,7 @@ async def test_a_request_that_comes_again_is_done_once_even_where_the_server_mad
         ([HELLO | {"SECRET thing": 1}], "messages[0].?: unknown field"),
         ([], "messages and results: must have 1 to 1000 entries together"),
         ([HELLO] * 1001, "messages and results: must have 1 to 1000 entries together"),
-        ([text(LONG)], "messages[0]: must have at most 262144 bytes as JSON"),
+        ([text(LONG)], "messages[0]: must have at most 262144 bytes as JSON; split it, or store a reference to it"),
     ],
 )
 async def test_a_message_that_is_none_is_refused_by_its_place(messages: list[Any], place: str) -> None:

@@ -457,8 +457,9 @@ _NOT_HOLDER = {
     "receipt": "Your agent name claimed it without a session. If this was you, call release() again with the receipt"
     " you were given.",
 }
-_ENDED_BY_OTHERS = "A person ended your claim; see reason. Stop working on it; if you still need it, "
-"call claim() again."
+_ENDED_BY_OTHERS = (
+    "A person ended your claim; see reason. Stop working on it; if you still need it, call claim() again."
+)
 _EXPIRED = (
     "Your claim had expired. Check whether others changed the resource, and call claim() before you edit it again."
 )

@@ -140,7 +140,7 @@ async def _list(request: KeyValueRequest) -> Response:
 async def _history(request: KeyValueRequest) -> Response:
     given = arguments(request.scope, "history", "limit", "before")
     if given.get("history") not in ("", "1", "true"):
-        raise InvalidError("limit and before: require ?history=1 for a value")
+        raise InvalidError("history: must be 1 or true; for a value, limit and before require it")
     before = number(given, "before", 0) if "before" in given else None
     group, key = request.names
     call = request.context.requests.history(group, key, number(given, "limit", 100), before)
