@@ -108,7 +108,7 @@ def require_database(url: str) -> None:
     """Check that the URL can name a store and that its driver is installed. Raises StoreError."""
     scheme = url.partition(":")[0]
     if scheme not in ("postgresql", "postgres"):
-        raise StoreError(f"{scheme}:// is no store; give the path of a file, or postgresql://user@host/database")
+        raise StoreError(f"{scheme}:// is not a store; pass the path of a file, or postgresql://user@host/database")
     try:
         import holdlog.adapters.stores.postgres.opening  # noqa: F401
     except ImportError as error:

@@ -31,7 +31,7 @@ class Register(Command):
     @model_validator(mode="after")
     def _something(self) -> "Register":
         if self.name is None and self.model is None and self.purpose is None:
-            raise ValueError("name: tell at least one of name, model and purpose")
+            raise ValueError("name: must be given, or model or purpose; pass at least one of the three")
         return self
 
 

@@ -124,7 +124,7 @@ def beginning(text: str) -> str:
     """Return the beginning of a name, in NFC; may be empty. Raises ValueError for characters that no database could
     compare: lone surrogates, NUL."""
     if "\0" in text:
-        raise ValueError("must not hold control or direction characters")
+        raise ValueError("must not contain control or bidirectional characters")
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
         _require_unicode(text)
@@ -145,7 +145,7 @@ def _checked(text: str, limit: int) -> str:
     if not (text.isascii() and text.isprintable()):
         text = _normalized(text)
     if len(text) > limit:
-        raise ValueError(f"must have {limit} characters at most")
+        raise ValueError(f"must have at most {limit} characters")
     if not text or text.isspace():
         raise ValueError("must not be blank")
     if text[0].isspace() or text[-1].isspace():
@@ -161,11 +161,11 @@ def _normalized(text: str) -> str:
     for character in text:
         category = unicodedata.category(character)
         if category in ("Cc", "Zl", "Zp") or character in _BIDI:
-            raise ValueError("must not hold control or direction characters")
+            raise ValueError("must not contain control or bidirectional characters")
         if category == "Cf" and character not in _JOINERS:
-            raise ValueError("must not hold invisible characters of format")
+            raise ValueError("must not contain invisible format characters")
     if text and not text.isspace() and all(it in _INVISIBLE or it.isspace() for it in text):
-        raise ValueError("must hold a visible character")
+        raise ValueError("must contain a visible character")
     if text.startswith(tuple(_JOINERS)) or text.endswith(tuple(_JOINERS)):
         raise ValueError("must not start or end with a joiner")
     return text
@@ -176,7 +176,7 @@ def _require_unicode(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError("must not hold a lone surrogate") from None
+        raise ValueError("must not contain a lone surrogate") from None
 
 
 @cache

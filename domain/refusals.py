@@ -29,7 +29,7 @@ class TooLargeError(InvalidError):
     code = "too_large"
 
     def __init__(self, limit: int, argument: str = "value") -> None:
-        super().__init__(f"{argument}: must have {limit} bytes as JSON at most")
+        super().__init__(f"{argument}: must have at most {limit} bytes as JSON; split it, or store a reference to it")
 
 
 class ReusedError(InvalidError):
@@ -44,7 +44,7 @@ class DeniedError(HoldlogError):
     code = "denied"
 
     def __init__(self, needed: str) -> None:
-        super().__init__(f"the token does not allow this; it would take {needed}")
+        super().__init__(f"the token does not allow this call; it needs a grant of {needed}")
         self.needed = needed
 
 
@@ -63,17 +63,23 @@ class ConflictDetail(Message):
 
 
 class ConflictError(HoldlogError):
-    """The record changed since the version that the caller knows. `operation`: its index in the transaction."""
+    """The record changed since the version that the caller knows. `operation`: its index in the transaction; `deletes`:
+    it would delete the value. `is_own`: the caller itself made the current version."""
 
     code = "conflict"
 
     def __init__(self, detail: ConflictDetail, operation: int = 0) -> None:
+        name, expected, actual = f"{detail.namespace}/{detail.key}", detail.expected_version, detail.actual_version
         super().__init__(
-            f"{detail.namespace}/{detail.key}: expected version {detail.expected_version}, "
-            f"found {detail.actual_version}; read it again, merge your change and retry with the new version"
+            f"{name}: expected version {expected}, found {actual}; merge your change into detail.actual_value and"
+            f" retry with expected_version={actual}"
+            if actual
+            else f"{name}: expected version {expected}, but there is no value now, which counts as version 0"
         )
         self.detail = detail
         self.operation = operation
+        self.deletes = False
+        self.is_own = False
 
 
 class DataConflictDetail(Message):
@@ -93,7 +99,7 @@ class DataConflictError(HoldlogError):
     def __init__(self, detail: DataConflictDetail) -> None:
         super().__init__(
             f"thread {detail.thread_id}: expected data version {detail.expected_data_version}, "
-            f"found {detail.actual_data_version}; read its data again and decide anew"
+            f"found {detail.actual_data_version}; read its data again, then decide whether your change still applies"
         )
         self.detail = detail
 
@@ -131,7 +137,7 @@ class NotFoundError(HoldlogError, LookupError):
 
     @classmethod
     def of_thread(cls, thread: str) -> "NotFoundError":
-        return cls(f"there is no thread {thread}; start it first", {"thread_id": thread})
+        return cls(f"thread {thread} does not exist; start it first", {"thread_id": thread})
 
     @classmethod
     def of_claim(cls, resource: str) -> "NotFoundError":
@@ -196,7 +202,7 @@ class DeadlockError(HoldlogError):
     code = "deadlock"
 
     def __init__(self, resource: str, cycle: tuple[Link, ...]) -> None:
-        super().__init__(f"{resource}: waiting would close a ring of {len(cycle)} agents; release something first")
+        super().__init__(f"{resource}: waiting would deadlock {len(cycle)} agents; release one of your claims first")
         self.resource = resource
         self.cycle = cycle
 
@@ -239,7 +245,7 @@ class ExpiredError(HoldlogError):
         replayed: bool = False,
         held_by_principal: str | None = None,
     ) -> None:
-        super().__init__(f"the lease of {resource} had ended")
+        super().__init__(f"the lease of {resource} had expired; claim it again")
         self.resource = resource
         self.held_by = held_by
         self.held_by_principal = held_by_principal
@@ -269,7 +275,10 @@ class FencedError(HoldlogError):
         servers: tuple[str, ...] = (),
         held_by_principal: str | None = None,
     ) -> None:
-        super().__init__(f"{resource}: the claim of version {version} is not current and held by the writer")
+        super().__init__(
+            f"{resource}: the writer does not hold the claim with version {version}; claim it again and pass its new"
+            " version"
+        )
         self.resource = resource
         self.version = version
         self.current_version = current_version

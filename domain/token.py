@@ -31,7 +31,7 @@ SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 FIRST_SCOPES: Final[tuple[Scope, ...]] = ("read", "write", "claim", "admin")
 """The scopes of release 0.1. A pattern of that release may contain the name of a later scope."""
 
-SEVERAL: Final = "is one grant; name each by itself"
+SEVERAL: Final = "must be one grant; pass each grant separately"
 
 _NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
 _SPACE: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
@@ -40,14 +40,14 @@ _SPACE: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
 def token_name(text: str) -> str:
     """Return a valid token name. Raises ValueError."""
     if not _NAME.fullmatch(text):
-        raise ValueError("must have 1 to 64 of a-z, 0-9 and -")
+        raise ValueError("must have 1 to 64 characters of a-z, 0-9 and -")
     return text
 
 
 def space_name(text: str) -> str:
     """Return a valid space name. Raises ValueError."""
     if not _SPACE.fullmatch(text):
-        raise ValueError("must have 1 to 48 of a-z, 0-9 and -, and not begin with -")
+        raise ValueError("must have 1 to 48 characters of a-z, 0-9 and -, and not start with -")
     return text
 
 
@@ -64,7 +64,7 @@ def allowed(text: str) -> str:
     if any(f",{other}:" in pattern for other in FIRST_SCOPES):
         raise ValueError(SEVERAL)
     if scope == "metrics" and pattern != "*":
-        raise ValueError("must be metrics:*, because the figures are those of the whole server")
+        raise ValueError("must be metrics:*, because metrics cover the whole server")
     return f"{scope}:{name(pattern)}"
 
 
@@ -205,7 +205,7 @@ def decide(command: TokenCommand, token: Token, at: int) -> list[TokenEvent]:
     """Decide at a time (microseconds UTC). No event: it was already revoked. Raises NotFoundError, InvalidError."""
     if isinstance(command, IssueToken):
         if token.is_known:
-            raise InvalidError("name: there is a token of that name; rotate it, or revoke it first")
+            raise InvalidError("name: a token with this name exists; rotate it, or revoke it first")
         lifetime = command.lifetime_seconds
         expires_at = None if lifetime is None else at + round(lifetime * 1_000_000)
         issued = TokenIssued(
@@ -213,11 +213,11 @@ def decide(command: TokenCommand, token: Token, at: int) -> list[TokenEvent]:
         )
         return [issued]
     if token.version == 0:
-        raise NotFoundError(f"there is no token {token.name}", {"token": token.name})
+        raise NotFoundError(f"token {token.name} does not exist", {"token": token.name})
     if isinstance(command, RevokeToken):
         return [TokenRevoked(by=command.by)] if token.is_known else []
     if not token.is_known or has_ended(token, at):
-        ended = "has expired; revoke it, and then issue it anew" if token.is_known else "was revoked; issue it anew"
+        ended = "has expired; revoke it, then issue it again" if token.is_known else "was revoked; issue it again"
         raise InvalidError(f"name: the token {ended}")
     return [
         TokenRotated(hash=command.hash, overlap_until=at + round(command.overlap_seconds * 1_000_000), by=command.by)

@@ -46,7 +46,7 @@ class Json:
         except PydanticSerializationError:
             raise ValueError("a string with a lone surrogate is not JSON text") from None
         if _nesting(text) > MAX_NESTING:
-            raise ValueError(f"a value may be nested {MAX_NESTING} levels deep at most")
+            raise ValueError(f"a value may have at most {MAX_NESTING} levels of nesting")
         if len(text) > MAX_DIGITS:
             _require_readable(text)
         return cls(text)
@@ -57,7 +57,7 @@ class Json:
         try:
             return from_json(self.text)
         except ValueError:
-            raise StoreError("a stored value is no JSON: the store is damaged; restore it from a backup") from None
+            raise StoreError("a stored value is not JSON: the store is damaged; run `holdlog doctor`") from None
 
     def is_above(self, limit: int) -> bool:
         """Whether its text has more than `limit` bytes; counts them only if there may be that many."""
@@ -138,14 +138,14 @@ def _require_readable(text: str) -> None:
     try:
         from_json(text)
     except ValueError:
-        raise ValueError(f"an integer may have {MAX_DIGITS} digits at most") from None
+        raise ValueError(f"an integer may have at most {MAX_DIGITS} digits") from None
 
 
 def _why_not_json(error: ValidationError) -> str:
     """One line without the value itself: the input of one agent is untrusted for the next."""
     kind = error.errors(include_url=False, include_context=False, include_input=False)[0]["type"]
     if kind in ("recursion_loop", "recursion_depth_exceeded"):
-        return f"a value may be nested {MAX_NESTING} levels deep at most, and not hold itself"
+        return f"a value may have at most {MAX_NESTING} levels of nesting, and must not contain itself"
     if kind == "finite_number":
         return "a number must be finite"
     if kind == "string_type":

@@ -110,7 +110,7 @@ def initial(stream: str) -> State:
     kind, _, rest = stream.partition(":")
     build = _INITIAL.get(kind)
     if build is None:
-        raise ValueError(f"stream {stream!r} is of no known kind")
+        raise ValueError(f"stream {stream!r} is of an unknown kind")
     return build(rest)
 
 

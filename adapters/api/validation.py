@@ -1,7 +1,8 @@
 """Argument checks that all requests share. Each raises InvalidError with one line, without the value."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from difflib import get_close_matches
 from typing import Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -82,7 +83,7 @@ def after_argument(given: str | None, argument: str) -> str | None:
 
 def number_of_seconds(given: object, argument: str, least: float = 0.0, most: float | None = None) -> float:
     """Check a finite number of seconds within its bounds; it is never clamped, except to `LONGEST`."""
-    within = f", {least:g} to {most:g}" if most is not None else f", {least:g} or more"
+    within = f"from {least:g} to {most:g}" if most is not None else f"{least:g} or more"
     if (
         isinstance(given, bool)
         or not isinstance(given, int | float)
@@ -90,19 +91,32 @@ def number_of_seconds(given: object, argument: str, least: float = 0.0, most: fl
         or given < least
         or (most is not None and given > most)
     ):
-        raise InvalidError(f"{argument}: must be a finite number of seconds{within}")
+        raise InvalidError(f"{argument}: must be a finite number of seconds, {within}")
     return float(given) if most is not None or given <= LONGEST else LONGEST
 
 
-def first_finding(error: ValidationError, by: str = "by") -> str:
-    """The argument and what is wrong with it; an unknown argument that is too long or unprintable is not repeated."""
-    finding = error.errors(include_url=False, include_input=False)[0]
+def unknown_argument(name: str, known: Collection[str]) -> str:
+    """The error for an unknown argument of a call that has these."""
+    if not known:
+        return f"{name}: unknown argument; this call takes none"
+    near = get_close_matches(name, known, n=1)
+    meant = f"did you mean {near[0]}? Known" if near else "known"
+    return f"{name}: unknown argument; {meant} arguments: {', '.join(known)}"
+
+
+def first_finding(error: ValidationError, by: str = "by", known: Collection[str] = ()) -> str:
+    """The argument and what is wrong with it; an unknown argument that is too long or unprintable is not repeated.
+    Unknown arguments come first: a misspelled argument is also a missing one. `known`: the arguments of the call."""
+    findings = error.errors(include_url=False, include_input=False)
+    finding = next((it for it in findings if it["type"] in _UNKNOWN), findings[0])
     path = ""
     for part in finding["loc"]:
         path = part if isinstance(part, str) else f"{path}[{part}]" if path else ""
     message = what_is_wrong(finding)
     if len(path) > MAX_SHOWN or not path.isprintable():
         path = "arguments"
+    if known and len(finding["loc"]) == 1 and finding["type"] in _UNKNOWN:
+        return unknown_argument(path, known)
     return f"{by if path == 'by' else path}: {message}" if path else message
 
 
@@ -122,10 +136,11 @@ _WORDS: Final = {
     "int_type": "must be a whole number",
     "float_type": "must be a number",
     "bool_type": "must be true or false",
-    "too_long": "must hold {max_length} at most",
+    "too_long": "must have at most {max_length} entries",
     "missing": "is required",
     "missing_argument": "is required",
-    "extra_forbidden": "is no argument of this call",
-    "unexpected_keyword_argument": "is no argument of this call",
+    "extra_forbidden": "unknown argument",
+    "unexpected_keyword_argument": "unknown argument",
 }
 """Texts for pydantic's error types."""
+_UNKNOWN: Final = frozenset({"extra_forbidden", "unexpected_keyword_argument"})

@@ -56,7 +56,7 @@ class Grants(NamedTuple):
         """Parse `scope:pattern`, such as `write:build-*`. Raises InvalidError."""
         grants = tuple(dict.fromkeys(_grant(text) for text in texts))
         if not grants or len(grants) > MAX_ALLOWED:
-            raise InvalidError(f"allow: must hold 1 to {MAX_ALLOWED} grants, as write:build-*")
+            raise InvalidError(f"allow: must have 1 to {MAX_ALLOWED} grants, such as write:build-*")
         return cls(grants)
 
     @classmethod

@@ -72,11 +72,14 @@ def _require_whole(options: JwtOptions) -> None:
     for name, value in zip(("--jwt-issuer", "--jwt-audience", "--jwt-jwks-url"), options, strict=False):
         if not value or not value.strip():
             raise InvalidError(
-                f"{name}: is needed, too; JWT takes --jwt-issuer, --jwt-audience and --jwt-jwks-url together"
+                f"{name}: is required; JWTs need --jwt-issuer, --jwt-audience and --jwt-jwks-url together"
             )
     url = urlsplit(options.jwks_url)
     if not url.hostname or (url.scheme != "https" and not (url.scheme == "http" and url.hostname in _LOOPBACK)):
-        raise InvalidError("--jwt-jwks-url: must be https://… (http:// on this machine only): who changes it gets in")
+        raise InvalidError(
+            "--jwt-jwks-url: must be https://… (http:// only on this machine), because anyone who "
+            "can change the keys gets access"
+        )
     if options.algorithm not in _ALGORITHMS:
         raise InvalidError(f"--jwt-algorithm: must be one of {', '.join(_ALGORITHMS)}")
 

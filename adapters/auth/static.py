@@ -25,7 +25,7 @@ def static_token(environ: Mapping[str, str], file: str | None, report: Callable[
         raise InvalidError(f"--auth-token-file and {set_[0]} are both set; keep one")
     for name in set_:
         if not environ[name].strip():
-            raise InvalidError(f"{name} is set and empty; put a token into it, or unset it")
+            raise InvalidError(f"{name} is set but empty; put a token into it, or unset it")
     named = "--auth-token-file" if file is not None else set_[0] if set_ else ""
     text = secret_in(file, named) if file is not None else secret(environ, VARIABLE)
     if text is None:
@@ -33,13 +33,14 @@ def static_token(environ: Mapping[str, str], file: str | None, report: Callable[
     if not text.strip():
         raise InvalidError(f"{named}: the token is empty")
     if not text.isascii() or not text.isprintable() or " " in text:
-        raise InvalidError(f"{named}: a token has visible ASCII characters only, and no blanks")
+        raise InvalidError(f"{named}: a token must have only visible ASCII characters, without blanks")
     path = file if file is not None else environ.get(f"{VARIABLE}_FILE")
     if path is not None and _others_read(Path(path).expanduser()):
-        report(f"{path} can be read by others on this machine; chmod 600 keeps the token to you")
+        report(f"{path} can be read by other users of this machine; restrict it with chmod 600")
     if len(text) < SHORT:
         report(
-            f"the token has fewer than {SHORT} characters and can be guessed; `openssl rand -hex 32` makes a good one"
+            f"the token has fewer than {SHORT} characters and can be guessed; `openssl rand -hex 32` "
+            "generates a good one"
         )
     return text
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from holdlog.adapters.api.threads import responses as thread_responses
 from holdlog.adapters.api.values import responses
 from holdlog.adapters.api.values.responses import Result
 from holdlog.domain import refusals
@@ -29,13 +30,44 @@ STATUSES: Final[dict[type[HoldlogError], int]] = {
 }
 
 
+CONFLICT: Final = (
+    'The value is now at version {0}. Adapt your request to actual_value, then repeat it with If-Match: "{0}".'
+)
+GONE: Final = (
+    "There is no value now. GET it with ?history=1 to see how it ended, then decide whether your change still applies."
+)
+DATA_CONFLICT: Final = (
+    "The thread's data changed; changed_keys lists where. GET it, then repeat your request with its ETag in If-Match."
+)
+NO_VALUE: Final = "There is no value under this key now. GET /kv/<group> to list the keys of the group."
+NO_THREAD: Final = "Nobody started this thread. Check its spelling, or POST /threads with this thread_id."
+NO_KEY: Final = "The thread's data has no such key now. GET /threads/<thread_id>/data to list its data."
+
+
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return Response(text, status, {"cache-control": "no-store"} | (headers or {}), "application/json")
 
 
 def answer(result: Result, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return json_response(result.body(), status, headers)
+    return json_response(body_of(result), status, headers)
+
+
+def body_of(result: Result) -> dict[str, Any]:
+    """The response as JSON, with the hint in terms of requests instead of tools."""
+    body = result.body()
+    match result:
+        case responses.Conflict(actual_version=version):
+            body["hint"] = CONFLICT.format(version) if version else GONE
+        case thread_responses.DataConflict():
+            body["hint"] = DATA_CONFLICT
+        case responses.NotFound():
+            body["hint"] = NO_VALUE
+        case thread_responses.ThreadNotFound(key=key):
+            body["hint"] = NO_THREAD if key is None else NO_KEY
+        case _:
+            pass
+    return body
 
 
 def failed(message: str, status: int, headers: dict[str, str] | None = None) -> Response:
@@ -61,7 +93,7 @@ async def refused(request: Request, error: Exception) -> Response:
     if isinstance(error, refusals.DeniedError):
         return answer(responses.Denied(needed=error.needed, message=str(error)), status)
     if isinstance(error, refusals.ReusedError):
-        return failed("Idempotency-Key: was used for another request", status)
+        return failed("Idempotency-Key: was already used for a different request; choose a new one", status)
     calls = request.scope["state"]["served"].requests
     try:
         return answer(calls.refused(error), status, headers)

@@ -89,21 +89,23 @@ async def _no_route(request: Request, error: Exception) -> Response:
     """Respond with 404, or 405 and all methods of the path."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return failed("there is nothing at this path", 404)
+        return failed("unknown path; GET /openapi.json lists all paths", 404)
     if error.status_code == 405:
         methods = set[str]()
         for route in request.app.routes:
             if route.matches(request.scope)[0] is not Match.NONE:
                 methods |= route.methods or set()
         allowed = ", ".join(sorted(methods))
-        return failed(f"this path takes {allowed}", 405, {"allow": allowed})
+        return failed(f"method not allowed; this path accepts {allowed}", 405, {"allow": allowed})
     return failed(str(error.detail), error.status_code, dict(error.headers or {}))
 
 
 async def _gone(request: Request, error: Exception) -> Response:
-    return failed("the request ended before its body did", 400)
+    return failed("the request ended before its body was complete", 400)
 
 
 async def _failed(request: Request, error: Exception) -> Response:
     """Respond to a bug; the traceback is in the log."""
-    return failed("internal error of holdlog; its log on stderr tells more", 500, {"connection": "close"})
+    return failed(
+        "internal error of holdlog; the operator finds details in its log on stderr", 500, {"connection": "close"}
+    )

@@ -49,7 +49,7 @@ class Authentication:
             return
         headers = dict(scope["headers"])
         if self._verifier is not None and _names_two_tokens(headers):
-            await failed("Authorization and x-token name two different tokens; send one", 400)(scope, receive, send)
+            await failed("Authorization and x-token contain different tokens; send only one", 400)(scope, receive, send)
             return
         entered: AbstractAsyncContextManager[Engine] | None = None
         try:
@@ -72,8 +72,8 @@ class Authentication:
             await failed(_by_header(str(error)), 400)(scope, receive, send)
             return
         except HoldlogError as error:
-            _log.warning("a store or the keys of tokens cannot be had: %s", error)
-            await failed("the store or keys of this token cannot be had; try again", 503, _SOON)(scope, receive, send)
+            _log.warning("cannot open the store or the keys of a token: %s", error)
+            await failed("cannot open this token's store right now; try again", 503, _SOON)(scope, receive, send)
             return
         grants = principal.grants if principal is not None else EVERYTHING
         context = RequestContext(engine, who, grants, partial(self._still, headers))
@@ -100,10 +100,14 @@ class Authentication:
             return None
         text = token_of(headers)
         if text is None:
-            return failed("a token is required, as Authorization: Bearer or x-token", 401, _CHALLENGE)
+            return failed("a token is required; send it in Authorization: Bearer or x-token", 401, _CHALLENGE)
         address = address_of(scope)
         if seconds := self._throttle.pause(address, text):
-            return failed("too many tokens of this address were not valid", 429, {"retry-after": str(seconds)})
+            return failed(
+                "this address sent too many invalid tokens; wait for Retry-After seconds",
+                429,
+                {"retry-after": str(seconds)},
+            )
         principal = await self._verifier.verify(text)
         self._throttle.record(address, text, principal is not None)
         if principal is None:
@@ -160,7 +164,7 @@ def _text(header: bytes | None, argument: str) -> str | None:
 
 
 def not_valid() -> Response:
-    return failed("the token is not valid (any more)", 401, _CHALLENGE_INVALID)
+    return failed("the token is not valid or no longer valid; ask the operator for a new one", 401, _CHALLENGE_INVALID)
 
 
 def context_of(request: HTTPConnection) -> RequestContext:

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from holdlog.adapters.api.events.event_filter import EventFilter
 from holdlog.adapters.api.events.requests import EVENTS_PAGE
-from holdlog.adapters.api.validation import whole
+from holdlog.adapters.api.validation import unknown_argument, whole
 from holdlog.adapters.http.answers import answer
 from holdlog.adapters.http.authentication import context_of
 from holdlog.adapters.http.disconnects import long_poll, unless_gone
@@ -65,7 +65,7 @@ async def _stream(request: Request, context: RequestContext, choice: EventFilter
     given = request.headers.get("last-event-id") or request.query_params.get("after")
     after = end if given is None else _number(given, "Last-Event-ID or after")
     if after > end:
-        raise InvalidError(f"after: is {after}, beyond the end of the log, which is at {end}")
+        raise InvalidError(f"after: is {after}, but the log ends at position {end}; pass that or less")
     return EventStream(context, choice, after)
 
 
@@ -92,7 +92,7 @@ class EventStream(Response):
             async with asyncio.timeout(SEND_SECONDS):
                 await send({"type": "http.response.body", "body": b""})
         except TimeoutError:
-            _log.info("a stream of events was cut off: its client takes nothing")
+            _log.info("closed a stream of events: its client stopped reading")
 
     async def _send_events(self, send: Send) -> None:
         """Send one piece. Raises TimeoutError when the client reads nothing."""
@@ -137,10 +137,11 @@ def _require_known(parameters: QueryParams, more: tuple[str, ...]) -> None:
     known = ("after", "kinds", *_FILTERS, *more)
     for name in parameters:
         if name not in known:
-            what = "is no argument of this request" if name not in _PAGE else "is for pages; a stream goes on"
-            raise InvalidError(f"{shown(name)}: {what}; it takes {', '.join(known)}")
+            if name in _PAGE:
+                raise InvalidError(f"{name}: only works for pages; a stream takes {', '.join(known)}")
+            raise InvalidError(unknown_argument(shown(name), known))
         if name != "kinds" and len(parameters.getlist(name)) > 1:
-            raise InvalidError(f"{name}: is given twice")
+            raise InvalidError(f"{name}: must be given only once")
 
 
 def _number(given: str, argument: str) -> int:

@@ -41,7 +41,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
-        raise InvalidError("host: is no address of this machine; try --host 127.0.0.1") from None
+        raise InvalidError("host: is not an address of this machine; try --host 127.0.0.1") from None
     family, kind, number, _, address = min(found, key=lambda it: it[0] != socket.AF_INET)
     bound = socket.socket(family, kind, number)
     try:
@@ -55,10 +55,10 @@ def bound_socket(host: str, port: int) -> socket.socket:
     except OSError as error:
         bound.close()
         if error.errno == errno.EADDRNOTAVAIL:
-            raise InvalidError(f"host: {host} is no address of this machine; try --host 127.0.0.1") from None
+            raise InvalidError(f"host: {host} is not an address of this machine; try --host 127.0.0.1") from None
         raise InvalidError(
-            f"port: {host} port {port} cannot be had ({os.strerror(error.errno or 0)});"
-            " name another with --port, or 0 for any free one"
+            f"port: {host} port {port} cannot be used ({os.strerror(error.errno or 0)});"
+            " choose another with --port, or --port 0 for any free one"
         ) from None
     bound.setblocking(False)
     return bound
@@ -168,7 +168,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def _give_up() -> None:
-    _log.error("the end took more than %.0f seconds; what is left is cut", SHUTDOWN_SECONDS)
+    _log.error("the shutdown took more than %.0f seconds; closing the remaining connections", SHUTDOWN_SECONDS)
     os._exit(1)
 
 

@@ -155,7 +155,7 @@ class Tenants:
             return
         idle = [] if self._location == MEMORY else self._idle()
         if not idle:
-            raise UnavailableError(f"{self._most_open} spaces are in use, which is the most (--max-spaces); try again")
+            raise UnavailableError(f"{self._most_open} spaces are in use, which is the limit (--max-spaces); try again")
         self._close(idle[0], self._spaces[idle[0]])
 
     def _idle(self) -> list[str]:
@@ -174,7 +174,7 @@ class Tenants:
             engine = await space.opening
             await asyncio.to_thread(engine.close)
         except Exception as error:
-            _log.warning("the space %s was not closed as it should be: %s", name, error)
+            _log.warning("could not close the space %s properly: %s", name, error)
         finally:
             if self._spaces.get(name) is space:
                 del self._spaces[name]

@@ -34,7 +34,9 @@ async def issue(request: Request) -> Response:
     spaces: Tenants = request.app.state.spaces
     request.scope.setdefault("state", {})["served"] = RequestContext(spaces.main, NOBODY, Grants(()))  # for refusals
     if not request.app.state.options.open_tokens:
-        return failed("tokens are given by who runs this server: holdlog token create, or --open-tokens", 403)
+        return failed(
+            "this server issues no tokens; ask its operator for one (holdlog token create), or for --open-tokens", 403
+        )
     arguments(request.scope)
     if (await request.body()).strip() != NEW_TOKEN:
         raise InvalidError("body: must be token=new")

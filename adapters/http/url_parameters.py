@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import Scope
 
-from holdlog.adapters.api.validation import number_of_seconds
+from holdlog.adapters.api.validation import number_of_seconds, unknown_argument
 from holdlog.domain.refusals import InvalidError
 
 MAX_ARGUMENTS: Final = 16
@@ -49,16 +49,16 @@ def decoded(text: str, argument: str = "path") -> str:
     if "%" not in text and text.isascii():
         return text
     if _BROKEN.search(text):
-        raise InvalidError(f"{argument}: must be percent-encoded; a percent sign is %25")
+        raise InvalidError(f"{argument}: must be percent-encoded; write a percent sign as %25")
     try:
         return unquote_to_bytes(text.encode("latin-1")).decode()
     except UnicodeDecodeError:
         raise InvalidError(f"{argument}: must be percent-encoded UTF-8") from None
 
 
-def shown(name: str) -> str:
+def shown(name: str, otherwise: str = "query") -> str:
     """How an unknown argument is shown: by its name only if that is harmless to print."""
-    return name if name.isidentifier() and name.isascii() and len(name) <= 32 else "query"
+    return name if name.isidentifier() and name.isascii() and len(name) <= 32 else otherwise
 
 
 def arguments(scope: Scope, *known: str) -> dict[str, str]:
@@ -69,14 +69,13 @@ def arguments(scope: Scope, *known: str) -> dict[str, str]:
     given: dict[str, str] = {}
     parts = query.decode("latin-1").replace("+", " ").split("&")
     if len(parts) > MAX_ARGUMENTS:
-        raise InvalidError(f"query: must have {MAX_ARGUMENTS} arguments at most")
+        raise InvalidError(f"query: must have at most {MAX_ARGUMENTS} arguments")
     for part in filter(None, parts):
         name, _, value = (decoded(text, "query") for text in part.partition("="))
         if name not in known:
-            takes = f"it takes {', '.join(known)}" if known else "it takes none"
-            raise InvalidError(f"{shown(name)}: is no argument of this request; {takes}")
+            raise InvalidError(unknown_argument(shown(name), known))
         if name in given:
-            raise InvalidError(f"{name}: is given twice")
+            raise InvalidError(f"{name}: must be given only once")
         given[name] = value
     return given
 

@@ -16,7 +16,7 @@ def require_known(wanted: Any) -> None:
     """Check a filter. Raises InvalidError for an unknown operator at any depth."""
     if isinstance(wanted, Mapping):
         if _operators(wanted) and not wanted.keys() <= {*OPERATORS}:
-            raise InvalidError(f"filter: knows the operators {', '.join(OPERATORS)}")
+            raise InvalidError(f"filter: must use only the operators {', '.join(OPERATORS)}")
         for part in wanted.values():
             require_known(part)
 

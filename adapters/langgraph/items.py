@@ -82,7 +82,7 @@ def item(reader: Reader, record: Record, labels: Labels) -> VersionedItem | None
     if not record.live:
         return None
     if not is_item(record):
-        raise InvalidError(f"{record.namespace}/{record.key}: holds a value that is no object, which an item must be")
+        raise InvalidError(f"{record.namespace}/{record.key}: has a value that is not an object; items must be objects")
     return VersionedItem(**_fields(reader, record, labels))
 
 

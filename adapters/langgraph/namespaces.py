@@ -59,7 +59,7 @@ def listed(reader: Reader, operation: ListNamespacesOp) -> list[Labels]:
 
 def _encoded(label: object) -> str:
     if not isinstance(label, str) or not label or "." in label or "\0" in label:
-        raise InvalidNamespaceError("a label of a namespace must be a string, not empty, without periods and NUL")
+        raise InvalidNamespaceError("a label of a namespace must be a non-empty string without periods and NUL")
     plain = label.replace("%", "%25").replace("/", "%2F")
     try:
         if name(plain) == plain:
@@ -69,7 +69,7 @@ def _encoded(label: object) -> str:
     try:
         return quote(label, safe="")
     except UnicodeEncodeError:
-        raise InvalidNamespaceError("a label of a namespace must not hold a lone surrogate") from None
+        raise InvalidNamespaceError("a label of a namespace must not contain a lone surrogate") from None
 
 
 def _certain(conditions: Iterable[MatchCondition]) -> Labels:

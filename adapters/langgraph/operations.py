@@ -120,7 +120,7 @@ def _read_of(calls: Requests, operation: Op) -> StoreRead:
 
 def _written(calls: Requests, by: str, put: PutOp) -> Operation:
     if not put.namespace:
-        raise InvalidNamespaceError("a namespace must have one label at least")
+        raise InvalidNamespaceError("a namespace must have at least one label")
     namespace, expected = text_of(put.namespace), getattr(put, "expected_version", None)
     if put.value is None:
         command = calls.delete(namespace, put.key, by, expected).command
@@ -161,7 +161,7 @@ def _seconds(minutes: float | None) -> float | None:
     try:
         return None if minutes is None else time_to_live(minutes * _MINUTE)
     except (InvalidError, TypeError):
-        raise InvalidError("ttl: must be a number of minutes, more than 0, up to ten years") from None
+        raise InvalidError("ttl: must be a number of minutes above 0, at most ten years") from None
 
 
 def _address(operation: Operation) -> ItemAddress:

@@ -51,7 +51,7 @@ class HoldlogStore(BaseStore):
         """
         self._updated_by = text(updated_by, "updated_by", AGENT)
         if ttl is not None and ttl.get("refresh_on_read"):
-            raise InvalidError("ttl: refresh_on_read is not there: a read changes nothing; put the item again")
+            raise InvalidError("ttl: refresh_on_read is not supported, because reads write nothing; put the item again")
         self.ttl_config = cast("TTLConfig", {**(ttl or {}), "refresh_on_read": False})
         self._own = None if isinstance(store, StateStore | AsyncStateStore) else StateStore(store)
         self._engine = (self._own or cast("StateStore", store))._engine

@@ -37,7 +37,9 @@ def translated(ctx: ServerRequestContext[Any, Any], uri: str, calls: Requests, p
         raise MCPError(code=code, message=message, data={"uri": uri, **facts}) from None
     except Exception:
         _log.exception("a request about resources failed")
-        message = "internal error of holdlog; its log on stderr tells more"
+        message = (
+            "internal error of holdlog; report it to the person you work for, who finds details in its log on stderr"
+        )
         raise MCPError(code=INTERNAL_ERROR, message=message) from None
 
 

@@ -84,7 +84,7 @@ class TooLong:
 
     @property
     def fault(self) -> Fault:
-        return Fault(INVALID_REQUEST, f"message too long: at most {self.limit} bytes")
+        return Fault(INVALID_REQUEST, f"message too long: it may have at most {self.limit} bytes")
 
     def salvaged(self) -> Salvaged:
         found = salvage(self.head)
@@ -196,10 +196,11 @@ def fault_of(line: bytes, error: ValidationError) -> Fault:
     return Fault(PARSE_ERROR, f"not readable as JSON: {reason}")
 
 
-BATCH = Fault(INVALID_REQUEST, "batches are not accepted: send one message at a time", of_content=False)
+BATCH = Fault(INVALID_REQUEST, "batches are not supported; send one message at a time", of_content=False)
 ENVELOPE = Fault(
     INVALID_REQUEST,
-    'not a JSON-RPC 2.0 request: "jsonrpc" is "2.0", "id" a string or integer, "method" a string, "params" an object',
+    'not a JSON-RPC 2.0 request: "jsonrpc" must be "2.0", "id" a string or integer, "method" a string,'
+    ' "params" an object',
     of_content=False,
 )
 

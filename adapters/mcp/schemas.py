@@ -9,16 +9,21 @@ from holdlog.adapters.api.values.responses import Result, Unavailable
 
 
 def output_schema(*alternatives: type[Result]) -> dict[str, Any]:
-    """JSON Schema of the responses: one alternative per status, with the fields that it always has.
+    """JSON Schema of the responses: one alternative per status, with the fields that it always has, and one for all
+    statuses without such fields.
 
     docs/answers.md has the types and the optional fields: included here, they would double the size of a tool. Every
     call may respond `unavailable`, too; its fields are the same for all, so no tool lists them.
     """
-    one_of = [
-        _alternative(model) | ({"required": always} if (always := _always(model)) else {}) for model in alternatives
+    models: tuple[type[Result], ...] = (*alternatives, Unavailable)
+    one_of: list[dict[str, Any]] = [
+        {"properties": {"status": {"const": _status(model)}}, "required": always}
+        for model in alternatives
+        if (always := _always(model))
     ]
-    one_of.append(_alternative(Unavailable))
-    statuses = [part["properties"]["status"]["const"] for part in one_of]
+    others = [_status(model) for model in models if model is Unavailable or not _always(model)]
+    one_of.append({"properties": {"status": {"enum": others}}})
+    statuses = [_status(model) for model in models]
     return {
         "type": "object",
         "properties": {"status": {"enum": [*dict.fromkeys(statuses)]}},
@@ -33,8 +38,8 @@ def input_schema(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "properties": properties}
 
 
-def _alternative(model: type[Result]) -> dict[str, Any]:
-    return {"properties": {"status": {"const": model.model_fields["status"].default}}}
+def _status(model: type[Result]) -> str:
+    return str(model.model_fields["status"].default)
 
 
 def _always(model: type[Result]) -> list[str]:
@@ -52,5 +57,8 @@ def _argument(schema: dict[str, Any]) -> dict[str, Any]:
 _ANY: Final = [{"type": kind} for kind in ("object", "array", "string", "number", "boolean", "null")]
 """Any JSON, spelled out: some hosts treat a schema without a type as a mistake, and the Inspector warns about it."""
 
-_PLAIN: Final = frozenset({"namespace", "key", "resource", "thread_id", "hint"})
-"""Fields that need no mention: what the call named, and what to do next."""
+_NAMED: Final = {"namespace", "key", "resource", "thread_id", "deleted_by", "expected_version", "since_version"}
+_TIMES: Final = {"claimed_at", "expires_at", "updated_at", "deleted_at", "exported_at", "held_for_seconds"}
+_COUNTS: Final = {"position", "elapsed_seconds", "record_count", "history_count"}
+_PLAIN: Final = frozenset({"hint", *_NAMED, *_TIMES, *_COUNTS})
+"""Fields that need no mention: what the call named, what to do next, times, positions and counts of rows."""

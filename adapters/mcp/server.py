@@ -4,6 +4,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from importlib.metadata import version as version_of
 from typing import Any, Final
 
@@ -55,10 +56,23 @@ class RequestMiddleware(Middleware):
         except InvalidError as error:
             return failed(str(error))
         except UnknownToolError:
-            return failed("there is no such tool")
+            tools = await context.fastmcp_context.fastmcp.list_tools() if context.fastmcp_context else ()
+            near = get_close_matches(context.message.name, [tool.name for tool in tools], n=1)
+            return failed(
+                f"unknown tool; did you mean {near[0]}?" if near else "unknown tool; tools/list lists all tools"
+            )
         except ArgumentError as error:
             cause = error.__cause__
-            return failed(first_finding(cause) if isinstance(cause, ValidationError) else "the arguments are not valid")
+            if not isinstance(cause, ValidationError):
+                return failed("the arguments are not valid; compare them with the tool's input schema")
+            return failed(first_finding(cause, known=await _arguments_of(context)))
+
+
+async def _arguments_of(context: MiddlewareContext[CallToolRequestParams]) -> list[str]:
+    """The arguments of the tool that was called."""
+    server = context.fastmcp_context.fastmcp if context.fastmcp_context else None
+    tool = await server.get_tool(context.message.name) if server else None
+    return list(tool.parameters["properties"]) if tool else []
 
 
 class PlainTool(FunctionTool):
@@ -95,7 +109,7 @@ def build_server(
     InvalidError for a prefix that hosts would not accept.
     """
     if not PREFIX.fullmatch(prefix):
-        raise InvalidError("tool-prefix: must have letters, digits, '_' and '-' only, and 32 at most")
+        raise InvalidError("tool-prefix: must have at most 32 characters: letters, digits, '_' and '-'")
     server = FixedTools(
         name="holdlog",
         version=version_of("holdlog"),
@@ -117,7 +131,7 @@ def chosen_groups(text: str) -> tuple[str, ...]:
     chosen: dict[str, None] = {}
     for word in filter(None, (word.strip() for word in text.split(","))):
         if word not in GROUPS and word not in ALIASES:
-            raise InvalidError(f"tools: {word!r} is none of {', '.join([*GROUPS, *ALIASES])}")
+            raise InvalidError(f"tools: unknown group {word!r}; known groups: {', '.join([*GROUPS, *ALIASES])}")
         chosen.update(dict.fromkeys(ALIASES.get(word, (word,))))
     if not chosen:
         raise InvalidError(f"tools: name at least one of {', '.join([*GROUPS, *ALIASES])}")

@@ -85,7 +85,7 @@ class BackgroundRelay:
             except HoldlogError as error:
                 self._warn("relay", str(error))
             except Exception:
-                _log.exception("the relay failed; it begins again")
+                _log.exception("the relay failed; restarting it")
             await asyncio.sleep(RETRY_EVERY)
 
     async def _listen_for_events(self) -> None:
@@ -95,11 +95,11 @@ class BackgroundRelay:
                 await self._listen(pause)
             except (NatsError, *FAILURES) as error:
                 text = str(error) if isinstance(error, NatsError) else reason(error, self._options)
-                _log.debug("the bell of NATS is silent: %s", text)
+                _log.debug("notifications over NATS do not arrive: %s", text)
             except HoldlogError as error:
-                _log.debug("the bell of NATS is silent: %s", error)
+                _log.debug("notifications over NATS do not arrive: %s", error)
             except Exception:
-                _log.exception("the bell of NATS failed; it begins again")
+                _log.exception("notifications over NATS failed; restarting them")
             await asyncio.sleep(pause.length())
 
     async def _listen(self, pause: Pause) -> None:
@@ -133,9 +133,9 @@ class BackgroundRelay:
         if status.error is not None:
             self._warn("relay", status.error)
         elif status.state == "publishing" and self._logged.pop("relay", None) is not None:
-            _log.warning("NATS is back; the relay publishes again from position %d", status.position)
+            _log.warning("NATS is available again; the relay continues from position %d", status.position)
 
     def _warn(self, who: str, text: str) -> None:
         if self._logged.get(who) != text:
             self._logged[who] = text
-            _log.warning("%s; everything else goes on, and events are published when it is mended", text)
+            _log.warning("%s; everything else continues, and the events will be published once NATS is available", text)

@@ -21,7 +21,7 @@ class Checkpoints:
     def __init__(self, name: str) -> None:
         """Raises InvalidError."""
         if not _NAME.fullmatch(name):
-            raise InvalidError("durable: may hold 64 letters, digits, _ and -")
+            raise InvalidError("durable: must have 1 to 64 letters, digits, _ and -")
         self._name = name
         self._by = secrets.token_hex(8)
         self._bucket: KeyValue | None = None
@@ -34,7 +34,7 @@ class Checkpoints:
             self._bucket = await js.key_value(bucket)
         except NotFoundError:
             try:
-                self._bucket = await js.create_key_value(bucket=bucket, description="places of durable subscribers")
+                self._bucket = await js.create_key_value(bucket=bucket, description="positions of durable subscribers")
             except BadRequestError:  # another subscriber created it at the same moment
                 self._bucket = await js.key_value(bucket)
         revision, position, by = await self._read()
@@ -66,7 +66,9 @@ class Checkpoints:
             saved = json.loads(entry.value or b"{}")
             return entry.revision or 0, int(saved["position"]), str(saved["by"])
         except (ValueError, KeyError, TypeError):
-            raise NatsError(f"the place of the durable name {self._name} cannot be read; delete that key") from None
+            raise NatsError(
+                f"the position of the durable name {self._name} cannot be read; delete that key to start over"
+            ) from None
 
     def _conflict(self) -> NatsError:
-        return NatsError(f"another subscriber took the durable name {self._name}; each needs a name of its own")
+        return NatsError(f"another subscriber uses the durable name {self._name}; choose a different name for each")

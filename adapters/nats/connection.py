@@ -87,16 +87,16 @@ def reason(error: BaseException, options: NatsOptions) -> str:
     """One line for people about a failure."""
     match error:
         case ServiceUnavailableError() | NoStreamResponseError():
-            return f"JetStream does not answer at {options.address}"
+            return f"JetStream does not respond at {options.address}"
         case APIError(description=str(description)):
             return f"{options.address}: {description}"
         case StreamError() | nats.errors.Error():
             message = str(error).removeprefix("nats: ") or type(error).__name__
             return f"{options.address}: {message}"
         case TimeoutError():
-            return f"{options.address} does not answer"
+            return f"{options.address} does not respond"
         case ConnectionRefusedError():
-            return f"{options.address} cannot be reached: nobody listens there"
+            return f"{options.address} cannot be reached: no server listens there"
         case OSError(strerror=str(text)):
             return f"{options.address} cannot be reached: {text}"
         case _:

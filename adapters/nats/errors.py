@@ -18,8 +18,8 @@ class EventsLostError(HoldlogError):
 
     def __init__(self, after: int, until: int) -> None:
         super().__init__(
-            f"the stream no longer has the events after position {after} up to {until}; name the store, so that they "
-            f"are read from its log, or go on without them, after position {until}"
+            f"the stream no longer has the events after position {after} up to {until}; pass the store to read them "
+            f"from its log, or continue without them, after position {until}"
         )
         self.after = after
         self.until = until

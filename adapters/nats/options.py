@@ -116,11 +116,11 @@ def nats_options(url: str, environment: Mapping[str, str] | None = None, **more:
         raise NatsError("--nats needs a URL such as nats://127.0.0.1:4222")
     options = NatsOptions(tuple(servers), user, password, token, **more)
     if not _WORDS.fullmatch(options.prefix):
-        raise NatsError("the prefix of subjects may hold letters, digits, _ and -, and dots between them")
+        raise NatsError("the prefix of subjects must have letters, digits, _ and -, with dots between them")
     if options.name is not None and not _WORD.fullmatch(options.name):
-        raise NatsError("the name of a store in subjects may hold 64 letters, digits, _ and -")
+        raise NatsError("the name of a store in subjects must have 1 to 64 letters, digits, _ and -")
     if options.password is not None and options.user is None:
-        raise NatsError("a password for NATS needs a user")
+        raise NatsError("a password for NATS requires a user")
     return options
 
 
@@ -134,9 +134,9 @@ def _server(url: str) -> tuple[str, str | None, str | None]:
     except ValueError:
         raise NatsError("the URL of NATS cannot be read; it looks like nats://127.0.0.1:4222") from None
     if parts.scheme not in SCHEMES:
-        raise NatsError(f"NATS speaks nats:// and tls:// here, not {parts.scheme[:20]}://")
+        raise NatsError(f"the URL of NATS must start with nats:// or tls://, not {parts.scheme[:20]}://")
     if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise NatsError("the URL of NATS names a host and a port only, such as nats://127.0.0.1:4222")
+        raise NatsError("the URL of NATS must have only a host and a port, such as nats://127.0.0.1:4222")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     user = unquote(parts.username) if parts.username else None
     password = unquote(parts.password) if parts.password is not None else None
@@ -150,7 +150,7 @@ def _readable(path: Path, what: str) -> Path:
     except OSError as error:
         raise NatsError(f"{what} {path} cannot be read: {error.strerror}") from None
     except RuntimeError:  # ~ of an unknown user
-        raise NatsError(f"{what} {path} cannot be read: there is no such home") from None
+        raise NatsError(f"{what} {path} cannot be read: the home folder of that user is unknown") from None
 
 
 def _require_nkeys() -> None:

@@ -39,7 +39,7 @@ class Pattern(NamedTuple):
         """Check that the pattern is of the store that publishes below `root`. Raises InvalidError."""
         name = root.rpartition(".")[2]
         if self.store not in ("*", name):
-            raise InvalidError(f"subject: is one of the store {self.store}; this one publishes as {name}")
+            raise InvalidError(f"subject: belongs to the store {self.store}; this store publishes as {name}")
 
 
 def pattern_of(text: str, prefix: str) -> Pattern:
@@ -49,9 +49,9 @@ def pattern_of(text: str, prefix: str) -> Pattern:
     is_kind = prefix.partition(".")[0] in KINDS
     if whole == text or (is_kind and _wrong(rest)):
         store, rest = "*", text
-    wrong = _wrong(rest) if _STORE.fullmatch(store) else "the name of its store has letters, digits, _ and - only"
+    wrong = _wrong(rest) if _STORE.fullmatch(store) else "the name of the store must have only letters, digits, _ and -"
     if wrong:
-        raise InvalidError(f"subject: nothing can have {text!r}: {wrong}; see docs/nats.md")
+        raise InvalidError(f"subject: no event can match {text!r}: {wrong}; see docs/nats.md")
     return Pattern(store, rest)
 
 
@@ -60,21 +60,21 @@ def _wrong(pattern: str) -> str:
     names = pattern.split(".")
     last = names.pop() if names[-1] == ">" else None
     if "" in names:
-        return "a name in it is empty"
+        return "it contains an empty name"
     if ">" in names:
-        return "> stands at its end only"
+        return "> is only allowed at the end"
     if names and names[0] not in (*KINDS, "*"):
-        return "it begins with record, claim, agent, token, thread, * or >"
+        return "it must start with record, claim, agent, token, thread, * or >"
     if any(set(it) & {"*", ">"} and it != "*" for it in names):
-        return "* and > stand for whole names"
+        return "* and > replace whole names"
     if len(names) > NAMES or any(it != "*" and not _is_token(it) for it in names):
-        return f"names are percent-encoded, as in {_encoded(names)}"
+        return f"names must be percent-encoded, as in {_encoded(names)}"
     if len(names) != NAMES - (last is not None) and (last is None or len(names) == NAMES):
-        return "it names kind, namespace and key, as in record.campaign.budget, record.campaign.* or claim.>"
+        return "it must have kind, namespace and key, as in record.campaign.budget, record.campaign.* or claim.>"
     if names[:1] == ["claim"] and len(names) > 1 and not _OF_CLAIMS.fullmatch(names[1]):
-        return f"claims are in {PLAIN_PATH}, custom or file%3A<workspace>"
+        return f"the namespace of claims is {PLAIN_PATH}, custom or file%3A<workspace>"
     if names[0:1] and names[0] in IN_NO_NAMESPACE and len(names) > 1 and names[1] not in (NO_NAMESPACE, "*"):
-        return f"{names[0]}s are in {NO_NAMESPACE}, as in {names[0]}.{NO_NAMESPACE}.{names[-1]}"
+        return f"the namespace of {names[0]}s is {NO_NAMESPACE}, as in {names[0]}.{NO_NAMESPACE}.{names[-1]}"
     return ""
 
 

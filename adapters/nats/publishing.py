@@ -55,7 +55,7 @@ class Publisher:
 
 def _read(message: Msg) -> Acknowledged:
     if message.headers and message.headers.get("Status") == NO_RESPONDERS:
-        return Acknowledged(0, int(NO_RESPONDERS), "no stream takes the subject")
+        return Acknowledged(0, int(NO_RESPONDERS), "no stream has the subject")
     if b'"error"' not in message.data and (found := _SEQUENCE.search(message.data)) is not None:
         return Acknowledged(int(found[1]))
     try:
@@ -63,4 +63,4 @@ def _read(message: Msg) -> Acknowledged:
         error = response["error"]
         return Acknowledged(0, int(error.get("err_code", 0)), str(error.get("description", "")))
     except (ValueError, KeyError, TypeError, AttributeError):
-        return Acknowledged(0, 0, "the answer cannot be read")
+        return Acknowledged(0, 0, "the response cannot be read")

@@ -166,7 +166,7 @@ class Relay:
             try:
                 info = await ensure_stream(js, self._options, store_id)
             except ServiceUnavailableError:
-                raise NatsError(f"JetStream is not switched on at {self._options.address} (nats-server -js)") from None
+                raise NatsError(f"JetStream is not enabled at {self._options.address} (nats-server -js)") from None
             with self._woken(asyncio.get_running_loop()):
                 while True:
                     try:
@@ -257,7 +257,7 @@ class Relay:
             # In the second case the stream has it: it was published before, and the acknowledgement was lost.
             raise StreamEndUnknownError
         if answer.error is not None:
-            raise RefusedError(f"{self._options.address} takes no event: {answer.error}")
+            raise RefusedError(f"{self._options.address} accepts no event: {answer.error}")
         self._acknowledged = head
         self._published += 1
         self._pause.reset()

@@ -46,7 +46,7 @@ async def _only_stream(js: JetStreamContext, options: NatsOptions) -> StreamInfo
         raise NotFoundError
     if len(found) > 1:
         names = ", ".join(sorted(_first_subject(info).split(".")[-2] for info in found))
-        raise NatsError(f"several stores publish at {options.address}: name one of {names}")
+        raise NatsError(f"several stores publish at {options.address}; choose one of {names}")
     return found[0]
 
 

@@ -86,13 +86,13 @@ def require_ours(info: StreamInfo, options: NatsOptions, store_id: str) -> None:
     config, name = info.config, options.stream(store_id)
     owner = (config.metadata or {}).get(STORE)
     if owner is None:
-        raise NatsError(f"the stream {name} was not made by holdlog; take another name with --nats-name")
+        raise NatsError(f"the stream {name} was not created by holdlog; choose another name with --nats-name")
     if owner != store_id:
-        raise NatsError(f"the stream {name} belongs to another store ({owner}); take another name with --nats-name")
+        raise NatsError(f"the stream {name} belongs to another store ({owner}); choose another name with --nats-name")
     if config.subjects != [f"{options.root(store_id)}.>"]:
         raise NatsError(f"the stream {name} has other subjects: {', '.join(config.subjects or ())}")
     if config.storage != StorageType.FILE or config.retention != RetentionPolicy.LIMITS:
-        raise NatsError(f"the stream {name} must be kept in files, with limits as its retention")
+        raise NatsError(f"the stream {name} must use file storage and the retention policy limits")
 
 
 async def find_head(js: JetStreamContext, info: StreamInfo, store_id: str, reader: Reader) -> Head:
@@ -109,13 +109,13 @@ async def find_head(js: JetStreamContext, info: StreamInfo, store_id: str, reade
         known = anchor if anchor is not None and anchor.sequence <= last else Anchor("", base, 0)
         position, missing = _count_on(reader, known.position, last - known.sequence - foreign)
         if missing:
-            raise _beyond_log(name, f"had {missing:,} events more than this store has")
+            raise _beyond_log(name, f"had {missing:,} more events than this store")
         return Head(last, position)
     sequence = newest.seq or last
     position, digest = placed(newest.headers, newest.data)
     events = reader.log(position - 1, 1)
     if not events or events[0].envelope.position != position or events[0].envelope.digest.hex() != digest:
-        raise _beyond_log(name, f"has an event at position {position} that this store has not")
+        raise _beyond_log(name, f"has an event at position {position} that this store does not have")
     return Head(max(last, sequence), _count_on(reader, position, last - sequence - foreign)[0])
 
 
@@ -146,7 +146,7 @@ async def _newest(js: JetStreamContext, info: StreamInfo, store_id: str) -> tupl
         foreign += 1
         sequence -= 1
         if foreign > OVERLAP:
-            raise NatsError(f"the stream {name} is written by others, too: only holdlog may publish below {root}")
+            raise NatsError(f"the stream {name} has messages of other programs; only holdlog may publish below {root}")
         if sequence < max(1, info.state.first_seq):
             return None, foreign
         try:
@@ -181,7 +181,7 @@ def _count_on(reader: Reader, position: int, events: int) -> tuple[int, int]:
 def _beyond_log(name: str, what: str) -> NatsError:
     return NatsError(
         f"the stream {name} {what}: the store is an older copy, or another one took its place; "
-        "take another name with --nats-name, or delete the stream"
+        "choose another name with --nats-name, or delete the stream"
     )
 
 
@@ -201,7 +201,7 @@ def _not_made(error: APIError, options: NatsOptions, store_id: str) -> NatsError
     name = options.stream(store_id)
     if error.err_code == OVERLAPS:
         return NatsError(
-            f"the stream {name} cannot be made: another stream has subjects below {options.root(store_id)}; "
-            "take another name with --nats-name or another prefix with --nats-prefix"
+            f"the stream {name} cannot be created: another stream has subjects below {options.root(store_id)}; "
+            "choose another name with --nats-name or another prefix with --nats-prefix"
         )
-    return NatsError(f"the stream {name} cannot be made: {error.description}")
+    return NatsError(f"the stream {name} cannot be created: {error.description}")

@@ -84,20 +84,20 @@ def shown(path: Path | str) -> str:
 
 def _explicit(text: str, option: str, environ: Mapping[str, str], cwd: Path) -> Path:
     if not text.strip():
-        raise LocationError(f"{option} is empty; name a file, such as {option} ./{OUR_FOLDER}/{STORE_FILE}")
+        raise LocationError(f"{option} is empty; pass a file, such as {option} ./{OUR_FOLDER}/{STORE_FILE}")
     if any(ord(character) < 32 or ord(character) == 127 for character in text):
-        raise LocationError(f"{option} holds a control character; name a file, such as ./{OUR_FOLDER}/{STORE_FILE}")
+        raise LocationError(f"{option} contains a control character; pass a file, such as ./{OUR_FOLDER}/{STORE_FILE}")
     path = resolved(cwd / expanded(text, environ))
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
         mode = stat.S_IFDIR if text.endswith(("/", os.sep)) else stat.S_IFREG
     except OSError as error:
-        raise LocationError(f"{option} {shown(path)} cannot be reached ({_why(error)}); name another file") from error
+        raise LocationError(f"{option} {shown(path)} cannot be accessed ({_why(error)}); pass another file") from error
     if stat.S_ISDIR(mode):
-        raise LocationError(f"{option} {shown(path)} is a folder; name a file in it: {shown(path / STORE_FILE)}")
+        raise LocationError(f"{option} {shown(path)} is a folder; pass a file in it: {shown(path / STORE_FILE)}")
     if not stat.S_ISREG(mode):
-        raise LocationError(f"{option} {shown(path)} is not a regular file; name another file")
+        raise LocationError(f"{option} {shown(path)} is not a regular file; pass another file")
     return path
 
 
@@ -109,7 +109,9 @@ def expanded(text: str, environ: Mapping[str, str]) -> Path:
     try:
         return path.expanduser()
     except RuntimeError as error:
-        raise LocationError(f"{shown(path.parts[0])} names no user; write ./{shown(text)} or the whole path") from error
+        raise LocationError(
+            f"{shown(path.parts[0])} is not the home of a known user; pass ./{shown(text)} or the absolute path"
+        ) from error
 
 
 def start_folder(environ: Mapping[str, str], cwd: Path) -> Path:
@@ -180,7 +182,7 @@ def git_folders(folder: Path) -> GitFolders | None:
     git_folder = entry.parent / pointer.removeprefix("gitdir: ")
     common = _common_of(git_folder)
     if not _is_repository(git_folder, common):
-        raise _broken(entry, "leads to no git repository")
+        raise _broken(entry, "does not lead to a git repository")
     return GitFolders(folder, resolved(git_folder), common)
 
 
@@ -208,7 +210,7 @@ def pointer_in(entry: Path) -> str:
 
 
 def _broken(entry: Path, problem: str) -> LocationError:
-    return LocationError(f"{shown(entry)} {problem}; repair the repository, or use --db with a path of your own")
+    return LocationError(f"{shown(entry)} {problem}; repair the repository, or pass a path with --db")
 
 
 def _to_create(folder: Path, environ: Mapping[str, str]) -> list[Path]:
@@ -221,7 +223,7 @@ def _to_create(folder: Path, environ: Mapping[str, str]) -> list[Path]:
             raise LocationError(f"{shown(level)} is not a folder; use --db with a path in a folder")
         missing.append(level)
     if len(missing) > 1 and folder != resolved(_state_location(environ)):
-        raise LocationError(f"folder {shown(missing[1])} does not exist; make it, or use --db with another path")
+        raise LocationError(f"folder {shown(missing[1])} does not exist; create it, or use --db with another path")
     return missing[::-1]
 
 

@@ -114,7 +114,7 @@ def _require_safe_folder(folder: Path) -> None:
     if not _is_mine(entry) and entry.status.st_uid != 0:
         problem = f"belongs to another user {_users(entry)}"
     elif _has_users() and entry.mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
-        problem = f"may be written by every user (mode {entry.mode:04o})"
+        problem = f"can be written by every user (mode {entry.mode:04o})"
     else:
         return
     if not _lacks_owners(folder):

@@ -35,11 +35,11 @@ def secret_in(path: str, named: str) -> str:
     except OSError as error:
         raise InvalidError(f"{named}: {path} cannot be read ({error.strerror})") from None
     except RuntimeError:  # ~ of an unknown user
-        raise InvalidError(f"{named}: {path} cannot be read (there is no such home)") from None
+        raise InvalidError(f"{named}: {path} cannot be read (the home folder of that user is unknown)") from None
     except UnicodeDecodeError:
         raise InvalidError(f"{named}: {path} is not UTF-8") from None
     if not text or "\n" in text or len(found) > LONGEST:
-        raise InvalidError(f"{named}: {path} must hold one line")
+        raise InvalidError(f"{named}: {path} must contain exactly one line")
     return text
 
 
@@ -50,7 +50,7 @@ def write_secret(path: Path, text: str, named: str) -> None:
     try:
         created = os.open(path, flags, stat.S_IRUSR | stat.S_IWUSR)
     except FileExistsError:
-        raise InvalidError(f"{named}: {path} exists; name a file that does not exist yet") from None
+        raise InvalidError(f"{named}: {path} already exists; pass a file that does not exist yet") from None
     except (OSError, ValueError) as error:
         raise InvalidError(f"{named}: {path} cannot be created ({_reason(error)})") from None
     try:

@@ -150,9 +150,9 @@ class Workspaces:
         if path == whole or exists(path):
             return
         if first != path and (exists(first) or exists(whole)):
-            raise ValueError("must name one file: name the first as resource and the others with also")
+            raise ValueError("must be one file; pass the first as resource and the others in also")
         if first == path and exists(whole):
-            raise ValueError("must name the whole file: a line range protects nothing, so leave out the line numbers")
+            raise ValueError("must be a whole file; a line range protects nothing, so leave out the line numbers")
 
     def _fresh(self) -> Sequence[Workspace]:
         for folder, before in self._known[1].items():
@@ -181,7 +181,7 @@ class Workspaces:
             drive, rest = os.path.splitdrive(full)
             found = followed(drive, rest.removeprefix("/"), known)
         if found is None or _DRIVE.match(found[1] + slash):  # reading `C:/x` back would give a drive
-            raise ValueError("must lie inside a workspace; name what lies outside custom://<name>")
+            raise ValueError("must be inside a workspace; for anything else, use custom://<name>")
         if not found[1]:
             raise ValueError(_ROOT_ITSELF)
         return found[0].resource(found[1] + slash)
@@ -209,10 +209,10 @@ def find_workspaces(
     default = None if default in avoided else default
     names = _named(named, environ, cwd)
     if any(root in avoided or root == root.parent for root in names):
-        raise InvalidError("--workspace: must not make the home folder or / a workspace")
+        raise InvalidError("--workspace: must not be the home folder or /")
     reserved = {DEFAULT_NAME} if default else set[str]()
     if reserved & {name for root, name in names.items() if root != default}:
-        raise InvalidError(f"--workspace: must not give the name {DEFAULT_NAME}, which the default workspace has")
+        raise InvalidError(f"--workspace: must not use the name {DEFAULT_NAME}, which is that of the default workspace")
     folding = cache(folds or folds_case)
 
     def find() -> Known:
@@ -236,15 +236,15 @@ def _named(options: Sequence[str], environ: Mapping[str, str], cwd: Path) -> dic
         if not name or not path.strip():
             raise InvalidError("--workspace: must be name=path")
         if quote(name, safe=_IN_NAME, errors="replace") != name or name in (".", ".."):
-            raise InvalidError("--workspace: the name must be of letters a to z, digits, '-', '_' and '.'")
+            raise InvalidError("--workspace: the name must have only letters a to z, digits, '-', '_' and '.'")
         if name in names.values():
-            raise InvalidError("--workspace: must not give one name twice")
+            raise InvalidError("--workspace: must not use a name twice")
         try:
             root = resolved(cwd / expanded(path, environ))
         except (LocationError, ValueError):
             root = None
         if root is None or not os.path.isdir(root):
-            raise InvalidError("--workspace: the path must lead to a folder")
+            raise InvalidError("--workspace: the path must be a folder")
         names[root] = name
     return names
 
@@ -255,4 +255,4 @@ def _root(name: str, known: Sequence[Workspace]) -> str:
             return workspace.root
     names = sorted(workspace.name for workspace in known)
     listed = f"{', '.join(names[:MAX_LISTED])}{', …' if len(names) > MAX_LISTED else ''}" if names else "none here"
-    raise ValueError(f"must begin with a known workspace ({listed}); name what is no path custom://<name>")
+    raise ValueError(f"must start with a known workspace ({listed}); if it is not a path, use custom://<name>")

@@ -94,8 +94,8 @@ class WriteLock:
     def _refusal(self, before: bytes | None) -> UnavailableError:
         """Explain the timeout. Names no holder if the lock changed hands since `before` was read."""
         if before is not None and before != self._mark_now():
-            return UnavailableError("the store is busy: other processes write all the time; try again")
-        return UnavailableError(f"the store is locked by {self._holder()}, which does not release it")
+            return UnavailableError("timed out waiting for other processes that write to the store; try again")
+        return UnavailableError(f"the store is locked by {self._holder()}, which does not release it; try again")
 
     def _mark_now(self) -> bytes:
         return os.pread(self._descriptor, _MARK_BYTES, 0)

@@ -46,7 +46,7 @@ def _copy_source(location: str | Path, report: Callable[[str], None], stack: Exi
 
     path = file_of(location)
     if not os.path.lexists(path):
-        raise StoreError(f"there is no store at {path}")
+        raise StoreError(f"there is no store at {path}; check the path")
     return FileSource(stack.enter_context(closing(open_sqlite(path, report=report))))
 
 
@@ -63,7 +63,7 @@ def _copy_target(location: str | Path) -> "Target":
 def _is_database(location: str | Path) -> bool:
     """Whether the place is a database. Raises StoreError if it cannot be copied from or to."""
     if str(location) == MEMORY:
-        raise StoreError("a store in memory ends with its process; copy files and databases")
+        raise StoreError("a store in memory cannot be copied; pass a file or a database")
     if not is_url(str(location)):
         return False
     require_database(str(location))

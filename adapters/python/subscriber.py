@@ -50,7 +50,7 @@ class Subscription:
         tell: Callable[[str], None] | None = None,
     ) -> None:
         if after is not None and after < 0:
-            raise InvalidError("after: is a position, 0 or more")
+            raise InvalidError("after: must be a position, 0 or more")
         self.position = after
         self._options = options
         self._patterns = [pattern_of(it, options.prefix) for it in subjects]
@@ -123,7 +123,7 @@ class Subscription:
         self._worked = True
         if self._complaint is not None:
             self._complaint = None
-            self._report(f"{self._options.address} is there; going on after position {self.position}")
+            self._report(f"{self._options.address} is available again; continuing after position {self.position}")
         if self._engine is not None and not source.info.state.messages:
             async for event in self._from_log(source, None):
                 yield event

@@ -117,7 +117,7 @@ def handle(command: AnyCommand, caller: Caller, transaction: Transaction) -> Out
     earlier = transaction.repeated(caller, scope)
     if earlier is not None:
         if earlier[0] != digest:
-            raise ReusedError("request_id: was used for another request")
+            raise ReusedError("request_id: was already used for a different request; choose a new one")
         remembered: Outcome = repeatable.outcome.validate_json(earlier[1])
         return (
             _still_held(remembered, command, caller, transaction)
@@ -229,7 +229,9 @@ def _change_records(
         try:
             events = record.decide(operation, by, before, transaction.at)
         except ConflictError as conflict:
-            conflict.operation = index
+            conflict.operation, conflict.deletes = index, isinstance(operation, Delete)
+            made_by = conflict.detail.actual_updated_by, conflict.detail.actual_principal
+            conflict.is_own = made_by == (by, caller.principal)
             raise fenced or conflict from None
         expected = operation.expected_version
         basis = Basis("clear" if clears else operation.kind, expected, expected is None, conditions)

@@ -154,7 +154,9 @@ class Writer:
         if self._closed:
             raise self._closed()
         if len(self._waiting) >= MAX_WAITING:
-            raise self._turned_away(UnavailableError(f"{MAX_WAITING} commands wait already", retry_after=1.0))
+            raise self._turned_away(
+                UnavailableError(f"{MAX_WAITING} commands are already waiting; try again", retry_after=1.0)
+            )
         if self.watch is not None:
             job.seen = self.watch.received()
         self._waiting.append(job)
@@ -300,7 +302,7 @@ class Writer:
             try:
                 self.watch.ran(batch, topics)
             except Exception:
-                _log.exception("what a batch did could not be noted")
+                _log.exception("could not record what a batch did")
 
 
 def _too_busy() -> UnavailableError:

@@ -93,10 +93,9 @@ def _most_of(waits: list[Waiting]) -> int:
 
 def _require(total: int, most: int, holder: str, with_waits: bool) -> None:
     if total > most:
-        waits = ", with those it waits for" if with_waits else ""
+        waits = ", counting those it waits for" if with_waits else ""
         raise InvalidError(
-            f"agent: {holder} would hold {total} claims{waits}, and {most} at most are allowed;"
-            " claim fewer, or release some first"
+            f"agent: {holder} would hold {total} claims{waits}; the limit is {most}. Release some first, or claim fewer"
         )
 
 
@@ -233,7 +232,7 @@ def _queue_or_refuse(
 def _replace_tickets(command: AcquireClaim, who: Who, board: ClaimBoard) -> int:
     tickets = board.waiting()
     if len(tickets) >= MAX_TICKETS:
-        raise UnavailableError(f"{MAX_TICKETS} calls stand in line already", retry_after=5.0)
+        raise UnavailableError(f"{MAX_TICKETS} calls are already queued", retry_after=5.0)
     for old in board.tickets_of(command.resource, who):  # that call requested another combination
         left = ClaimUnqueued(agent=who.agent, principal=who.principal, ticket=old.ticket.version, why="left")
         board.record(command.resource, left)

@@ -42,7 +42,7 @@ class AcquireClaim(Command):
     @model_validator(mode="after")
     def _either(self) -> "AcquireClaim":
         if self.also and self.alternatives:
-            raise ValueError("alternatives: cannot be combined with also")
+            raise ValueError("alternatives: cannot be combined with also; pass one of them")
         return self
 
 
@@ -69,13 +69,13 @@ class ReleaseClaim(Command):
     @model_validator(mode="after")
     def _complete(self) -> "ReleaseClaim":
         if self.moved_to is None and self.outcome == "moved":
-            raise ValueError("moved_to: is needed with the outcome moved")
+            raise ValueError("moved_to: is required with outcome=moved; pass the new path")
         if self.moved_to is not None and self.outcome != "moved":
-            raise ValueError("moved_to: goes only with the outcome moved")
+            raise ValueError("moved_to: is only allowed with outcome=moved")
         if self.moved_to is not None and self.moved_to == self.resource:
-            raise ValueError("moved_to: must be another resource than the one that was moved")
+            raise ValueError("moved_to: must differ from resource")
         if self.also and self.resource is None:
-            raise ValueError("also: needs a resource beside it")
+            raise ValueError("also: requires resource; pass the first name as resource")
         return self
 
 

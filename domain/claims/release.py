@@ -19,7 +19,7 @@ def release(command: ReleaseClaim, who: Who, board: ClaimBoard) -> ReleaseOutcom
         if not who.is_known:
             raise InvalidError(
                 "receipt: is required to release everything without a session; pass the one returned with your claim,"
-                " or name the resource"
+                " or pass resource"
             )
         mine = [lease.key for lease in board.leases.values() if lease.is_of(who) and board.lease(*lease.key)]
         wanted = sorted({resource for resource, _ in mine})
@@ -132,7 +132,9 @@ def _forced(command: ReleaseClaim, board: ClaimBoard) -> ReleaseOutcome:
     for resource in wanted:
         holds = board.holds(resource)
         if not holds and any(board.conflicting_holds(resource, "exclusive", None)):
-            raise InvalidError("resource: nobody holds this very one; status names the one that covers it")
+            raise InvalidError(
+                "resource: nobody holds this exact one; call status with it and release the resource in covered_by"
+            )
         if board.claim(resource).version == 0:
             raise NotFoundError.of_claim(resource)
         for hold in holds:

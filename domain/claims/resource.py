@@ -37,7 +37,7 @@ def claimable(text: str) -> str:
     if not resource.startswith(_CUSTOM) and ("*" in resource or "?" in resource):
         raise ValueError(
             "must not contain * or ?: a pattern protects nothing; claim the folder with a trailing slash, such as src/,"
-            " or name the files with also"
+            " or list the files in also"
         )
     return resource
 
@@ -84,7 +84,7 @@ def _path(text: str) -> str:
     path = text.replace("\\", "/")
     segments = [segment for segment in path.split("/") if segment not in ("", ".")]
     if ".." in segments:
-        raise ValueError("must not climb with '..'; name what is no path custom://<name>")
+        raise ValueError("must not contain '..'; if it is not a path, use custom://<name>")
     if not segments:
         raise ValueError("must name something inside the workspace")
     return name(("/" if path.startswith("/") else "") + "/".join(segments) + ("/" if path.endswith("/") else ""))

@@ -103,7 +103,7 @@ def _copied(command: ForkThread, transaction: Transaction) -> tuple[ForkThread, 
     thread.require_started(parent)
     version = command.parent_version or parent.version
     if version > parent.version:
-        raise InvalidError(f"parent_version: the parent has {parent.version} only")
+        raise InvalidError(f"parent_version: the parent ends at version {parent.version}; pass that or less")
     command = command.model_copy(update={"parent_version": version})
     data = data_at(transaction, parent, version)
     items: list[NewMessage | NewResult] = []
@@ -116,7 +116,7 @@ def _copied(command: ForkThread, transaction: Transaction) -> tuple[ForkThread, 
         if len(items) > MAX_COPIED or characters > MAX_COPIED_CHARACTERS:
             break
     if len(items) > MAX_COPIED:
-        raise InvalidError(f"parent: holds more than {MAX_COPIED} messages and results, which is too much to copy")
+        raise InvalidError(f"parent: has more than {MAX_COPIED} messages and results; a fork copies at most that many")
     if characters > MAX_COPIED_CHARACTERS:
-        raise InvalidError(f"parent: holds more than {MAX_COPIED_CHARACTERS} characters, which is too much to copy")
+        raise InvalidError(f"parent: has more than {MAX_COPIED_CHARACTERS} characters; a fork copies at most that many")
     return command, Copy(data, items)

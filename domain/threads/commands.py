@@ -87,7 +87,7 @@ class ChangeData(Command):
     @model_validator(mode="after")
     def _not_both(self) -> "ChangeData":
         if not self.written.keys().isdisjoint(self.deleted):
-            raise ValueError("deleted: names a key that is written, too")
+            raise ValueError("deleted: must not name a key that the same call writes")
         return self
 
 

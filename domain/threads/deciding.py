@@ -55,7 +55,7 @@ def decide(
             return [ThreadStarted(by=by), *_changed(data, (), by), *(_appended(item, by) for item in _new(items, ()))]
         case ForkThread(parent=parent, parent_version=version):
             if thread.version:
-                raise InvalidError("thread_id: there is a thread of that name; fork to a new one")
+                raise InvalidError("thread_id: this thread already exists; fork to another thread_id")
             assert copy is not None
             begun = ThreadStarted(by=by, parent=parent, parent_version=version)
             return [begun, *_changed(copy.data, (), by), *(_appended(item, by) for item in copy.items)]

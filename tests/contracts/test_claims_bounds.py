@@ -26,7 +26,7 @@ def test_number_of_claims_per_session_is_limited(store: Store) -> None:
     for number in range(3):
         claim(store, f"r{number}", most=3)
     assert claim(store, "r0", most=3).already
-    with pytest.raises(InvalidError, match=r"^agent: this session would hold 4 claims, and 3 at most"):
+    with pytest.raises(InvalidError, match=r"^agent: this session would hold 4 claims; the limit is 3"):
         claim(store, "r3", most=3)
     claim(store, "r3", agent="bob", caller=by("s2"), most=3)
     with pytest.raises(InvalidError):
@@ -46,7 +46,7 @@ def test_number_of_queue_tickets_per_session_is_limited(store: Store) -> None:
         AcquireClaim(resource="r3", agent="ann", wait=SECOND, most=2),
         AcquireClaim(resource="r4", agent="ann", most=2),
     ):
-        assert "would hold 3 claims, with those it waits for, and 2 at most" in str(refused(store, take))
+        assert "would hold 3 claims, counting those it waits for; the limit is 2" in str(refused(store, take))
     again = run(store, AcquireClaim(resource="r1", agent="ann", alternatives=("r2",), wait=SECOND, most=2), by())
     assert isinstance(again, Queued)  # its own place counts once
 
@@ -54,7 +54,7 @@ def test_number_of_queue_tickets_per_session_is_limited(store: Store) -> None:
 def test_a_principal_may_hold_1024_claims_in_all_its_sessions(store: Store) -> None:
     fill(store, [f"r{number}" for number in range(MAX_OF_PRINCIPAL - 1)], principal=None)
     claim(store, "last")
-    with pytest.raises(InvalidError, match=r"^agent: this user or token would hold 1025 claims, and 1024 at most"):
+    with pytest.raises(InvalidError, match=r"^agent: this user or token would hold 1025 claims; the limit is 1024"):
         claim(store, "one more", caller=by("s2"))
     claim(store, "one more", caller=Caller(principal="token:ci", session="s2", server="v2"))
 

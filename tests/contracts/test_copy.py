@@ -289,7 +289,7 @@ def test_store_id_is_given_to_one_copy_only(pair: tuple[Place, Place], somewhere
     fill(source)
     copy(source, target, seal=True)
     third, fourth = somewhere("file"), somewhere("file")
-    with pytest.raises(StoreError, match="with its id, which no second one may have") as refusal:
+    with pytest.raises(StoreError, match="and its id moved with it") as refusal:
         copy(source, third, seal=True)
     line_of(refusal.value)
     assert not stands(third)
@@ -389,7 +389,7 @@ def test_sealed_store_refuses_every_write(source: Place, somewhere: Somewhere) -
             lambda: store.release("src/", agent="ann"),
             lambda: store.update("n", "a", lambda value: value + 1, updated_by="ann"),
         ):
-            with pytest.raises(SealedError, match=r"sealed on \d{4}-\d\d-\d\d at .* to move to .*; use it there"):
+            with pytest.raises(SealedError, match=r"sealed on \d{4}-\d\d-\d\d at .* and moved to .*; use it there"):
                 call()
         assert everything(source) == before
         assert store.get("n", "a").value == 1
@@ -688,7 +688,7 @@ def test_move_may_be_repeated_as_another_user(source: Place, postgres_server: st
 def test_seal_is_read_as_it_was_written() -> None:
     seal = Seal(1_800_000_000_000_000, 5, "/a 'b'/c.db", given=True)
     assert Seal(**json.loads(seal.text)) == seal
-    assert "2027-01-15 at 08:00:00 UTC to move to /a 'b'/c.db" in seal.line
+    assert "2027-01-15 at 08:00:00 UTC and moved to /a 'b'/c.db" in seal.line
 
 
 def test_copy_accepts_quotes_in_a_path(somewhere: Somewhere, tmp_path: Path) -> None:

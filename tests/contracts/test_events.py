@@ -130,7 +130,7 @@ def test_empty_log_has_an_empty_page(store: Store) -> None:
 def test_reading_beyond_the_end_of_the_log_is_refused_with_the_last_position(store: Store) -> None:
     write(store, "k", 1)
     assert page(store, after=1).events == []
-    with pytest.raises(InvalidError, match="after: is 2, beyond the end of the log, which is at 1"):
+    with pytest.raises(InvalidError, match="after: is 2, but the log ends at position 1; pass that or less"):
         page(store, after=2)
 
 

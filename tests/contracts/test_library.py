@@ -495,7 +495,7 @@ def test_store_can_be_used_from_all_threads(place: str) -> None:
 
 
 def test_library_refuses_a_url_of_an_unknown_kind() -> None:
-    with pytest.raises(StoreError, match=r"^redis:// is no store"):
+    with pytest.raises(StoreError, match=r"^redis:// is not a store"):
         StateStore("redis://user:secret@host/db")
 
 

@@ -47,7 +47,7 @@ def test_invalid_message_of_a_state_is_refused_by_its_index(state: State[Any], m
 def test_fork_of_a_future_version_is_refused_by_the_argument_of_the_method(state: State[Any]) -> None:
     with pytest.raises(InvalidError) as refusal:
         state.fork(version=9)
-    assert str(refusal.value) == "version: the parent has 2 only"
+    assert str(refusal.value) == "version: the parent ends at version 2; pass that or less"
 
 
 def test_past_state_names_its_version(state: State[Any]) -> None:

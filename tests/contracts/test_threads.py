@@ -171,7 +171,7 @@ def test_data_conflict_names_at_most_a_hundred_keys(store: Store) -> None:
 
 @pytest.mark.parametrize("command", [append(message("hi")), replace(result("a")), change_data(a=1), fork("new")])
 def test_command_for_a_missing_thread_does_nothing(store: Store, command: ThreadCommand) -> None:
-    with pytest.raises(NotFoundError, match="there is no thread t; start it first"):
+    with pytest.raises(NotFoundError, match="thread t does not exist; start it first"):
         did(store, command)
     assert whole_log(store) == []
 
@@ -243,9 +243,9 @@ def test_invalid_fork_changes_nothing(store: Store, monkeypatch: pytest.MonkeyPa
     did(store, append(*results("abc")))
     did(store, start("there"))
     refusals = [
-        (fork("there"), "a thread of that name"),
+        (fork("there"), "thread already exists"),
         (fork("t"), "of that name"),
-        (fork("f", version=5), "parent_version: the parent has 4 only"),
+        (fork("f", version=5), "parent_version: the parent ends at version 4; pass that or less"),
     ]
     monkeypatch.setattr(changing, "MAX_COPIED", 2)
     for command, said in [*refusals, (fork("f"), "too much to copy")]:
@@ -266,7 +266,7 @@ def test_fork_too_large_for_one_transaction_is_refused_and_changes_nothing(
         assert did(store, fork(name, version=version)).created
     for limit in (70, 30):
         monkeypatch.setattr(changing, "MAX_COPIED_CHARACTERS", limit)
-        with pytest.raises(InvalidError, match=f"parent: holds more than {limit} characters"):
+        with pytest.raises(InvalidError, match=f"parent: has more than {limit} characters"):
             did(store, fork("g"))
     with store.reader() as reader:
         assert [it.thread for it in reader.threads(None, -1)] == ["d", "f", "t"]

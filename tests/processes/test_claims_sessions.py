@@ -25,7 +25,7 @@ def test_agent_name_of_another_live_server_is_busy_until_that_server_ends(place:
     mine = first("claim", resource="a.md", agent="ann")
     busy = second("claim", resource="a.md", agent="ann")
     assert (busy["status"], busy["held_by"], busy["holder_connected"]) == ("busy", "ann", True)
-    assert "Another session with your agent name holds it" in busy["hint"]
+    assert "Another session with this name holds it" in busy["hint"]
     waited = second("claim", resource="a.md", agent="ann", wait_seconds=0.1)
     assert (waited["status"], waited["held_by"]) == ("busy", "ann")
     released = second("release", resource="a.md", agent="ann")
@@ -164,7 +164,7 @@ def test_sessions_of_one_server_are_distinct(place: Place, serve: Serve) -> None
     one, two = {"holdlog/session": "one"}, {"holdlog/session": "two"}
     version = server("claim", one, resource="a.md", agent="ann")["version"]
     busy = server("claim", two, resource="a.md", agent="ann")
-    assert (busy["status"], "Another session with your agent name" in busy["hint"]) == ("busy", True)
+    assert (busy["status"], "Another session with this name" in busy["hint"]) == ("busy", True)
     assert server("claim", two, resource="a.md", agent="ann/sub")["status"] == "busy"
     assert server("release", two, resource="a.md", agent="ann")["status"] == "not_holder"
     guard = [{"resource": "a.md", "version": version}]

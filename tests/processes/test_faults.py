@@ -78,7 +78,7 @@ def test_one_failing_read_of_the_file_is_never_reported_as_damage(path: Path, st
             assert call.get("error", call.get("opening")) == "UnavailableError", call
             messages.append(call["message"])
         require_acknowledged(path, [write for write in said if "version" in write])
-    assert any("a second look found no damage" in message for message in messages), "no read of SQLite was struck"
+    assert any("a second check found no damage" in message for message in messages), "no read of SQLite was struck"
     assert not any("backup" in message for message in messages)
     require_sound(path)
 

@@ -47,14 +47,14 @@ def killed_with_a_log(path: Path, *statements: str) -> None:
 
 AGENTHOLD = ("CREATE TABLE state_records (namespace, key, value)", "CREATE TABLE state_history (namespace, key, value)")
 FOREIGN: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "a text": (lambda path: path.write_text("dear diary\n" * 1000), "damaged or no SQLite file"),
+    "a text": (lambda path: path.write_text("dear diary\n" * 1000), "damaged or not a SQLite file"),
     "a short text": (lambda path: path.write_text("x"), "not a holdlog store"),
     "somebody's database": (lambda path: database(path, "CREATE TABLE t (a)"), "not a holdlog store"),
     "somebody's empty database": (lambda path: database(path, "PRAGMA application_id = 7"), "not a holdlog store"),
     "somebody's views": (lambda path: database(path, "CREATE VIEW v AS SELECT 1"), "not a holdlog store"),
     "somebody's log": (lambda path: killed_with_a_log(path, "CREATE TABLE t (a)"), "not a holdlog store"),
-    "agenthold": (lambda path: database(path, *AGENTHOLD), "importing it is planned"),
-    "agenthold, killed": (lambda path: killed_with_a_log(path, *AGENTHOLD), "importing it is planned"),
+    "agenthold": (lambda path: database(path, *AGENTHOLD), "which holdlog cannot import"),
+    "agenthold, killed": (lambda path: killed_with_a_log(path, *AGENTHOLD), "which holdlog cannot import"),
     "a newer major": (
         lambda path: database(
             path,

@@ -109,7 +109,7 @@ def test_alternating_writers_are_never_reported_as_stuck(path: Path, start: Star
     outcome = next(line for line in worker.rest() if "done" in line)
     holder.release()
     assert outcome["error"] == "UnavailableError"
-    assert "other processes write all the time" in outcome["message"]
+    assert "other processes that write to the store" in outcome["message"]
 
 
 @pytest.mark.slow

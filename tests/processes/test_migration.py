@@ -232,7 +232,7 @@ def test_command_line_prints_one_line_when_it_migrates_and_only_then(path: Path)
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         return done.stdout, done.stderr
 
-    told = f"holdlog: migrated the store {path} from schema 1 to 3; as it was before, it is kept in {path}.backup-1\n"
+    told = f"holdlog: migrated the store {path} from schema 1 to 3; the former version is kept in {path}.backup-1\n"
     assert get() == ("2\n", told)
     assert get() == ("2\n", "")
 
@@ -249,7 +249,7 @@ def test_library_logs_a_migration_and_prints_nothing(
 def test_doctor_announces_a_migration_and_does_not_run_it(path: Path) -> None:
     before = path.read_bytes()
     found = {finding.name: finding for finding in examine(path)}
-    assert "next migrates it" in found["schema"].text
+    assert "that opens the store migrates it" in found["schema"].text
     assert [finding for finding in found.values() if finding.level == "bad"] == []
     assert path.read_bytes() == before
     assert backups(path) == []

@@ -78,7 +78,7 @@ WRONG_LOGINS = [
     ("ann", "wrong-s3cret", "mine", ["refused the login", 'user "ann"']),
     ("ann", "", "mine", ["refused the login", "no password"]),
     ("nobody", SECRET, "mine", ["refused the login", 'user "nobody"']),
-    ("ann", SECRET, "nowhere", ['database "nowhere" does not exist', "create it, or name another"]),
+    ("ann", SECRET, "nowhere", ['database "nowhere" does not exist', "create it, or use another"]),
     ("guest", SECRET, "mine", ["the database refused", "permission denied"]),
     ("reader", SECRET, "mine", ["read-only"]),
     ("ann", SECRET, "ascii", ["encoding SQL_ASCII;", "create one with UTF8"]),
@@ -119,16 +119,16 @@ WRONG_URLS = [
 
 @pytest.mark.parametrize("url", WRONG_URLS)
 def test_invalid_url_is_reported_at_once_without_its_password(url: str, require_refused: Require) -> None:
-    assert "%40" in require_refused(url, "the URL cannot be read; write postgresql://user@host:5432/database")
+    assert "%40" in require_refused(url, "the URL cannot be parsed; write postgresql://user@host:5432/database")
 
 
 @pytest.mark.parametrize(
     ("option", "says"),
     [
-        ("shema", "has no option shema; did you mean schema?"),
-        ("Schema", "has no option Schema; did you mean schema?"),
-        ("ssl_mode", "has no option ssl_mode; did you mean sslmode?"),
-        ("nonsense", "has no option nonsense; it may have schema, and those of libpq"),
+        ("shema", "unknown option shema in the URL; did you mean schema?"),
+        ("Schema", "unknown option Schema in the URL; did you mean schema?"),
+        ("ssl_mode", "unknown option ssl_mode in the URL; did you mean sslmode?"),
+        ("nonsense", "unknown option nonsense in the URL; known options: schema, and those of libpq"),
     ],
 )
 def test_misspelt_option_of_a_url_is_named(option: str, says: str, require_refused: Require) -> None:
@@ -273,9 +273,9 @@ def test_tables_dropped_at_runtime_are_reported(postgres: str) -> None:
     write(store, "k", 1)
     with psycopg.connect(store.target.url, autocommit=True) as connection:
         connection.execute(f"DROP SCHEMA {store.target.schema} CASCADE")  # type: ignore[call-overload]
-    with pytest.raises(StoreError, match="tables are gone"):
+    with pytest.raises(StoreError, match="tables are missing"):
         write(store, "k", 2)
-    with pytest.raises(StoreError, match="tables are gone"), store.reader() as reader:
+    with pytest.raises(StoreError, match="tables are missing"), store.reader() as reader:
         reader.record("n", "k")
     store.close()
 

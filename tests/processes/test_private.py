@@ -130,7 +130,7 @@ def test_world_writable_folder_is_refused_unless_it_is_sticky(tmp_path: Path) ->
     folder.mkdir()
     folder.chmod(0o777)
     line = refusal(folder / "state.db")
-    assert "may be written by every user (mode 0777)" in line
+    assert "can be written by every user (mode 0777)" in line
     assert f"chown {os.geteuid()} {folder} && chmod go-w {folder}" in line
     assert not list(folder.iterdir())
     folder.chmod(0o1777)  # as /tmp
@@ -162,7 +162,7 @@ def test_store_that_others_may_read_or_write_is_refused(path: Path, suffix: str,
 def test_file_that_is_not_a_store_is_reported_as_such_with_any_mode(path: Path) -> None:
     path.write_text("dear diary\n" * 100)
     path.chmod(0o644)
-    assert "no SQLite file" in refusal(path)
+    assert "not a SQLite file" in refusal(path)
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o177, 0o777])

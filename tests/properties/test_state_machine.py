@@ -174,9 +174,11 @@ class Model:
         except Missing:
             raise Refused(NotFoundError, 0) from None
         except Occupied:
-            raise Refused(InvalidError, "thread_id: there is a thread of that name; fork to a new one") from None
+            raise Refused(InvalidError, "thread_id: this thread already exists; fork to another thread_id") from None
         except TooNew as refusal:
-            raise Refused(InvalidError, f"parent_version: the parent has {refusal.args[0]} only") from None
+            raise Refused(
+                InvalidError, f"parent_version: the parent ends at version {refusal.args[0]}; pass that or less"
+            ) from None
         except ChangedSince as refusal:
             raise Refused(DataConflictError, *refusal.args) from None
         self.append(told.events)

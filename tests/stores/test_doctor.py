@@ -88,7 +88,7 @@ def test_doctor_lists_a_grant_without_a_lease_as_no_fault(path: Path) -> None:
     doctored(path, "DELETE FROM leases")
     found = look(path)["leases"]
     assert found.level == "ok"
-    assert found.text == "1 claims held, 0 agents wait; 1 without a lease, which last for the grace"
+    assert found.text == "1 claims held, 0 agents waiting; 1 without a lease, which expire after the grace period"
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_doctor_reports_a_lease_without_a_claim_as_minor(path: Path, damage: str
     doctored(path, damage)
     found = look(path)["leases"]
     assert found.level == "warn"
-    assert found.text.endswith(f"1 leases fit no claim and grant nothing: {named}")
+    assert found.text.endswith(f"1 leases match no claim and grant nothing: {named}")
     assert bad(path) == {}
 
 

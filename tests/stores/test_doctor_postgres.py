@@ -112,7 +112,7 @@ def test_doctor_counts_stored_responses_and_refusals(kind: InDatabase, file: InF
             with pytest.raises(ConflictError):
                 store.set("n", "a", 1, updated_by="ann", expected_version=1)
             store.set("n", "a", 1, updated_by="ann", request_id="once")
-        assert each.look()["kept"].text == "answers to 1 requests, 1 refusals"
+        assert each.look()["kept"].text == "responses to 1 requests, 1 refusals"
 
 
 def test_doctor_reports_a_sound_store_in_postgres_as_sound(kind: InDatabase) -> None:
@@ -122,7 +122,7 @@ def test_doctor_reports_a_sound_store_in_postgres_as_sound(kind: InDatabase) -> 
     assert "9 events, 2 records (1 deleted)" in found["contents"].text
     assert found["leases"].text == "1 claims held, 0 agents wait"
     assert found["database"].text.startswith("PostgreSQL 1")
-    assert found["tables"].text == "13 tables and 10 indexes are there"
+    assert found["tables"].text == "13 tables and 10 indexes exist"
     assert found["schema"].text == "3"
 
 
@@ -135,16 +135,16 @@ def test_doctor_reports_a_server_without_fsync_and_its_effect(kind: InDatabase) 
     told = kind.look()["durability"]
     assert told.level == "warn"
     assert told.text.startswith("fsync is off")
-    assert "answered writes are lost" in told.text
+    assert "acknowledged writes are lost" in told.text
 
 
 @pytest.mark.parametrize(
     ("damage", "missing"),
     [
-        ("DROP TABLE current", "table current, index current_due; `holdlog rebuild` makes them anew"),
+        ("DROP TABLE current", "table current, index current_due; run `holdlog rebuild` to create them again"),
         (
             "DROP TABLE claims",
-            "table claims, index claims_active, index claims_waiting; `holdlog rebuild` makes them anew",
+            "table claims, index claims_active, index claims_waiting; run `holdlog rebuild` to create them again",
         ),
         ("ALTER TABLE leases DROP CONSTRAINT leases_pkey", "index leases_pkey"),
         ("ALTER TABLE stored_events DROP CONSTRAINT stored_events_pkey", "index stored_events_pkey"),
@@ -160,7 +160,7 @@ def test_doctor_reports_a_server_without_fsync_and_its_effect(kind: InDatabase) 
             ),
         ),
         ("DROP TABLE refusals", "table refusals"),
-        ("DROP INDEX claims_active", "index claims_active; `holdlog rebuild` makes them anew"),
+        ("DROP INDEX claims_active", "index claims_active; run `holdlog rebuild` to create them again"),
         ("DROP TABLE meta", "table meta"),
         ("DROP TABLE stored_events", "table stored_events"),
     ],
@@ -177,14 +177,14 @@ def test_doctor_finds_a_damaged_event_row_and_table_at_once(kind: InDatabase) ->
     kind.doctored("DROP TABLE claims", EVENT.format("session = 'eve'"), "DELETE FROM current WHERE key = 'a'")
     assert kind.bad()["digests"] == "1 do not verify: record:n/a@2"
     assert kind.bad()["views"].startswith(
-        "2 are not what the log says; `holdlog rebuild` makes them anew: the table claims is missing; current has no"
+        "2 differ from the log; run `holdlog rebuild`: the table claims is missing; current has no"
     )
 
 
 def test_doctor_reports_another_schema_version_and_stops(kind: InDatabase) -> None:
     kind.doctored("UPDATE meta SET value = '4' WHERE name = 'major'")
     found = kind.look()
-    assert found["schema"].text == "the store has schema 4, this holdlog knows 3; upgrade holdlog"
+    assert found["schema"].text == "the store has schema 4, but this holdlog supports 3; upgrade holdlog"
     assert found["log"].level == "warn"
     assert "digests" not in found
 

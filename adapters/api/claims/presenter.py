@@ -233,8 +233,7 @@ def wait_timeout(
         held_for_seconds=presenter.seconds_between(hold.grant.claimed_at, moment.at),
         elapsed_seconds=round(elapsed, 3),
         capped_at_seconds=cap,
-        hint="The resource was not released within the timeout. Work on something else, or call claim() with"
-        " wait_seconds=30 to stand in line.",
+        hint=_STILL_HELD,
     )
 
 
@@ -278,7 +277,7 @@ def refused(refusal: HoldlogError, moment: Moment) -> Result:
                 resource=resource, cycle=[responses.Step(**link._asdict()) for link in cycle], hint=_DEADLOCK
             )
         case refusals.NotFoundError(facts=facts) if "resource" in facts:
-            return responses.NeverClaimed(**facts, hint="Nobody ever claimed it. Call claim() first to hold it.")
+            return responses.NeverClaimed(**facts, hint=_NEVER_CLAIMED)
         case refusals.NotHolderError():
             hint = _ENDED_BY_OTHERS if refusal.reason else _NOT_HOLDER[refusal.cause]
             return responses.NotHolder(
@@ -402,8 +401,9 @@ def _joined(*hints: object) -> str | None:
     """Join the hints that apply, in order, as far as they fit."""
     joined = ""
     for hint in hints:
-        if isinstance(hint, str) and len(f"{joined} {hint}") <= _HINT_LENGTH:
-            joined = f"{joined} {hint}".lstrip()
+        longer = f"{joined} {hint}".lstrip()
+        if isinstance(hint, str) and presenter.hint_length(longer) <= presenter.MAX_HINT:
+            joined = longer
     return joined or None
 
 
@@ -415,62 +415,79 @@ _BUSY = (
     "Work on something else, or call claim() again with wait_seconds=30 to queue for it. wait() only notifies you; it"
     " does not reserve a place."
 )
-_BEFORE = "Another agent is ahead of you in the queue. Call claim() with wait_seconds=30 to queue for it."
+_BEFORE = "Another agent queued for it before you. Call claim() again with wait_seconds=30 to join the queue."
+_STILL_HELD = "It is still held. Work on something else, or call claim() with wait_seconds=30 to queue for it."
 _QUEUED = (
-    "You are number {} in the queue. Call claim() again with wait_seconds=30 within two minutes to keep your place."
+    "You are number {} in the queue. To keep your place, call claim() again with wait_seconds=30 within two minutes."
 )
 _QUEUED_RECEIPT = (
     "You are number {} in the queue. To keep your place, call claim() again with wait_seconds=30 and this receipt"
     " within two minutes."
 )
 _SAME_NAME = (
-    "Another session with your agent name holds it. Work on something else, under a name of your own such as"
-    " claude-7f3a, or call claim() with that name and wait_seconds=30 to queue for it."
+    "Another session with this name holds it. Choose a name of your own, for example claude-7f3a, and call claim()"
+    " again under that name, with wait_seconds=30 to queue."
 )
 _SAME_NAME_RECEIPT = (
-    "If this is you, pass the receipt you were given. Otherwise choose a name of your own, such as claude-7f3a."
+    "Your agent name holds it, without a session. If this is you, call claim() again with the receipt you were given."
+    " Otherwise choose a name of your own, such as claude-7f3a."
 )
 _FORMER = (
-    "An ended session of your agent name holds covered_by, which overlaps this. Call claim() for covered_by to take it"
-    " back, then edit."
+    "An ended session of your name holds covered_by, which overlaps this. Call claim() with the resource in covered_by"
+    " to resume that claim."
 )
-_UPGRADE = "Others share it with you. Call release() for your shared claim, then claim() it for you alone."
-_DEADLOCK = "Waiting would never end: you hold what they wait for. Finish and release() something, then claim() again."
+_UPGRADE = (
+    "You share it with other agents. Call release() for your shared claim first, then claim() with mode=exclusive and"
+    " wait_seconds=30."
+)
+_DEADLOCK = (
+    "Waiting would never end: you hold what they need. Finish your work on one of your resources in cycle, call"
+    " release() for it, then claim() again."
+)
+_NEVER_CLAIMED = (
+    "Nobody ever claimed this resource. Check its spelling: call status() with agent set to your name to list what you"
+    " hold."
+)
 _NOT_HOLDER = {
-    "agent": "Another agent holds it; only its holder can release it. Call status() to see who and since when.",
-    "session": "Another session with your agent name holds it; only that one can release it. Call status() to see"
-    " since when.",
-    "token": "An agent with your name but another token holds it; only that one can release it.",
-    "receipt": "It was claimed under your agent name without a session. If by you, call release() with the receipt you"
-    " were given.",
+    "agent": "Nothing was released: another agent holds it. Call status() with this resource to see since when.",
+    "session": "Nothing was released: another session with your agent name holds it, and only that session can release"
+    " it. Call status() with this resource to see since when.",
+    "token": "Nothing was released: an agent with your name but another token holds it. Call status() with this"
+    " resource to see since when.",
+    "receipt": "Your agent name claimed it without a session. If this was you, call release() again with the receipt"
+    " you were given.",
 }
 _ENDED_BY_OTHERS = (
-    "A person took your claim away; the reason is given. Stop working on it, and claim() again if you need it."
+    "A person ended your claim; see reason. Stop working on it; if you still need it, call claim() again."
 )
-_EXPIRED = "Your claim had ended. Check that nobody changed what you worked on; claim() again before you go on."
+_EXPIRED = (
+    "Your claim had expired. Check whether others changed the resource, and call claim() before you edit it again."
+)
 _EXPIRED_ELSEWHERE = (
-    "Another session with your agent name had claimed it, and its lease ended. Look before you edit; claim() it first."
+    "Another session with your name held it until its lease expired. Call claim() first, then look before you edit:"
+    " work may be half done."
 )
-_REPLAYED = "The claim that this request was granted has ended. Call claim() again with a new request id."
-_ALREADY = "You hold it already. Another sub-agent needs a name of its own, such as claude/task."
-_RESUMED = "A former session of your agent name held it. Work may be half done: look before you edit."
-_FOLDER = "A folder was claimed by its name alone, not what is in it. For all below it, claim() it with a / at its end."
+_REPLAYED = "The claim granted to this request has ended. Call claim() again with a new request id."
+_ALREADY = "You already hold it. A sub-agent needs a different name, such as claude-7f3a/task."
+_RESUMED = "A former session of your name held it. Work may be half done: look before you edit."
+_FOLDER = (
+    "You claimed the folder's name, not what is in it. For everything below it, call claim() again with a / at the end"
+    " of its name."
+)
 _NO_FILE = (
     "No such file in this worktree. If you mean something that exists once for all worktrees, release this and claim"
     " {}."
 )
-_ELSEWHERE = "The same path is claimed in another worktree. It does not block you; coordinate before merging."
-_HINT_LENGTH: Final = 190
-"""Maximum characters of joined hints; a surface may replace names of calls with longer ones."""
+_ELSEWHERE = "Another worktree has a claim on this path. It does not block you; coordinate before you merge."
 MOVED: Final = (
-    "The previous holder moved it. To work on it there, release this one first, then claim the one in moved_to."
+    "The previous holder moved it. Call release() for this one first, then claim() with the path in moved_to."
 )
-MOVED_UNSEEN: Final = "The previous holder moved it to a place that you may not see. Check that you still need it."
+MOVED_UNSEEN: Final = "The previous holder moved it where you may not look. If you no longer need it, call release()."
 _PASTS = {
-    "modified": "It was modified since you may have seen it. Read it again before you edit.",
-    "created": "It was created by the previous holder. Read it before you edit.",
-    "deleted": "The previous holder deleted it. Check that you still need it.",
+    "modified": "The previous holder modified it. Read it again before you edit.",
+    "created": "The previous holder created it. Read it before you edit.",
+    "deleted": "The previous holder deleted it. If you no longer need it, call release().",
     "moved": MOVED,
-    "expired": "The previous claim ended without a release. Work may be half done: look before you edit.",
+    "expired": "The previous claim expired without a release. Work may be half done: look before you edit.",
     "forced": "A person took it from the previous holder. Work may be half done: look before you edit.",
 }

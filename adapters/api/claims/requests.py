@@ -15,12 +15,14 @@ from holdlog.adapters.api.claims.sessions import rows
 from holdlog.adapters.api.pagination import MAX_PAGE, chunks, page
 from holdlog.adapters.api.request import BlockingQuery, ClaimRequest, CommandRequest, Query, Settings
 from holdlog.adapters.api.validation import (
+    MAX_SHOWN,
     STORED_AGENT,
     after_argument,
     checked,
     number_of_seconds,
     page_size,
     text,
+    unknown_argument,
     whole,
 )
 from holdlog.adapters.api.values.responses import Lost, Result, Unavailable, renamed
@@ -57,6 +59,7 @@ LONGEST_LEASE: Final = 24 * 60 * 60.0
 MAX_SUGGESTED: Final = 64
 """Characters of a custom name in a hint."""
 _PLAIN: Final = re.compile(r"[\w./@+-]+")
+_GUARD_FIELDS: Final = ("resource", "version", "receipt")
 
 Shown = TypeVar("Shown", bound=BaseModel)
 
@@ -189,7 +192,7 @@ class ClaimRequests:
     ) -> CommandRequest[responses.RegisteredAgent]:
         command = checked(lambda: Register(agent=agent, name=name, model=model, purpose=purpose))
         if not self.grants.allows_some("claim", "write-values", "write-threads"):
-            raise DeniedError("claim or write of something")
+            raise DeniedError("claim or write for any name")
 
         def answer(outcome: Outcome) -> responses.RegisteredAgent:
             assert isinstance(outcome, RegisterOutcome)
@@ -289,8 +292,15 @@ class ClaimRequests:
         guards = []
         for number, item in enumerate(given):
             argument = f"guard[{number}]"
+            if isinstance(item, dict) and (unknown := [name for name in item if name not in _GUARD_FIELDS]):
+                shown = (
+                    unknown[0] if _PLAIN.fullmatch(str(unknown[0])) and len(str(unknown[0])) <= MAX_SHOWN else "a field"
+                )
+                raise InvalidError(f"{argument}: {unknown_argument(shown, _GUARD_FIELDS)}")
             if not isinstance(item, dict) or set(item) - {"receipt"} != {"resource", "version"}:
-                raise InvalidError(f"{argument}: must be an object with resource and version")
+                raise InvalidError(
+                    f"{argument}: must be an object with resource and version, and receipt if you were given one"
+                )
             resource = self.resource(item["resource"], f"{argument}.resource")
             version = whole(item["version"], f"{argument}.version")
             receipt = self._receipt(item["receipt"]) if item.get("receipt") is not None else None
@@ -336,7 +346,7 @@ class ClaimRequests:
         """The salted hash, as stored in leases. Raises InvalidError."""
         if not isinstance(given, str) or not 1 <= len(given) <= MAX_RECEIPT or not given.isascii():
             raise InvalidError(
-                f"receipt: must be the text that was returned with your claim, of {MAX_RECEIPT} characters at most"
+                f"receipt: must be the receipt returned with your claim, at most {MAX_RECEIPT} characters"
             )
         return self._identity.receipt(given)
 
@@ -366,9 +376,7 @@ class ClaimRequests:
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise InvalidError(f"{argument}: must be a list of resources")
         if len(given) >= MAX_RESOURCES:
-            raise InvalidError(
-                f"{argument}: names {len(given)} resources; {MAX_RESOURCES} in all are allowed in a call"
-            )
+            raise InvalidError(f"{argument}: has {len(given)} resources; a call takes at most {MAX_RESOURCES} in all")
         return tuple(spelled(resource, f"{argument}[{number}]") for number, resource in enumerate(given))
 
     def _board(self, reader: Reader, resources: Sequence[str]) -> ClaimBoard:

@@ -98,11 +98,11 @@ def topics_of(kinds: object) -> frozenset[str] | None:
     if kinds is None:
         return None
     if isinstance(kinds, str) or not isinstance(kinds, Sequence) or not 1 <= len(kinds) <= MAX_KINDS:
-        raise InvalidError(f"kinds: must be a list of 1 to {MAX_KINDS}")
+        raise InvalidError(f"kinds: must be a list of 1 to {MAX_KINDS} kinds")
     found: set[str] = set()
     for kind in kinds:
         if not isinstance(kind, str) or not (kind in fold.EVENTS or kind in _GROUPS):
-            raise InvalidError(f"kinds: must be {', '.join(_GROUPS)} or among {', '.join(fold.EVENTS)}")
+            raise InvalidError(f"kinds: must be {', '.join(_GROUPS)}, or one of {', '.join(fold.EVENTS)}")
         found |= _GROUPS.get(kind, {kind})
     return frozenset(found)
 

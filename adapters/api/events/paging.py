@@ -36,7 +36,7 @@ def read_page(reader: Reader, choice: EventFilter, after: int, limit: int) -> Ev
     """
     end = reader.position()
     if after > end:
-        raise InvalidError(f"after: is {after}, beyond the end of the log, which is at {end}")
+        raise InvalidError(f"after: is {after}, but the log ends at position {end}; pass that or less")
     taken: list[Recorded[Event]] = []
     scanned, held, spent = after, 0, 0
     entries = chunks(lambda place, size: reader.entries(place or 0, size), after, lambda entry: entry.position)

@@ -43,7 +43,7 @@ class EventRequests(ClaimRequests):
         """Build the filter of events. Raises DeniedError for a namespace, resource or thread whose events the caller
         may not see, because nothing would ever match."""
         if prefix is not None and namespace is None:
-            raise InvalidError("prefix: is that of keys, and needs a namespace")
+            raise InvalidError("prefix: requires namespace; it filters the keys of one")
         choice = EventFilter(
             namespace=None if namespace is None else text(namespace, "namespace", NAME),
             prefix="" if prefix is None else text(prefix, "prefix", BEGINNING),

@@ -96,7 +96,7 @@ class ThreadDataRequests(EventRequests):
         expected = None if expected_data_version is None else whole(expected_data_version, "expected_data_version")
         members, gone = self._members(written), tuple(text(key, "data", NAME) for key in deleted)
         if not members and not gone:
-            raise InvalidError("data: must name a key")
+            raise InvalidError("data: must have at least one key")
         command = checked(
             lambda: ChangeData(thread=name, written=members, deleted=gone, expected_data_version=expected, by=by)
         )
@@ -126,11 +126,11 @@ class ThreadDataRequests(EventRequests):
         if not isinstance(given, dict):
             raise InvalidError("data: must be an object")
         if len(given) > MAX_KEYS:
-            raise InvalidError(f"data: must hold {MAX_KEYS} keys at most")
+            raise InvalidError(f"data: must have at most {MAX_KEYS} keys")
         limit = self._settings.max_value_bytes
         members = {text(key, "data", NAME): json_value(value, limit) for key, value in given.items()}
         if len(members) < len(given):
-            raise InvalidError("data: names a key twice, in two spellings")
+            raise InvalidError("data: has the same key in two Unicode spellings")
         return members
 
 

@@ -34,7 +34,7 @@ def parse_items(messages: object, results: object, now: int, limit: int) -> Pars
     InvalidError."""
     given, found = _objects(messages, "messages"), _objects(results, "results")
     if not 1 <= len(given) + len(found) <= MAX_APPENDED:
-        raise InvalidError(f"messages and results: must be 1 to {MAX_APPENDED} together")
+        raise InvalidError(f"messages and results: must have 1 to {MAX_APPENDED} entries together")
     untimed = [_TIMES.isdisjoint(result) for result in found]
     items: list[NewMessage | NewResult] = [
         _small(_message(message, argument), argument, limit) for argument, message in _placed(given, "messages")
@@ -82,7 +82,7 @@ def _result(result: dict[str, Any], argument: str, now: int) -> NewResult:
     except ValidationError as error:
         raise InvalidError(finding_at(error, argument, tagged=False)) from None
     except OverflowError:
-        raise InvalidError(f"{argument}.created_at: must be in the years 1 to 9999 in UTC, too") from None
+        raise InvalidError(f"{argument}.created_at: must be in the years 1 to 9999, also in UTC") from None
     except ValueError as error:
         raise InvalidError(f"{argument}: {_why(error)}") from None
 
@@ -114,11 +114,11 @@ def finding_at(error: ValidationError, argument: str, tagged: bool) -> str:
         path += "." + (name if _NAME.fullmatch(part) else "?")
     if finding["type"] in ("union_tag_invalid", "union_tag_not_found"):
         return f"{argument}{path}.type: must be {', '.join(_TYPES[:-1])} or {_TYPES[-1]}"
-    message = what_is_wrong(finding) if unknown is None else "is no field of this"
+    message = what_is_wrong(finding) if unknown is None else "unknown field"
     return f"{argument}{path}: {message}"
 
 
 def _why(error: ValueError) -> str:
     """Describe invalid JSON. An error of the encoder may contain the value, so its text is not shown."""
     message = str(error)
-    return message if type(error) is ValueError else "holds what JSON cannot"
+    return message if type(error) is ValueError else "contains what JSON cannot represent"

@@ -88,7 +88,7 @@ def for_model(recorded: Sequence[Recorded[Event]]) -> list[Any]:
 
 
 def key_missing(thread: str, key: str) -> refusals.NotFoundError:
-    return refusals.NotFoundError(f"thread {thread} has no key {key}", {"thread_id": thread, "key": key})
+    return refusals.NotFoundError(f"thread {thread} has no key {key} in its data", {"thread_id": thread, "key": key})
 
 
 def refused(refusal: HoldlogError) -> Result | None:
@@ -109,8 +109,8 @@ def conflict(detail: DataConflictDetail) -> results.DataConflict:
 
 
 _CONFLICT: Final = (
-    "Somebody else changed the data of this thread. Read it again with thread_get(), decide anew, and write with the"
-    " data_version that you get there."
+    "The thread's data changed; changed_keys lists where. Call thread_get() to read it, then repeat your call with its"
+    " data_version as expected_data_version."
 )
-_NO_THREAD: Final = "Nobody started this thread. Call thread_start() to begin it, or look whether its name is right."
-_NO_KEY: Final = "The data of this thread has no such key now. Call thread_get() without a key to see what it has."
+_NO_THREAD: Final = "Nobody started this thread. Check its spelling, or call thread_start() with this thread_id."
+_NO_KEY: Final = "The thread's data has no such key now. Call thread_get() without key to list its data."

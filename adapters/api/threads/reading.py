@@ -32,7 +32,9 @@ def read_page(reader: Reader, name: str, after: int | None, before: int | None, 
     thread = reader.thread(name)
     require_started(thread)
     if after is not None and after > thread.version:
-        raise InvalidError(f"after_version: is {after}, beyond the end of the thread, which is at {thread.version}")
+        raise InvalidError(
+            f"after_version: is {after}, but the thread ends at version {thread.version}; pass that or less"
+        )
     end = thread.version + 1
     below = max((after or 0) + 1, end if before is None else min(before, end))
     newest = after is None

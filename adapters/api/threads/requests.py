@@ -54,12 +54,12 @@ class ThreadRequests(ThreadDataRequests):
         command: StartThread | ForkThread
         if parent is None:
             if at is not None:
-                raise InvalidError("parent_version: needs a parent")
+                raise InvalidError("parent_version: requires parent")
             digest = digest_of("start", by, data) if thread_id is None else None
             command = checked(lambda: StartThread(thread=name, data=members, by=by, request_digest=digest))
         else:
             if data is not None:
-                raise InvalidError("data: is that of the parent, where there is one")
+                raise InvalidError("data: cannot be combined with parent; a fork starts with the parent's data")
             forked = text(parent, "parent", NAME)
             digest = digest_of("fork", by, forked, at) if thread_id is None else None
             command = checked(
@@ -112,9 +112,9 @@ class ThreadRequests(ThreadDataRequests):
         """The next page above a version that has items or reports that results were cleared; an empty one on a
         timeout."""
         if after_version is None:
-            raise InvalidError("wait_seconds: needs after_version, the version that you know")
+            raise InvalidError("wait_seconds: requires after_version; pass the version that you know")
         if before_version is not None:
-            raise InvalidError("wait_seconds: does not go with before_version")
+            raise InvalidError("wait_seconds: cannot be combined with before_version")
         after, size, form = whole(after_version, "after_version"), page_size(limit), _form(form)
         seconds, _ = self._capped(number_of_seconds(wait_seconds, "wait_seconds"))
         name = self._readable_thread(thread_id)

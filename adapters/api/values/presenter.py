@@ -152,7 +152,7 @@ def watch_timeout(record: Record, since: int, elapsed: float, cap: float | None)
         since_version=since,
         elapsed_seconds=round(elapsed, 3),
         capped_at_seconds=cap,
-        hint="The key did not change in time. Call watch() again with the same version, or get() to read it.",
+        hint=_UNCHANGED.format(since),
     )
 
 
@@ -170,9 +170,9 @@ def refused(refusal: HoldlogError) -> Result:
     """Convert a refusal to a response. Raises the refusal again if it is not an expected outcome."""
     match refusal:
         case refusals.ConflictError(detail=detail):
-            return _conflict(detail)
+            return results.Conflict(**detail.model_dump(), hint=_conflict_hint(refusal))
         case refusals.NotFoundError(facts=facts):
-            return results.NotFound(**facts, hint="There is no value now. Call list() to see which keys exist.")
+            return results.NotFound(**facts, hint=_NO_VALUE)
         case refusals.FencedError():
             return results.Fenced(
                 resource=refusal.resource,
@@ -194,24 +194,30 @@ def refused(refusal: HoldlogError) -> Result:
             raise refusal
 
 
+def hint_length(hint: str) -> int:
+    """Characters of a hint with the default tool prefix."""
+    return len(named(hint, "holdlog_"))
+
+
 def _fenced_hint(refusal: refusals.FencedError) -> str:
     if refusal.needs_receipt:
         return _RECEIPT
     if refusal.is_own:
-        return _OTHER_VERSION
+        return _OTHER_VERSION.format(refusal.current_version)
     if refusal.ended is not None:
         return _ENDED[refusal.ended]
     return _OTHER_SESSION if refusal.servers else _NOT_YOURS
 
 
-def _conflict(detail: refusals.ConflictDetail) -> results.Conflict:
+def _conflict_hint(refusal: refusals.ConflictError) -> str:
+    detail = refusal.detail
     if detail.actual_version == 0:
-        hint = (
-            "The key does not exist now, so its version counts as 0. Read it with get() and decide anew what to write."
-        )
+        return _NEVER_WRITTEN if detail.actual_updated_by is None else _GONE
+    if refusal.deletes:
+        hint = _DELETE_CONFLICT_OWN if refusal.is_own else _DELETE_CONFLICT
     else:
-        hint = "Somebody else wrote. Call get() to read what stands there, merge your changes, retry with its version."
-    return results.Conflict(**detail.model_dump(), hint=hint)
+        hint = _CONFLICT_OWN if refusal.is_own else _CONFLICT
+    return hint.format(detail.actual_version)
 
 
 _EVENT_TYPES: Final[Mapping[type[RecordEvent], Literal["write", "delete", "expire"]]] = {
@@ -219,25 +225,59 @@ _EVENT_TYPES: Final[Mapping[type[RecordEvent], Literal["write", "delete", "expir
     ValueDeleted: "delete",
     ValueExpired: "expire",
 }
-_NOT_YOURS = (
-    "Nothing was written: you do not hold this claim now. It takes a claim of your own, not that of your parent agent:"
-    " claim() it, then read again before you write."
+MAX_HINT: Final = 200
+"""Characters of a hint with the default tool prefix."""
+_UNCHANGED = "The key did not change in time. To keep waiting, call watch() again with since_version={}."
+_NO_VALUE = "There is no value under this key now. Call list() with this namespace to see its keys."
+_CONFLICT = (
+    "Another agent wrote version {0}. Merge your change into actual_value and call set() again with"
+    " expected_version={0}."
 )
-_OTHER_VERSION = "Nothing was written: your current claim has the version current_version. Pass that in guard."
+_CONFLICT_OWN = (
+    "Your own agent name wrote version {0}. If actual_value has your change, you are done; otherwise merge it and call"
+    " set() again with expected_version={0}."
+)
+_DELETE_CONFLICT = (
+    "Nothing changed: another agent wrote version {0}. Read actual_value; if your call still applies, repeat it with"
+    " expected_version={0}."
+)
+_DELETE_CONFLICT_OWN = (
+    "Nothing changed: your own agent name wrote version {0}. Read actual_value; if your call still applies, repeat it"
+    " with expected_version={0}."
+)
+_GONE = (
+    "The key has no value now, which counts as version 0. Call history() for it to see how it ended, then decide"
+    " whether your change still applies."
+)
+_NEVER_WRITTEN = (
+    "The key was never written, which counts as version 0. Check its spelling: call list() with this namespace to see"
+    " its keys."
+)
+_NOT_YOURS = (
+    "Nothing was written: you do not hold this claim, and a parent agent's does not count. Call claim() for it, read"
+    " again, then write with its new version in guard."
+)
+_OTHER_VERSION = "Nothing was written: your claim has version {0}. Repeat the call with version={0} in guard."
 _OTHER_SESSION = (
-    "Nothing was written: another session with your agent name holds this claim. Choose a name of your own, such as"
-    " claude-7f3a, claim() it, then read again before you write."
+    "Nothing was written: another session with your name holds this claim. Choose a name of your own, such as"
+    " claude-7f3a, call claim() under that name, then read again."
 )
 _RECEIPT = (
-    "Nothing was written: this was claimed under your name without a session. If by you, add the receipt you were given"
-    " to its entry in guard."
+    "Nothing was written: your agent name claimed this without a session. If this was you, add the receipt you were"
+    " given to this guard entry and repeat the call."
 )
 _ENDED: Final[Mapping[str, str]] = {
-    "released": "Nothing was written: you released this claim. claim() it again, then read again before you write.",
-    "expired": "Nothing was written: the lease of this claim expired. claim() it again, then read again before you"
+    "released": "Nothing was written: you released this claim. Call claim() again, then read again before you write.",
+    "expired": "Nothing was written: your lease of this claim expired. Call claim() again, then read again before you"
     " write.",
-    "forced": "Nothing was written: a person took the claim away; the reason is given. claim() it again if you need"
-    " it, then read again before you write.",
+    "forced": "Nothing was written: a person ended your claim; see reason. If you still need it, call claim()"
+    " again, then read again before you write.",
 }
-_UNAVAILABLE = "Nothing was written. Try the same call again in a moment; if it goes on, tell the person you work for."
-_UNAVAILABLE_IN_DOUBT = "The write may or may not have happened. Read the current state before you try again."
+_UNAVAILABLE = (
+    "Nothing was written. Repeat the same call after retry_after seconds; if it keeps failing, report it to the person"
+    " you work for."
+)
+_UNAVAILABLE_IN_DOUBT = (
+    "The write may or may not have happened. Read the current state, and repeat the call only if your change is"
+    " missing."
+)

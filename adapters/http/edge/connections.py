@@ -25,7 +25,7 @@ MAX_HEADER_BYTES: Final = 32 * 1024
 """Bytes of the request line and all headers."""
 MAX_HEADERS: Final = 100
 
-_TOO_LARGE: Final = f"the request line and the headers may have {MAX_HEADER_BYTES} bytes and {MAX_HEADERS} headers"
+_TOO_LARGE: Final = f"the request line and headers may have at most {MAX_HEADER_BYTES} bytes and {MAX_HEADERS} headers"
 
 
 class Connection(HttpToolsProtocol):
@@ -44,7 +44,7 @@ class Connection(HttpToolsProtocol):
         super().connection_made(_Patient(transport, self._closes_later, self.loop))  # type: ignore[arg-type]
         if full:
             self.connections.discard(self)
-            transport.write(raw("the server has no connection left; try again", 503, {"retry-after": "1"}))
+            transport.write(raw("the server has no free connection; try again", 503, {"retry-after": "1"}))
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -99,7 +99,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":
-                raise httptools.HttpParserError("there are no tunnels")
+                raise httptools.HttpParserError("CONNECT is not supported")
             return  # it is read again
         self._phase = "body"
         self.due = self.loop.time() + BODY_SECONDS
@@ -143,19 +143,19 @@ class Connection(HttpToolsProtocol):
             if self.pipeline or (self._phase != "body" and self._in_flight):
                 self.due = now + HEADERS_SECONDS  # waiting for the previous request, not for the client
             else:
-                self._refuse("the request did not come in time", 408)
+                self._refuse("the request did not arrive in time; send it again", 408)
 
     def shutdown(self) -> None:
         """Close the connection. Requests that have not fully arrived have not run; the client can send them to another
         server."""
         super().shutdown()
         if self._phase == "body" and self._in_flight:
-            self._refuse("this server is about to end", 503)
+            self._refuse("this server is shutting down; try again", 503)
         elif self._phase == "lingering":
             self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse("this is no valid HTTP request", 400)
+        self._refuse("not a valid HTTP request", 400)
 
     @property
     def _in_flight(self) -> bool:

@@ -38,13 +38,13 @@ class KeyQuota:
         if self._counting is None and (self._counted_at is None or self._clock() > self._counted_at + COUNTED_EVERY):
             self._counting = asyncio.create_task(self._count())
         if self._full and await self._engine.run_off_loop(partial(self._adds, command)):
-            raise OverLimitError(f"the store has its {self._most} keys (--max-keys); delete some", COUNTED_EVERY)
+            raise OverLimitError(f"the store's quota of {self._most} keys is exhausted (--max-keys)", COUNTED_EVERY)
 
     async def _count(self) -> None:
         try:
             self._full = await asyncio.to_thread(self._is_full)
         except HoldlogError as error:
-            _log.debug("the keys could not be counted: %s", error)
+            _log.debug("could not count the keys: %s", error)
         finally:
             self._counted_at = self._clock()
             self._counting = None

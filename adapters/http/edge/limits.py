@@ -66,14 +66,20 @@ class RequestLimits:
         """The exceeded limit, and the seconds until it no longer is."""
         most = self._options.max_in_flight
         if most and use.in_flight >= most:
-            return f"{most} calls at once are the most (--max-in-flight); wait until one is answered", 1
+            return f"more than {most} calls at once (--max-in-flight); wait for a response, then try again", 1
         if not use.requests.has(now):
-            return f"{self._options.max_requests} calls a minute are the most (--max-requests)", use.requests.seconds()
+            return (
+                f"more than {self._options.max_requests} calls a minute (--max-requests); wait for Retry-After seconds",
+                use.requests.seconds(),
+            )
         if not use.upload.has(now):
-            return f"{self._options.max_upload} bytes a minute are the most (--max-upload)", use.upload.seconds()
+            return (
+                f"more than {self._options.max_upload} bytes per minute (--max-upload); wait for Retry-After seconds",
+                use.upload.seconds(),
+            )
         if scope["path"] == "/token" and scope["method"] == "POST":
             if not use.tokens.has(now):
-                return f"{NEW_TOKENS} new tokens an hour are the most", use.tokens.seconds()
+                return f"more than {NEW_TOKENS} new tokens per hour; wait for Retry-After seconds", use.tokens.seconds()
             use.tokens.take()
         return None
 

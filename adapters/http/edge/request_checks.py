@@ -47,7 +47,7 @@ class Guards:
             return
         host, origin = found.get(b"host", b"").decode("latin-1").lower(), found.get(b"origin")
         if scope["path"] not in UNHOSTED and not self._hosts.has(host, scope.get("server")):
-            message = "this server is not known by that name; --allowed-host names it"
+            message = "the Host header is not allowed; the operator can allow it with --allowed-host"
             await failed(message, 421, _CLOSE)(scope, receive, send)
             return
         if origin is not None:
@@ -58,10 +58,14 @@ class Guards:
                     return
                 send = open_to(source, send)
             elif source.partition("://")[2] != host or not host:
-                await failed("this page may not call; --allowed-origin lets it", 403, _CLOSE)(scope, receive, send)
+                await failed(
+                    "the page's origin is not allowed; the operator can allow it with --allowed-origin", 403, _CLOSE
+                )(scope, receive, send)
                 return
         elif _is_foreign(found):
-            await failed("this page may not call; --allowed-origin lets it", 403, _CLOSE)(scope, receive, send)
+            await failed(
+                "the page's origin is not allowed; the operator can allow it with --allowed-origin", 403, _CLOSE
+            )(scope, receive, send)
             return
         length = found.get(b"content-length")
         if length is not None and int(length) > self._max_body:
@@ -73,7 +77,7 @@ class Guards:
 
     @property
     def _too_large(self) -> str:
-        return f"the body may have {self._max_body} bytes at most (--max-body-bytes)"
+        return f"the body may have at most {self._max_body} bytes (--max-body-bytes)"
 
     async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Count a body of unknown length while it arrives. If it is too large, respond to the client at once and report
@@ -146,7 +150,7 @@ def _headers(headers: Collection[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 def _wrong_headers(scope: Scope, found: dict[bytes, bytes]) -> str | None:
     if b"" in found:
-        return f"the header {found[b''].decode()} may stand there once"
+        return f"the header {found[b''].decode()} must be sent only once"
     if b"host" not in found and scope["path"] not in UNHOSTED:
         return "the header host is missing"
     if not found.get(b"content-length", b"0").isdigit():
@@ -164,15 +168,15 @@ def _wrong_bytes(scope: Scope) -> str | None:
         except UnicodeDecodeError:
             return "the path is not UTF-8"
         if "\0" in text:
-            return "the path holds NUL"
+            return "the path contains NUL"
     else:
         text = scope["path"]
     if not {".", ".."}.isdisjoint(text.replace("\\", "/").split("/")):
-        return "the path may not have the parts . and .."
+        return "the path must not contain the segments . and .."
     if b"%" in query or not query.isascii():
         try:
             if "\0" in unquote_to_bytes(query).decode():
-                return "the query holds NUL"
+                return "the query contains NUL"
         except UnicodeDecodeError:
             return "the query is not UTF-8"
     return None

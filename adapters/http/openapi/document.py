@@ -50,26 +50,28 @@ _WELL: Final = {"type": "object", "properties": {"status": {"const": "ok"}}, "re
 OPERATIONS: Final[Mapping[str, Schema]] = {
     "/healthz": {
         "get": {
-            "summary": "Whether the process serves",
-            "description": "For a liveness probe: it asks nobody else, so that no outage of a database restarts it.",
+            "summary": "Liveness",
+            "description": "For a liveness probe: it does not check the database, so an outage there "
+            "does not restart the process.",
             "security": ANYBODY,
-            "responses": {"200": described_response("It serves.", _WELL)},
+            "responses": {"200": described_response("The process is alive.", _WELL)},
         }
     },
     "/readyz": {
         "get": {
-            "summary": "Whether it can take work now",
-            "description": "For a readiness probe: the store can be read, and the server is not about to end.",
+            "summary": "Readiness",
+            "description": "For a readiness probe: the store can be read, and the server is not shutting down.",
             "security": ANYBODY,
-            "responses": {"200": described_response("It can.", _WELL), "503": refusals(503)["503"]},
+            "responses": {"200": described_response("Ready.", _WELL), "503": refusals(503)["503"]},
         }
     },
     "/metrics": {
         "get": {
-            "summary": "Figures for Prometheus",
-            "description": "Needs metrics:* where tokens are required. docs/operations.md names each figure.",
+            "summary": "Metrics for Prometheus",
+            "description": "Requires a grant of metrics:* if tokens are required. docs/operations.md "
+            "describes each metric.",
             "responses": {
-                "200": described_response("In the text format.", {"type": "string"}, PROMETHEUS),
+                "200": described_response("Metrics in the text format.", {"type": "string"}, PROMETHEUS),
                 **refusals(),
             },
         }
@@ -94,7 +96,8 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
         "info": {
             "title": "holdlog",
             "version": version("holdlog"),
-            "description": "Shared, versioned values for agents; docs/http.md tells more. MCP is beside it.",
+            "description": "Versioned shared values, claims, threads and events for AI agents; see "
+            "docs/http.md. MCP is served at /mcp.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "security": [{"bearer": []}, {"token": []}, {}],

@@ -23,11 +23,11 @@ from holdlog.adapters.http.openapi.parts import (
 from holdlog.projections.fold import EVENTS
 
 _RESOURCE: Final = path("resource", "A path in the repository, or `custom:%2F%2Fname`", RESOURCE)
-_AFTER: Final = query("after", "Of the page before: `next_after`", BEGINNING)
+_AFTER: Final = query("after", "`next_after` of the previous page", BEGINNING)
 _POSITION: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
 _EVENT: Final[Schema] = {
     "type": "object",
-    "description": "And the fields of its kind.",
+    "description": "With the fields of its kind.",
     "properties": {
         "position": _POSITION,
         "id": {"type": "string"},
@@ -36,9 +36,13 @@ _EVENT: Final[Schema] = {
         "kind": {"type": "string", "examples": ["ValueWritten", "ClaimGranted"]},
         "at": {"type": "string", "format": "date-time"},
         "by": {"type": "string"},
-        "operation": {"type": "string", "description": "Of a write", "examples": ["set", "merge", "delete", "clear"]},
+        "operation": {
+            "type": "string",
+            "description": "The operation of a write",
+            "examples": ["set", "merge", "delete", "clear"],
+        },
         "based_on": {"type": "integer", "description": "The version that the write expected"},
-        "forced": {"const": True, "description": "The write was to succeed whatever the version was"},
+        "forced": {"const": True, "description": "The write accepted any version"},
         "guard": {
             "type": "array",
             "description": "The claims that the write relied on",
@@ -62,14 +66,17 @@ _KINDS: Final[Schema] = {"type": "string", "pattern": f"^{_KIND}(,{_KIND})*$"}
 _EVENTS: Final[Schema] = {
     JSON: {"schema": _PAGE},
     "text/event-stream": {
-        "schema": {"type": "string", "description": "Where it is accepted: events with `id` = position, bookmarks"}
+        "schema": {
+            "type": "string",
+            "description": "With Accept: text/event-stream; events with `id` = position, and bookmarks",
+        }
     },
 }
 _WHO: Final[Schema] = {
     "type": "object",
     "properties": {
         "status": {"const": "ok"},
-        "principal": {"type": "string", "description": "Not there where no token is required"},
+        "principal": {"type": "string", "description": "Absent if no token is required"},
         "allow": {"type": "array", "items": {"type": "string", "examples": ["write:build-*"]}},
         "space": {"type": "string"},
         "expires_at": {"type": "string", "format": "date-time"},
@@ -80,9 +87,14 @@ _WHO: Final[Schema] = {
 MORE: Final[Mapping[str, Schema]] = {
     "/claims": {
         "get": {
-            "summary": "Who holds and who waits for what",
+            "summary": "Claims and queues",
             "description": "One snapshot of a page, ordered by resource.",
-            "parameters": [query("agent", "Only of this one and its sub-agents", AGENT), _AFTER, limit(1000), SESSION],
+            "parameters": [
+                query("agent", "Only of this agent and its sub-agents", AGENT),
+                _AFTER,
+                limit(1000),
+                SESSION,
+            ],
             "responses": {"200": described_response("A page of the board.", model("Board")), **refusals()},
         }
     },
@@ -90,28 +102,31 @@ MORE: Final[Mapping[str, Schema]] = {
         "parameters": [_RESOURCE],
         "get": {
             "summary": "Who holds a resource",
-            "parameters": [query("version", "Of a grant: `current` tells whether it is live", _POSITION), SESSION],
+            "parameters": [query("version", "Version of a grant; the response has `current`", _POSITION), SESSION],
             "responses": {
-                "200": described_response(
-                    "It is free, or somebody holds it.", {"anyOf": [model("Available"), model("Held")]}
-                ),
+                "200": described_response("Available, or held.", {"anyOf": [model("Available"), model("Held")]}),
                 **refusals(),
             },
         },
     },
     "/events": {
         "get": {
-            "summary": "What happened, in pages or as a stream",
-            "description": "With `Accept: text/event-stream` it goes on: from `Last-Event-ID` or `after`, else now.",
+            "summary": "Events, in pages or as a stream",
+            "description": "With `Accept: text/event-stream`, a stream from `Last-Event-ID` or `after`; "
+            "without these, from now on.",
             "parameters": [
-                query("after", "A position; only events above it", _POSITION),
-                query("namespace", "Only of values in it", NAME),
-                query("prefix", "Only of keys that begin with it; needs a namespace", BEGINNING),
-                query("resource", "Only of claims that overlap it", RESOURCE),
+                query("after", "Only events above this position", _POSITION),
+                query("namespace", "Only of values in this namespace", NAME),
+                query("prefix", "Only of keys that start with this; requires namespace", BEGINNING),
+                query("resource", "Only of claims that overlap this resource", RESOURCE),
                 query("thread", "Only of this thread", NAME),
-                query("agent", "Only what it or its sub-agents did", AGENT),
-                query("kinds", "Only of these kinds, with commas between them, as ValueWritten", _KINDS),
-                query("wait", "Seconds until an empty page is told", {"type": "number", "minimum": 0}),
+                query("agent", "Only what this agent or its sub-agents did", AGENT),
+                query("kinds", "Only of these kinds, separated by commas, such as ValueWritten", _KINDS),
+                query(
+                    "wait",
+                    "Seconds to wait for an event before an empty page is returned",
+                    {"type": "number", "minimum": 0},
+                ),
                 limit(1000),
                 SESSION,
             ],
@@ -120,12 +135,12 @@ MORE: Final[Mapping[str, Schema]] = {
     },
     "/token": {
         "get": {
-            "summary": "Whose token this is, and what it allows",
-            "responses": {"200": described_response("Nothing of the token itself.", _WHO), **refusals()},
+            "summary": "The principal and grants of the token",
+            "responses": {"200": described_response("The token itself is not returned.", _WHO), **refusals()},
         },
         "post": {
-            "summary": "A new token with a space of its own",
-            "description": "Where the server was started with --open-tokens.",
+            "summary": "A new token with its own space",
+            "description": "Only if the server was started with --open-tokens.",
             "security": ANYBODY,
             "requestBody": {
                 "required": True,

@@ -28,21 +28,21 @@ def no_body(response: Schema) -> Schema:
 
 
 _REFUSALS: Final[dict[int, tuple[str, tuple[str, ...], Schema | None]]] = {
-    400: ("An argument, a name or the body is not valid; the message names it.", ("Failed",), None),
+    400: ("An argument, a name or the body is invalid; the message names it.", ("Failed",), None),
     401: (
-        "A token is required, or it is not valid (any more).",
+        "A token is required, or it is not valid, or no longer valid.",
         ("Failed",),
         {"WWW-Authenticate": {"schema": {"type": "string"}}},
     ),
-    403: ("The token does not allow this; `needed` tells what would.", ("Denied", "Failed"), None),
-    408: ("The request did not come in time.", ("Failed",), None),
+    403: ("The token does not allow this; `needed` is a grant that would.", ("Denied", "Failed"), None),
+    408: ("The request did not arrive in time.", ("Failed",), None),
     413: ("The body or the value is too large.", ("Failed",), None),
-    415: ("The type of the body is not taken.", ("Failed",), None),
-    421: ("This server does not go by that name: --allowed-host.", ("Failed",), None),
-    422: ("The Idempotency-Key was used for another request.", ("Failed",), None),
-    429: ("Too much for now; nothing happened.", ("Failed",), RETRY_AFTER),
+    415: ("The content type of the body is not supported.", ("Failed",), None),
+    421: ("The Host header is not allowed (--allowed-host).", ("Failed",), None),
+    422: ("The Idempotency-Key was already used for a different request.", ("Failed",), None),
+    429: ("A limit is exceeded; nothing happened.", ("Failed",), RETRY_AFTER),
     431: ("The headers are too large.", ("Failed",), None),
-    503: ("The store cannot take it now; nothing happened, unless `in_doubt`.", ("Unavailable", "Failed"), RETRY_AFTER),
+    503: ("The store is unavailable; nothing happened, unless `in_doubt`.", ("Unavailable", "Failed"), RETRY_AFTER),
 }
 _ANY: Final = (400, 401, 403, 408, 413, 421, 429, 431, 503)
 
@@ -100,7 +100,7 @@ LABEL: Final[Schema] = {
     "pattern": r"^[!-~\u00a1-\u00ac\u00ae-\u00ff]([ -~\u00a1-\u00ac\u00ae-\u00ff]*[!-~\u00a1-\u00ac\u00ae-\u00ff])?$",
 }
 """In a header: what headers can hold (ISO 8859-1)."""
-SESSION: Final = header("Holdlog-Session", "The conversation that asks, where one is known", LABEL)
+SESSION: Final = header("Holdlog-Session", "The caller's conversation, if known", LABEL)
 
 
 def limit(most: int) -> Schema:

@@ -26,16 +26,22 @@ _TAGS: Final[Schema] = {
 }
 _TAG: Final[Schema] = {"type": "string", "pattern": '^"(0|[1-9][0-9]*)"$'}
 _VERSION: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
-_THREAD: Final = path("thread_id", "The thread; what is no letter, digit or -._~ is percent-encoded", NAME)
-_KEY: Final = path("key", "The key; a slash within it is %2F", NAME)
-_AFTER: Final = query("after", "Of the page before: `next_after`", BEGINNING)
-_IF_MATCH: Final = header("If-Match", "Only if the data has (one of) these data_versions; * : the key is there", _TAGS)
-_IF_NONE_MATCH: Final = header("If-None-Match", "Only if it has none of these; *: only if the key is not there", _TAGS)
+_THREAD: Final = path("thread_id", "The thread; percent-encode all but letters, digits and -._~", NAME)
+_KEY: Final = path("key", "The key; write a slash within it as %2F", NAME)
+_AFTER: Final = query("after", "`next_after` of the previous page", BEGINNING)
+_IF_MATCH: Final = header(
+    "If-Match", "Only if the data has one of these data_versions; *: only if the key exists", _TAGS
+)
+_IF_NONE_MATCH: Final = header(
+    "If-None-Match", "Only if it has none of these data_versions; *: only if the key does not exist", _TAGS
+)
 _CONDITIONS: Final = [_IF_MATCH, _IF_NONE_MATCH]
 _ETAG: Final[Schema] = {"ETag": {"description": "The data_version, in quotes", "schema": _TAG}}
 _WRITING: Final = [
-    header("X-Agent", "Who writes, told to others; else the token's name", AGENT),
-    header("Idempotency-Key", "The same key and request again: the same answer, done once (24 h)", LABEL),
+    header("X-Agent", "The author's name, which others see; the token's name if omitted", AGENT),
+    header(
+        "Idempotency-Key", "A repeated request with the same key runs once and gets the same response (24 h)", LABEL
+    ),
     SESSION,
 ]
 _MISSING: Final[Schema] = {"404": described_response("Nobody started the thread.", model("ThreadNotFound"))}
@@ -45,7 +51,7 @@ _NO_KEY: Final[Schema] = {
 _REFUSED: Final = {**refusals(), **_MISSING}
 _WRITE_REFUSED: Final = {**_REFUSED, **refusals(415, 422)}
 _CONFLICT: Final[Schema] = {
-    "412": described_response("The condition does not hold; what changed.", model("DataConflict"))
+    "412": described_response("The condition does not hold; the keys that changed.", model("DataConflict"))
 }
 
 
@@ -121,22 +127,22 @@ _CHANGED: Final = described_response("Done; the keys that changed.", model("Data
 THREADS: Final[Mapping[str, Schema]] = {
     "/threads": {
         "get": {
-            "summary": "Threads, by their names",
+            "summary": "Threads, sorted by name",
             "parameters": [_AFTER, limit(1000), SESSION],
             "responses": {
-                "200": described_response("A page of those that may be read.", model("ThreadList")),
+                "200": described_response("A page of the threads that the caller may read.", model("ThreadList")),
                 **refusals(),
             },
         },
         "post": {
             "summary": "Start a thread, resume one, or fork one",
-            "description": "Without `thread_id` it gets one. `data` is that of a new thread; with `parent` it begins "
-            "with what that one holds, or held at `parent_version`.",
+            "description": "Without `thread_id`, a new thread gets an id. `data`: the initial data of a new thread. "
+            "`parent`: start with the contents of this thread, now or at `parent_version`.",
             "parameters": _WRITING,
             "requestBody": _body(_START),
             "responses": {
-                "200": described_response("It was started before, and is as it was.", model("Resumed")),
-                "201": described_response("It is new.", model("Started")),
+                "200": described_response("The thread existed and is unchanged.", model("Resumed")),
+                "201": described_response("Started.", model("Started")),
                 **_WRITE_REFUSED,
             },
         },
@@ -144,7 +150,7 @@ THREADS: Final[Mapping[str, Schema]] = {
     "/threads/{thread_id}": {
         "parameters": [_THREAD],
         "get": {
-            "summary": "What is known of a thread without reading it",
+            "summary": "Facts about a thread",
             "parameters": [SESSION],
             "responses": {"200": described_response("Its versions and counts.", model("ThreadFacts")), **_REFUSED},
         },
@@ -152,14 +158,14 @@ THREADS: Final[Mapping[str, Schema]] = {
     "/threads/{thread_id}/items": {
         "parameters": [_THREAD],
         "get": {
-            "summary": "What was said and found, in order",
+            "summary": "Messages and results, in order",
             "description": "The newest, or the first above `after`. Each page is complete up to its `version`; results "
-            "up to `cleared` do not count any more.",
+            "up to `cleared` no longer count.",
             "parameters": [
                 query("after", "Only above this version, oldest first", _VERSION),
                 query("before", "Only below this version", _VERSION),
-                query("format", "model: just messages, as a model takes them", {"enum": ["items", "model"]}),
-                query("wait", "Seconds for something above `after`", {"type": "number", "minimum": 0}),
+                query("format", "model: only messages, as models accept them", {"enum": ["items", "model"]}),
+                query("wait", "Seconds to wait for items above `after`", {"type": "number", "minimum": 0}),
                 limit(1000),
                 SESSION,
             ],
@@ -170,8 +176,8 @@ THREADS: Final[Mapping[str, Schema]] = {
         },
         "post": {
             "summary": "Append messages, then results: all or none",
-            "description": "A result that stands there is passed over: with its `created_at` it may be sent again. "
-            "Without one it gets the time of now; then Idempotency-Key makes a repeat safe, as it does for messages.",
+            "description": "An existing result is skipped, so one with `created_at` can be sent again. Without it, a "
+            "result gets the current time; Idempotency-Key makes a repeat safe then, as it does for messages.",
             "parameters": _WRITING,
             "requestBody": _body(_ITEMS),
             "responses": {"200": described_response("Appended.", model("Appended")), **_WRITE_REFUSED},
@@ -183,15 +189,15 @@ THREADS: Final[Mapping[str, Schema]] = {
             "summary": "The data of a thread, by key",
             "parameters": [_AFTER, *_CONDITIONS, SESSION],
             "responses": {
-                "200": described_response("All of it, or what fits a page.", model("ThreadData"), headers=_ETAG),
-                "304": {"description": "It has the data_version in If-None-Match still.", "headers": _ETAG},
+                "200": described_response("All data, or what fits into a page.", model("ThreadData"), headers=_ETAG),
+                "304": {"description": "The data still has a data_version in If-None-Match.", "headers": _ETAG},
                 **_CONFLICT,
                 **_REFUSED,
             },
         },
         "patch": {
             "summary": "Write several keys",
-            "description": "Members are keys, which get these values as a whole; null deletes one.",
+            "description": "Members are keys and their new values, which replace the old ones; null deletes a key.",
             "parameters": [*_CONDITIONS, *_WRITING],
             "requestBody": _body({**_DATA, "minProperties": 1}),
             "responses": {"200": _CHANGED, **_CONFLICT, **_WRITE_REFUSED},
@@ -204,7 +210,10 @@ THREADS: Final[Mapping[str, Schema]] = {
             "parameters": [*_CONDITIONS, SESSION],
             "responses": {
                 "200": described_response("The value.", {}, headers=_ETAG),
-                "304": {"description": "The data has the data_version in If-None-Match still.", "headers": _ETAG},
+                "304": {
+                    "description": "The data of the thread still has a data_version in If-None-Match.",
+                    "headers": _ETAG,
+                },
                 **_CONFLICT,
                 **_REFUSED,
                 **_NO_KEY,

@@ -24,37 +24,42 @@ _TAGS: Final[Schema] = {"type": "string", "pattern": r'^(\*|("[1-9][0-9]{0,17}")
 _VERSION: Final[Schema] = {"type": "string", "pattern": '^"[1-9][0-9]*"$'}
 _PAGE: Final = limit(1000)
 
-_GROUP: Final = path("group", "The group (a namespace); what is no letter, digit or -._~ is percent-encoded", NAME)
-_KEY: Final = path("key", "The key; a slash within it is %2F", NAME)
-_IF_MATCH: Final = header("If-Match", "Only if the value has (one of) these versions; * is any", _TAGS)
-_IF_NONE_MATCH: Final = header("If-None-Match", "Only if it has none of these; *: only if there is none", _TAGS)
+_GROUP: Final = path("group", "The group (namespace); percent-encode all but letters, digits and -._~", NAME)
+_KEY: Final = path("key", "The key; write a slash within it as %2F", NAME)
+_IF_MATCH: Final = header("If-Match", "Only if the value has one of these versions; *: only if there is a value", _TAGS)
+_IF_NONE_MATCH: Final = header(
+    "If-None-Match", "Only if it has none of these versions; *: only if there is no value", _TAGS
+)
 _ETAG: Final[Schema] = {"ETag": {"description": "The version, in quotes", "schema": _VERSION}}
 _FACTS: Final[Schema] = {
     **_ETAG,
-    "Holdlog-Updated-By": {"description": "Who wrote it, percent-encoded", "schema": {"type": "string"}},
+    "Holdlog-Updated-By": {"description": "The author, percent-encoded", "schema": {"type": "string"}},
     "Holdlog-Principal": {
-        "description": "Who was authenticated for it, percent-encoded, such as token:ci; without it, the local user",
+        "description": "The author's authenticated principal, percent-encoded, such as token:ci; absent "
+        "for the local user",
         "required": False,
         "schema": {"type": "string"},
     },
     "Holdlog-Updated-At": {"schema": {"type": "string", "format": "date-time"}},
     "Holdlog-Expires-At": {
-        "description": "Where it has an end",
+        "description": "When the value expires; absent if it does not",
         "required": False,
         "schema": {"type": "string", "format": "date-time"},
     },
 }
 _TTL: Final = query(
     "ttl",
-    "Seconds until it is gone; 30 days if left out or 0; `never`",
+    "Seconds until the value expires, or `never`; 30 days if omitted or 0",
     {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 315_360_000}, {"const": "never"}]},
 )
 _WRITING: Final = [
-    header("X-Agent", "Who writes, told to others; else the token's name", AGENT),
+    header("X-Agent", "The author's name, which others see; the token's name if omitted", AGENT),
     header(
-        "X-Guard", "Claims that this relies on, as src%2Fa.py@3; without one of them it is fenced", {"type": "string"}
+        "X-Guard", "Claims that this write relies on, as src%2Fa.py@3; fenced if one is not held", {"type": "string"}
     ),
-    header("Idempotency-Key", "The same key and request again: the same answer, done once (24 h)", LABEL),
+    header(
+        "Idempotency-Key", "A repeated request with the same key runs once and gets the same response (24 h)", LABEL
+    ),
     SESSION,
     _IF_MATCH,
     _IF_NONE_MATCH,
@@ -62,11 +67,11 @@ _WRITING: Final = [
 _VALUE: Final[Schema] = {TEXT: {"schema": {"type": "string"}}, "application/json": {"schema": {}}}
 _REFUSED: Final = refusals()
 _MISSING: Final[Schema] = {
-    "description": "There is no value: never, not any more, or deleted.",
+    "description": "There is no value: it was never written, was deleted or expired.",
     "content": {TEXT: {"schema": {"const": "Key Not Found"}}, "application/json": {"schema": model("NotFound")}},
 }
-_CONFLICT: Final = described_response("A condition does not hold; what stands there instead.", model("Conflict"))
-_FENCED: Final = described_response("A claim in X-Guard is not held (any more).", model("Fenced"))
+_CONFLICT: Final = described_response("A condition does not hold; the current value.", model("Conflict"))
+_FENCED: Final = described_response("A claim in X-Guard is not held, or no longer held.", model("Fenced"))
 _WRITE_REFUSED: Final[Schema] = {**_REFUSED, "409": _FENCED, "412": _CONFLICT, **refusals(415, 422)}
 
 
@@ -76,15 +81,15 @@ def _written(description: str, schema: str, headers: Schema | None) -> Schema:
     return response | ({"headers": headers} if headers else {})
 
 
-_SET: Final = _written("Written. As JSON, with version and position, where JSON is accepted.", "SetResult", _ETAG)
-_MADE: Final = _written("Written; there was none before.", "SetResult", _ETAG)
+_SET: Final = _written("Written. With Accept: application/json, the version and position as JSON.", "SetResult", _ETAG)
+_MADE: Final = _written("Written; there was no value before.", "SetResult", _ETAG)
 
 VALUES: Final[Mapping[str, Schema]] = {
     "/kv": {
         "get": {
             "summary": "Groups with values",
-            "parameters": [query("after", "Of the page before: `next_after`", BEGINNING), _PAGE, SESSION],
-            "responses": {"200": described_response("A page of them.", model("NamespaceList")), **_REFUSED},
+            "parameters": [query("after", "`next_after` of the previous page", BEGINNING), _PAGE, SESSION],
+            "responses": {"200": described_response("A page.", model("NamespaceList")), **_REFUSED},
         }
     },
     "/kv/{group}": {
@@ -94,21 +99,22 @@ VALUES: Final[Mapping[str, Schema]] = {
             "description": "One snapshot of a page, ordered by key.",
             "parameters": [
                 query("prefix", "Only keys that begin with this", BEGINNING),
-                query("after", "Of the page before: `next_after`", BEGINNING),
+                query("after", "`next_after` of the previous page", BEGINNING),
                 _PAGE,
                 SESSION,
             ],
-            "responses": {"200": described_response("A page of them.", model("RecordList")), **_REFUSED},
+            "responses": {"200": described_response("A page.", model("RecordList")), **_REFUSED},
         },
     },
     "/kv/{group}/{key}": {
         "parameters": [_GROUP, _KEY],
         "get": {
-            "summary": "A value, or with `history` its past",
-            "description": "A string is told as text, all else as JSON; JSON in any case where it is preferred.",
+            "summary": "A value, or its history",
+            "description": "A string is returned as text, any other value as JSON; with Accept: "
+            "application/json, always as JSON.",
             "parameters": [
-                query("history", "Its versions instead, newest first", {"enum": ["1", "true"]}),
-                query("before", "With history: only versions before this one", {"type": "integer", "minimum": 1}),
+                query("history", "Return its versions instead, newest first", {"enum": ["1", "true"]}),
+                query("before", "With history: only versions less than this one", {"type": "integer", "minimum": 1}),
                 _PAGE,
                 SESSION,
                 _IF_MATCH,
@@ -120,7 +126,7 @@ VALUES: Final[Mapping[str, Schema]] = {
                     "headers": {name: {**part, "required": False} for name, part in _FACTS.items()},
                     "content": {TEXT: {"schema": {"type": "string"}}, "application/json": {"schema": {}}},
                 },
-                "304": {"description": "It has the version in If-None-Match still.", "headers": _FACTS},
+                "304": {"description": "The value still has a version in If-None-Match.", "headers": _FACTS},
                 "404": _MISSING,
                 "412": _CONFLICT,
                 **_REFUSED,
@@ -140,7 +146,7 @@ VALUES: Final[Mapping[str, Schema]] = {
         },
         "patch": {
             "summary": "Merge into a value",
-            "description": "RFC 7396: members of the patch replace those of the value, null removes one.",
+            "description": "RFC 7396: members of the patch replace those of the value; null removes a member.",
             "parameters": [_TTL, *_WRITING],
             "requestBody": {"required": True, "content": {"application/merge-patch+json": {"schema": {}}}},
             "responses": {"200": _SET, "201": _MADE, "404": _MISSING, **_WRITE_REFUSED},

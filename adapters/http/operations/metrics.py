@@ -114,34 +114,39 @@ class Metrics:
     # --- scrapes
 
     def families(self) -> Iterator[Metric]:
-        yield InfoMetricFamily("holdlog_build", "The version that runs.", {"version": version("holdlog")})
+        yield InfoMetricFamily("holdlog_build", "The running version.", {"version": version("holdlog")})
         with self._lock:
             counted = list(self._counted())
         yield from counted
         yield from self._process.collect()
 
     def _counted(self) -> Iterator[Metric]:
-        yield _counts("holdlog_commands", "Commands by what came of them.", ("kind", "outcome"), self._commands)
+        yield _counts("holdlog_commands", "Commands by outcome.", ("kind", "outcome"), self._commands)
         yield _histograms(
-            "holdlog_command_seconds", "From a command's coming to its outcome.", "kind", self._command_seconds
+            "holdlog_command_seconds", "From the arrival of a command to its outcome.", "kind", self._command_seconds
         )
-        batches = HistogramMetricFamily("holdlog_batch_commands", "Commands that became durable together.")
+        batches = HistogramMetricFamily("holdlog_batch_commands", "Commands committed together.")
         batches.add_metric([], *self._batches.samples())
         yield batches
-        turned_away = "Commands not run, because too many waited or it took too long."
+        turned_away = "Commands not run because too many waited, or for too long."
         yield CounterMetricFamily("holdlog_commands_turned_away", turned_away, self._turned_away)
         yield _counts("holdlog_events", "Events appended to the log by this server.", ("topic",), self._events)
-        yield _counts("holdlog_http_requests", "Answered requests.", ("method", "route", "status"), self._requests)
-        yield _histograms(
-            "holdlog_http_request_seconds", "From a request's head to its answer's end.", "route", self._request_seconds
+        yield _counts(
+            "holdlog_http_requests", "Requests with a response.", ("method", "route", "status"), self._requests
         )
-        yield _counts("holdlog_http_sent_bytes", "Bodies of answers.", ("route",), self._sent)
-        streams = GaugeMetricFamily("holdlog_http_streams", "Event streams that are open.", labels=["route"])
+        yield _histograms(
+            "holdlog_http_request_seconds",
+            "From the head of a request to the end of its response.",
+            "route",
+            self._request_seconds,
+        )
+        yield _counts("holdlog_http_sent_bytes", "Bodies of responses.", ("route",), self._sent)
+        streams = GaugeMetricFamily("holdlog_http_streams", "Open event streams.", labels=["route"])
         for route, count in self._streams.items():
             streams.add_metric([route], count)
         yield streams
         yield _counts(
-            "holdlog_tool_calls", "Calls of MCP tools by the status of the answer.", ("tool", "status"), self._tools
+            "holdlog_tool_calls", "Calls of MCP tools by status of the response.", ("tool", "status"), self._tools
         )
 
 

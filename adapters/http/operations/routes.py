@@ -88,12 +88,12 @@ class Operations:
 
     async def readyz(self, request: Request) -> Response:
         if self._ending.began:
-            return _not_ready("the server is about to end")
+            return _not_ready("the server is shutting down")
         try:
             await self._ready.found()
         except TimeoutError:
-            self._log_once(f"the store does not answer within {PROBE_TIMEOUT:g} s")
-            return _not_ready("the store does not answer")
+            self._log_once(f"the store does not respond within {PROBE_TIMEOUT:g} s")
+            return _not_ready("the store does not respond")
         except HoldlogError as error:
             self._log_once(str(error))  # the log may name the store, a response must not
             return _not_ready("the store cannot be read now")
@@ -103,7 +103,7 @@ class Operations:
     async def metrics(self, request: Request) -> Response:
         context = context_of(request)
         if context.engine is not self._spaces.main:  # its owner may do all in a space, but not see the server
-            raise DeniedError("metrics:* without a space")
+            raise DeniedError("metrics:* in a token without a space")
         context.grants.require("metrics", "*")
         try:
             facts = await self._facts.found()
@@ -127,15 +127,15 @@ class Operations:
 
     def _gauges(self, facts: ServerFacts | None) -> Iterator[Metric]:
         engine = self._spaces.engine()
+        yield _gauge("holdlog_writer_queue", "Commands that wait for a batch.", sum(it.writer.waiting for it in engine))
         yield _gauge(
-            "holdlog_writer_queue", "Commands that no batch took yet.", sum(it.writer.waiting for it in engine)
+            "holdlog_waiters", "Calls that are waiting now.", sum(it.lease_maintenance.waiters for it in engine)
         )
-        yield _gauge("holdlog_waiters", "Calls that wait now.", sum(it.lease_maintenance.waiters for it in engine))
-        yield _gauge("holdlog_spaces_open", "Spaces whose stores are open.", len(engine) - 1)
-        yield _gauge("holdlog_store_up", "Whether the store answers.", float(facts is not None))
+        yield _gauge("holdlog_spaces_open", "Spaces with an open store.", len(engine) - 1)
+        yield _gauge("holdlog_store_up", "Whether the store responds.", float(facts is not None))
         if facts is not None:
-            yield _gauge("holdlog_store_position", "Of the newest event in the main store.", facts.position)
-            size = GaugeMetricFamily("holdlog_store_bytes", "What the stores take.", labels=["store"])
+            yield _gauge("holdlog_store_position", "Position of the newest event in the main store.", facts.position)
+            size = GaugeMetricFamily("holdlog_store_bytes", "Size of the stores.", labels=["store"])
             size.add_metric(["main"], facts.main_bytes)
             size.add_metric(["spaces"], facts.space_bytes)
             yield size
@@ -168,14 +168,16 @@ def _gauge(name: str, help_text: str, number: float) -> Metric:
 def _relayed(status: "Status", facts: ServerFacts | None) -> Iterator[Metric]:
     from holdlog.adapters.nats.relay import State
 
-    states = GaugeMetricFamily("holdlog_relay_state", "1 for what the relay does now.", labels=["state"])
+    states = GaugeMetricFamily("holdlog_relay_state", "1 for the current state of the relay.", labels=["state"])
     for state in get_args(State):
         states.add_metric([state], float(state == status.state))
     yield states
     if status.state == "waiting":  # another server's relay publishes, and reports its progress
         return
     if status.position:
-        yield _gauge("holdlog_relay_position", "Of the last event that NATS acknowledged.", status.position)
+        yield _gauge("holdlog_relay_position", "Position of the last event that NATS acknowledged.", status.position)
     if facts is not None and (status.position or status.state in ("publishing", "current")):
         lag = max(0, facts.position - status.position)
-        yield _gauge("holdlog_relay_lag_events", "Positions between the store's newest event and NATS.", lag)
+        yield _gauge(
+            "holdlog_relay_lag_events", "Positions between the store's newest event and the last one in NATS.", lag
+        )

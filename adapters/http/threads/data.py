@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from holdlog.adapters.api.request import CommandRequest, Query
 from holdlog.adapters.api.threads.responses import DataChanged
-from holdlog.adapters.http.answers import json_response
+from holdlog.adapters.http.answers import body_of, json_response
 from holdlog.adapters.http.threads.routing import SAFE, RawRoute, answer, object_of, value_of
 from holdlog.adapters.http.url_parameters import arguments
 from holdlog.adapters.http.values.conditional import written_where
@@ -106,7 +106,7 @@ async def _changed(
             return _conflict(request, found, conditions)
         return found.version
 
-    allowed = "If-Match of one version, and with no other condition"
+    allowed = "If-Match with one version, and no other condition"
     result = await written_where(context, conditions, _only(conditions), call, attempt, allowed)
     return _done(result) if isinstance(result, DataChanged) else result
 
@@ -128,7 +128,7 @@ def _conflict(request: KeyValueRequest, current: EntityState, conditions: Condit
         actual_data_version=current.version,
         changed_keys=(),
     )
-    body = request.context.requests.refused(DataConflictError(detail)).body()
+    body = body_of(request.context.requests.refused(DataConflictError(detail)))
     if expected is None:
         del body["expected_data_version"]  # there is no value
     return json_response(body, 412)

@@ -9,10 +9,11 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
+from holdlog.adapters.api.validation import unknown_argument
 from holdlog.adapters.api.values.responses import Result
-from holdlog.adapters.http.answers import json_response
+from holdlog.adapters.http.answers import body_of, json_response
 from holdlog.adapters.http.authentication import context_of
-from holdlog.adapters.http.url_parameters import decoded, fields
+from holdlog.adapters.http.url_parameters import decoded, fields, shown
 from holdlog.adapters.http.values.key_value_request import KeyValueRequest
 from holdlog.adapters.http.values.request_bodies import json_body
 from holdlog.domain.refusals import InvalidError
@@ -57,7 +58,7 @@ def _request(request: Request) -> KeyValueRequest:
     names = [decoded(name) for name in request.path_params["names"]]
     found = fields(request.scope)
     if b"x-guard" in found:
-        raise InvalidError("X-Guard: goes with values of /kv only")
+        raise InvalidError("X-Guard: only works for values under /kv; leave it out")
     return KeyValueRequest(request.scope, request.receive, context_of(request), found, names)
 
 
@@ -68,7 +69,7 @@ async def object_of(request: KeyValueRequest, *known: str) -> dict[str, Any]:
         raise InvalidError("body: must be a JSON object")
     for name in found:
         if known and name not in known:
-            raise InvalidError(f"body: takes {', '.join(known)}, and nothing else")
+            raise InvalidError(f"body: {unknown_argument(shown(name, 'a member'), known)}")
     return found
 
 
@@ -78,4 +79,4 @@ async def value_of(request: KeyValueRequest) -> Any:
 
 
 def answer(result: Result, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return json_response(result.body(), status, SAFE | (headers or {}))
+    return json_response(body_of(result), status, SAFE | (headers or {}))

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from holdlog.adapters.api.request import CommandRequest
 from holdlog.adapters.api.values import responses
-from holdlog.adapters.http.answers import answer, json_response
+from holdlog.adapters.http.answers import answer, body_of, json_response
 from holdlog.adapters.http.values.conditions import UNCONDITIONAL, Conditions
 from holdlog.adapters.runtime.request_context import RequestContext
 from holdlog.domain.record import Record, not_found
@@ -37,7 +37,7 @@ async def written(
             raise not_found(record)
         return version if conditions.allow(version) else conflict(context, record, conditions)
 
-    allowed = "If-Match of one version or with If-None-Match: *, no others"
+    allowed = "If-Match with one version, or If-None-Match: *, and no other condition"
     return await written_where(context, conditions, conditions.expected, call, attempt, allowed)
 
 
@@ -58,7 +58,7 @@ async def written_where(
         except (ConflictError, DataConflictError) as error:
             return answer(context.requests.refused(error), 412)
     if context.caller.request_id is not None:
-        raise InvalidError(f"Idempotency-Key: goes with {allowed}")
+        raise InvalidError(f"Idempotency-Key: can only be combined with {allowed}")
     call(None)  # report bad arguments and denials first
     for _ in range(ATTEMPTS):
         found = await attempt()
@@ -68,7 +68,7 @@ async def written_where(
             return await context.engine.write_async(call(found), context.caller)
         except (ConflictError, DataConflictError):
             continue
-    raise UnavailableError("others write here all the time; nothing was written")
+    raise UnavailableError(f"gave up after {ATTEMPTS} concurrent changes; nothing was written")
 
 
 def conflict(context: RequestContext, record: Record, conditions: Conditions) -> Response:
@@ -83,7 +83,7 @@ def conflict(context: RequestContext, record: Record, conditions: Conditions) ->
         actual_principal=record.principal,
         actual_updated_at=utc(record.updated_at) if record.version else None,
     )
-    body = context.requests.refused(ConflictError(detail)).body()
+    body = body_of(context.requests.refused(ConflictError(detail)))
     if conditions.expected is None:
         del body["expected_version"]  # there is no value
     return json_response(body, 412)

@@ -80,5 +80,5 @@ def _tags(header: bytes, name: str, least: int, strong: bool) -> Tags:
         if _VERSION.fullmatch(opaque) and least <= int(opaque) <= MAX_VERSION and not (weak and strong):
             versions.add(int(opaque))
     if place < len(text) or '"' not in text:
-        raise InvalidError(f'{name}: must be * or entity tags in quotes, as "7"')
+        raise InvalidError(f'{name}: must be * or versions in quotes, such as "7"')
     return Tags(any=False, versions=frozenset(versions))

@@ -57,5 +57,5 @@ class KeyValueRequest(NamedTuple):
 
     async def body(self) -> bytes:
         if b"content-range" in self.fields:
-            raise InvalidError("Content-Range: a value is written as a whole")  # RFC 9110 section 14.5
+            raise InvalidError("Content-Range: is not supported; send the whole value")  # RFC 9110 section 14.5
         return await Request(self.scope, self.receive).body()

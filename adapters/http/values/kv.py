@@ -73,9 +73,9 @@ async def _answered(request: KeyValueRequest) -> Response:
         case 2, "DELETE":
             return await _delete(request)
         case 1, _:
-            raise HTTPException(405, "a group is only listed", {"allow": "GET, HEAD"})
+            raise HTTPException(405, "a group can only be read", {"allow": "GET, HEAD"})
         case _:
-            raise HTTPException(404, "a value is at /kv/{group}/{key}; a slash within a name is %2F")
+            raise HTTPException(404, "values are at /kv/{group}/{key}; write a slash within a name as %2F")
 
 
 # --- reading
@@ -140,7 +140,7 @@ async def _list(request: KeyValueRequest) -> Response:
 async def _history(request: KeyValueRequest) -> Response:
     given = arguments(request.scope, "history", "limit", "before")
     if given.get("history") not in ("", "1", "true"):
-        raise InvalidError("history: must be there, as ?history=1, where limit or before are")
+        raise InvalidError("history: must be 1 or true; for a value, limit and before require it")
     before = number(given, "before", 0) if "before" in given else None
     group, key = request.names
     call = request.context.requests.history(group, key, number(given, "limit", 100), before)
@@ -206,5 +206,5 @@ def _seconds(ttl: str | None) -> float | None:
     if ttl is None:
         return DEFAULT_TTL
     if not _TTL.fullmatch(ttl) or float(ttl) > MAX_TTL_SECONDS:
-        raise InvalidError(f"ttl: must be seconds up to {MAX_TTL_SECONDS}, 0 for 30 days, or never")
+        raise InvalidError(f"ttl: must be a number of seconds up to {MAX_TTL_SECONDS}, 0 for 30 days, or never")
     return float(ttl) or DEFAULT_TTL

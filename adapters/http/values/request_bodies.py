@@ -58,7 +58,7 @@ def json_of(body: bytes, charset: str = "utf-8") -> Any:
     except InvalidError:
         raise
     except ValueError:
-        raise InvalidError("body: is not JSON, which its content type says it is") from None
+        raise InvalidError("body: is not valid JSON, although its content type is JSON") from None
 
 
 def is_json(media: str) -> bool:
@@ -111,4 +111,6 @@ def _text(body: bytes, charset: str) -> str:
         return body.decode(charset)
     except UnicodeDecodeError:
         name = {"utf-8": "UTF-8", "ascii": "US-ASCII"}[charset]
-        raise InvalidError(f"body: must be valid {name}; say another charset in the content type") from None
+        raise InvalidError(
+            f"body: must be valid {name}; if it has another charset, name it in the content type"
+        ) from None

@@ -51,9 +51,9 @@ SESSION: Final = "mcp-session-id"
 _JSON: Final = frozenset({"application/json", "application/*", "*/*"})
 _STREAM: Final = frozenset({"text/event-stream", "text/*", "*/*"})
 _OF_SESSION: Final = frozenset({"resources/subscribe", "resources/unsubscribe"})
-_SESSION_ENDED: Final = "this session has ended: begin a new one with initialize"
+_SESSION_ENDED: Final = "this session has ended; start a new one with initialize"
 _log = logging.getLogger("holdlog")
-_NO_SESSION: Final = "needs a session: send initialize, and its Mcp-Session-Id from then on"
+_NO_SESSION: Final = "requires a session: send initialize, then pass its Mcp-Session-Id with every request"
 
 
 def mcp_over_http(server: FastMCP[Any]) -> tuple["Endpoint", Callable[[], AbstractAsyncContextManager[None]]]:
@@ -132,7 +132,7 @@ class Endpoint:
             return
         twice = find_duplicated_routing_header((name.decode("latin-1"), "") for name, _ in scope["headers"])
         if twice is not None:
-            await _refuse(reply, 400, f"{twice} header appears more than once", message.id, HEADER_MISMATCH)
+            await _refuse(reply, 400, f"{twice} header must be sent only once", message.id, HEADER_MISMATCH)
             return
         route = classify_inbound_request({"method": message.method, "params": message.params}, headers=headers)
         if isinstance(route, InboundLadderRejection):
@@ -150,7 +150,7 @@ class Endpoint:
         """Handle a message that is not a request: this version defines no client notifications, and asks the client
         nothing."""
         if not isinstance(message, JSONRPCNotification):
-            await _refuse(reply, 400, "this version of the protocol asks clients for nothing")
+            await _refuse(reply, 400, "this version of the protocol does not send requests to clients")
         elif (unknown := unsupported_protocol_version_rejection(headers[VERSION])) is not None:
             await _reject(reply, unknown, None)
         else:

@@ -132,8 +132,8 @@ def answered(identity: str | int, outcome: dict[str, Any] | ErrorData) -> bytes:
     try:
         return _text({"jsonrpc": "2.0", "id": identity, "result": outcome})
     except Exception as error:
-        _log.warning("an answer could not be written as JSON: %s", type(error).__name__)
-        return refused(identity, ErrorData(code=INTERNAL_ERROR, message="the answer cannot be written as JSON"))
+        _log.warning("a response could not be written as JSON: %s", type(error).__name__)
+        return refused(identity, ErrorData(code=INTERNAL_ERROR, message="the response cannot be written as JSON"))
 
 
 def refused(identity: str | int | None, error: ErrorData) -> bytes:

@@ -51,7 +51,7 @@ def address_of(uri: str, groups: Collection[str]) -> Address:
     two slashes in a row in a claim, which URL parsers make of `custom://name` by dropping its colon.
     """
     if len(uri) > MAX_URI:
-        raise InvalidError(f"uri: must have {MAX_URI} characters at most")
+        raise InvalidError(f"uri: must have at most {MAX_URI} characters")
     scheme, _, rest = uri.partition("://")
     match scheme.lower():
         case "state" if "state" in groups and "/" in rest:
@@ -76,9 +76,9 @@ def overviews(groups: Collection[str]) -> tuple[str, ...]:
 
 def _name(text: str) -> str:
     if "?" in text or "#" in text:
-        raise InvalidError("uri: must have ? and # in names percent-encoded, as %3F and %23")
+        raise InvalidError("uri: must have ? and # in names percent-encoded as %3F and %23")
     if _STRAY.search(text):
-        raise InvalidError("uri: must have % in names percent-encoded, as %25")
+        raise InvalidError("uri: must have % in names percent-encoded as %25")
     try:
         return unquote_to_bytes(text).decode()
     except ValueError:  # also of a lone surrogate

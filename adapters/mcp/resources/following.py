@@ -75,9 +75,9 @@ class Changes:
                 await self._rung.wait()
                 self._rung.clear()
         except HoldlogError as error:  # closed
-            _log.info("resources are not followed any more: %s", error)
+            _log.info("stopped sending updates of resources: %s", error)
         except Exception:
-            _log.exception("resources are not followed any more")
+            _log.exception("stopped sending updates of resources")
         self._ended()
 
 

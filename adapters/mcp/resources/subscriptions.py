@@ -77,7 +77,7 @@ class Subscriptions:
         Lasts until the client goes, or `close`.
         """
         if ctx.request_id is None:
-            raise MCPError(INVALID_REQUEST, "subscriptions/listen: needs a request id")
+            raise MCPError(INVALID_REQUEST, "subscriptions/listen: requires a request id")
         meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: ctx.request_id}
 
         async def send(uri: str) -> None:
@@ -133,7 +133,7 @@ class Subscriptions:
         try:
             await subscriber.run()
         except Exception as error:
-            _log.debug("a subscriber is gone: %s", type(error).__name__)
+            _log.debug("a subscriber disconnected: %s", type(error).__name__)
         finally:
             subscriber.ended = True
             self._unsubscribe(subscriber)
@@ -142,7 +142,10 @@ class Subscriptions:
     def _client(self, subscriber: Subscriber) -> Subscriber:
         for clients, most in self._shares(subscriber, MOST_CLIENTS):
             if len(clients) >= most:
-                raise MCPError(INTERNAL_ERROR, f"{most} clients follow resources already; try again later")
+                raise MCPError(
+                    INTERNAL_ERROR,
+                    f"{most} clients already subscribe to resources, which is the limit; try again later",
+                )
         self._clients.add(subscriber)
         return subscriber
 
@@ -164,10 +167,16 @@ class Subscriptions:
         if uri in subscriber.follows:
             return
         if len(subscriber.follows) >= MOST_OF_ONE:
-            raise MCPError(INVALID_PARAMS, f"one client may follow {MOST_OF_ONE} resources", {"uri": uri})
+            raise MCPError(
+                INVALID_PARAMS,
+                f"a client may subscribe to at most {MOST_OF_ONE} resources; unsubscribe from some first",
+                {"uri": uri},
+            )
         for clients, most in self._shares(subscriber, MOST_IN_ALL):
             if sum(len(client.follows) for client in clients) >= most:
-                raise MCPError(INTERNAL_ERROR, f"{most} resources are followed already; try again later")
+                raise MCPError(
+                    INTERNAL_ERROR, f"{most} resources already have subscribers, which is the limit; try again later"
+                )
         engine = context.engine
         if engine not in self._feeds:
             self._feeds[engine] = Feed(engine, self._idle)

@@ -90,7 +90,7 @@ async def _until_end(
         serving.cancel()
         await asyncio.wait({serving}, timeout=CLOSE_WITHIN)
     if not serving.done():
-        _log.warning("a call does not end; it is abandoned")
+        _log.warning("a call did not end in time; it was abandoned")
     elif not serving.cancelled() and (error := serving.exception()) is not None:
         raise error
 

@@ -27,7 +27,7 @@ IN_FLIGHT_MOST = 4096
 """Requests in flight at which further ones are refused."""
 STALL = 0.05
 
-_CROWDED = Fault(INTERNAL_ERROR, f"more than {IN_FLIGHT_MOST} requests in flight: try again when some are answered")
+_CROWDED = Fault(INTERNAL_ERROR, f"more than {IN_FLIGHT_MOST} requests in flight; wait for responses, then try again")
 _log = logging.getLogger(__name__)
 
 
@@ -166,7 +166,7 @@ class Answers(_Stream):
             _log.warning("a message could not be written as JSON: %s", type(error).__name__)
             if not isinstance(message, JSONRPCResponse | JSONRPCError):
                 return
-            refusal = ErrorData(code=INTERNAL_ERROR, message="the answer cannot be written as JSON")
+            refusal = ErrorData(code=INTERNAL_ERROR, message="the response cannot be written as JSON")
             text = JSONRPCError(jsonrpc="2.0", id=message.id, error=refusal).model_dump_json()
         self._output.write(text.encode() + b"\n")
         if isinstance(message, JSONRPCResponse | JSONRPCError):

@@ -86,7 +86,9 @@ class ModelKind(Generic[M]):
         try:
             return self._kind()
         except ValidationError as error:
-            raise InvalidError(f"data: {self._kind.__name__} needs more than its defaults: {why(error)}") from None
+            raise InvalidError(
+                f"data: {self._kind.__name__} needs values for fields without a default: {why(error)}"
+            ) from None
 
 
 def kind_of(data: object, thread: str) -> ModelType[Any]:
@@ -100,4 +102,4 @@ def kind_of(data: object, thread: str) -> ModelType[Any]:
         return cast(ModelType[Any], ModelKind(type(plain_data), plain_data, thread))
     if isinstance(data, Mapping):
         return ObjectKind(dict(data))
-    raise InvalidError("data: must be a dict, a pydantic model, or the class of one")
+    raise InvalidError("data: must be a dict, a pydantic model, or a pydantic model class")

@@ -141,7 +141,7 @@ def require_key(key: object) -> str:
         raise InvalidError("data: its keys must be strings")
     try:
         if name(key) != key:
-            raise ValueError("must be in Unicode's normal form NFC")
+            raise ValueError("must be in Unicode normalization form NFC")
     except ValueError as error:
         raise InvalidError(f"data: a key {error}") from None
     return key

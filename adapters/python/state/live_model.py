@@ -27,7 +27,7 @@ class ModelData(Generic[M]):
 
     def __init__(self, kind: type[M], what: str) -> None:
         if issubclass(kind, RootModel):
-            raise InvalidError("data: a RootModel has no fields to be kept by; use a BaseModel")
+            raise InvalidError("data: a RootModel has no fields to store; use a BaseModel")
         self.kind = kind
         self._what = what
 
@@ -36,9 +36,9 @@ class ModelData(Generic[M]):
         try:
             found = model.model_dump(mode="json", by_alias=False, round_trip=True, warnings=False)
         except (PydanticSerializationError, ValueError):
-            raise InvalidError(f"data: a value of {self.kind.__name__} must be one that JSON can carry") from None
+            raise InvalidError(f"data: {self.kind.__name__} has a value that JSON cannot represent") from None
         if not isinstance(found, dict):
-            raise InvalidError(f"data: {self.kind.__name__} must be written as an object by its serializer")
+            raise InvalidError(f"data: the serializer of {self.kind.__name__} must return an object")
         return {key: checked_json(key, value) for key, value in found.items()}
 
     def set_field(self, model: M, key: str, value: Any) -> bool:
@@ -64,9 +64,9 @@ def why(error: ValidationError) -> str:
     finding = error.errors(include_url=False, include_input=False, include_context=False)[0]
     field = f"{shown(finding['loc'][0])}: " if finding["loc"] else ""
     if finding["type"] in _EXPLICIT_ERRORS:
-        return f"{field}a validator refuses it"
+        return f"{field}a validator rejected it"
     if finding["type"] == "extra_forbidden":
-        return f"{field}is no field of the model"
+        return f"{field}unknown field of the model"
     return f"{field}{first_finding(error).rpartition(': ')[2]}"
 
 

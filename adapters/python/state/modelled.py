@@ -101,7 +101,7 @@ class Binding:
         if is_lasting(value):
             return value
         raise InvalidError(
-            f"{self._key or 'data'}: holds a {kind.__name__}, which cannot be kept, or changes unseen; "
+            f"{self._key or 'data'}: has a {kind.__name__}, which cannot be stored or tracked; "
             "use a dict, list, set or pydantic model"
         )
 

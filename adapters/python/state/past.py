@@ -120,7 +120,7 @@ def state_at(
     as_data: Callable[[dict[str, Json]], T],
 ) -> StateAt[T]:
     if (version is not None) + (position is not None) + (time is not None) != 1:
-        raise InvalidError("at: takes one of version, position and time")
+        raise InvalidError("at: takes exactly one of version, position and time")
     at = None if time is None else _microseconds(time)
     if position is not None:
         whole(position, "position")
@@ -130,9 +130,9 @@ def state_at(
         require_started(thread)
         wanted = whole(version, "version") if version is not None else reader.version_at(thread.stream, position, at)
         if wanted > thread.version:
-            raise InvalidError(f"version: the thread has {thread.version} only")
+            raise InvalidError(f"version: the thread ends at version {thread.version}; pass that or less")
         if wanted == 0:
-            raise NotFoundError(f"thread {name} was not started by then", {"thread_id": name})
+            raise NotFoundError(f"thread {name} was started later", {"thread_id": name})
         return StateAt(repository, thread, wanted, data_at(reader, thread, wanted), as_data)
 
     return repository.read(read)
@@ -144,4 +144,4 @@ def _microseconds(time: datetime | str) -> int:
         zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
         return max(0, (zoned - utc(0)) // (utc(1) - utc(0)))
     except (ValueError, TypeError, AttributeError, OverflowError):
-        raise InvalidError("time: must be a datetime, or one in RFC 3339 as 2026-01-31T12:00:00Z") from None
+        raise InvalidError("time: must be a datetime, or RFC 3339 text such as 2026-01-31T12:00:00Z") from None

@@ -63,7 +63,7 @@ class Copying:
             self.met = True
             value = self._instead
         if depth > 2 * MAX_NESTING:
-            raise InvalidError(f"value: may be nested {MAX_NESTING} levels deep at most, and not hold itself")
+            raise InvalidError(f"value: may have at most {MAX_NESTING} levels of nesting, and must not contain itself")
         depth += 1
         if isinstance(value, dict):
             return {key: self.of(part, depth) for key, part in value.items()}

@@ -154,7 +154,7 @@ def _made(make: Callable[[], Answer], what: str) -> Answer:
     except ValidationError as error:
         raise InvalidError(finding_at(error, what, tagged=what.endswith("message"))) from None
     except (ValueError, TypeError, AttributeError, OverflowError):
-        raise InvalidError(f"{what}: must be one that JSON can carry") from None
+        raise InvalidError(f"{what}: contains what JSON cannot represent") from None
 
 
 def new_name(given: str | None) -> str:

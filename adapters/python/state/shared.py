@@ -77,7 +77,7 @@ class SharedData(Generic[T]):
         if inspect.iscoroutine(given):
             given.close()
         if inspect.isawaitable(given) or inspect.isgenerator(given) or inspect.isasyncgen(given):
-            raise InvalidError("update: takes no async function and no generator; read and decide before it, or inside")
+            raise InvalidError("update: does not accept an async function or a generator; pass a plain function")
         with self._lock:
             if self.live is not live or live.version != version:
                 raise DataConflictError(self._overtaken(version))
@@ -87,7 +87,7 @@ class SharedData(Generic[T]):
     def _require_no_update(self) -> None:
         """Refuse a change by the function itself: each attempt would conflict with it."""
         if getattr(self._updating, "now", False):
-            raise InvalidError("update: its function changes the data that it is given, not the State")
+            raise InvalidError("update: its function must change the data it receives, not the State")
 
     def _overtaken(self, version: int) -> DataConflictDetail:
         """Describe a conflict with another thread that uses the same State."""

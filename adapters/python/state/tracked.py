@@ -193,7 +193,7 @@ Tracked = LiveDict | LiveList | LiveSet
 
 def _a_set(other: Any) -> Any:
     if not isinstance(other, set | frozenset):
-        raise TypeError("must be a set; update() and its like take anything")
+        raise TypeError("must be a set; for other iterables, use update() and similar methods")
     return other
 
 

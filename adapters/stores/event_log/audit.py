@@ -137,11 +137,11 @@ class Audit:
             state = initial(stream)
             if state.stream == stream:
                 return state
-            self.unreadable.add(f"stream {stream!r} is not spelled as holdlog spells it")
+            self.unreadable.add(f"stream {stream!r} is not spelled as holdlog writes it")
         except StoreError as error:
             self.unreadable.add(str(error))
         except _BROKEN:
-            self.unreadable.add(f"stream {stream!r} is no text")
+            self.unreadable.add(f"stream {stream!r} is not text")
         return None
 
     def _evolved(self, state: State, row: Row, stream: str, added: DetailRows) -> State | None:
@@ -207,7 +207,7 @@ class Audit:
 
     def _check_order(self) -> None:
         if self.events != self._total:
-            self.positions.add(f"{self._total:,} events, of which the index of streams knows {self.events:,}")
+            self.positions.add(f"{self._total:,} events, of which the index of streams has {self.events:,}")
         first, last = self._inspection.ends()
         if last != self._total:
             # A single writer leaves no gaps; only removing rows does.

@@ -183,7 +183,7 @@ def event_of(stream: str, version: int, topic: str, state: bytes, payload: str |
             fields[known.payload_field] = json.loads(payload)
         return known(**fields)
     except (ValueError, TypeError, AttributeError):  # also pydantic's ValidationError, which is a ValueError
-        raise StoreError(f"event {stream}@{version} cannot be read: its body is not that of a {topic}") from None
+        raise StoreError(f"event {stream}@{version} cannot be read: its body does not match {topic}") from None
 
 
 def expected_digest(row: Any, previous: bytes) -> bytes:

@@ -46,7 +46,7 @@ NOT_PROVEN = Finding(
 REBUILD_LEFT = Finding(
     "rebuild",
     "warn",
-    "a rebuild is running, or did not end; the views in use are whole, and the next one clears up",
+    "a rebuild is running, or was interrupted; the views in use are complete, and the next rebuild cleans up",
 )
 
 
@@ -65,7 +65,7 @@ def _seal(text: str | None) -> Iterator[Finding]:
         if (line := line_of(text)) is not None:
             yield Finding("seal", "warn", shown(line))
     except (ValueError, TypeError):
-        yield Finding("seal", "bad", "the store is sealed, and what it says about that cannot be read")
+        yield Finding("seal", "bad", "the store is sealed, and its seal cannot be read")
 
 
 def log(inspection: Inspection, progress: Callable[[int, int], None]) -> list[Finding]:
@@ -81,8 +81,8 @@ def log(inspection: Inspection, progress: Callable[[int, int], None]) -> list[Fi
         _judged(
             "views",
             audit.views,
-            "equal what the log says",
-            "are not what the log says; `holdlog rebuild` makes them anew",
+            "agree with the log",
+            "differ from the log; run `holdlog rebuild`",
         ),
     ]
 
@@ -107,21 +107,21 @@ def leases(inspection: ExaminedContents) -> Finding:
             unknown += found is None
             if found == who:
                 del kept[claim.resource, version]
-    text = f"{held:,} claims held, {len(waiting):,} agents wait"
-    text += f"; {unknown:,} without a lease, which last for the grace" if unknown else ""
+    text = f"{held:,} claims held, {len(waiting):,} agents waiting"
+    text += f"; {unknown:,} without a lease, which expire after the grace period" if unknown else ""
     if not kept:
         return Finding("leases", "ok", text)
     faults = Faults()
     for resource, version in kept:
         faults.add(f"{resource}@{version}")
     return Finding(
-        "leases", "warn", f"{text}; {faults.count:,} leases fit no claim and grant nothing: {shown(str(faults))}"
+        "leases", "warn", f"{text}; {faults.count:,} leases match no claim and grant nothing: {shown(str(faults))}"
     )
 
 
 def retained(inspection: ExaminedContents) -> Finding:
     requests, refusals = inspection.kept()
-    return Finding("kept", "ok", f"answers to {requests:,} requests, {refusals:,} refusals")
+    return Finding("kept", "ok", f"responses to {requests:,} requests, {refusals:,} refusals")
 
 
 def _judged(name: str, faults: Faults, well: str, ill: str) -> Finding:

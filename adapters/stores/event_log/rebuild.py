@@ -122,7 +122,9 @@ def fold_all(tables: Tables) -> None:
 
 
 def taken_over() -> UnavailableError:
-    return UnavailableError("another rebuild started meanwhile and goes on; this one stopped, the views are whole")
+    return UnavailableError(
+        "another rebuild started and continues; this one stopped, and the views in use are complete"
+    )
 
 
 def shadow_name(view: str) -> str:

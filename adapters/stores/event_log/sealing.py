@@ -38,7 +38,7 @@ class Seal(NamedTuple):
 
     @property
     def line(self) -> str:
-        return f"the store was sealed on {utc(self.at):%Y-%m-%d at %H:%M:%S} UTC to move to {self.to}; use it there"
+        return f"the store was sealed on {utc(self.at):%Y-%m-%d at %H:%M:%S} UTC and moved to {self.to}; use it there"
 
     @property
     def text(self) -> str:
@@ -91,7 +91,7 @@ def give(transaction: Writes, to: str, lay: Lay[Writes], done: bool) -> None:
 
 def elsewhere(found: Seal) -> StoreError:
     return StoreError(
-        f"the store moved to {found.to} with its id, which no second one may have; copy without --seal for a new id"
+        f"this store moved to {found.to} and its id moved with it; copy without --seal to create a store with a new id"
     )
 
 

@@ -64,7 +64,7 @@ class MemoryStore:
     def transaction(self, deadline: float, prefetch: object = None) -> Iterator["MemoryTransaction"]:
         self._usable()
         if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            raise UnavailableError("another thread holds the store")
+            raise UnavailableError("another thread is writing to the store; try again")
         try:
             self._usable()
             log, states, held, leases, losses = self._committed

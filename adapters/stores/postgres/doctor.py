@@ -68,7 +68,7 @@ def _snapshot(connection: Connection, progress: Callable[[int, int], None]) -> I
     yield from schema
     yield from _guarded(connection, "contents", lambda: contents(inspection, inspection.size()))
     if any(finding.name == "schema" and finding.level != "ok" for finding in schema):
-        yield Finding("log", "warn", "not looked at: its schema is another")
+        yield Finding("log", "warn", "not checked: its schema has another version")
     else:
         yield from _guarded(connection, "log", lambda: log(inspection, progress))
         yield from _guarded(connection, "leases", lambda: [leases(inspection)])
@@ -96,7 +96,7 @@ def _server(connection: Connection, schema: str) -> Iterator[Finding]:
     yield Finding("encoding", "ok" if encoding == "UTF8" else "bad", shown(encoding))
     yield _durability(connection)
     checksums = _setting(connection, "data_checksums")
-    pages = "finds damaged pages by their checksums" if checksums == "on" else "has no checksums of pages"
+    pages = "detects damaged pages by their checksums" if checksums == "on" else "has no page checksums"
     yield Finding("integrity", "ok", f"the server {pages} (data_checksums is {shown(checksums)})")
     yield _connections(connection)
 
@@ -111,18 +111,22 @@ def _durability(connection: Connection) -> Finding:
         return Finding(
             "durability",
             "warn",
-            f"{text}: the server acknowledges what is not on the disk; when its machine fails, answered writes are"
-            " lost and the database may be damaged; switch fsync on",
+            f"{text}: the server acknowledges writes before they are on the disk; if its machine fails, acknowledged"
+            " writes are lost and the database may be damaged; switch fsync on",
         )
     if "full_page_writes" in off:
         return Finding(
             "durability",
             "warn",
-            f"{text}: pages that were half written when the machine failed stay damaged, unless the file system never"
-            " leaves one; switch full_page_writes on",
+            f"{text}: pages that were partly written when the machine failed remain damaged, unless the file system"
+            " prevents such pages; switch full_page_writes on",
         )
     if "synchronous_commit" in off:
-        return Finding("durability", "warn", f"{text}: answered writes may be lost when the server fails")
+        return Finding(
+            "durability",
+            "warn",
+            f"{text}: acknowledged writes may be lost if the server fails; switch synchronous_commit on",
+        )
     return Finding("durability", "ok", text)
 
 
@@ -130,16 +134,16 @@ def _connections(connection: Connection) -> Finding:
     row = connection.execute(_SELECT_CONNECTIONS).fetchone()
     assert row is not None
     most, used, ours = row
-    text = f"{most - used:,} of {most:,} are free; {ours:,} are holdlog's, this one counted"
+    text = f"{most - used:,} of {most:,} are free; {ours:,} are holdlog's, including this one"
     if most - used >= FEW_CONNECTIONS:
         return Finding("connections", "ok", text)
-    return Finding("connections", "warn", f"{text}; a server that gets none is unavailable: raise max_connections")
+    return Finding("connections", "warn", f"{text}; a holdlog server without one is unavailable; raise max_connections")
 
 
 def _tables(connection: Connection, inspection: PostgresInspection) -> Finding:
     there = tables_there(connection)
     if "meta" in there and inspection.meta("major") in OLDER:
-        return Finding("tables", "warn", "not looked at: its schema is older")
+        return Finding("tables", "warn", "not checked: its schema is older")
     later = added_since(inspection.meta("minor")) if "meta" in there else frozenset[str]()
     tables = sorted(TABLES - later - there)
     indexes = sorted(INDEXES.keys() - later - indexes_there(connection))
@@ -147,26 +151,28 @@ def _tables(connection: Connection, inspection: PostgresInspection) -> Finding:
     keys = sorted(it for it in KEYS - indexes_there(connection) if not it.startswith(checked_already))
     odd = sorted(views_to_replace(connection) & there)
     if not tables and not indexes and not keys and not odd:
-        return Finding("tables", "ok", f"{len(TABLES)} tables and {len(INDEXES)} indexes are there")
+        return Finding("tables", "ok", f"{len(TABLES)} tables and {len(INDEXES)} indexes exist")
     missing = ", ".join([*(f"table {name}" for name in tables), *(f"index {name}" for name in [*indexes, *keys])])
     problems = [f"missing: {missing}"] if missing else []
-    problems += [f"with other columns or keys than they should have: {', '.join(odd)}"] if odd else []
+    problems += [f"with wrong columns or keys: {', '.join(odd)}"] if odd else []
     if {*tables, *indexes, *keys} <= {view.name for view in VIEWS} | OF_VIEWS.keys():
-        problems.append("`holdlog rebuild` makes them anew")
+        problems.append("run `holdlog rebuild` to create them again")
     return Finding("tables", "bad", "; ".join(problems))
 
 
 def _schema(inspection: PostgresInspection) -> list[Finding]:
     major = inspection.meta("major")
     if major in OLDER:
-        return [Finding("schema", "warn", f"{major} is older: whatever opens the store next migrates it to {MAJOR}")]
+        return [
+            Finding("schema", "warn", f"{major} is older; the next program that opens the store migrates it to {MAJOR}")
+        ]
     if major != str(MAJOR):
-        text = f"the store has schema {shown(major or '')}, this holdlog knows {MAJOR}; upgrade holdlog"
+        text = f"the store has schema {shown(major or '')}, but this holdlog supports {MAJOR}; upgrade holdlog"
         return [Finding("schema", "bad", text)]
     minor = inspection.meta("minor")
     if is_behind(minor):
         found, ours = f"{MAJOR}.{minor_of(minor)}", f"{MAJOR}.{MINOR}"
-        text = f"{found} is older: whatever opens the store next adds what {ours} has more"
+        text = f"{found} is older; the next program that opens the store updates it to {ours}"
         return [Finding("schema", "warn", text)]
     left = [REBUILD_LEFT] if inspection.meta(REBUILD) is not None else []
     return [Finding("schema", "ok", major), *left]

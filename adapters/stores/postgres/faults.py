@@ -22,26 +22,26 @@ def refusal_of(error: psycopg.Error, in_doubt: bool = False) -> HoldlogError:
         return SealedError(first_line(error))
     match error:
         case errors.LockNotAvailable():
-            return UnavailableError("another session holds a lock of the store; try again")
+            return UnavailableError("another session holds a lock on the store; try again")
         case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
             return StoreError(f"the database refused the login: {first_line(error)}")
         case psycopg.OperationalError(sqlstate=None) if first_line(error).startswith(_CONNECTING):
             return _unconnected(first_line(error))
         case errors.InvalidCatalogName():
-            return StoreError(f"{first_line(error)}; create it, or name another")
+            return StoreError(f"{first_line(error)}; create it, or use another")
         case errors.InsufficientPrivilege():
             return StoreError(f"the database refused: {first_line(error)}")
         case errors.ReservedName():
             return StoreError(f"the database refused: {first_line(error)}; use another ?schema=")
         case errors.ReadOnlySqlTransaction():
-            return UnavailableError(f"the database is read-only; name the primary of it: {first_line(error)}")
+            return UnavailableError(f"the database is read-only; use its primary: {first_line(error)}")
         case errors.UndefinedTable() | errors.InvalidSchemaName():
-            return StoreError(f"the store's tables are gone: {first_line(error)}")
+            return StoreError(f"the store's tables are missing: {first_line(error)}")
         case errors.ProgramLimitExceeded() if error.diag.constraint_name:
             names = "namespace and key, or thread_id and key"
-            return InvalidError(f"{names}: are together longer than PostgreSQL's index takes (2,704 bytes)")
+            return InvalidError(f"{names}: must together fit into PostgreSQL's index (2,704 bytes); use shorter names")
         case _:
-            return UnavailableError(f"the database could not do it: {first_line(error)}", in_doubt=in_doubt)
+            return UnavailableError(f"the database reported an error: {first_line(error)}", in_doubt=in_doubt)
 
 
 def _unconnected(text: str) -> HoldlogError:
@@ -53,9 +53,9 @@ def _unconnected(text: str) -> HoldlogError:
     if _LOGIN.search(text):
         return StoreError(f"the database refused the login: {text}")
     if _DATABASE.search(text):
-        return StoreError(f"{text}; create it, or name another")
+        return StoreError(f"{text}; create it, or use another")
     if _OPTIONS.search(text):
-        return StoreError(f"the options of the URL do not fit: {text}")
+        return StoreError(f"the options of the URL are wrong: {text}")
     return UnavailableError(f"the database cannot be reached: {text}")
 
 

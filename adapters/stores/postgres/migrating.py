@@ -78,7 +78,7 @@ def _hash_sessions(connection: Connection, salt: str) -> None:
 
 
 def _refused(old: str, refusal: HoldlogError, reason: str) -> HoldlogError:
-    message = f"the store has schema {old} and cannot be migrated to {MAJOR} ({reason}); it is as it was"
+    message = f"the store has schema {old} and cannot be migrated to {MAJOR} ({reason}); it is unchanged"
     return UnavailableError(message) if isinstance(refusal, UnavailableError) else StoreError(message)
 
 

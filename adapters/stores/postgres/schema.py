@@ -59,8 +59,10 @@ def require_major(found: str | None) -> None:
     if found == str(MAJOR):
         return
     if found is not None and found.isdecimal() and int(found) < MAJOR:
-        raise StoreError(f"the store has schema {found}, which is older than {MAJOR}; use the holdlog that made it")
-    raise StoreError(f"the store has schema {found}, this holdlog knows {MAJOR}; upgrade holdlog")
+        raise StoreError(
+            f"the store has schema {found}, which is older than {MAJOR}; use the holdlog release that created it"
+        )
+    raise StoreError(f"the store has schema {found}, but this holdlog supports {MAJOR}; upgrade holdlog")
 
 
 ADDED: Final[dict[str, int]] = {}

@@ -64,7 +64,7 @@ class PostgresLiveness(Liveness):
                 raise StoreError.closed()
             self.start()
             if not self._there.wait(JOIN_SECONDS):
-                raise self._error or UnavailableError("the database does not answer; try again")
+                raise self._error or UnavailableError("the database does not respond; try again")
         return self.name
 
     def _lives(self, server: str) -> bool:

@@ -143,7 +143,7 @@ class PostgresStore:
         """Acquire the lock and begin; the caller must call `end`. On UnavailableError or StoreError the lock is
         released."""
         if self._lock.is_mine() or not Deadline(deadline).acquire(self._lock):
-            raise UnavailableError("another thread holds the store")
+            raise UnavailableError("another thread is writing to the store; try again")
         try:
             self._usable()
             while True:

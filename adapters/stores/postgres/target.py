@@ -19,7 +19,8 @@ MAX_SCHEMA = 50
 """Bytes; PostgreSQL allows names of 63, and ours append to it."""
 
 _UNREADABLE: Final = (
-    "the URL cannot be read; write postgresql://user@host:5432/database, with %40 for @, %3A for :, %2F for /, %3F for"
+    "the URL cannot be parsed; write postgresql://user@host:5432/database, with %40 for @, %3A for :, "
+    "%2F for /, %3F for"
     " ?, %23 for # and %25 for % in names and passwords"
 )
 
@@ -89,8 +90,8 @@ def _require_known(names: list[str]) -> None:
     for name in names:
         if name not in known and _WORD.fullmatch(name):
             near = get_close_matches(name.lower(), known, n=1)
-            meant = f"did you mean {near[0]}?" if near else "it may have schema, and those of libpq"
-            raise StoreError(f"the URL has no option {name}; {meant}")
+            meant = f"did you mean {near[0]}?" if near else "known options: schema, and those of libpq"
+            raise StoreError(f"unknown option {name} in the URL; {meant}")
 
 
 def _without_schema(parts: SplitResult, options: list[tuple[str, str]]) -> str:

@@ -38,7 +38,7 @@ class TimeoutConnection(psycopg.Connection[tuple[Any, ...]]):
                     until = time.monotonic() + silence
                 elif time.monotonic() >= until:
                     self.close()
-                    raise psycopg.OperationalError(f"the database said nothing for {silence:g} s")
+                    raise psycopg.OperationalError(f"the database did not respond for {silence:g} s")
                 request = waits.send(ready)
         except StopIteration as end:
             return end.value

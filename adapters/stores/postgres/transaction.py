@@ -81,7 +81,7 @@ class PostgresTransaction(PostgresReader):
         """
         left = round((deadline - time.monotonic()) * 1000)
         if left <= 0:
-            raise UnavailableError("the database had no time for this; try again")
+            raise UnavailableError("timed out waiting for the database; try again")
         agents = arrays((str,), [(agent,) for agent in prefetch.agents])
         records = arrays((str, str), list(prefetch.records))
         begin, parameters = self._begin, [f"{left}ms", *agents, *records]

@@ -43,7 +43,7 @@ def examine(path: Path, progress: Callable[[int, int], None] = lambda done, tota
             findings += _guarded("contents", lambda: contents(inspection, size_of(path)))
             findings += _guarded("integrity", lambda: [_integrity(connection)])
             if _version(connection) < MAJOR * MINORS_PER_MAJOR + MINOR:  # it has other views
-                findings.append(Finding("log", "warn", "not looked at: its schema is older"))
+                findings.append(Finding("log", "warn", "not checked: its schema is older"))
             else:
                 findings += _guarded("log", lambda: log(inspection, progress))
                 findings += _guarded("leases", lambda: [leases(inspection)])
@@ -70,8 +70,8 @@ def _sqlite(version: tuple[int, ...]) -> Finding:
     return Finding(
         "sqlite",
         "warn",
-        f"SQLite {number} has the WAL-reset bug (fixed in 3.51.3, 3.50.7, 3.44.6); every holdlog writer holds the gate,"
-        " so it cannot strike unless something else writes to the file",
+        f"SQLite {number} has the WAL-reset bug (fixed in 3.51.3, 3.50.7, 3.44.6); holdlog's write lock prevents it,"
+        " unless another program writes to the file",
     )
 
 
@@ -95,9 +95,9 @@ def _permissions(path: Path) -> Finding:
         return Finding("permissions", "bad", str(is_open))
     mode = stat.S_IMODE(os.stat(path.parent).st_mode)
     if mode & 0o077:
-        text = f"only the owner may reach the files; others may reach the folder {shown(path.parent.name)}"
+        text = f"only the owner can access the files; other users can access the folder {shown(path.parent.name)}"
         return Finding("permissions", "warn", f"{text} ({mode:04o}, not 0700)")
-    return Finding("permissions", "ok", "only the owner may reach the files")
+    return Finding("permissions", "ok", "only the owner can access the files")
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -112,15 +112,17 @@ def _schema(connection: sqlite3.Connection) -> Iterator[Finding]:
     number = f"{version // MINORS_PER_MAJOR}.{version % MINORS_PER_MAJOR}"
     if version > MAJOR * MINORS_PER_MAJOR + MINOR:
         yield Finding(
-            "schema", "warn", f"{number} is newer than this holdlog ({MAJOR}.{MINOR}), which cannot judge it all"
+            "schema", "warn", f"{number} is newer than this holdlog ({MAJOR}.{MINOR}), which cannot check all of it"
         )
     elif version // MINORS_PER_MAJOR < MAJOR:
         yield Finding(
-            "schema", "warn", f"{number} is older: whatever opens the store next migrates it to {MAJOR}, with a backup"
+            "schema",
+            "warn",
+            f"{number} is older; the next program that opens the store migrates it to {MAJOR}, after a backup",
         )
     elif version < MAJOR * MINORS_PER_MAJOR + MINOR:
         yield Finding(
-            "schema", "warn", f"{number} is older: whatever opens the store next adds what {MAJOR}.{MINOR} has more"
+            "schema", "warn", f"{number} is older; the next program that opens the store updates it to {MAJOR}.{MINOR}"
         )
     else:
         yield Finding("schema", "ok", number)
@@ -136,7 +138,7 @@ def _version(connection: sqlite3.Connection) -> int:
 def _integrity(connection: sqlite3.Connection) -> Finding:
     problems = [row[0] for row in connection.execute(f"PRAGMA quick_check({MAX_PROBLEMS})")]
     if problems == ["ok"]:
-        return Finding("integrity", "ok", "SQLite finds the file whole")
+        return Finding("integrity", "ok", "SQLite finds no damage in the file")
     return Finding("integrity", "bad", "; ".join(shown(line) for line in problems))
 
 

@@ -30,7 +30,7 @@ def refusal_of(error: sqlite3.Error, in_doubt: bool = False, damage_check: "Dama
         return SealedError(str(error))  # the only triggers are those of a seal
     if is_damage(error) and damage_check is not None:
         return _damage(error, in_doubt, damage_check)
-    return UnavailableError(f"the store could not do it: {error}{f' ({name})' if name else ''}", in_doubt=in_doubt)
+    return UnavailableError(f"the store reported an error: {error}{f' ({name})' if name else ''}", in_doubt=in_doubt)
 
 
 def _damage(error: sqlite3.Error, in_doubt: bool, damage_check: "DamageCheck") -> HoldlogError:
@@ -38,9 +38,9 @@ def _damage(error: sqlite3.Error, in_doubt: bool, damage_check: "DamageCheck") -
         case "damaged":
             return DamagedError(f"the store is damaged ({error}, found twice); {DOCTOR_FIRST}")
         case "sound":
-            line = f"the disk failed one read ({error}), and a second look found no damage; try again"
+            line = f"the disk failed one read ({error}), and a second check found no damage; try again"
         case "unknown":
-            line = f"the store could not be read ({error}); try again, and run `holdlog doctor` if that does not help"
+            line = f"the store could not be read ({error}); try again, and if it fails again, run `holdlog doctor`"
     return UnavailableError(line, in_doubt=in_doubt)
 
 
@@ -52,7 +52,7 @@ def require_major(user_version: int) -> None:
     """Raise StoreError for a file whose schema has another major version."""
     major = user_version // MINORS_PER_MAJOR
     if major > MAJOR:
-        raise StoreError(f"the store has schema {major}, this holdlog knows {MAJOR}; upgrade holdlog")
+        raise StoreError(f"the store has schema {major}, but this holdlog supports {MAJOR}; upgrade holdlog")
 
 
 def is_busy(error: sqlite3.Error) -> bool:

@@ -70,7 +70,7 @@ def migrate(path: Path, connection: sqlite3.Connection, at: int, now: int) -> st
         if made and kept is not None and _is_still(old, connection):
             kept.unlink(missing_ok=True)
         raise _refused(path, old, error) from error
-    return f"migrated the store {path} from schema {old} to {MAJOR}; as it was before, it is kept in {kept}"
+    return f"migrated the store {path} from schema {old} to {MAJOR}; the former version is kept in {kept}"
 
 
 def _migrate_tables(connection: sqlite3.Connection, at: int, now: int, salt: str) -> None:
@@ -195,8 +195,8 @@ def _refused(path: Path, old: int, error: Exception) -> StoreError | Unavailable
     line = f"{path} has schema {old} and cannot be migrated to {MAJOR} ({reason})"
     for_good = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
     if isinstance(error, StoreError) or (isinstance(error, sqlite3.Error) and code_of(error) & 0xFF in for_good):
-        return StoreError(f"{line}; the store is as it was")
-    return UnavailableError(f"{line}; try again when that is mended")
+        return StoreError(f"{line}; the store is unchanged")
+    return UnavailableError(f"{line}; solve this, then try again")
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -104,10 +104,10 @@ def _require_openable(path: Path) -> None:
         raise StoreError(f"{path} was open when this process was forked; start workers with spawn, or fork first")
     if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
         raise StoreError(
-            f"{path} has {status.st_nlink} names (hard links), and a log beside each would part; keep one name"
+            f"{path} has {status.st_nlink} names (hard links), and each would get its own log; keep only one name"
         )
     if platform.is_mount_point(path):
-        raise StoreError(f"{path} is mounted as a single file, apart from its log; mount the folder that holds it")
+        raise StoreError(f"{path} is mounted as a single file, without its log; mount its folder")
 
 
 def _require_or_create(path: Path, clock: Callable[[], int], steady: Callable[[], int], report: Report) -> str:
@@ -154,7 +154,7 @@ def _connection(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
     except sqlite3.Error as error:
         match getattr(error, "sqlite_errorcode", 0) & 0xFF:
             case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-                line = f"{path} is damaged or no SQLite file ({error})"
+                line = f"{path} is damaged or not a SQLite file ({error})"
                 raise DamagedError(f"{line}; use another --db, or, if it is a store, {DOCTOR_FIRST}") from None
             case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
                 raise StoreError(f"{path} cannot be opened ({error}); use --db with a path you may write") from None
@@ -227,7 +227,7 @@ def require_ours(path: Path, connection: sqlite3.Connection) -> None:
         require_major(connection.execute("PRAGMA user_version").fetchone()[0])
         return
     if {"state_records", "state_history"} <= _tables(connection):
-        raise StoreError(f"{path} is an agenthold file; importing it is planned, for now use another --db")
+        raise StoreError(f"{path} is an agenthold file, which holdlog cannot import; use another --db")
     raise StoreError(f"{path} is not a holdlog store; use another --db")
 
 

@@ -142,7 +142,8 @@ def _require_known_schema(connection: sqlite3.Connection) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > MAJOR * MINORS_PER_MAJOR + MINOR:
         raise StoreError(
-            f"the store has schema {version // MINORS_PER_MAJOR}.{version % MINORS_PER_MAJOR}, this holdlog knows"
+            f"the store has schema {version // MINORS_PER_MAJOR}.{version % MINORS_PER_MAJOR}, but this "
+            "holdlog supports"
             f" {MAJOR}.{MINOR}; rebuild with the newest holdlog that uses this store"
         )
 

@@ -209,7 +209,7 @@ class SqliteStore:
                 if not is_busy(error):
                     raise
                 if wait.passed():
-                    line = f"the store is locked by {self._locker()}, which does not release it"
+                    line = f"the store is locked by {self._locker()}, which does not release it; try again"
                     raise UnavailableError(line) from None
                 time.sleep(_BUSY_NAP)
             else:
@@ -247,7 +247,7 @@ class SqliteStore:
 
     def _require_same_file(self) -> None:
         if identity_of(self._path) != self._identity:
-            raise UnavailableError(f"{self.path} was deleted or replaced; start again to open what stands there now")
+            raise UnavailableError(f"{self.path} was deleted or replaced; restart to open the current file")
 
     def _locker(self) -> str:
         pid = platform.lock_owner(self.path.with_name(self.path.name + "-shm"), WAL_WRITE_LOCK)

@@ -75,11 +75,11 @@ def test_second_claimant_in_another_worktree_sees_the_holder(
     assert run("claim src/a.py --agent ann").count("\n") == 1
     monkeypatch.chdir(there)
     told = "also claimed in workspace main by ann"
-    hint = "The same path is claimed in another worktree. It does not block you; coordinate before merging."
+    hint = "Another worktree has a claim on this path. It does not block you; coordinate before you merge."
     assert run("status src/a.py").splitlines()[1:] == [told, hint]
     assert run("claim src/a.py --agent ben").splitlines()[1:] == [told, hint]
     ben = "claim src/a.py --agent ben --session s1"
-    half_done = "A former session of your agent name held it. Work may be half done: look before you edit."
+    half_done = "A former session of your name held it. Work may be half done: look before you edit."
     assert run(ben).splitlines()[1:] == [told, f"{half_done} {hint}"]
     assert run(ben).splitlines()[1:] == [told]
     monkeypatch.chdir(here)

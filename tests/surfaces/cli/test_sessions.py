@@ -58,7 +58,7 @@ def test_person_takes_all_claims_of_an_agent_at_once(run: Terminal) -> None:
 def test_named_session_is_alive_until_its_leases_end(run: Terminal) -> None:
     run("claim custom://deploy --agent ann --session job1")
     busy = run("claim custom://deploy --agent ann --session job2")
-    assert (busy.code, "Another session with your agent name holds it" in busy) == (1, True)
+    assert (busy.code, "Another session with this name holds it" in busy) == (1, True)
     refused = run("release custom://deploy --agent ann --session job2")
     assert (refused.code, "A person can take it: holdlog release RESOURCE --force" in refused) == (1, True)
     assert run("release custom://deploy --agent ann --session job1") == "released custom://deploy (version 2)\n"

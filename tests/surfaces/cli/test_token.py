@@ -261,10 +261,10 @@ def test_token_expires_by_default(file: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told", "code"),
     [
-        (["create", "--name", "ci", "--allow", "read:*"], "there is a token of that name", 1),
-        (["revoke", "other"], "there is no token other", 1),
-        (["rotate", "other"], "there is no token other", 1),
-        (["rotate", "gone"], "was revoked; issue it anew", 1),
+        (["create", "--name", "ci", "--allow", "read:*"], "a token with this name exists", 1),
+        (["revoke", "other"], "token other does not exist", 1),
+        (["rotate", "other"], "token other does not exist", 1),
+        (["rotate", "gone"], "was revoked; issue it again", 1),
         (["create", "--name", "CI", "--allow", "read:*"], "name: must have 1 to 64", 2),
         (["create", "--name", "x", "--allow", "see:*"], "--allow: must be read, write, claim, admin, read-values", 2),
         (["create", "--name", "x", "--allow", "read:"], "--allow: must not be blank", 2),

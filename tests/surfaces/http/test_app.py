@@ -312,7 +312,7 @@ def test_unknown_paths_and_methods_are_reported_as_json(client: httpx2.Client) -
     wrong = client.put("/body")
     assert wrong.status_code == 405
     assert wrong.headers["allow"] == "GET, HEAD, POST"
-    assert error_of(wrong) == "this path takes GET, HEAD, POST"
+    assert error_of(wrong) == "method not allowed; this path accepts GET, HEAD, POST"
 
 
 def test_internal_error_is_reported_without_its_text(client: httpx2.Client) -> None:

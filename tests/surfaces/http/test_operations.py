@@ -161,7 +161,7 @@ async def test_hanging_store_is_reported_in_time_and_probed_by_one_thread_only(s
             asked = stuck.asked
             answers = await asyncio.gather(*(client.get("/readyz") for _ in range(20)))
             assert {answer.status_code for answer in answers} == {503}
-            assert {answer.json()["message"] for answer in answers} == {"the store does not answer"}
+            assert {answer.json()["message"] for answer in answers} == {"the store does not respond"}
             assert answers[0].headers["retry-after"] == "1"
             assert stuck.asked == asked + 1
             assert (await client.get("/healthz")).status_code == 200
@@ -201,7 +201,7 @@ async def test_server_about_to_end_reports_not_ready() -> None:
         async with serving(store, ending=ending) as client:
             ending.began = True
             answer = await client.get("/readyz")
-            assert (answer.status_code, answer.json()["message"]) == (503, "the server is about to end")
+            assert (answer.status_code, answer.json()["message"]) == (503, "the server is shutting down")
             assert (await client.get("/healthz")).status_code == 200
 
 
@@ -300,7 +300,7 @@ async def test_failing_command_observer_harms_no_caller(monkeypatch: pytest.Monk
             monkeypatch.setattr(Metrics, "ran", lambda *_: 1 / 0)
             answer = await store.write_async(store.requests.set("n", "k", 1, "ann", 0), NOBODY)
             assert answer.version == 1
-            assert "could not be noted" in caplog.text
+            assert "could not record" in caplog.text
 
 
 async def test_expired_leases_are_counted_when_they_are_noticed() -> None:

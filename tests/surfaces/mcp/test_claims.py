@@ -61,7 +61,7 @@ async def test_claim_taken_by_a_person_is_reported_with_the_reason() -> None:
                 guard=[{"resource": "./a.md", "version": version}],
             )
             assert (fenced["status"], fenced["reason"]) == ("fenced", "it hangs")
-            assert "a person took the claim away" in fenced["hint"]
+            assert "a person ended your claim" in fenced["hint"]
             assert [(it["why"], it["reason"]) for it in fenced["lost"]] == [("forced", "it hangs")]
             refused = await agent("release", resource="a.md", agent="ann")
             assert (refused["status"], refused["reason"]) == ("not_holder", "it hangs")
@@ -202,7 +202,7 @@ async def test_namesake_in_another_session_is_another_holder(agent: Agent) -> No
     assert (busy["status"], busy["held_by"]) == ("busy", "ann")
     assert "name" in busy["hint"]
     refused = await agent("release", OTHER, resource="a.md", agent="ann")
-    assert (refused["status"], "only that one can release it" in refused["hint"]) == ("not_holder", True)
+    assert (refused["status"], "only that session can release it" in refused["hint"]) == ("not_holder", True)
 
 
 async def test_fenced_writer_learns_what_is_wrong(agent: Agent) -> None:
@@ -216,10 +216,10 @@ async def test_fenced_writer_learns_what_is_wrong(agent: Agent) -> None:
 
     never = await fenced("ann", 1, ONE)
     await agent("claim", ONE, resource="a.md", agent="ann")
-    assert "you do not hold this claim now" in never
+    assert "you do not hold this claim" in never
     assert never == await fenced("ben", 1, ONE) == await fenced("ann/sub", 1, ONE)
-    assert "your current claim has the version current_version" in await fenced("ann", 7, ONE)
-    assert "another session with your agent name" in await fenced("ann", 1, OTHER)
+    assert "Repeat the call with version=1 in guard" in await fenced("ann", 7, ONE)
+    assert "another session with your name" in await fenced("ann", 1, OTHER)
     await agent("release", ONE, resource="a.md", agent="ann")
     assert "you released this claim" in await fenced("ann", 1, ONE)
     assert await fenced("ben", 1, ONE) == never
@@ -301,7 +301,7 @@ async def test_worktrees_see_each_other_and_do_not_block(repository: Path) -> No
             await there("claim", resource="a.py", agent="ben"),
             await here("status", resource="a.py"),
         ):
-            assert "claimed in another worktree" in answer["hint"]
+            assert "Another worktree has a claim" in answer["hint"]
             assert "does not block" in answer["hint"]
         busy = await there("claim", resource=str(repository / "a.py"), agent="ben")
         assert (busy["status"], busy["held_by"]) == ("busy", "ann")
@@ -314,9 +314,9 @@ async def test_claiming_a_folder_without_its_slash_explains_what_it_covers(repos
     (repository / "src").mkdir()
     async with server_in(repository) as agent:
         await agent("claim", resource="src/a.py", agent="ann")
-        assert "/ at its end" in (await agent("claim", resource="./src", agent="ben"))["hint"]
-        assert "/ at its end" in (await agent("claim", resource="b.py", agent="ben", also=["src"]))["hint"]
-        assert "/ at its end" not in (await agent("claim", resource="lib", agent="ben"))["hint"]
+        assert "/ at the end" in (await agent("claim", resource="./src", agent="ben"))["hint"]
+        assert "/ at the end" in (await agent("claim", resource="b.py", agent="ben", also=["src"]))["hint"]
+        assert "/ at the end" not in (await agent("claim", resource="lib", agent="ben"))["hint"]
         assert (await agent("claim", resource="src/", agent="cleo"))["status"] == "busy"
 
 
@@ -398,11 +398,11 @@ async def test_names_that_protect_nothing_are_refused_with_what_to_use(repositor
         (repository / name).touch()
     refusals = {
         "src/*.py": "trailing slash, such as src/",
-        "src/**": "name the files with also",
-        "a.py, b.py": "name the first as resource and the others with also",
-        "src/parser.py:10-20": "the whole file",
-        "src/parser.py#L10": "the whole file",
-        "src/parser.py#L10-L20": "the whole file",
+        "src/**": "list the files in also",
+        "a.py, b.py": "pass the first as resource and the others in also",
+        "src/parser.py:10-20": "a whole file",
+        "src/parser.py#L10": "a whole file",
+        "src/parser.py#L10-L20": "a whole file",
         "custom:merge": "custom://merge",
         "custom//deploy": "custom://merge",
         "custom:/x": "custom://merge",
@@ -469,7 +469,7 @@ async def test_hint_for_a_moved_resource_does_not_lead_into_a_deadlock(agent: Ag
     assert (await agent("claim", resource="new.md", agent="ben"))["status"] == "claimed"
     moved = await agent("claim", resource="old.md", agent="ann")
     assert (moved["status"], moved["moved_to"]) == ("claimed", "new.md")
-    assert "release this one first, then claim" in moved["hint"]
+    assert "release for this one first, then holdlog_claim" in moved["hint"]
     of_ben = asyncio.create_task(agent("claim", resource="old.md", agent="ben", wait_seconds=30))
     await in_line(agent)
     assert (await agent("claim", resource="new.md", agent="ann", wait_seconds=30))["status"] == "deadlock"

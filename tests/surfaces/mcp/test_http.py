@@ -25,7 +25,7 @@ async def test_real_client_works_over_http_in_both_eras(mode: Any) -> None:
         assert (await agent("set", **WRITE))["version"] == 1
         assert (await agent("get", **PLACE))["value"] == {"a": None}
         assert (await agent("claim", resource="a.md", agent="ann"))["status"] == "claimed"
-        assert "there is no such tool" in await agent.error("nothing")
+        assert "unknown tool" in await agent.error("nothing")
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -311,7 +311,7 @@ async def test_sessions_named_by_clients_are_distinct_on_every_replica(era: str)
             version = (await here.call(era, *claim, one)).content["version"]
             busy = (await there.call(era, *claim, two)).content
             assert (busy["status"], busy["holder_connected"]) == ("busy", True)
-            assert "Another session with your agent name" in busy["hint"]
+            assert "Another session with this name" in busy["hint"]
             assert (await there.call(era, *claim)).content["status"] == "busy"
             assert (await there.call(era, *release, two)).content["status"] == "not_holder"
             guarded = {**WRITE, "guard": [{"resource": "a.md", "version": version}]}

@@ -82,7 +82,7 @@ def refusal(server: Wire, tool: str, hole: bytes = HOLE, **arguments: Any) -> st
         (b"[" * 20_000 + b"]" * 20_000, "nested too deep"),
         (b"[" * 20_000, "nested too deep"),
         (b'"' + b"x" * 5_000_000 + b'"', "262144 bytes"),
-        (b'"' + b"x" * 50_000_000 + b'"', "message too long: at most 8388608 bytes"),
+        (b'"' + b"x" * 50_000_000 + b'"', "message too long: it may have at most 8388608 bytes"),
         (b'"' + "é".encode() * 131_072 + b'"', "262144 bytes"),
         (b"9" * 5000, "JSON"),
         (b"SECRET", "JSON"),
@@ -192,19 +192,19 @@ def test_invalid_name_is_refused_in_every_argument(server: Wire, name: str, why:
         ("claim", {"resource": "a.md", "agent": "a", "alternatives": [f"{n}.md" for n in range(100)]}, "alternatives"),
         ("claim", {"resource": "a.md", "agent": "a", "also": ["b"], "alternatives": ["c"]}, "alternatives"),
         ("release", {"resource": "a.md", "agent": "a", "outcome": "SECRET"}, "outcome"),
-        ("release", {"resource": "a.md", "agent": "a", "outcome": "moved"}, "moved_to: is needed"),
-        ("release", {"resource": "a.md", "agent": "a", "moved_to": "b.md"}, "moved_to: goes only with"),
+        ("release", {"resource": "a.md", "agent": "a", "outcome": "moved"}, "moved_to: is required"),
+        ("release", {"resource": "a.md", "agent": "a", "moved_to": "b.md"}, "moved_to: is only allowed with"),
         ("release", {"resource": "a.md", "agent": "a", "outcome": "moved", "moved_to": "../b"}, "moved_to"),
         ("release", {"agent": "a", "also": ["b.md"]}, "also"),
         ("release", {"resource": "a.md"}, "agent"),
         ("status", {"resource": "a.md", "version": -1}, "version"),
         ("status", {"agent": " "}, "agent"),
-        ("status", {"version": 1}, "version: needs a resource"),
+        ("status", {"version": 1}, "version: requires resource"),
         ("set", FORCED | {"guard": [{"resource": "a.md"}]}, "guard"),
         ("set", FORCED | {"guard": ["SECRET"]}, "guard[0]: must be an object"),
         ("set", FORCED | {"guard": [CLAIM, {"resource": "../a", "version": 1}]}, "guard[1].resource: must"),
         ("set", FORCED | {"guard": [{"resource": "a", "version": "1"}]}, "guard[0].version: must be a whole number"),
-        ("set", FORCED | {"guard": [CLAIM] * 101}, "guard: must hold 100 at most"),
+        ("set", FORCED | {"guard": [CLAIM] * 101}, "guard: must have at most 100 entries"),
         ("register", {"agent": "a"}, "name"),
         ("register", {"agent": "a", "purpose": "x" * 501}, "purpose"),
         ("claim", {"resource": "ftp://SECRET", "agent": "a"}, "resource"),
@@ -240,7 +240,7 @@ def test_arguments_that_are_not_an_object_are_an_error_of_the_request(server: Wi
 def test_tools_that_do_not_exist_are_answered_as_errors(server: Wire) -> None:
     for name in ("nope", "", "claim", "x" * 1000, "\x1b[2J", "0123456789abcdef_claim"):
         server.send(server.message("tools/call", {"name": name, "arguments": {}}))
-        assert message_of(text_of(server.answer())) == "there is no such tool"
+        assert message_of(text_of(server.answer())) == "unknown tool"
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ async def test_seed_examples_about_values_get_their_answers(agent: Agent) -> Non
     assert (conflict["expected_version"], conflict["actual_version"]) == (3, 4)
     assert (conflict["actual_value"], conflict["actual_updated_by"]) == ("shipped", "logistics")
     assert _time(conflict["actual_updated_at"]) >= _time(read["updated_at"])
-    assert "holdlog_get" in conflict["hint"]
+    assert "holdlog_set again with expected_version=4" in conflict["hint"]
     assert (await agent("set", **at, value=0, updated_by="returns", expected_version=0))["status"] == "conflict"
 
     history = await agent("history", **at, limit=2)
@@ -131,7 +131,7 @@ async def test_seed_examples_about_watching_get_their_answers(agent: Agent) -> N
     timeout = await agent("watch", **at, since_version=1, timeout_seconds=0.01)
     assert timeout | {"status": "timeout", **at, "since_version": 1} == timeout
     assert timeout["elapsed_seconds"] >= 0.01
-    assert "holdlog_get" in timeout["hint"]
+    assert "holdlog_watch again with since_version=1" in timeout["hint"]
 
 
 def _time(text: str) -> datetime:

@@ -177,12 +177,12 @@ async def test_repeated_thread_call_is_done_once_despite_generated_names_and_tim
         ([HELLO | {"content": [{"type": "text"}]}], "messages[0].content[0].text: is required"),
         ([{"type": "tool_call", "tools": [{"id": "1"}]}], "messages[0].tools[0].name: is required"),
         ([HELLO | {"stopReason": "SECRET"}], "messages[0].stop_reason: must be 'tool' or 'stop'"),
-        ([HELLO | {"colour": "SECRET"}], "messages[0].colour: is no field of this"),
-        ([HELLO | {"toolCalls": []}], "messages[0].toolCalls: is no field of this"),
-        ([HELLO | {"SECRET thing": 1}], "messages[0].?: is no field of this"),
-        ([], "messages and results: must be 1 to 1000 together"),
-        ([HELLO] * 1001, "messages and results: must be 1 to 1000 together"),
-        ([text(LONG)], "messages[0]: must have 262144 bytes as JSON at most"),
+        ([HELLO | {"colour": "SECRET"}], "messages[0].colour: unknown field"),
+        ([HELLO | {"toolCalls": []}], "messages[0].toolCalls: unknown field"),
+        ([HELLO | {"SECRET thing": 1}], "messages[0].?: unknown field"),
+        ([], "messages and results: must have 1 to 1000 entries together"),
+        ([HELLO] * 1001, "messages and results: must have 1 to 1000 entries together"),
+        ([text(LONG)], "messages[0]: must have at most 262144 bytes as JSON; split it, or store a reference to it"),
     ],
 )
 async def test_invalid_message_is_refused_by_its_index(messages: list[Any], place: str) -> None:

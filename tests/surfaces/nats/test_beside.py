@@ -91,7 +91,9 @@ async def test_tools_work_while_nats_is_down_and_nothing_is_lost(
         server.wire.process.stdin.close()
         code, said, _ = server.wire.ended()
         assert code == 0
-        assert all(any(words in line for line in said) for words in ("cannot be reached", "NATS is back")), said
+        assert all(any(words in line for line in said) for words in ("cannot be reached", "NATS is available again")), (
+            said
+        )
         assert len(said) <= 6
     finally:
         nats.stop()

@@ -80,8 +80,8 @@ async def stream(options: NatsOptions, name: str, config: StreamConfig) -> Async
 @pytest.mark.parametrize(
     ("metadata", "subjects", "says"),
     [
-        (None, "holdlog.taken.>", "was not made by holdlog; take another name with --nats-name"),
-        ("another", "holdlog.taken.>", "belongs to another store (another); take another name with --nats-name"),
+        (None, "holdlog.taken.>", "was not created by holdlog; choose another name with --nats-name"),
+        ("another", "holdlog.taken.>", "belongs to another store (another); choose another name with --nats-name"),
         ("mine", "elsewhere.>", "has other subjects: elsewhere.>"),
         ("", "holdlog.taken.>", "another stream has subjects below"),
     ],

@@ -22,20 +22,20 @@ from tests.surfaces.nats.test_subscriber import some, write
 
 NOWHERE = "nats://127.0.0.1:1"
 REFUSED = [
-    ("campaign.>", "it begins with record, claim, agent"),
-    ("", "a name in it is empty"),
-    (".", "a name in it is empty"),
-    ("a..b", "a name in it is empty"),
-    ("record..b", "a name in it is empty"),
-    (".record.a.b", "a name in it is empty"),
-    ("record.a.b.", "a name in it is empty"),
-    (" ", "it begins with"),
-    (" claim.>", "it begins with"),
-    ("claim.> ", "* and > stand for whole names"),
-    ("Record.a.b", "it begins with"),
-    ("record.>.b", "> stands at its end only"),
-    (">.>", "> stands at its end only"),
-    ("record.a.b*", "* and > stand for whole names"),
+    ("campaign.>", "it must start with record, claim, agent"),
+    ("", "it contains an empty name"),
+    (".", "it contains an empty name"),
+    ("a..b", "it contains an empty name"),
+    ("record..b", "it contains an empty name"),
+    (".record.a.b", "it contains an empty name"),
+    ("record.a.b.", "it contains an empty name"),
+    (" ", "it must start with"),
+    (" claim.>", "it must start with"),
+    ("claim.> ", "* and > replace whole names"),
+    ("Record.a.b", "it must start with"),
+    ("record.>.b", "> is only allowed at the end"),
+    (">.>", "> is only allowed at the end"),
+    ("record.a.b*", "* and > replace whole names"),
     ("claim.path.src/a.py", "as in claim.path.src%2Fa%2Epy"),
     ("claim.path.src%2Fa.py", "as in claim.path.src%2Fa%2Epy"),
     ("claim.file://tree/src/a.py", "as in claim.file%3Atree.src%2Fa%2Epy"),
@@ -52,18 +52,18 @@ REFUSED = [
     ("*", "kind, namespace and key"),
     ("record.campaign", "kind, namespace and key"),
     ("record.a.b.>", "kind, namespace and key"),
-    ("claim.src.>", "claims are in path, custom or file%3A"),
+    ("claim.src.>", "namespace of claims is path, custom or file%3A"),
     ("agent.ann", "kind, namespace and key"),
     ("agent.all.ann", "as in agent._.ann"),
     ("thread.run-7", "kind, namespace and key"),
     ("thread.all.run-7", "as in thread._.run-7"),
     ("thread._.run 7", "as in thread._.run%207"),
     ("thread._.a.b", "as in thread._.a%2Eb"),
-    ("holdlog.team.campaign.>", "it begins with"),
-    ("holdlog.team", "a name in it is empty"),
-    ("holdlog..claim.>", "the name of its store"),
-    ("holdlog.te am.claim.>", "the name of its store"),
-    ("another.team.claim.>", "it begins with"),
+    ("holdlog.team.campaign.>", "it must start with"),
+    ("holdlog.team", "it contains an empty name"),
+    ("holdlog..claim.>", "the name of the store"),
+    ("holdlog.te am.claim.>", "the name of the store"),
+    ("another.team.claim.>", "it must start with"),
 ]
 
 
@@ -127,7 +127,7 @@ async def test_the_subject_of_another_store_is_refused(engine: Engine, path: Pat
     async with Subscription(options, ["holdlog.one.>", "holdlog.*.record.>"], after=0) as events:
         assert [event.position for event in await some(events, 1)] == [1]
     async with Subscription(options, ["holdlog.other.>"], after=0) as events:
-        with pytest.raises(InvalidError, match="the store other; this one publishes as one"):
+        with pytest.raises(InvalidError, match="the store other; this store publishes as one"):
             await some(events, 1)
 
 

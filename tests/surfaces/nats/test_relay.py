@@ -177,7 +177,7 @@ async def test_stream_of_another_store_is_refused(engine: Engine, path: Path, op
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        (StreamConfig(name="holdlog_mine", subjects=["holdlog.mine.>"]), "was not made by holdlog"),
+        (StreamConfig(name="holdlog_mine", subjects=["holdlog.mine.>"]), "was not created by holdlog"),
         (StreamConfig(name="theirs", subjects=["holdlog.mine.record.>"]), "another stream has subjects below"),
     ],
 )
@@ -201,7 +201,7 @@ async def test_store_older_than_its_stream_is_refused(engine: Engine, path: Path
     with older.store.transaction(time.monotonic() + 5) as transaction:
         transaction.put_meta("store_id", store_id(engine))
     write(older, 2)
-    with pytest.raises(NatsError, match="at position 3 that this store has not"):
+    with pytest.raises(NatsError, match="at position 3 that this store does not have"):
         await publish_all(older, path, options)
     write(older, 5)
     with pytest.raises(NatsError, match="an older copy"):
@@ -217,7 +217,7 @@ async def test_store_older_than_its_emptied_stream_is_refused(engine: Engine, pa
     with older.store.transaction(time.monotonic() + 5) as transaction:
         transaction.put_meta("store_id", store_id(engine))
     write(older, 3)
-    with pytest.raises(NatsError, match="had 2 events more than this store has: the store is an older copy"):
+    with pytest.raises(NatsError, match="had 2 more events than this store: the store is an older copy"):
         await publish_all(older, path, options)
 
 
@@ -351,7 +351,7 @@ async def test_missing_jetstream_is_reported_with_what_to_do(engine: Engine, pat
     config.write_text('accounts: {A: {users: [{user: ann, password: "x"}]}}')  # an account without JetStream
     with nats_server(tmp_path / "nats", "-c", str(config)) as server:
         options = nats_options(server.url.replace("//", "//ann:x@"))
-        with pytest.raises(NatsError, match="JetStream is not switched on"):
+        with pytest.raises(NatsError, match="JetStream is not enabled"):
             await publish_all(engine, path, options)
 
 
@@ -442,6 +442,6 @@ async def test_relay_once_fails_when_another_leads_and_the_stream_is_foreign(
     async with client(options) as connection:
         name = options.stream(store_id(engine))
         await connection.jetstream().add_stream(StreamConfig(name=name, subjects=["another.>"]))
-    with pytest.raises(NatsError, match="not made by holdlog"):
+    with pytest.raises(NatsError, match="not created by holdlog"):
         await publish_all(engine, path, options)
     lead.release()

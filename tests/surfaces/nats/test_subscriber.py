@@ -181,7 +181,7 @@ async def test_durable_name_has_one_subscriber(engine: Engine, path: Path, optio
         await some(first, 1)
         async with Subscription(mine(options, engine), after=0, durable="robot") as second:
             await some(second, 1)
-            with pytest.raises(NatsError, match="another subscriber took the durable name robot"):
+            with pytest.raises(NatsError, match="another subscriber uses the durable name robot"):
                 await some(first, 5)
 
 
@@ -229,7 +229,7 @@ async def test_subscriber_needs_a_store_name_only_among_several(engine: Engine, 
     await publish_all(other, path.with_name("other.db"), options._replace(name="team"))
     other.close()
     async with subscribe(server.url, after=0) as events:
-        with pytest.raises(NatsError, match=f"name one of {store_id(engine)}, team"):
+        with pytest.raises(NatsError, match=f"choose one of {store_id(engine)}, team"):
             await some(events, 1)
     async with subscribe(server.url, after=0, store=path) as events:
         assert [event.position for event in await some(events, 1)] == [1]
@@ -310,7 +310,7 @@ async def test_durable_subscriber_without_its_consumer_starts_over(
             await getattr(bucket, how)("robot")
             assert [event.position for event in await some(events, 1)] == [3]
         await bucket.put("robot", b"mine")
-    with pytest.raises(NatsError, match="the place of the durable name robot cannot be read; delete that key"):
+    with pytest.raises(NatsError, match="the position of the durable name robot cannot be read; delete that key"):
         await some(Subscription(mine(options, engine), durable="robot"), 1)
 
 

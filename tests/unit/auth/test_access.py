@@ -136,7 +136,7 @@ def test_old_grants_for_names_that_begin_like_a_kind_keep_their_meaning() -> Non
 
 def test_old_grants_with_a_comma_before_a_new_scope_are_still_read() -> None:
     assert allowing("read:a,metrics:b").allows("read-values", "a,metrics:b")
-    with pytest.raises(InvalidError, match="is one grant"):
+    with pytest.raises(InvalidError, match="must be one grant"):
         checked(lambda: IssueToken(name="ci", hash="0" * 64, allow=("read:a,metrics:b",), by="ann"))
 
 

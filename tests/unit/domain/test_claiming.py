@@ -86,14 +86,16 @@ def test_claim_limit_counts_held_and_requested_resources() -> None:
     scene = board(held("a.py", by="ann"), held("b.py", by="ann"))
     refusal = scene.when(take("c.py", by="ann", most=2)).refused(InvalidError)
     assert str(refusal).startswith(
-        "agent: this session would hold 3 claims, and 2 at most are allowed; claim fewer, or release"
+        "agent: this session would hold 3 claims; the limit is 2. Release some first, or claim"
     )
     refusal = (
         board(waits("b.py", by="ann"), held("b.py", by="bob@there"))
         .when(take("c.py", by="ann", most=1))
         .refused(InvalidError)
     )
-    assert str(refusal).startswith("agent: this session would hold 2 claims, with those it waits for, and 1 at most")
+    assert str(refusal).startswith(
+        "agent: this session would hold 2 claims, counting those it waits for; the limit is 1"
+    )
     scene.when(take("c.py", by="ann", also=("d.py",), most=3)).refused(InvalidError)
     scene.when(take("c.py", by="ann", also=("a.py",), most=3)).then(granted("c.py", to="ann"))
     scene.when(take("a.py", by="ann", most=2)).then()
@@ -457,7 +459,7 @@ def test_release_of_an_unclaimed_resource_is_not_found() -> None:
     assert board().when(release("a.py", by="ann")).refused(NotFoundError).facts == {"resource": "a.py"}
     board().when(force("a.py", by="eve", reason="x")).refused(NotFoundError)
     covered = board(held("src/", by="ann")).when(force("src/a.py", by="eve", reason="x"))
-    assert "status names the one that covers it" in str(covered.refused(InvalidError))
+    assert "nobody holds this exact one" in str(covered.refused(InvalidError))
 
 
 def test_several_resources_are_released_together_or_not_at_all() -> None:
@@ -487,7 +489,7 @@ def test_release_without_a_resource_is_limited_to_this_session() -> None:
 
 
 def test_also_requires_a_resource() -> None:
-    with pytest.raises(ValueError, match="also: needs a resource"):
+    with pytest.raises(ValueError, match="also: requires resource"):
         ReleaseClaim(agent="ann", also=("a",))
 
 

@@ -110,7 +110,7 @@ def test_longest_name_is_as_long_as_the_contract_allows(rule: type[str], limit: 
     assert rule("x" * limit) == "x" * limit
     assert rule("é" * limit) == "é" * limit
     for character in ("x", "é"):
-        with pytest.raises(ValueError, match=f"{limit} characters at most"):
+        with pytest.raises(ValueError, match=f"at most {limit} characters"):
             rule(character * (limit + 1))
 
 

@@ -96,7 +96,7 @@ def test_starting_a_thread_again_resumes_it_and_changes_nothing() -> None:
 
 @pytest.mark.parametrize("command", [append(message("hi")), replace(), replace(result("a")), change_data(a=1)])
 def test_command_for_a_thread_that_was_not_started_is_refused(command: ThreadCommand) -> None:
-    refusal = given().when(command).refused(NotFoundError, "there is no thread t; start it first")
+    refusal = given().when(command).refused(NotFoundError, "thread t does not exist; start it first")
     assert refusal.facts == {"thread_id": "t"}
 
 
@@ -108,7 +108,7 @@ def test_fork_is_a_thread_that_begins_with_the_items_of_its_parent() -> None:
 
 
 def test_fork_never_writes_into_an_existing_thread() -> None:
-    given(STARTED).when(fork("t", "p", 1), copy=Copy({}, [])).refused(InvalidError, "there is a thread of that name")
+    given(STARTED).when(fork("t", "p", 1), copy=Copy({}, [])).refused(InvalidError, "this thread already exists")
 
 
 # --- to append
@@ -256,14 +256,14 @@ def test_thread_keys_must_be_names(key: str) -> None:
 
 
 def test_key_cannot_be_written_and_deleted_in_one_change() -> None:
-    with pytest.raises(ValidationError, match="names a key that is written, too"):
+    with pytest.raises(ValidationError, match="must not name a key that the same call writes"):
         change_data(None, "a", a=1)
 
 
 def test_key_in_two_spellings_is_one_key() -> None:
     command = ChangeData(thread="t", written={"e\u0301": NULL, "\u00e9": Json.of(1)}, by="ann")
     given(STARTED).when(command).then(ThreadDataChanged(value=Json('{"é":1}'), written=("é",), by="ann"))
-    with pytest.raises(ValidationError, match="written, too"):
+    with pytest.raises(ValidationError, match="the same call writes"):
         ChangeData(thread="t", written={"e\u0301": NULL}, deleted=("\u00e9",), by="ann")
 
 

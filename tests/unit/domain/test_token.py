@@ -83,14 +83,14 @@ def test_token_may_be_bound_to_a_space() -> None:
 
 
 def test_name_of_a_token_is_taken_until_it_is_revoked() -> None:
-    given(issued()).when(issue(TWO)).refused(InvalidError, "there is a token of that name")
-    given(issued(until=5)).when(issue(TWO), at=10).refused(InvalidError, "there is a token of that name")
+    given(issued()).when(issue(TWO)).refused(InvalidError, "a token with this name exists")
+    given(issued(until=5)).when(issue(TWO), at=10).refused(InvalidError, "a token with this name exists")
     given(issued(), REVOKED).when(issue(TWO)).then(issued(TWO))
 
 
 def test_unknown_token_is_neither_rotated_nor_revoked() -> None:
-    given().when(rotate()).refused(NotFoundError, "there is no token ci")
-    given().when(revoke()).refused(NotFoundError, "there is no token ci")
+    given().when(rotate()).refused(NotFoundError, "token ci does not exist")
+    given().when(revoke()).refused(NotFoundError, "token ci does not exist")
 
 
 def test_rotation_issues_another_secret_and_limits_the_old_one() -> None:
@@ -99,7 +99,7 @@ def test_rotation_issues_another_secret_and_limits_the_old_one() -> None:
 
 
 def test_expired_token_is_not_rotated() -> None:
-    given(issued(), REVOKED).when(rotate()).refused(InvalidError, "was revoked; issue it anew")
+    given(issued(), REVOKED).when(rotate()).refused(InvalidError, "was revoked; issue it again")
     given(issued(until=10)).when(rotate(), at=10).refused(InvalidError, "has expired; revoke it")
     given(issued(until=10)).when(rotate(), at=9).then(rotated(until=9))
 

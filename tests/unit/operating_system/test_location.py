@@ -66,7 +66,7 @@ def test_option_overrides_the_environment_and_both_override_the_repository(home:
 
 def test_named_store_file_may_start_at_the_home_folder(home: Path):
     assert found(home.parent, home, "~/deep/state.db") == home / "deep/state.db"
-    assert "names no user" in refusal(home, home, "~nobody-of-this-name/state.db")
+    assert "is not the home of a known user" in refusal(home, home, "~nobody-of-this-name/state.db")
 
 
 def test_links_to_one_store_file_give_one_path(home: Path):
@@ -75,7 +75,7 @@ def test_links_to_one_store_file_give_one_path(home: Path):
 
 
 def test_folder_in_place_of_a_store_is_refused_with_the_file_to_name(home: Path):
-    assert refusal(home, home, str(home)) == f"--db {home} is a folder; name a file in it: {home}/state.db"
+    assert refusal(home, home, str(home)) == f"--db {home} is a folder; pass a file in it: {home}/state.db"
     assert "is a folder" in refusal(home, home, "not/there/yet/")
     assert refusal(home, home, HOLDLOG_DB=".").startswith("HOLDLOG_DB ")
 
@@ -165,7 +165,7 @@ def test_worktree_that_git_has_forgotten_is_refused(home: Path):
     repo = repository(home / "repo")
     git(repo, "worktree", "add", "--quiet", "../tree")
     (repo / ".git/worktrees/tree/commondir").write_text("../../gone\n")
-    assert "leads to no git repository" in refusal(home / "tree", home)
+    assert "does not lead to a git repository" in refusal(home / "tree", home)
 
 
 def test_project_folder_of_the_host_overrides_the_working_folder(home: Path):

@@ -15,7 +15,7 @@ from holdlog.adapters.operating_system.workspaces import Workspaces, find_worksp
 from holdlog.domain.claims import resource
 from holdlog.domain.refusals import InvalidError
 
-OUTSIDE = "must lie inside a workspace"
+OUTSIDE = "must be inside a workspace"
 ROOT_ITSELF = "must name a file or a folder inside the workspace, such as src/main.py or src/"
 
 
