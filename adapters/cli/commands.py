@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from holdlog.adapters.api.values.responses import Result
-from holdlog.adapters.cli.parsers import Commands
+from holdlog.adapters.cli.parsers import Commands, as_option
 from holdlog.adapters.cli.settings import named_place, place_of, workspaces_of
 
 _READ_ONLY: Final = frozenset({"get", "list", "history", "claims", "agents", "status"})
@@ -233,7 +233,8 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
         if getattr(options, "session", None) is not None and (lost := engine.lost()):
             result = result.model_copy(update={"lost": lost})
     except InvalidError as error:
-        raise InvalidError(_by_the_names_here(str(error), options)) from None
+        names = _NAMES_HERE | ({"note": "--reason"} if getattr(options, "force", False) else {})
+        raise InvalidError(as_option(str(error), names)) from None
     except HoldlogError as refusal:
         result = engine.requests.refused(refusal)
     finally:
@@ -249,16 +250,6 @@ def _run(call: Callable[[Any, argparse.Namespace], Result], options: argparse.Na
         if remark and sys.stdout.isatty():  # for people; programs get only the value
             print(remark, file=sys.stderr)
     return 0 if good else 1
-
-
-def _by_the_names_here(message: str, options: argparse.Namespace) -> str:
-    """An error that begins with an argument of a call, with its name on the command line."""
-    found = re.match(r"([a-z_]+)(\[\d+\])?: ", message)
-    if found is None:
-        return message
-    name = "reason" if found[1] == "note" and getattr(options, "force", False) else found[1]
-    here = _NAMES_HERE.get(name) or f"--{name.replace('_', '-')}"
-    return f"{here}: {message[found.end() :]}"
 
 
 def _as_an_agent_sees_it(result: Result) -> dict[str, Any]:

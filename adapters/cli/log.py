@@ -9,14 +9,17 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.cli.nats import run_until_ended
-from holdlog.adapters.cli.parsers import Commands
+from holdlog.adapters.cli.parsers import Commands, as_option, did_you_mean
 from holdlog.adapters.cli.settings import named_place, one_or_more, place_of, workspaces_of
+from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
     from holdlog.adapters.api.events.event_filter import EventFilter
     from holdlog.adapters.api.values.responses import EventView
     from holdlog.adapters.runtime.engine import Engine
 
+GROUPS: Final = ("record", "claim", "thread", "agent", "token")
+"""Kinds that stand for several events each."""
 PAGE: Final = 1000
 WIDER: Final = 8
 """How much further back each attempt looks for the last events."""
@@ -75,7 +78,7 @@ def run_log(options: argparse.Namespace) -> int:
         return no_store(place, expected=named_place(options.db) is not None)
     engine = open_holdlog(place, Settings(workspaces=workspaces_of(options)), what="holdlog log", report=print_note)
     try:
-        kinds = None if options.kinds is None else options.kinds.split(",")
+        kinds = None if options.kinds is None else _kinds(options.kinds)
         places = (options.namespace, options.prefix, kinds, options.resource, options.agent, options.thread)
         choice = engine.requests.choice(*places)
         if options.follow:
@@ -86,8 +89,24 @@ def run_log(options: argparse.Namespace) -> int:
         for event in islice(found, options.limit):
             _show(event, options.json)
         return 0
+    except InvalidError as error:
+        raise InvalidError(as_option(str(error), {})) from None
     finally:
         engine.close()
+
+
+def _kinds(text: str) -> list[str]:
+    """The kinds of events. Raises InvalidError, with the one that was probably meant."""
+    from holdlog.projections.fold import EVENTS
+
+    kinds = [word.strip() for word in text.split(",")]
+    for word in kinds:
+        if word not in GROUPS and word not in EVENTS:
+            guess = did_you_mean(word, (*GROUPS, *EVENTS))
+            raise InvalidError(
+                f"--kinds: {word!r} is not one of {', '.join(GROUPS)}, nor an event of docs/events.md{guess}"
+            )
+    return kinds
 
 
 def _all(engine: "Engine", choice: "EventFilter", after: int) -> "Iterable[EventView]":

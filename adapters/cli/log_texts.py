@@ -22,6 +22,11 @@ def line_of(event: Event) -> str:
 
 def _sentence(event: Event) -> str:
     who = author(marked(event["by"]), event.get("principal"))
+    family = event["stream"].partition(":")[0]
+    return _FAMILIES.get(family, _of_unknown)(event, who) or _of_unknown(event, who)
+
+
+def _of_claim(event: Event, who: str) -> str:
     match event["kind"]:
         case "ClaimReleased" if "forced_by" in event:
             holder = author(marked(event["agent"]), event.get("holder_principal"))
@@ -41,44 +46,81 @@ def _sentence(event: Event) -> str:
         case "ClaimUnqueued":
             why = {"absent": ", away too long", "granted": ", got another resource"}.get(event["why"], "")
             return f"{who} left the queue for {_resource(event)}{why}"
+        case _:
+            return ""
+
+
+def _of_value(event: Event, who: str) -> str:
+    match event["kind"]:
         case "ValueWritten":
-            end = f", until {moment(datetime.fromisoformat(event['expires_at']))}" if "expires_at" in event else ""
             value = "" if event.get("redacted") else f": {short(event['value'])}"
-            return f"{who} wrote {_record(event)}{value}{end}{_reason(event)}"
+            return f"{who} wrote {_record(event)}{value}{_until(event)}{_reason(event)}"
         case "ValueDeleted":
             return f"{who} deleted {_record(event)}{_reason(event)}"
         case "ValueExpired":
             return f"{who}'s value expired: {_record(event)}"
+        case _:
+            return ""
+
+
+def _of_thread(event: Event, who: str) -> str:
+    thread = f"thread {event['thread']}"
+    match event["kind"]:
         case "ThreadStarted":
             parent = f" from {event['parent']} (version {event['parent_version']})" if "parent" in event else ""
-            return f"{who} started thread {event['thread']}{parent}"
+            return f"{who} started {thread}{parent}"
         case "MessageAppended":
-            return f"{who} added a message to thread {event['thread']}"
+            return f"{who} added a message to {thread}"
         case "ResultAppended":
             of = "" if event["agent"] == event["by"] else f" of {marked(event['agent'])}"
-            return f"{who} added a result{of} to thread {event['thread']}"
+            return f"{who} added a result{of} to {thread}"
         case "ResultsCleared":
-            return f"{who} cleared the results of thread {event['thread']}"
+            return f"{who} cleared the results of {thread}"
         case "ThreadDataChanged":
             done = [f"{verb} {_listed(event[name])}" for verb, name in _DATA_CHANGES.items() if name in event]
-            return f"{who} changed the data of thread {event['thread']}: {'; '.join(done)}{_reason(event)}"
-        case "AgentRegistered":
-            profile = ", ".join(event[name] for name in ("name", "model", "purpose") if event.get(name))
-            return f"{who} registered: {profile}"
+            return f"{who} changed the data of {thread}: {'; '.join(done)}{_reason(event)}"
+        case _:
+            return ""
+
+
+def _of_agent(event: Event, who: str) -> str:
+    profile = ", ".join(event[name] for name in ("name", "model", "purpose") if event.get(name))
+    return f"{who} registered: {profile}"
+
+
+def _of_token(event: Event, who: str) -> str:
+    match event["kind"]:
         case "TokenIssued":
             space = f" in space {event['space']}" if "space" in event else ""
-            end = f", until {moment(datetime.fromisoformat(event['expires_at']))}" if "expires_at" in event else ""
-            return f"{who} issued token {event['name']} for {', '.join(event['allow'])}{space}{end}"
+            return f"{who} issued token {event['name']} for {', '.join(event['allow'])}{space}{_until(event)}"
         case "TokenRotated":
-            end = moment(datetime.fromisoformat(event["overlap_until"]))
-            return f"{who} rotated token {event['name']}; the previous secret is valid until {end}"
+            end = datetime.fromisoformat(event["overlap_until"])
+            has_overlap = end > datetime.fromisoformat(event["at"])
+            overlap = f"; the old secret is valid until {moment(end)}" if has_overlap else ""
+            return f"{who} rotated token {event['name']}{overlap}"
         case "TokenRevoked":
             return f"{who} revoked token {event['name']}"
-        case kind:
-            return f"{who} {kind} {event['stream']}"
+        case _:
+            return ""
 
 
+def _of_unknown(event: Event, who: str) -> str:
+    return f"{who} {event['kind']} {event['stream']}"
+
+
+_FAMILIES: Final = {
+    "claim": _of_claim,
+    "record": _of_value,
+    "thread": _of_thread,
+    "agent": _of_agent,
+    "token": _of_token,
+}
+"""By the word that the names of streams begin with."""
 _DATA_CHANGES: Final = {"wrote": "written", "deleted": "deleted"}
+
+
+def _until(event: Event) -> str:
+    return f", until {moment(datetime.fromisoformat(event['expires_at']))}" if "expires_at" in event else ""
 
 
 def _resource(event: Event) -> str:
@@ -102,8 +144,7 @@ def _shared(event: Event) -> str:
 def _outcome(event: Event) -> str:
     outcome = "" if event["outcome"] == "released" else f", {event['outcome']}"
     to = f" to {marked(event['moved_to'])}" if "moved_to" in event else ""
-    former = ", which an ended session had claimed" if "former_session" in event else ""
-    return outcome + to + former
+    return outcome + to
 
 
 def _note(event: Event) -> str:

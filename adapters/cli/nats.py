@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdlog.adapters.cli.parsers import Commands
 from holdlog.adapters.cli.settings import environment, named_place, one_or_more, place_of
-from holdlog.domain.refusals import InvalidError, StoreError
+from holdlog.domain.refusals import InvalidError
 
 if TYPE_CHECKING:
     from holdlog.adapters.nats.options import NatsOptions
@@ -145,9 +145,8 @@ def add_subscribe(commands: Commands, shared: argparse.ArgumentParser) -> None:
 
 def run_subscribe(options: argparse.Namespace) -> int:
     """Run `holdlog subscribe`. Raises HoldlogError, LocationError."""
-    from holdlog.adapters.cli.texts import print_note, printable
+    from holdlog.adapters.cli.texts import no_store, print_note, printable
     from holdlog.adapters.compose import open_holdlog, store_exists
-    from holdlog.adapters.operating_system.location import without_password
     from holdlog.adapters.python.subscriber import Subscription
 
     nats = nats_options_of(options)
@@ -157,7 +156,7 @@ def run_subscribe(options: argparse.Namespace) -> int:
     if place is not None and store_exists(place):
         engine = open_holdlog(place, what="holdlog subscribe", report=print_note)
     elif place is not None and named:
-        raise StoreError(f"there is no store at {without_password(place)}; name it with --db")
+        return no_store(place)
 
     async def show() -> None:
         left = options.limit

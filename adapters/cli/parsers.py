@@ -1,6 +1,7 @@
 """The parsers of all commands: one-line errors with a suggestion, and a help text that groups the commands."""
 
 import argparse
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
@@ -61,6 +62,16 @@ class Commands:
             "\n".join([f"{title}:", *(f"  {name:<{_NAME_WIDTH}}{self._help[name]}" for name in names)])
             for title, names in groups.items()
         )
+
+
+def as_option(error: str, names: Mapping[str, str]) -> str:
+    """An error that begins with an argument of a call, with the name of that argument on the command line. `names`:
+    those that are not options of the same name."""
+    found = re.match(r"([a-z_]+)(\[\d+\])?: ", error)
+    if found is None:
+        return error
+    here = names.get(found[1]) or f"--{found[1].replace('_', '-')}"
+    return f"{here}: {error[found.end() :]}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

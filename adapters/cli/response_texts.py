@@ -84,7 +84,7 @@ def _advice(result: Result) -> str:
             return f"To see which keys have a value: holdlog list {namespace}"
         case claims.NeverClaimed():
             return "To see what is claimed: holdlog claims"
-        case claims.NotHolder(held_by=str()):
+        case claims.NotHolder(held_by=str(), reason=None):
             return f"{_hint(result)}\nA person can take it: holdlog release {result.resource} --force --reason TEXT"
         case _:
             return _hint(result)

@@ -73,8 +73,9 @@ def duration(seconds: float) -> str:
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Aligned columns, one line per row; empty without rows."""
-    cells = [tuple(printable(cell, kept="") for cell in row) for row in rows]
+    """Aligned columns, one line per row; empty without rows. Leaves out columns without any text."""
+    columns = [column for column in zip(*rows, strict=True) if any(column)]
+    cells = [tuple(printable(cell, kept="") for cell in row) for row in zip(*columns, strict=True)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells

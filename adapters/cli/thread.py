@@ -3,12 +3,11 @@
 import argparse
 import json
 import os
-import re
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from holdlog.adapters.cli.parsers import Commands
+from holdlog.adapters.cli.parsers import Commands, as_option
 from holdlog.adapters.cli.settings import named_place, one_or_more, place_of
 from holdlog.domain.refusals import HoldlogError, InvalidError, NotFoundError, StoreError, UnavailableError
 
@@ -37,9 +36,7 @@ To follow all threads: holdlog log --follow --kinds thread. docs/threads.md desc
 _NAMES_HERE: Final = {
     "thread_id": "ID",
     "key": "KEY",
-    "after": "--after",
     "after_version": "--after",
-    "limit": "--limit",
 }
 """The names of the arguments of calls on this command line."""
 
@@ -102,7 +99,7 @@ def _run(ask: Ask, options: argparse.Namespace) -> int:
     try:
         body = ask(engine, options)
     except InvalidError as error:
-        raise InvalidError(_by_the_names_here(str(error))) from None
+        raise InvalidError(as_option(str(error), _NAMES_HERE)) from None
     except (StoreError, UnavailableError):
         raise
     except HoldlogError as refusal:
@@ -139,11 +136,6 @@ def _more(body: Body) -> str:
         shown = "there is more before this: use --limit N"
         return shown if "history" in body else shown + ", or --after 0 to read from the beginning"
     return f"there is more: use --after {body['next_after']}" if "next_after" in body else ""
-
-
-def _by_the_names_here(message: str) -> str:
-    found = re.match(r"([a-z_]+): ", message)
-    return message if found is None else f"{_NAMES_HERE.get(found[1], found[1])}: {message[found.end() :]}"
 
 
 def _list(engine: "Engine", options: argparse.Namespace) -> Body:

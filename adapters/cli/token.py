@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdlog.adapters.cli.commands import user
 from holdlog.adapters.cli.parsers import Commands
+from holdlog.adapters.cli.settings import named_place
 from holdlog.domain.refusals import HoldlogError, InvalidError, StoreError, UnavailableError
 
 if TYPE_CHECKING:
@@ -189,9 +190,12 @@ def _list(options: argparse.Namespace) -> int:
     from holdlog.adapters.cli.token_texts import described, row
     from holdlog.adapters.compose import open_holdlog, store_exists
 
-    place = lasting_place(options.db)
+    place: Path | str = lasting_place(options.db)
     if not store_exists(place):
-        return texts.no_store(place)
+        may_be_new = named_place(options.db) is None
+        if not (may_be_new and options.json):
+            return texts.no_store(place, expected=not may_be_new)
+        place = ":memory:"  # an empty list, in the usual shape
     engine = open_holdlog(place, what="holdlog token", report=texts.print_note)
     try:
         with engine.store.reader() as reader:
@@ -289,7 +293,7 @@ def _named_here(make: "Callable[[], TokenCommand]") -> "TokenCommand":
 
 
 def _where(out: Path | None) -> str:
-    return "it will not be shown again" if out is None else f"its secret is in {out}"
+    return "copy it now, it will not be shown again" if out is None else f"its secret is in {out}"
 
 
 def _file(text: str) -> Path:
