@@ -92,12 +92,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         _discard_output()
-        _complain(error)
+        where = "" if error.filename is None else f"{error.filename}: "
+        _complain(f"{where}{error.strerror or error}")
         return 1
     return code
 
 
-def _complain(error: Exception) -> None:
+def _complain(error: Exception | str) -> None:
     from holdlog.adapters.cli.texts import print_note
 
     print_note(str(error))

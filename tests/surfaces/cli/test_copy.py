@@ -48,7 +48,7 @@ def test_copy_command_prints_where_to_continue_after_a_move(source: Path, postgr
     assert f"{source} is sealed; use postgresql://" in second
     again = holdlog("copy", "--seal", source, postgres)
     assert (again.returncode, again.stderr) == (0, "")
-    assert "were there already" in again.stdout
+    assert "were copied before" in again.stdout
     refused = holdlog("--db", source, "set", "n", "k", "1", "--force")
     assert refused.returncode != 0
     assert "sealed on" in refused.stderr
